@@ -7,7 +7,7 @@ The prompt is made by the same parts as in play: Stream A, the weaving, a pruner
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -237,17 +237,12 @@ def compare_turns(
     estimator: TokenEstimator,
     *,
     layout: str | None = None,
-    on_progress: Callable[[int], None] = lambda done: None,
 ) -> tuple[TurnChange, ...]:
-    """Return the changes of many turns; `on_progress` is called with the number done.
-
-    Raises the errors of `render_turn`.
-    """
+    """Return the changes of many turns. Raises the errors of `render_turn`."""
     changes: list[TurnChange] = []
     for turn in turns:
         before, after = (render_turn(turn, each, estimator, layout=layout) for each in (old, new))
         changes.append(compare(before, after))
-        on_progress(len(changes))
     return tuple(changes)
 
 

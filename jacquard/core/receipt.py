@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from jacquard.core.blocks import BlockKind
+from jacquard.core.blocks import BlockKind, PromptBlock
 from jacquard.core.degradations import Degradation
 from mnemosyne.schema.ingest import ConflictRecord
 from mnemosyne.schema.memory import Trust
@@ -60,6 +60,23 @@ class BlockDecision:
     title: str = ""
     trust: Trust = Trust.AUTHORED
     kind: BlockKind = BlockKind.UNKNOWN
+
+
+def decide_block(
+    block: PromptBlock, action: Action, code: str, reason: str, tokens: int | None = None
+) -> BlockDecision:
+    """Return the decision about a block; `tokens` are those of its own content unless given."""
+    return BlockDecision(
+        block_id=block.block_id,
+        action=action,
+        code=code,
+        reason=reason,
+        tokens=block.tokens if tokens is None else tokens,
+        source=block.source,
+        title=block.title,
+        trust=block.trust,
+        kind=block.kind,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

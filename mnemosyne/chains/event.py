@@ -122,13 +122,6 @@ def quest_distances(state: Mapping[str, Any], focus_quest_id: str | None) -> dic
     return distances
 
 
-def active_quest_ids(state: Mapping[str, Any], focus_quest_id: str | None = None) -> tuple[str, ...]:
-    """Return the ids of the active quests: the focused one first, then by distance from it, then in the state's order."""
-    distances = quest_distances(state, focus_quest_id)
-    active = [quest_id for quest_id, quest in _iterate_quests(state) if _read_text(quest.get("status")) == ACTIVE]
-    return tuple(sorted(active, key=lambda quest_id: distances.get(quest_id, len(distances) + 1)))
-
-
 def _iterate_quests(state: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield `(quest id, quest)`; the id is the quest's own, else its key."""
     for key, quest in _raw_quests(state):

@@ -1,7 +1,7 @@
 """Reads JSON text of files strictly, with the place of a fault, and writes JSON text that can be read again.
 
-Stricter than most JSON readers: a duplicate key, NaN and Infinity are refused, because readers disagree on them. It
-imports nothing of mnemosyne but errors.
+`parse_json` is stricter than most JSON readers: a duplicate key, NaN and Infinity are refused, because readers disagree
+on them. It imports nothing of mnemosyne but errors.
 """
 
 from __future__ import annotations
@@ -27,6 +27,16 @@ def parse_json(data: bytes, name: str) -> Any:
         raise CodecError(f"{name}: is nested too deep to be read; flatten it.") from None
     except ValueError as error:
         raise CodecError(f"{name}: {error}.") from None
+
+
+def read_json(content: str) -> Any:
+    """Return the object or list that a text consists of, or None for any other text; it need not be strict JSON."""
+    if not content.lstrip().startswith(("{", "[")):
+        return None
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        return None
 
 
 def json_text(value: Any) -> bytes:

@@ -22,6 +22,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
+from mnemosyne.core.json_text import read_json
 from mnemosyne.core.normal_forms import normal_form
 from mnemosyne.schema.evidence import Evidence, SourceKind
 from mnemosyne.schema.ingest import ConflictPolicy, ConflictRecord
@@ -114,7 +115,7 @@ def claims_of(evidence: Evidence) -> tuple[Claim, ...]:
 def _read_claims(evidence: Evidence) -> Iterator[Claim]:
     subject = _text_of(evidence.metadata.get("subject"))
     at = _time_of(evidence.metadata) or evidence.created_at
-    tree = _json_of(evidence.content)
+    tree = read_json(evidence.content)
     if tree is not None:
         for item in tree if isinstance(tree, list) else [tree]:
             if isinstance(item, Mapping) and (about := _subject_of(item) or subject):
@@ -267,15 +268,6 @@ def _time_of(item: Mapping[str, Any]) -> datetime | None:
 
 def _moment_of(claim: Claim) -> datetime:
     return claim.at or datetime.min.replace(tzinfo=UTC)
-
-
-def _json_of(content: str) -> Any:
-    if not content.lstrip().startswith(("{", "[")):
-        return None
-    try:
-        return json.loads(content)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _normalise_value(value: Any) -> Any:

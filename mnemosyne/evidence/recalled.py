@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from html import unescape
 from typing import Any
 
+from mnemosyne.core.json_text import read_json
 from mnemosyne.privacy.scrub import is_distinctive, weight
 from mnemosyne.schema.ingest import ShownText
 
@@ -48,7 +49,7 @@ def without_shown(content: str, shown: Sequence[ShownText]) -> NewText:
     search = _Search(shown)
     if not search.sources or not content.strip():
         return NewText(text=content)
-    tree = _json_of(content)
+    tree = read_json(content)
     if tree is not None:
         try:
             return _without_in_tree(content, tree, search)
@@ -146,15 +147,6 @@ class _Search:
 def _weigh_text(text: str) -> int:
     """Return the weight of a text without its tags."""
     return weight(_TAG.sub(" ", text))
-
-
-def _json_of(content: str) -> Any:
-    if not content.lstrip().startswith(("{", "[")):
-        return None
-    try:
-        return json.loads(content)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _cut_spans(content: str, spans: Sequence[Found]) -> str:

@@ -12,22 +12,12 @@ from dataclasses import replace
 
 from mnemosyne.evidence.rules import is_expired
 from mnemosyne.protocols import Clock, OriginalVault, Store
-from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.memory import EMPTY
-from mnemosyne.schema.query import EvidenceFilter
 
 EXPIRED = "expired"
 """The mark in the metadata of a swept evidence item, and the reason in the audit record of an erasure of expired ones."""
 
 SWEPT = "swept"
-
-
-async def list_live_evidences(
-    store: Store, session_id: str, clock: Clock, where: EvidenceFilter | None = None
-) -> tuple[Evidence, ...]:
-    """Return the evidence items that pass `where` and have not expired, in the order of first writing."""
-    now = clock.now()
-    return tuple(each for each in await store.list_evidences(session_id, where) if not is_expired(each, now))
 
 
 async def find_expired_evidences(

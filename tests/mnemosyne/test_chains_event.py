@@ -17,7 +17,7 @@ from mnemosyne import (
     WorldPack,
     session_start,
 )
-from mnemosyne.chains.event import active_quest_ids, closed_quests, quest_distances, quest_events
+from mnemosyne.chains.event import closed_quests, quest_distances, quest_events
 
 AT = datetime(2026, 1, 31, tzinfo=UTC)
 
@@ -83,11 +83,6 @@ def test_distances_are_those_of_the_graph(edges, focus):
         reached |= dict.fromkeys(frontier, hops)
     assert found == {f"q{n}": hops for n, hops in reached.items()}
     assert list(found.values()) == sorted(found.values())
-
-
-def test_active_quests_are_ordered_by_nearness():
-    assert active_quest_ids(STATE) == ("temple", "saga", "fish")
-    assert active_quest_ids(STATE, "saga") == ("saga", "temple", "fish")
 
 
 def test_a_change_of_status_is_an_event_of_the_turn():

@@ -17,7 +17,7 @@ from jacquard.config.sections import LayersConfig
 from jacquard.core.block_kinds import HISTORY_SLOT, INPUT_ID, INPUT_SLOT, SYSTEM_PROMPT, Layer, slot_traits
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, SkeinTemplate, SlotRule, is_of_kind
 from jacquard.core.errors import ConfigError
-from jacquard.core.receipt import Action, BlockDecision
+from jacquard.core.receipt import Action, BlockDecision, decide_block
 from jacquard.pipeline.skeleton.todo import list_open_tasks
 from jacquard.pipeline.weaving.assemble import PromptMessage, assemble, is_history_message
 from jacquard.pipeline.weaving.weave import weave
@@ -227,20 +227,7 @@ def share(
     seen = tuple(block for block in blocks if layer_of(block) in names)
     gone = [block for block in blocks if layer_of(block) not in names] + ([] if checkpoint else list(history))
     reason = f"Process {config.process} does not share this layer with the call."
-    decisions = tuple(
-        BlockDecision(
-            block_id=block.block_id,
-            action=Action.DROPPED,
-            code="not_shared",
-            reason=reason,
-            tokens=block.tokens,
-            source=block.source,
-            title=block.title,
-            trust=block.trust,
-            kind=block.kind,
-        )
-        for block in gone
-    )
+    decisions = tuple(decide_block(block, Action.DROPPED, "not_shared", reason) for block in gone)
     return seen, tuple(history) if checkpoint else (), decisions
 
 

@@ -16,7 +16,7 @@ from math import ceil
 from jacquard.core.blocks import PromptBlock, Sensitivity
 from jacquard.core.errors import BudgetExceededError
 from jacquard.core.protocols import PruneBudget, PruneResult, PruneRules
-from jacquard.core.receipt import Action, BlockDecision
+from jacquard.core.receipt import Action, BlockDecision, decide_block
 from mnemosyne.schema.evidence import BlockType, Priority
 
 TIERS = (Priority.MUST, Priority.HIGH, Priority.MEDIUM, Priority.LOW)
@@ -253,17 +253,7 @@ def _decide(block: PromptBlock, unit: Unit, state: _UnitState, rules: PruneRules
         code, reason = "must", "It stands with a block that must be in every prompt."
     else:
         reason = f"It fits the budget ({block.priority.value} priority, rank {block.rank})."
-    return BlockDecision(
-        block_id=block.block_id,
-        action=action,
-        code=code,
-        reason=reason,
-        tokens=tokens,
-        source=block.source,
-        title=block.title,
-        trust=block.trust,
-        kind=block.kind,
-    )
+    return decide_block(block, action, code, reason, tokens)
 
 
 def _explain_drop(block: PromptBlock, unit: Unit, state: _UnitState, rules: PruneRules) -> tuple[str, str]:

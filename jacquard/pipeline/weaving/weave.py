@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, Skein, SkeinTemplate, Stage
-from jacquard.core.receipt import Action, BlockDecision
+from jacquard.core.receipt import Action, BlockDecision, decide_block
 from mnemosyne.schema.evidence import Priority
 from mnemosyne.schema.memory import LoreCategory
 
@@ -115,9 +115,13 @@ def _deduplicate(skein: Skein) -> tuple[Skein, tuple[BlockDecision, ...]]:
         if block.category is LoreCategory.ENCYCLOPEDIA and block.entities:
             cover = subjects.get(block.entities[0])
         if first is not None:
-            dropped.append(_drop(block, "duplicate", f"{first.block_id} says the same already."))
+            dropped.append(decide_block(block, Action.DROPPED, "duplicate", f"{first.block_id} says the same already."))
         elif cover is not None:
-            dropped.append(_drop(block, "covered", f"{cover.block_id} tells of {block.entities[0]} as it is now."))
+            dropped.append(
+                decide_block(
+                    block, Action.DROPPED, "covered", f"{cover.block_id} tells of {block.entities[0]} as it is now."
+                )
+            )
         else:
             seen.update(dict.fromkeys(names, block))
             continue
@@ -163,17 +167,3 @@ def _recorded_names(block: PromptBlock) -> set[str]:
     prompt.
     """
     return {block.block_id, *(ref.evidence_id for ref in block.refs if ref.selector is None)}
-
-
-def _drop(block: PromptBlock, code: str, reason: str) -> BlockDecision:
-    return BlockDecision(
-        block_id=block.block_id,
-        action=Action.DROPPED,
-        code=code,
-        reason=reason,
-        tokens=block.tokens,
-        source=block.source,
-        title=block.title,
-        trust=block.trust,
-        kind=block.kind,
-    )

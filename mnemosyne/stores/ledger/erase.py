@@ -15,7 +15,8 @@ from uuid import uuid4
 
 from mnemosyne.chains.message_ids import session_of
 from mnemosyne.core.codec import JsonText, decode_raw, format_time, to_plain
-from mnemosyne.privacy.scrub import WORTH_SEEKING, Scrubber, is_distinctive, occurs_in_tree, subject_of, weight
+from mnemosyne.privacy.scrub import WORTH_SEEKING, is_distinctive, occurs_in_tree, subject_of, weight
+from mnemosyne.privacy.session_scrubber import SessionScrubber, scrubber_of_evidence, scrubber_of_user, texts_written_by
 from mnemosyne.schema.document import SessionDocument
 from mnemosyne.schema.erasure import PACK_PLACE, AuditRecord, Erasure, ErasureOutcome
 from mnemosyne.schema.evidence import Evidence
@@ -23,7 +24,7 @@ from mnemosyne.schema.memory import session_scope
 from mnemosyne.schema.session import Message
 from mnemosyne.stores.ledger.ledger import Ledger
 from mnemosyne.stores.ledger.rows import PACK, Change
-from mnemosyne.stores.ledger.scrub import ScrubTask, is_author, scrub_ledger
+from mnemosyne.stores.ledger.scrub import scrub_ledger
 
 _COUNTED = {
     "message": "messages",
@@ -152,21 +153,10 @@ def _erase_user(dataset: Dataset, user_id: str, tally: _Tally) -> None:
         if _owner(ledger) == user_id:
             _drop(dataset, scope, tally)
             continue
-        said = [message for message in _messages(ledger) if is_author(message, user_id)]
-        if said:
-            texts = tuple(dict.fromkeys(message.content for message in said if message.content.strip()))
+        texts = texts_written_by(user_id, _messages(ledger))
+        if texts is not None:
             tally.texts.update(dict.fromkeys(texts))
-            _scrub(
-                dataset,
-                scope,
-                tally,
-                ScrubTask(
-                    session_id=session_id,
-                    derived=Scrubber(texts, (user_id,)),
-                    others=Scrubber(texts, thorough=False),
-                    user_id=user_id,
-                ),
-            )
+            _scrub(dataset, scope, tally, scrubber_of_user(user_id, texts))
 
 
 def _owner(ledger: Ledger) -> str | None:
@@ -194,21 +184,11 @@ def _erase_evidence(dataset: Dataset, session_id: str, evidence_ids: frozenset[s
     contents = [decode_raw(row.body, Evidence).content for row in rows if row is not None]
     texts = tuple(dict.fromkeys(content for content in contents if content.strip()))
     tally.texts.update(dict.fromkeys(texts))
-    _scrub(
-        dataset,
-        scope,
-        tally,
-        ScrubTask(
-            session_id=session_id,
-            derived=Scrubber(texts, evidence_ids),
-            others=Scrubber(texts, thorough=False),
-            evidence_ids=evidence_ids,
-        ),
-    )
+    _scrub(dataset, scope, tally, scrubber_of_evidence(evidence_ids, texts))
 
 
-def _scrub(dataset: Dataset, scope: str, tally: _Tally, scrubbing: ScrubTask) -> None:
-    done = scrub_ledger(dataset.ledgers[scope], scrubbing)
+def _scrub(dataset: Dataset, scope: str, tally: _Tally, scrubber: SessionScrubber) -> None:
+    done = scrub_ledger(dataset.ledgers[scope], str(session_of(scope)), scrubber)
     tally.ledgers[scope] = done.ledger
     tally.counts.update(done.counts)
     tally.entry_ids[scope] = tuple(done.entry_ids)

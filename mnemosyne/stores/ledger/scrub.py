@@ -13,12 +13,13 @@ from typing import Any
 
 from mnemosyne.core.codec import JsonText, decode_raw, encode_raw
 from mnemosyne.core.errors import StateOpError
-from mnemosyne.privacy.scrub import Scrubber, erase_message, without_refs
-from mnemosyne.schema.document import ModelUsage, SessionDocument, Task, ToolCall
-from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceType, SourceKind
-from mnemosyne.schema.memory import MemoryEntry, Trust
+from mnemosyne.privacy.scrub import Scrubber
+from mnemosyne.privacy.session_scrubber import PARTS, SessionScrubber
+from mnemosyne.schema.document import SessionDocument
+from mnemosyne.schema.evidence import Evidence
+from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.record import PathSummary, Prefetch
-from mnemosyne.schema.session import AuthorKind, Message
+from mnemosyne.schema.session import Message
 from mnemosyne.stores.ledger.ledger import Ledger
 from mnemosyne.stores.ledger.reads import NO_SUMMARY, rebuild_state
 from mnemosyne.stores.ledger.rows import (
@@ -33,30 +34,12 @@ from mnemosyne.stores.ledger.rows import (
 )
 
 _VALUES: dict[str, tuple[Any, str]] = {
-    "block": (ContextBlock, "blocks"),
-    "task": (Task, "tasks"),
-    "tool_call": (ToolCall, "tool_calls"),
-    "model_usage": (ModelUsage, "model_usage"),
+    **PARTS,
     "late": (Prefetch, "prefetches"),
     "summary": (PathSummary, "summaries"),
     "document": (SessionDocument, "documents"),
 }
 _PAPERS = {"plan": "plans", "receipt": "receipts", "prompt": "prompts", "report": "reports"}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ScrubTask:
-    """How to clean one session that stays.
-
-    `derived` cleans what was made from the erased texts (receipts, prompts, summaries, …), `others` what others said or
-    what belongs to the story: there a short text is not evidence of the erased one.
-    """
-
-    session_id: str
-    derived: Scrubber
-    others: Scrubber
-    user_id: str | None = None
-    evidence_ids: frozenset[str] = frozenset()
 
 
 @dataclass(kw_only=True, slots=True)
@@ -68,18 +51,12 @@ class ScrubResult:
     entry_ids: list[str] = field(default_factory=list)
 
 
-def is_author(message: Message, user_id: str) -> bool:
-    """Return whether a user is the author of a message."""
-    author = message.author
-    return author is not None and author.kind is AuthorKind.USER and author.id == user_id
-
-
-def scrub_ledger(ledger: Ledger, scrubbing: ScrubTask) -> ScrubResult:
+def scrub_ledger(ledger: Ledger, session_id: str, scrubber: SessionScrubber) -> ScrubResult:
     """Return a session after the erasure, with the next version."""
     done = ScrubResult(ledger=Ledger(floor=ledger.sequence))
     late: list[Change] = []
     for change in ledger.rows():
-        new = _clean(change, scrubbing, done)
+        new = _clean(change, scrubber, done)
         if new is None:
             continue
         moves = new is not change and isinstance(new.row, MessageRow | EntryRow)
@@ -95,7 +72,7 @@ def scrub_ledger(ledger: Ledger, scrubbing: ScrubTask) -> ScrubResult:
             row = replace(row, sequence=done.ledger.next_sequence())
             done.ledger.apply((Change(table=change.table, key=change.key, row=row),))
     if done.counts["states"]:
-        _snapshot_changed_states(ledger, done.ledger, scrubbing)
+        _snapshot_changed_states(ledger, done.ledger, session_id, scrubber)
     session = done.ledger.session
     if session is not None:
         row = replace(session, version=session.version + 1)
@@ -107,32 +84,32 @@ def _is_indexed(change: Change) -> bool:
     return not isinstance(change.row, MessageRow) or change.row.recalled is not RecallMark.NO
 
 
-def _clean(change: Change, scrubbing: ScrubTask, done: ScrubResult) -> Change | None:
+def _clean(change: Change, scrubber: SessionScrubber, done: ScrubResult) -> Change | None:
     """Return a row after the erasure (the same row if nothing changes), or None if it is removed entirely."""
     row, table = change.row, change.table
     if isinstance(row, MessageRow):
-        return _clean_message(change, row, scrubbing, done)
+        return _clean_message(change, row, scrubber, done)
     if isinstance(row, EntryRow):
-        return _change_row(change, row, "body", _value(scrubbing.derived, row.body, MemoryEntry), "entries", done)
+        return _change_row(change, row, "body", _value(scrubber.derived, row.body, MemoryEntry), "entries", done)
     if isinstance(row, SnapshotRow):
-        return _change_row(change, row, "state", _tree(scrubbing.others, row.state), "states", done)
+        return _change_row(change, row, "state", _tree(scrubber.others, row.state), "states", done)
     if isinstance(row, TurnRow):
-        return _change_row(change, row, "ops", _tree(scrubbing.others, row.ops), "states", done)
+        return _change_row(change, row, "ops", _tree(scrubber.others, row.ops), "states", done)
     if isinstance(row, EvidenceRow):
-        return _clean_evidence(change, row, scrubbing, done)
+        return _clean_evidence(change, row, scrubber, done)
     if not isinstance(row, JsonText) or row == NO_SUMMARY:
         return change
     if table in _VALUES:
         kind, counted = _VALUES[table]
-        if table == "block" and _rests_on_erased(decode_raw(row, ContextBlock), scrubbing):
+        if table == "block" and scrubber.rests_on_erased(decode_raw(row, kind)):
             done.counts[counted] += 1
             return None
-        return _body(change, row, _value(scrubbing.derived, row, kind), counted, done)
+        return _body(change, row, _value(scrubber.derived, row, kind), counted, done)
     if table == "draft":
-        return _body(change, row, _clean_draft(row, scrubbing), "drafts", done)
+        return _body(change, row, _clean_draft(row, scrubber), "drafts", done)
     if table in _PAPERS:
-        return _body(change, row, _tree(scrubbing.derived, row), _PAPERS[table], done)
-    return _body(change, row, _tree(scrubbing.others, row), table, done)
+        return _body(change, row, _tree(scrubber.derived, row), _PAPERS[table], done)
+    return _body(change, row, _tree(scrubber.others, row), table, done)
 
 
 def _body(change: Change, old: JsonText, new: JsonText, counted: str, done: ScrubResult) -> Change:
@@ -161,48 +138,35 @@ def _value(scrubber: Scrubber, body: JsonText, kind: Any) -> JsonText:
     return body if clean is value else encode_raw(clean)
 
 
-def _clean_message(change: Change, row: MessageRow, scrubbing: ScrubTask, done: ScrubResult) -> Change:
+def _clean_message(change: Change, row: MessageRow, scrubber: SessionScrubber, done: ScrubResult) -> Change:
     message = decode_raw(row.body, Message)
-    clean = _scrub_message(message, scrubbing)
+    clean = scrubber.message(message)
     if clean is message:
         return change
     done.counts["messages"] += 1
-    gone = scrubbing.user_id is not None and is_author(message, scrubbing.user_id)
-    recalled = RecallMark.NO_MORE if gone and row.recalled is not RecallMark.NO else row.recalled
+    recalled = row.recalled
+    if scrubber.is_theirs(message) and recalled is not RecallMark.NO:
+        recalled = RecallMark.NO_MORE
     return replace(change, row=replace(row, recalled=recalled, body=encode_raw(clean)))
 
 
-def _scrub_message(message: Message, scrubbing: ScrubTask) -> Message:
-    if scrubbing.user_id is not None and is_author(message, scrubbing.user_id):
-        return erase_message(message)
-    kept = without_refs(message.refs, scrubbing.evidence_ids)
-    clean = scrubbing.others.value(message)
-    return clean if kept is message.refs else replace(clean, refs=kept)
-
-
-def _clean_draft(body: JsonText, scrubbing: ScrubTask) -> JsonText:
+def _clean_draft(body: JsonText, scrubber: SessionScrubber) -> JsonText:
     messages = decode_raw(body, tuple[Message, ...])
-    clean = tuple(_scrub_message(message, scrubbing) for message in messages)
-    return body if all(new is old for new, old in zip(clean, messages, strict=True)) else encode_raw(clean)
+    clean = scrubber.messages(messages)
+    return body if clean is messages else encode_raw(clean)
 
 
-def _clean_evidence(change: Change, row: EvidenceRow, scrubbing: ScrubTask, done: ScrubResult) -> Change | None:
-    if change.key in scrubbing.evidence_ids:
+def _clean_evidence(change: Change, row: EvidenceRow, scrubber: SessionScrubber, done: ScrubResult) -> Change | None:
+    if change.key in scrubber.evidence_ids:
         done.counts["evidences"] += 1
         return None
     evidence = decode_raw(row.body, Evidence)
-    of_users = evidence.type is EvidenceType.USER_INPUT or evidence.source.kind is SourceKind.USER
-    # What a turn recalled of a user's messages is a copy of them, however short they are.
-    of_users = of_users or evidence.trust is Trust.USER
-    scrubber = scrubbing.derived if of_users and scrubbing.user_id is not None else scrubbing.others
-    return _change_row(change, row, "body", _value(scrubber, row.body, Evidence), "evidences", done)
+    clean = scrubber.evidence(evidence)
+    body = row.body if clean is evidence else encode_raw(clean)
+    return _change_row(change, row, "body", body, "evidences", done)
 
 
-def _rests_on_erased(block: ContextBlock, scrubbing: ScrubTask) -> bool:
-    return bool(block.refs) and not without_refs(block.refs, scrubbing.evidence_ids)
-
-
-def _snapshot_changed_states(old: Ledger, new: Ledger, scrubbing: ScrubTask) -> None:
+def _snapshot_changed_states(old: Ledger, new: Ledger, session_id: str, scrubber: SessionScrubber) -> None:
     """Write a snapshot at every turn whose ops were cleaned, or no longer lead from the cleaned state before them to
     the one after.
     """
@@ -210,12 +174,10 @@ def _snapshot_changed_states(old: Ledger, new: Ledger, scrubbing: ScrubTask) -> 
         path, before = new.paths[branch_id], new.branches[branch_id].fork_depth
         for depth in changing:
             turn_id = path[depth - before - 1]
-            if new.turns[turn_id].ops == old.turns[turn_id].ops and _is_reached_by_ops(
-                new, scrubbing.session_id, turn_id
-            ):
+            if new.turns[turn_id].ops == old.turns[turn_id].ops and _is_reached_by_ops(new, session_id, turn_id):
                 continue
-            state = rebuild_state(old, scrubbing.session_id, turn_id)[0]
-            row = SnapshotRow(branch_id=branch_id, depth=depth, state=encode_raw(scrubbing.others.tree(state)))
+            state = rebuild_state(old, session_id, turn_id)[0]
+            row = SnapshotRow(branch_id=branch_id, depth=depth, state=encode_raw(scrubber.others.tree(state)))
             new.apply((Change(table="snapshot", key=snapshot_key(branch_id, depth), row=row),))
 
 

@@ -9,27 +9,26 @@ number, so that every index that follows the order of writing notices them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
 from mnemosyne.core.codec import decode, encode, format_time
-from mnemosyne.privacy.scrub import (
-    WORTH_SEEKING,
-    Scrubber,
-    erase_message,
-    is_distinctive,
-    subject_of,
-    weight,
-    without_refs,
+from mnemosyne.privacy.scrub import WORTH_SEEKING, Scrubber, is_distinctive, subject_of, weight
+from mnemosyne.privacy.session_scrubber import (
+    PARTS,
+    SessionScrubber,
+    scrubber_of_evidence,
+    scrubber_of_user,
+    texts_written_by,
 )
-from mnemosyne.schema.document import ModelUsage, SessionDocument, Summary, Task, ToolCall
+from mnemosyne.schema.document import SessionDocument, Summary
 from mnemosyne.schema.erasure import Erasure, ErasureOutcome
-from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceType, SourceKind
-from mnemosyne.schema.memory import MemoryEntry, Trust, session_scope
+from mnemosyne.schema.evidence import Evidence
+from mnemosyne.schema.memory import MemoryEntry, session_scope
 from mnemosyne.schema.record import Prefetch
-from mnemosyne.schema.session import AuthorKind, Message
+from mnemosyne.schema.session import Message
 from mnemosyne.stores.sql.blobs import change_blob
 from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.parts import bump
@@ -39,13 +38,6 @@ from mnemosyne.stores.sql.schema import OF_A_SESSION
 from mnemosyne.stores.sql.sessions import StoredSession, find_session, load_session
 from mnemosyne.stores.sql.writing.entries import replace_entry
 from mnemosyne.stores.sql.writing.messages import MESSAGE_COLUMNS
-
-_PARTS: dict[str, tuple[type[Any], str]] = {
-    "block": (ContextBlock, "blocks"),
-    "task": (Task, "tasks"),
-    "tool_call": (ToolCall, "tool_calls"),
-    "model_usage": (ModelUsage, "model_usage"),
-}
 
 
 @dataclass(kw_only=True, slots=True)
@@ -64,21 +56,11 @@ class _Tally:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Task:
-    """How to rewrite one session that stays.
-
-    `derived` cleans what was made from the erased texts (receipts, prompts, summaries, …), `others` what others said or
-    what belongs to the story: there a short text is not evidence of the erased one.
-    """
+    """One session that stays, and how to rewrite it."""
 
     session: StoredSession
-    derived: Scrubber
-    others: Scrubber
+    scrubber: SessionScrubber
     tally: _Tally
-    user_id: str | None = None
-    evidence_ids: frozenset[str] = frozenset()
-
-    def is_theirs(self, message: Message) -> bool:
-        return self.user_id is not None and _is_author(message, self.user_id)
 
 
 def erase(connection: Connection, erasure: Erasure) -> ErasureOutcome:
@@ -133,7 +115,7 @@ def _drop(connection: Connection, session: StoredSession, tally: _Tally) -> None
         ("branches", "branches"),
     ):
         tally.count(kind, _number(connection, f"{table} WHERE session = ?", here))
-    for part, (_, kind) in _PARTS.items():
+    for part, (_, kind) in PARTS.items():
         tally.count(kind, _number(connection, "parts WHERE session = ? AND kind = ?", (session.key, part)))
     of_turns = "papers WHERE turn IN (SELECT number FROM turns WHERE session = ?)"
     tally.count("receipts", _number(connection, of_turns, here))
@@ -175,33 +157,18 @@ def _erase_user(connection: Connection, user_id: str, tally: _Tally) -> None:
     for key, session_id, owner in rows:
         if key in wrote and owner != user_id:
             session = load_session(connection, session_id)
-            texts = _texts_written_by(connection, key, user_id)
+            texts = texts_written_by(user_id, _read_messages(connection, key))
             if texts is not None:
                 tally.texts.update(dict.fromkeys(texts))
-                task = _Task(
-                    session=session,
-                    derived=Scrubber(texts, (user_id,)),
-                    others=Scrubber(texts, thorough=False),
-                    tally=tally,
-                    user_id=user_id,
-                )
-                _rewrite(connection, task)
+                _rewrite(connection, _Task(session=session, scrubber=scrubber_of_user(user_id, texts), tally=tally))
 
 
-def _texts_written_by(connection: Connection, key: int, user_id: str) -> list[str] | None:
-    """Return the texts that a user wrote in a session, including pending turns; None if there is no message of the
-    user.
-    """
-    said = [decode(body, Message) for (body,) in _rows(connection, "body FROM messages", key)]
+def _read_messages(connection: Connection, key: int) -> Iterator[Message]:
+    """Yield all messages of a session, including those of pending turns."""
+    for (body,) in _rows(connection, "body FROM messages", key):
+        yield decode(body, Message)
     for (draft,) in _rows(connection, "draft FROM turns", key):
-        said += decode(draft, tuple[Message, ...]) if draft is not None else ()
-    theirs = [message.content for message in said if _is_author(message, user_id)]
-    return [text for text in dict.fromkeys(theirs) if text.strip()] if theirs else None
-
-
-def _is_author(message: Message, user_id: str) -> bool:
-    author = message.author
-    return author is not None and author.kind is AuthorKind.USER and author.id == user_id
+        yield from decode(draft, tuple[Message, ...]) if draft is not None else ()
 
 
 def _erase_evidence(connection: Connection, session_id: str, evidence_ids: frozenset[str], tally: _Tally) -> None:
@@ -220,14 +187,7 @@ def _erase_evidence(connection: Connection, session_id: str, evidence_ids: froze
             tally.count("evidences")
             texts.append(decode(row[0], Evidence).content)
     tally.texts.update(dict.fromkeys(text for text in texts if text.strip()))
-    task = _Task(
-        session=session,
-        derived=Scrubber(texts, evidence_ids),
-        others=Scrubber(texts, thorough=False),
-        tally=tally,
-        evidence_ids=evidence_ids,
-    )
-    _rewrite(connection, task)
+    _rewrite(connection, _Task(session=session, scrubber=scrubber_of_evidence(evidence_ids, texts), tally=tally))
 
 
 def _rewrite(connection: Connection, task: _Task) -> None:
@@ -240,11 +200,11 @@ def _rewrite(connection: Connection, task: _Task) -> None:
     _parts(connection, task)
     key, tally = task.session.key, task.tally
     for table, columns, kind, clean in (
-        ("branch_states", ("branch_id",), "states", _tree(task.others)),
-        ("snapshots", ("branch_id", "depth"), "states", _tree(task.others)),
-        ("prefetches", ("branch_id",), "prefetches", _value(task.derived, Prefetch)),
-        ("summaries", ("branch_id", "depth"), "summaries", _value(task.derived, Summary)),
-        ("documents", (), "documents", _value(task.derived, SessionDocument)),
+        ("branch_states", ("branch_id",), "states", _tree(task.scrubber.others)),
+        ("snapshots", ("branch_id", "depth"), "states", _tree(task.scrubber.others)),
+        ("prefetches", ("branch_id",), "prefetches", _value(task.scrubber.derived, Prefetch)),
+        ("summaries", ("branch_id", "depth"), "summaries", _value(task.scrubber.derived, Summary)),
+        ("documents", (), "documents", _value(task.scrubber.derived, SessionDocument)),
     ):
         column = {"documents": "frame", "branch_states": "state", "snapshots": "state"}.get(table, "body")
         listed = ", ".join((column, *columns))
@@ -279,25 +239,17 @@ def _value(scrubber: Scrubber, kind: type[Any]) -> Callable[[bytes], bytes]:
     return clean
 
 
-def _clean_message(task: _Task, message: Message) -> Message:
-    if task.is_theirs(message):
-        return erase_message(message)
-    kept = without_refs(message.refs, task.evidence_ids)
-    done = task.others.value(message)
-    return done if kept is message.refs else replace(done, refs=kept)
-
-
 def _messages(connection: Connection, task: _Task) -> None:
     columns = "seq, branch_id, depth, ord, turn_id, message_id, recalled, body"
     for seq, *place, recalled, body in _rows(connection, f"{columns} FROM messages", task.session.key):
         message = decode(body, Message)
-        done = _clean_message(task, message)
+        done = task.scrubber.message(message)
         if done is message:
             continue
         task.tally.count("messages")
         if recalled:
             _mark_removed(task, place[-1])
-        if recalled and task.is_theirs(message):
+        if recalled and task.scrubber.is_theirs(message):
             recalled = RECALLED_NO_MORE
         connection.execute("DELETE FROM messages WHERE seq = ?", (seq,))
         connection.insert("messages", MESSAGE_COLUMNS, [(task.session.key, *place, recalled, encode(done))])
@@ -314,7 +266,7 @@ def _entries(connection: Connection, task: _Task) -> None:
     ).fetchall()
     for seq, deleted, body in rows:
         entry = decode(body, MemoryEntry)
-        done = task.derived.value(entry)
+        done = task.scrubber.derived.value(entry)
         if done is not entry:
             replace_entry(connection, done, seq, deleted=bool(deleted))
             task.tally.count("entries")
@@ -322,7 +274,7 @@ def _entries(connection: Connection, task: _Task) -> None:
 
 
 def _turns(connection: Connection, task: _Task) -> None:
-    derived, others = _tree(task.derived), _tree(task.others)
+    derived, others = _tree(task.scrubber.derived), _tree(task.scrubber.others)
     for number, anchors, ops, draft, plan in _rows(
         connection, "number, anchors, ops, draft, plan FROM turns", task.session.key
     ):
@@ -342,12 +294,12 @@ def _turns(connection: Connection, task: _Task) -> None:
 
 def _clean_draft(task: _Task, draft: bytes) -> bytes:
     messages = decode(draft, tuple[Message, ...])
-    done = tuple(_clean_message(task, message) for message in messages)
-    return draft if all(new is old for new, old in zip(done, messages, strict=True)) else encode(done)
+    done = task.scrubber.messages(messages)
+    return draft if done is messages else encode(done)
 
 
 def _erase_blobs(connection: Connection, task: _Task) -> None:
-    clean = _tree(task.derived)
+    clean = _tree(task.scrubber.derived)
     rows = connection.execute(
         """SELECT p.turn, p.receipt, p.prompt, p.report FROM papers AS p JOIN turns AS t ON t.number = p.turn
             WHERE t.session = ?""",
@@ -364,11 +316,7 @@ def _erase_blobs(connection: Connection, task: _Task) -> None:
 def _evidences(connection: Connection, task: _Task) -> None:
     for evidence_id, body in _rows(connection, "evidence_id, body FROM evidences", task.session.key):
         evidence = decode(body, Evidence)
-        of_users = evidence.type is EvidenceType.USER_INPUT or evidence.source.kind is SourceKind.USER
-        # What a turn recalled of a user's messages is a copy of them, however short they are.
-        of_users = of_users or evidence.trust is Trust.USER
-        scrubber = task.derived if of_users and task.user_id is not None else task.others
-        done = scrubber.value(evidence)
+        done = task.scrubber.evidence(evidence)
         if done is not evidence:
             connection.execute(
                 "UPDATE evidences SET body = ? WHERE session = ? AND evidence_id = ?",
@@ -380,10 +328,10 @@ def _evidences(connection: Connection, task: _Task) -> None:
 def _parts(connection: Connection, task: _Task) -> None:
     key = task.session.key
     for part, part_id, body in _rows(connection, "kind, part_id, body FROM parts", key):
-        what, kind = _PARTS[part]
+        what, kind = PARTS[part]
         item = decode(body, what)
-        done = task.derived.value(item)
-        if isinstance(item, ContextBlock) and item.refs and not without_refs(item.refs, task.evidence_ids):
+        done = task.scrubber.derived.value(item)
+        if task.scrubber.rests_on_erased(item):
             connection.execute("DELETE FROM parts WHERE session = ? AND kind = ? AND part_id = ?", (key, part, part_id))
             task.tally.count(kind)
         elif done is not item:

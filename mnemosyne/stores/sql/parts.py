@@ -210,14 +210,6 @@ def hold_prompt_parts(
     _write_parts(connection, key, "model_usage", {usage.model_usage_id: usage for usage in usages})
 
 
-def newest_parts(connection: Connection, key: int, kind: Kind, what: type[T], limit: int) -> tuple[T, ...]:
-    """Return the last items of a list, in its order."""
-    rows = connection.execute(
-        "SELECT body FROM parts WHERE session = ? AND kind = ? ORDER BY ord DESC LIMIT ?", (key, kind, limit)
-    ).fetchall()
-    return tuple(decode(body, what) for (body,) in reversed(rows))
-
-
 def bump(connection: Connection, session: StoredSession) -> int:
     """Increment the version of a session and return it."""
     connection.post("UPDATE sessions SET version = ? WHERE key = ?", (session.version + 1, session.key))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
+from mnemosyne.protocols import Store
 from mnemosyne.schema.document import ModelUsage, SessionDocument, Task, ToolCall
 from mnemosyne.schema.erasure import AuditRecord, Erasure, ErasureOutcome
 from mnemosyne.schema.evidence import ContextBlock, Evidence
@@ -55,7 +56,7 @@ class Runner(Protocol):
         ...
 
 
-class SqlStore:
+class SqlStore(Store):
     """A Store on two runners. For what a method does and raises, see `mnemosyne.protocols.Store`."""
 
     def __init__(self, reads: Runner, writes: Runner) -> None:
@@ -68,7 +69,6 @@ class SqlStore:
         await self._writes.close()
 
     async def create_session(self, start: SessionStart) -> SessionHead:
-        """Create a session with its first turns and entries; SessionExistsError."""
         return await self._writes.run(lambda db: sql_writes.create_session(db, start))
 
     async def adopt_world(
@@ -80,7 +80,6 @@ class SqlStore:
         *,
         instead_of: Collection[str] = ("",),
     ) -> SessionHead:
-        """Move a session from one of the worlds `instead_of` to another, as if it had begun there."""
         return await self._writes.run(
             lambda db: sql_writes.adopt_world(db, session_id, world_id, locale, state, instead_of)
         )
@@ -88,19 +87,15 @@ class SqlStore:
     async def append_turns(
         self, session_id: str, turns: Sequence[ImportedTurn], entries: Sequence[MemoryEntry] = ()
     ) -> SessionHead:
-        """Commit finished turns after the active head; turns and entries that exist already are skipped."""
         return await self._writes.run(lambda db: sql_writes.append_turns(db, session_id, turns, entries))
 
     async def sessions(self) -> tuple[str, ...]:
-        """Return all session ids, sorted."""
         return await self._reads.run(sql_sessions.read_sessions)
 
     async def head(self, session_id: str, branch_id: str | None = None) -> SessionHead:
-        """Return the head of the active branch, or of `branch_id`."""
         return await self._reads.run(lambda db: sql_sessions.read_head(db, session_id, branch_id))
 
     async def window(self, session_id: str, *, message_limit: int, branch_id: str | None = None) -> SessionWindow:
-        """Return what a turn needs; `previous` and `pending` come with plan, prompt and receipt."""
         return await self._reads.run(lambda db: sql_window.read_window(db, session_id, message_limit, branch_id))
 
     async def save_prepared(
@@ -112,8 +107,6 @@ class SqlStore:
         blocks: Sequence[ContextBlock] = (),
         usages: Sequence[ModelUsage] = (),
     ) -> SessionHead:
-        """Write a prepared turn and the parts of its prompt; it becomes the pending turn of its head."""
-
         def work(db: Connection) -> SessionHead:
             head = sql_writes.save_prepared(db, record, expected_version)
             sql_parts.hold_prompt_parts(db, record.session_id, evidences, blocks, usages)
@@ -122,7 +115,6 @@ class SqlStore:
         return await self._writes.run(work)
 
     async def commit_turn(self, session_id: str, commit: TurnCommit, *, expected_version: int) -> SessionHead:
-        """Commit the pending turn: reply, ops, state and entries at once."""
         return await self._writes.run(lambda db: sql_writes.commit_turn(db, session_id, commit, expected_version))
 
     async def commit_numerical(
@@ -135,8 +127,6 @@ class SqlStore:
         blocks: Sequence[ContextBlock] = (),
         usages: Sequence[ModelUsage] = (),
     ) -> SessionHead:
-        """Write and commit a numerical turn in one step, with the parts of its prompt."""
-
         def work(db: Connection) -> SessionHead:
             head = sql_writes.commit_numerical(db, record, state, expected_version)
             sql_parts.hold_prompt_parts(db, record.session_id, evidences, blocks, usages)
@@ -145,93 +135,72 @@ class SqlStore:
         return await self._writes.run(work)
 
     async def turn(self, session_id: str, turn_id: str) -> TurnRecord:
-        """Return one turn with everything stored of it."""
         return await self._reads.run(lambda db: sql_turns.read_turn(db, session_id, turn_id))
 
     async def turns(
         self, session_id: str, *, limit: int, branch_id: str | None = None, before_depth: int | None = None
     ) -> tuple[TurnRecord, ...]:
-        """Return the newest committed turns on the path, oldest first, without prompt, receipt and report."""
         return await self._reads.run(lambda db: sql_turns.read_turns(db, session_id, limit, branch_id, before_depth))
 
     async def branches(self, session_id: str) -> tuple[SessionHead, ...]:
-        """Return the head of every branch: the active one first, the others as they were opened."""
         return await self._reads.run(lambda db: sql_sessions.read_branches(db, session_id))
 
     async def fork(self, session_id: str, turn_id: str | None, branch_id: str) -> SessionHead:
-        """Open a branch after `turn_id` (None = before the first turn) and make it the active one."""
         return await self._writes.run(lambda db: sql_writes.fork(db, session_id, turn_id, branch_id))
 
     async def switch(self, session_id: str, branch_id: str) -> SessionHead:
-        """Make another branch the active one."""
         return await self._writes.run(lambda db: sql_writes.switch(db, session_id, branch_id))
 
     async def state_at(self, session_id: str, turn_id: str | None) -> Mapping[str, Any]:
-        """Return the state as it was after a committed turn (None = before the first)."""
         return await self._reads.run(lambda db: sql_turns.read_state(db, session_id, turn_id))
 
     async def save_prefetch(self, session_id: str, prefetch: Prefetch | None) -> None:
-        """Store a late result for the next turn of its branch; None deletes those of the session."""
         await self._writes.run(lambda db: sql_writes.save_prefetch(db, session_id, prefetch))
 
     async def replace_world(
         self, world_id: str, digest: str, lore: Sequence[MemoryEntry], pack: Mapping[str, Any] | None = None
     ) -> int:
-        """Make a version of a world the current one, lore and pack at once; return how many entries changed."""
         return await self._writes.run(lambda db: sql_worlds.replace_world(db, world_id, digest, lore, pack))
 
     async def worlds(self) -> Mapping[str, str]:
-        """Return the digest of the current version of every world, by world id, sorted."""
         return await self._reads.run(sql_worlds.read_worlds)
 
     async def world_digest(self, world_id: str) -> str | None:
-        """Return the digest of the current version of a world, or None."""
         return await self._reads.run(lambda db: sql_worlds.read_digest(db, world_id))
 
     async def pack(self, world_id: str, digest: str) -> Mapping[str, Any] | None:
-        """Return the stored pack of this version of a world, or None."""
         return await self._reads.run(lambda db: sql_worlds.read_pack(db, world_id, digest))
 
     async def entries(self, scope: str, entry_ids: Sequence[str]) -> tuple[MemoryEntry, ...]:
-        """Return complete entries in the order of `entry_ids`; unknown ids are left out."""
         return await self._reads.run(lambda db: sql_recall.read_entries(db, scope, entry_ids))
 
     async def gated_entries(self, scopes: Sequence[str]) -> tuple[MemoryEntry, ...]:
-        """Return the entries of these scopes that have viewers or conditions, ordered by id."""
         return await self._reads.run(lambda db: sql_recall.read_gated_entries(db, scopes))
 
     async def entries_after(self, scope: str, chain: Chain, sequence: int, limit: int) -> tuple[SequencedEntry, ...]:
-        """Return entries written after `sequence`, in the order of writing."""
         return await self._reads.run(lambda db: sql_recall.read_entries_after(db, scope, chain, sequence, limit))
 
     async def chains_written_after(self, after: Mapping[tuple[str, Chain], int]) -> frozenset[tuple[str, Chain]]:
-        """Return those of the given (scope, chain) in which something was written after the sequence given with each."""
         return await self._reads.run(lambda db: sql_recall.read_chains_written_after(db, after))
 
     async def append_entries(self, session_id: str, entries: Sequence[MemoryEntry]) -> int:
-        """Add entries of committed turns, skipping existing ones; return how many were new."""
         return await self._writes.run(lambda db: sql_writes.append_entries(db, session_id, entries))
 
     async def save_summary(self, session_id: str, summary: PathSummary) -> None:
-        """Store a rolling summary of a committed turn's path."""
         await self._writes.run(lambda db: sql_writes.save_summary(db, session_id, summary))
 
     async def hidden_records(self, session_id: str) -> HiddenRecords:
-        """Return abandoned turns and every rolling summary."""
         return await self._reads.run(lambda db: sql_hidden_records.read_hidden_records(db, session_id))
 
     async def save_hidden_records(self, session_id: str, hidden: HiddenRecords) -> None:
-        """Write the hidden records of a session that was copied from another store."""
         await self._writes.run(lambda db: sql_hidden_records.save_hidden_records(db, session_id, hidden))
 
     async def get_session(self, session_id: str, *, branch_id: str | None = None) -> SessionDocument | None:
-        """Return the whole session as a document, or None."""
         return await self._reads.run(lambda db: sql_documents.get_session(db, session_id, branch_id))
 
     async def put_session(
         self, session_id: str, document: SessionDocument, *, expected_version: int | None = None
     ) -> PutResult:
-        """Write a whole document; a session that does not exist is created."""
         return await self._writes.run(lambda db: sql_documents.put_session(db, session_id, document, expected_version))
 
     async def append_messages(
@@ -242,7 +211,6 @@ class SqlStore:
         idempotency_key: str | None = None,
         expected_version: int | None = None,
     ) -> PutResult:
-        """Commit messages as one turn after the active head; a key that was used before writes nothing."""
         return await self._writes.run(
             lambda db: sql_documents.append_messages(db, session_id, messages, idempotency_key, expected_version)
         )
@@ -250,39 +218,31 @@ class SqlStore:
     async def patch_session(
         self, session_id: str, patch: Mapping[str, Any], *, expected_version: int | None = None
     ) -> PutResult:
-        """Apply a JSON merge patch to the document."""
         return await self._writes.run(lambda db: sql_documents.patch_session(db, session_id, patch, expected_version))
 
     async def put_evidence(self, session_id: str, evidence: Evidence) -> str:
-        """Write or replace an evidence item and return its id; the same item again changes nothing."""
         return await self._writes.run(lambda db: sql_parts.put_evidence(db, session_id, evidence))
 
     async def get_evidence(self, session_id: str, evidence_id: str) -> Evidence | None:
-        """Return an evidence item, or None."""
         return await self._reads.run(lambda db: sql_parts.get_evidence(db, session_id, evidence_id))
 
     async def find_evidence(self, session_id: str, *, uri: str, content_hash: str) -> Evidence | None:
-        """Return the oldest evidence item with this source uri and content hash, or None."""
         return await self._reads.run(lambda db: sql_parts.find_evidence(db, session_id, uri, content_hash))
 
     async def list_evidences(self, session_id: str, where: EvidenceFilter | None = None) -> tuple[Evidence, ...]:
-        """Return evidence items in the order of first writing."""
         return await self._reads.run(lambda db: sql_parts.list_evidences(db, session_id, where))
 
     async def put_context_blocks(
         self, session_id: str, blocks: Sequence[ContextBlock], *, expected_version: int | None = None
     ) -> PutResult:
-        """Write or replace blocks by id."""
         return await self._writes.run(lambda db: sql_parts.put_context_blocks(db, session_id, blocks, expected_version))
 
     async def list_context_blocks(self, session_id: str, where: BlockFilter | None = None) -> tuple[ContextBlock, ...]:
-        """Return blocks in the order of first writing."""
         return await self._reads.run(lambda db: sql_parts.list_context_blocks(db, session_id, where))
 
     async def append_tool_calls(
         self, session_id: str, tool_calls: Sequence[ToolCall], *, expected_version: int | None = None
     ) -> PutResult:
-        """Append tool calls; one with an existing id replaces that in its place."""
         return await self._writes.run(
             lambda db: sql_parts.append_tool_calls(db, session_id, tool_calls, expected_version)
         )
@@ -290,23 +250,18 @@ class SqlStore:
     async def append_model_usage(
         self, session_id: str, usages: Sequence[ModelUsage], *, expected_version: int | None = None
     ) -> PutResult:
-        """Append model calls; one with an existing id replaces that in its place."""
         return await self._writes.run(lambda db: sql_parts.append_model_usage(db, session_id, usages, expected_version))
 
     async def upsert_tasks(
         self, session_id: str, tasks: Sequence[Task], *, expected_version: int | None = None
     ) -> PutResult:
-        """Write or replace tasks by id, new ones at the end."""
         return await self._writes.run(lambda db: sql_parts.upsert_tasks(db, session_id, tasks, expected_version))
 
     async def erase(self, erasure: Erasure) -> ErasureOutcome:
-        """Erase in one transaction, everywhere in the store, and leave an audit record."""
         return await self._writes.run(lambda db: sql_erase.erase(db, erasure))
 
     async def audits(self) -> tuple[AuditRecord, ...]:
-        """Return the audit records, oldest first."""
         return await self._reads.run(sql_search.read_audits)
 
     async def find_text(self, texts: Sequence[str]) -> tuple[str, ...]:
-        """Return the places (`table/key`) that contain any of these texts."""
         return await self._reads.run(lambda db: sql_search.find_text(db, texts))
