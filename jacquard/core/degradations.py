@@ -60,7 +60,7 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
         DegradationCode.PLANNER_TIER1: "The planner's model gave no usable plan; the plan of the rules is used.",
         DegradationCode.STATE_SHORTENED: "The state is too large for its part of the prompt; its largest parts are shown "
         "shortened.",
-        DegradationCode.RECALL_FAILED: "Recall broke off; the prompt holds no recalled memories.",
+        DegradationCode.RECALL_FAILED: "Recall failed; the prompt holds no recalled memories.",
         DegradationCode.NO_EMBEDDER: "No embedding model is configured: recall went by words alone.",
         DegradationCode.EMBEDDER_UNAVAILABLE: "The embedding model could not be loaded: recall went by words alone.",
         DegradationCode.VECTORS_UNFIT: "The embedding model does not know this language: its vectors were left out of recall.",
@@ -71,17 +71,17 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
         DegradationCode.INDEX_DAMAGED: "The index could not be read: recall used what was left. `jacquard reindex` restores it.",
         DegradationCode.INDEX_BEHIND: "Not all of this memory is in the index yet: recall used what is. `jacquard reindex` brings "
         "in the rest.",
-        DegradationCode.INDEX_IN_MEMORY: "LanceDB is not installed: an index of this size is made anew in memory by each process. "
+        DegradationCode.INDEX_IN_MEMORY: "LanceDB is not installed: each process builds an index of this size again in memory. "
         "`pip install 'jacquard-context[lance]'` keeps it on disk.",
         DegradationCode.CONFLICT: "Two results disagree; the conflict policy decided what is shown (`report.conflicts`).",
         DegradationCode.TEXT_CUT: "A text is long: its first sentences are shown, and its ref says which characters.",
         DegradationCode.EVIDENCE_NOT_FOUND: "A chosen memory is no longer in the store; it was left out.",
-        DegradationCode.EVIDENCE_EXPIRED: "An evidence has expired; it was left out.",
-        DegradationCode.CONTENT_NOT_STORED: "Only the address of an evidence is stored and its text could not be fetched; it was "
-        "left out.",
-        DegradationCode.SELECTOR_RESOLVE_FAILED: "A selector found nothing in its evidence; the block's own text is shown, where "
+        DegradationCode.EVIDENCE_EXPIRED: "A piece of evidence has expired; it was left out.",
+        DegradationCode.CONTENT_NOT_STORED: "Of a piece of evidence only the address is stored, and its text could not be "
+        "fetched; it was left out.",
+        DegradationCode.SELECTOR_RESOLVE_FAILED: "A selector matched nothing in its evidence; the block's own text is shown, where "
         "it has one.",
-        DegradationCode.SOURCE_CHANGED: "A text is not what it was when its ref was made; the text of now is shown.",
+        DegradationCode.SOURCE_CHANGED: "A text is not what it was when its ref was made; the current text is shown.",
         DegradationCode.SHORTEN_FAILED: "The model could not shorten a text; its first sentences are shown.",
         DegradationCode.SHORTEN_LATE: "Texts were not shortened in time; their first sentences are shown.",
         DegradationCode.REDACTION_FAILED: "A text could not be searched for what must not be kept; it was withheld.",

@@ -41,7 +41,7 @@ class CircuitBreaker:
     Closed: every call is admitted. After `failure_limit` failures in a row it opens: no call is admitted for
     `reset_seconds`. Then it is half open: one call is admitted as a trial; its success closes the breaker, its failure
     opens it again. Calls that were admitted before it opened do not keep it open longer when they fail, and close it
-    when they succeed. Each change is logged. `clock` returns monotonic seconds.
+    when they succeed. Each change is logged. `clock` returns monotonic seconds. ValueError for a `failure_limit` below 1.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Several tiers of the planner above the rules, as one (spec T6): the first that has a plan ends it."""
+"""Several tiers of the planner above the rules, used as one (spec T6): the first plan is taken."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ from mnemosyne.schema.document import ModelUsage
 
 
 class RefinerChain:
-    """Asks refiners one after the other, until one has a plan; a turn waits for all of them together no longer than for one."""
+    """Calls refiners in order until one returns a plan. All of them together have the time limit of one.
+
+    ValueError where there is no refiner.
+    """
 
     def __init__(self, refiners: Sequence[PlanRefiner]) -> None:
         if not refiners:
-            raise ValueError("a chain has one refiner at least")
+            raise ValueError("a chain needs at least one refiner")
         self._refiners = tuple(refiners)
         self.model = ", ".join(refiner.model for refiner in refiners)
 
     async def refine(self, request: PlanRequest) -> tuple[PlanContext, tuple[ModelUsage, ...]]:
-        """Return the first plan, with the model calls of all that were asked; the ModelError of the last where none has one."""
+        """Return the first plan, with the model calls of all refiners so far; the last ModelError where none returns a plan."""
         failures: list[ModelError] = []
         for refiner in self._refiners:
             try:
