@@ -212,7 +212,7 @@ class ContextEngine:
     ) -> CommitResult:
         """Commit the model's reply to the pending turn (or `turn_id`): its text, and its ops all or none.
 
-        A turn that is committed already is answered with what its commit told. Raises TurnNotFoundError when nothing is
+        A turn that is committed already is answered with the result of that commit. Raises TurnNotFoundError when nothing is
         pending, TurnNotPendingError when another input took its place, EvidenceNotFoundError for a ref that leads nowhere,
         WorldUnavailableError where the pack of its world is missing, InputTooLargeError for a reply that is too long; then the
         turn stays pending.
