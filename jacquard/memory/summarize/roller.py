@@ -259,6 +259,8 @@ class SummaryRoller:
     ) -> None:
         try:
             try:
+                # `done` is set before the summary is written: a turn that waits for it holds the session and writes it itself, so
+                # waiting for the session here first would be a deadlock.
                 job.result = await self._summarize_batches(window, coverage, upto, config)
             finally:
                 job.done.set()
