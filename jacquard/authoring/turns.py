@@ -131,6 +131,7 @@ class TurnReader:
         config = USUAL if snapshot is None else snapshot.runtime
         hidden = await self._find_hidden_entries(window, world, self.viewer or config.viewer)
         label = f"{record.session_id} {record.turn_id}"
+        # Turns that were imported have no record of a prompt; they are planned as if they were prepared now.
         if record.prompt is None or record.plan is None or record.receipt is None:
             plan = self.planner.plan(user_message, window, world)
             request = PlannedTurn(

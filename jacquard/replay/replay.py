@@ -191,6 +191,7 @@ def lay_out_with(
         rendered = render_blocks(templates, replace(snapshot.source, template_id=template_id), count)
         blocks = [*rendered, *select_untemplated_blocks(blocks)]
     memories = _limit_memories(blocks, config, stream_b)
+    # The input comes first, because the first block with an id keeps it.
     named = rename_duplicates([snapshot.user_input, *memories, *(snapshot.history if history is None else history)])[1:]
     played = replace(
         snapshot,

@@ -88,6 +88,7 @@ class TurnCurator:
             return Curation.skipped(code, "The turn does not search memory.")
         query = await calculate(build_recall_query, turn, size=size_of(turn.window.state))
         size = size_of(turn.user_message)
+        # Before recall, because a turn that uses a late result needs none.
         kept, refused = await calculate(_find_late_result, turn, query, size=size)
         if kept is not None:
             return await self._load_entries(kept, query)
@@ -132,6 +133,7 @@ class TurnCurator:
         if settings.lease_turns and is_keepable(curation):
             await keep(curation, late=False)
         elif ended:
+            # An empty selection in its place, so that the lease does not come back when the conversation does (decision 0024).
             await keep(replace(curation, selection=Selection(entry_ids=())), late=False)
         return await self._load_entries(with_refusals(curation, ended), query)
 

@@ -143,6 +143,7 @@ class ContextEngine:
         message = to_user_message(user_message)
         turn_config = apply_experiments(config or self._config, session_id)
         emitter = self._emitter if config is None else self._emitter_of(config)
+        # Shared by both attempts: the model calls of one that a conflict discards have their cost too.
         calls = CallBook()
 
         async def prepare(*degradations: str) -> PreparedTurn:
@@ -159,6 +160,7 @@ class ContextEngine:
             return await self._prepare(context)
 
         async with self._hold("prepare_turn", session_id, emitter, turn_id) as span:
+            # Before the session is created: an input that is refused leaves nothing behind.
             check_user_message(message.content, turn_config.limits)
             await self._start_missing_session(session_id)
             turn = await retry_on_conflict(prepare, session_id, emitter)

@@ -60,6 +60,7 @@ class StreamRunner:
                 if waiting.missed is not None:
                     prompt = await compose_ahead(skeleton, waiting.missed)
             except ContextEngineError as error:
+                # Raised below, outside of the task group, which would wrap it in an exception group.
                 fault = error
                 streams.cancel_scope.cancel()
         if skeleton is None or fault is not None:

@@ -30,8 +30,8 @@ def open_planner(settings: PlannerConfig) -> Planner:
 def open_token_estimator(settings: RuntimeConfig) -> TokenEstimator:
     """Return what counts tokens under a configuration; reads a tokenizer's files, so call it off the event loop.
 
-    ConfigError where its package is not installed, its file is missing or no tokenizer, its encoding is not available offline,
-    or its plugin cannot be used.
+    ConfigError where its package is not installed, its file is missing or no tokenizer, its encoding is not available
+    offline, or its plugin cannot be used.
     """
     name, argument = split_name(settings.token_estimator)
     if settings.token_estimator == "estimate":

@@ -335,6 +335,7 @@ def _build_fittings(
         planner=open_planner(settings.planner),
         automation=AutomationStream(estimator, shipped),
         curation=build_curation_stream(retriever, selector, HeuristicSelector(), watchers.tracing),
+        # The settings of each turn name its pruner.
         pruner=None,
         estimator=estimator,
         clock=SystemClock(),

@@ -86,6 +86,7 @@ def read_library(templates: TemplateSet) -> Library:
         if not name.endswith(".j2"):
             continue
         try:
+            # Faults are collected, because lint reports all of them at once.
             syntaxes[name] = read_syntax(file)
             templates.compile(name)
         except TemplateError as error:

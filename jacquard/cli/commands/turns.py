@@ -118,6 +118,7 @@ def weave(
         "budget": {"max_input_tokens": budget, "reserved_reply_tokens": reserve},
         "curation": {
             "deadline_ms": deadline_ms,
+            # The process ends after this turn, so work in the background can use no more time than the command lingers.
             "background_seconds": LINGER_SECONDS if linger is None and config_file is None else linger,
             "lease_turns": lease,
         },

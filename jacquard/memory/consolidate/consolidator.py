@@ -156,6 +156,7 @@ class Consolidator:
             except (ModelError, SummarizerError) as error:
                 failures.append(f"turns {batch[0].depth}-{batch[-1].depth}: {error}")
             else:
+                # Each batch is stored at once: an interruption loses no more than one.
                 made = [*_entries(batch, memories, names)]
                 summaries += await self._append(session_id, [e for e in made if e.chain is Chain.NARRATIVE])
                 events += await self._append(session_id, [e for e in made if e.chain is Chain.EVENT])
@@ -345,6 +346,7 @@ def _entries(batch: Sequence[TurnRecord], memories: Sequence[TurnMemory], lexico
         scope = session_scope(turn.session_id)
         made.append(
             MemoryEntry(
+                # Ids are derived from the turn, so that a repeated consolidation writes no entry twice.
                 entry_id=f"{turn.turn_id}.summary",
                 scope=scope,
                 chain=Chain.NARRATIVE,

@@ -10,11 +10,9 @@ are never changed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from time import perf_counter
 
 import anyio
 from anyio.abc import TaskGroup
@@ -23,11 +21,10 @@ from jacquard.adapters.observe.bus import EventEmitter
 from jacquard.config.sections import HistoryConfig, RuntimeConfig
 from jacquard.core.degradations import DegradationCode
 from jacquard.core.errors import SummarizerError
-from jacquard.core.model_calls import Call, usage_of
-from jacquard.core.protocols import ConversationTurn, Summarizer, SummaryRequest, SummaryText
+from jacquard.core.protocols import Summarizer
+from jacquard.memory.summarize.batches import BatchSummarizer, RollingSummary
 from jacquard.memory.summarize.extract import ExtractSummarizer
 from jacquard.memory.summarize.span import (
-    UPTO,
     Coverage,
     coverage_of_summary,
     extend_history_limits,
@@ -36,20 +33,15 @@ from jacquard.memory.summarize.span import (
     read_own_coverage,
 )
 from jacquard.pipeline.record.events import emit_usage
-from jacquard.prompts.templates import find_text_language, warm_prompts
 from mnemosyne.core.errors import ContextEngineError
 from mnemosyne.core.off_loop import calculate
 from mnemosyne.core.tokens import KEPT_CHARS
 from mnemosyne.protocols import Clock, Store, TokenEstimator
-from mnemosyne.schema.document import MessageIndexRange, ModelUsage, ModelUsageStage, Summary
+from mnemosyne.schema.document import Summary
 from mnemosyne.schema.event import EventType
-from mnemosyne.schema.evidence import Evidence, EvidenceLinks, EvidenceSource, EvidenceType, SourceKind
-from mnemosyne.schema.memory import Trust, session_scope
-from mnemosyne.schema.record import PathSummary, SessionWindow, TurnRecord
-from mnemosyne.schema.session import SessionHead, WindowMessage
+from mnemosyne.schema.record import SessionWindow
+from mnemosyne.schema.session import WindowMessage
 
-BATCH_TOKENS = 6000
-PAGE_TURNS = 200
 _ALL = 1_000_000_000
 _log = logging.getLogger(__name__)
 
@@ -64,25 +56,6 @@ class SummarizedWindow:
     window: SessionWindow
     history: tuple[WindowMessage, ...]
     degradations: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RollingSummary:
-    """A new summary with its cost; where `summary` is None, `failure` says why."""
-
-    head: SessionHead
-    summary: Summary | None
-    usages: tuple[ModelUsage, ...] = ()
-    evidences: tuple[Evidence, ...] = ()
-    failure: str = ""
-
-    @property
-    def path_summary(self) -> PathSummary | None:
-        """The summary with the turn whose path it covers; None without either."""
-        head = self.head
-        if self.summary is None or head.turn_id is None:
-            return None
-        return PathSummary(turn_id=head.turn_id, branch_id=head.branch_id, depth=head.depth, summary=self.summary)
 
 
 @dataclass(slots=True)
@@ -108,9 +81,15 @@ class SummaryRoller:
         hold: Hold,
         emitter: EventEmitter,
     ) -> None:
-        self._store, self._count, self._clock = store, estimator.estimate, clock
-        self._summarizer = summarizer or ExtractSummarizer(estimator.estimate)
+        self._store, self._count = store, estimator.estimate
         self._is_local = summarizer is None
+        self._batches = BatchSummarizer(
+            store,
+            estimator.estimate,
+            clock,
+            summarizer or ExtractSummarizer(estimator.estimate),
+            is_local=self._is_local,
+        )
         self._tasks, self._hold, self._emitter = tasks, hold, emitter
         self._jobs: dict[tuple[str, str], _Job] = {}
         self._searches: list[anyio.Event] = []
@@ -215,7 +194,7 @@ class SummaryRoller:
         upto = window.messages[0].depth - 1 if window.messages else 0
         if upto <= coverage.depth:
             return None
-        made = await self._summarize_batches(window, coverage, upto, config)
+        made = await self._batches.summarize(window, coverage, upto, config)
         await self._keep(made)
         if made.summary is None:
             raise SummarizerError(made.failure)
@@ -259,7 +238,9 @@ class SummaryRoller:
     ) -> None:
         try:
             try:
-                job.result = await self._summarize_batches(window, coverage, upto, config)
+                # `done` is set before the summary is written: a turn that waits for it holds the session and writes it itself, so
+                # waiting for the session here first would be a deadlock.
+                job.result = await self._batches.summarize(window, coverage, upto, config)
             finally:
                 job.done.set()
             if not self._is_local:
@@ -307,122 +288,11 @@ class SummaryRoller:
             messages=0 if covered is None else covered.to_index,
             tokens=self._count(made.summary.content),
             calls=len(made.usages),
-            summarizer=self._summarizer.name,
+            summarizer=self._batches.name,
         )
-
-    async def _summarize_batches(
-        self, window: SessionWindow, coverage: Coverage, upto: int, config: RuntimeConfig
-    ) -> RollingSummary:
-        """Return the summary up to a depth, made batch by batch; what was reached before a failure is kept."""
-        head, at = window.head, self._clock.now()
-        text = window.summary.summary.content if window.summary is not None else ""
-        await warm_prompts()
-        # A summary speaks as the conversation does.
-        locale = find_text_language("".join(placed.message.content for placed in window.messages[-6:]))
-        summary: Summary | None = None
-        usages: list[ModelUsage] = []
-        evidences: list[Evidence] = []
-        failure = ""
-        while coverage.depth < upto and not failure:
-            turns = await self._select_batch(head, coverage, upto)
-            if not turns:
-                break
-            usage_id = f"summary-{head.turn_id}-{len(usages) + 1}"
-            request = SummaryRequest(
-                turns=await self._load_messages(head.session_id, turns, coverage),
-                previous=text,
-                limit_tokens=config.summary.max_summary_tokens,
-                locale=locale,
-            )
-            began = perf_counter()
-            try:
-                with anyio.fail_after(config.summary.background_seconds):
-                    answer = await self._summarizer.summarize(request)
-            except (SummarizerError, TimeoutError) as error:
-                failure = str(error) or f"The summary took longer than {config.summary.background_seconds:g} s."
-                if not self._is_local:
-                    call = getattr(error, "call", None) or Call(model="")
-                    usages.append(self._usage_record(f"summary-{head.turn_id}-failed", call, head, began, failure))
-                break
-            text, coverage = answer.content, _extend_coverage(coverage, turns)
-            summary = Summary(
-                content=text,
-                updated_at=at,
-                message_index_range=MessageIndexRange(from_index=1, to_index=coverage.messages),
-                extra={UPTO: {"turn_id": turns[-1].turn_id, "depth": coverage.depth, "to": coverage.messages}},
-            )
-            if answer.model is not None:
-                usages.append(self._usage_record(usage_id, answer.call(), head, began))
-                evidences.append(_evidence(usage_id, answer, coverage, at))
-        return RollingSummary(
-            head=head,
-            summary=summary,
-            usages=tuple(usages),
-            evidences=tuple(evidences),
-            failure=failure or "Nothing new.",
-        )
-
-    async def _select_batch(self, head: SessionHead, coverage: Coverage, upto: int) -> list[TurnRecord]:
-        """Return the next turns to summarize: as many as one call takes, at least one."""
-        last = min(upto, coverage.depth + PAGE_TURNS)
-        page = await self._store.turns(
-            head.session_id, limit=last - coverage.depth, branch_id=head.branch_id, before_depth=last + 1
-        )
-        if self._is_local:
-            return list(page)
-        taken: list[TurnRecord] = []
-        spent = 0
-        for turn in page:
-            spent += sum(self._count(message.content) for message in turn.messages)
-            if taken and spent > BATCH_TOKENS:
-                break
-            taken.append(turn)
-        return taken
-
-    async def _load_messages(
-        self, session_id: str, turns: Sequence[TurnRecord], coverage: Coverage
-    ) -> tuple[ConversationTurn, ...]:
-        ids = [f"{turn.turn_id}.summary" for turn in turns]
-        gists = {entry.entry_id: entry.text for entry in await self._store.entries(session_scope(session_id), ids)}
-        return tuple(
-            ConversationTurn(
-                turn_id=turn.turn_id,
-                depth=turn.depth,
-                lines=tuple(
-                    (message.author.id if message.author else message.role.value, message.content)
-                    for message in turn.messages
-                    if message.content.strip() and message.message_id not in coverage.message_ids
-                ),
-                gist=gists.get(f"{turn.turn_id}.summary", ""),
-            )
-            for turn in turns
-        )
-
-    def _usage_record(self, usage_id: str, call: Call, head: SessionHead, began: float, error: str = "") -> ModelUsage:
-        timed = replace(call, latency_ms=(perf_counter() - began) * 1000)
-        stage = ModelUsageStage.SUMMARIZE
-        return usage_of(usage_id, timed, self._count, stage=stage, purpose="summary", turn_id=head.turn_id, error=error)
 
 
 def _count_unread_chars(window: SessionWindow) -> int:
     """Return how many characters of a window must be read to count its tokens; counts of shorter texts are cached."""
     lengths = (len(placed.message.content) for placed in window.messages)
     return sum(length for length in lengths if length > KEPT_CHARS)
-
-
-def _extend_coverage(coverage: Coverage, turns: Sequence[TurnRecord]) -> Coverage:
-    new = [m for turn in turns for m in turn.messages if m.message_id not in coverage.message_ids]
-    return Coverage(depth=turns[-1].depth, messages=coverage.messages + len(new))
-
-
-def _evidence(usage_id: str, answer: SummaryText, coverage: Coverage, at: datetime) -> Evidence:
-    return Evidence(
-        evidence_id=usage_id,
-        type=EvidenceType.LLM_OUTPUT,
-        source=EvidenceSource(kind=SourceKind.LLM, name=answer.model or ""),
-        content=answer.content,
-        trust=Trust.MODEL,
-        metadata={"what": "summary", "messages": [1, coverage.messages]},
-        links=EvidenceLinks(model_usage_id=usage_id),
-        created_at=at,
-    )

@@ -151,6 +151,7 @@ class BreakingSelector:
                 breaker.fail()
             raise
         except BaseException:
+            # A cancelled call says nothing about the model: it counts neither as a failure nor as a success.
             if not missed:
                 breaker.abandon()
             raise

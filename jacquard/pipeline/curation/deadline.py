@@ -111,6 +111,7 @@ class CurationDeadline:
                 await self._wait(attempt, limits, on_near)
             attempt.answered = True
             if not attempt.done.is_set():
+                # A selector that the turn could not wait for counts as failed at once, not when its call ends.
                 attempt.cancellation.end()
             return await self._answer(stream, request, limits, attempt)
         except anyio.get_cancelled_exc_class():

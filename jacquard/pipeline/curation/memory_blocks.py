@@ -69,6 +69,7 @@ def _block(
         text, chars = truncate_with_size(entry.text, limit_tokens, estimator.estimate)
         if chars < len(entry.text):
             shown = replace(entry, text=text)
+            # The ref covers what is shown, so a change of the text after it does not make the ref stale.
             selector = f"chars:0-{chars}" if chars else None
             ref = Ref(evidence_id=name, selector=selector, hash=ref_hash(entry.text[: chars or None]))
     content = _entry_element(shown) if lore else _memory_element(shown)

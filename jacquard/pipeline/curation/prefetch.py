@@ -144,6 +144,7 @@ def find_lease(
     then no other entry can end the lease.
     """
     age, turns = head.depth + 1 - prefetch.depth, settings.lease_turns
+    # The end of a lease is reported once, in the turn after its last.
     if turns == 0 or age > turns + 1 or not _candidates(prefetch):
         return None, ""
     if age < 0:

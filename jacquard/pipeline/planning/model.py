@@ -84,6 +84,7 @@ class ModelPlanner:
             )
             return read_plan(reply.content, request, templates), (self._usage(call),)
         except ModelError as error:
+            # The error carries the call, because its cost is recorded although there is no plan.
             spent = replace(call, latency_ms=(perf_counter() - started) * 1000)
             raise ModelError(error.code, error.detail, (self._usage(spent, str(error)),)) from error
 

@@ -80,6 +80,7 @@ class RulePlanner:
         goal = goal_of(focus.quest, world.locale)
         read = read_input(user_message, world)
         flags = (DegradationCode.ACTION_PATTERN_FAILED.value,) if read.faults else ()
+        # A declared action changes numbers only: it needs no memories and no model (T1).
         if read.action is not None:
             return PlanContext(
                 triage=Triage.NUMERICAL,

@@ -131,12 +131,14 @@ class TurnPlanner:
             plan, usages = await within(settings.timeout_ms, self._refiner.refine(request))
         except TooLateError:
             waited = f"the small model had not answered after {settings.timeout_ms} ms"
+            # The provider may have charged for the cancelled call, so it is recorded, with its tokens unknown.
             call = Call(model=self._refiner.model, latency_ms=settings.timeout_ms)
             usage = usage_of("", call, len, stage=ModelUsageStage.PLAN, purpose="plan", error=f"timeout: {waited}")
             return _keep_rules_plan(rules, "timeout", waited, (usage,))
         except ModelError as error:
             return _keep_rules_plan(rules, error.code, error.detail, error.usages)
         except Exception as error:
+            # A refiner of the host may raise anything; the plan of the rules is always there (T6).
             _log.exception("planner tier 1 broke")
             return _keep_rules_plan(rules, "internal", f"planner tier 1 broke off ({type(error).__name__}: {error})")
         return PlanResult(plan=plan, usages=usages)

@@ -118,8 +118,10 @@ def build_turn_prompt(inputs: PromptInputs, laid: PromptLayout, carried: Mapping
 def _build_prepared_turn(inputs: PromptInputs, prompt: Prompt, report: Report) -> PreparedTurn:
     final = prompt.stages[-1]
     blocks = final.blocks()
+    # What the pruner dropped is not evidence of this prompt.
     shown = {block.uri for block in blocks if block.kind is BlockKind.MEMORY}
     entries = [entry for entry in inputs.curation.entries if entry_uri(entry) in shown]
+    # A package holds the original texts; only the prompt is escaped (decision 0004).
     history = [PackageMessage(role=b.role.value, content=unescape(b.content)) for b in blocks if is_history_message(b)]
     head = inputs.turn.window.head
     evidences = tuple(evidence_of(entry, inputs.evidence_ids) for entry in entries)

@@ -56,6 +56,7 @@ def build_commit(
 
     An op beyond `limits` is refused, and with it all others of the reply.
     """
+    # Ops in the words of the user are a quotation, not what the model decided (decision 0025).
     said = "\n".join(message.content for message in record.messages if message.role is not Role.ASSISTANT)
     parsed = parse_reply(reply.content, user_text=said)
     bounds = OpLimits(reply_ops=limits.reply_ops, op_value_chars=limits.op_value_chars, state_chars=limits.state_chars)
@@ -80,6 +81,7 @@ def build_commit(
         state=after,
         entries=entries,
         report={
+            # The parsed content alone could not show what was repaired or set aside.
             "raw": reply.content,
             "thought": parsed.thought,
             "corrections": list(parsed.corrections),
@@ -96,6 +98,7 @@ def build_commit(
         ops=patch,
         refused=refused,
         corrections=tuple(parsed.corrections),
+        # Known once the commit is written.
         version=0,
         verdicts=judged.verdicts,
         set_aside=parsed.set_aside,

@@ -105,6 +105,7 @@ def build_package(
     for entry in entries:
         made = _item(entry, found.get(place_of(entry)), report, created_at)
         name = evidence_ids.get(made.source_uri, made.id)
+        # A tool result may have the same id as an entry; ids are unique in a package, so the entry is named by its address.
         items.append(replace(made, id=made.source_uri if name in taken else name))
     items += results
     short = _shorten_package(items, history, limits)

@@ -196,6 +196,7 @@ def build_record(
     messages = [replace(message, message_id=f"{turn.turn_id}.u")]
     if turn.reply is not None:
         messages.append(Message(role=Role.ASSISTANT, content=turn.reply, message_id=f"{turn.turn_id}.a", at=message.at))
+    # A numerical turn has its reply already, so there is nothing to wait for: it is stored as committed.
     numerical = turn.triage is Triage.NUMERICAL
     return TurnRecord(
         turn_id=turn.turn_id,

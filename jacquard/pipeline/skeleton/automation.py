@@ -142,6 +142,7 @@ class AutomationStream:
         made = self._render_template_blocks(templates, source, quests, state_tokens)
         start = find_history_start(turn.window)
         shown = turn.history
+        # Turns of the engine come with the history that their summary leaves; previews have none.
         if shown is None:
             shown = trim_history(turn.window.messages, start, turn.config.history, self._count)
         return Skeleton(

@@ -241,6 +241,7 @@ def _allot_chars(
     `frame` is the cost of each beside itself. `has_fields`: the values are fields of a mapping, of which as many as
     possible are shown, each a little. `whole`: no note is needed if all of them are shown.
     """
+    # Counted only as far as values may fit: a list of a large state can have very many.
     costs: list[int] = []
 
     def count_fitting(least: int, most: int) -> int:

@@ -84,6 +84,7 @@ async def apply_degradations(
                 group.start_soon(degrade_block, block, decision, shortener)
     failures = [failure for each in failed.values() for failure in each]
     if limit.cancelled_caught:
+        # Cutting needs no model, so it may still be done when the time is over.
         late = [(block, decision) for block, decision in orders if block.block_id not in blocks]
         detail = f"{len(late)} of {len(orders)} texts were not shortened in time; their first sentences stand."
         failures.append(Degradation(code=DegradationCode.SHORTEN_LATE.value, detail=detail))
@@ -91,6 +92,7 @@ async def apply_degradations(
             failed[block.block_id] = []
             await degrade_block(block, decision, None)
             failures += failed[block.block_id]
+    # The tasks end in any order, and the prompt must not depend on it (A6).
     order = [block.block_id for block, _ in orders]
     ordered = {name: blocks[name] for name in order if name in blocks}
     return DegradedBlocks(blocks=ordered, degradations=tuple(dict.fromkeys(failures)))

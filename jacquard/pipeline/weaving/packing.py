@@ -127,6 +127,8 @@ def pack(
     used = _keep_must(blocks, units, states, budget)
     tiers: dict[Priority, int] = {}
     closed: set[Priority] = set()
+    # After the first step that does not fit, no later one is taken, neither of the tier nor of all: smaller blocks would fill the
+    # gap, and a larger budget could then give a worse set (P6).
     full = False
     for step in steps:
         unit, state = units[step.unit], states[step.unit]

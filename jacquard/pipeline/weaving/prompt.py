@@ -79,6 +79,7 @@ def lay_out(
     priced_history = [_set_tokens(block, count(block.content) + MESSAGE_OVERHEAD_TOKENS) for block in history]
     woven = weave(priced, priced_history, _set_tokens(user_input, count(user_input.content)), layout, layer_attributes)
     assembled = assemble(woven.skein, count)
+    # The frame of all blocks: with fewer blocks it can only become smaller.
     budget = PruneBudget(max_tokens=limit_tokens - assembled.frame_tokens, tier_tokens=tier_tokens or {})
     return PromptLayout(
         woven=woven,

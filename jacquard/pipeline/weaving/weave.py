@@ -104,6 +104,7 @@ def _stitch(skein: Skein) -> Skein:
 
 def _deduplicate(skein: Skein) -> tuple[Skein, tuple[BlockDecision, ...]]:
     blocks = skein.blocks()
+    # What an entity is now covers what the encyclopedia says of it (W2).
     subjects = {b.entities[0]: b for b in blocks if b.category is LoreCategory.AGENT and b.entities}
     find_names, seen = _index_contents(blocks)
     dropped: list[BlockDecision] = []
@@ -125,6 +126,7 @@ def _deduplicate(skein: Skein) -> tuple[Skein, tuple[BlockDecision, ...]]:
         else:
             seen.update(dict.fromkeys(names, block))
             continue
+        # By identity: a duplicate may be equal to the block that stays.
         out.add(id(block))
 
     def keep(line: tuple[PromptBlock, ...]) -> tuple[PromptBlock, ...]:

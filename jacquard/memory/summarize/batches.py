@@ -1,0 +1,167 @@
+"""Makes a rolling summary batch by batch, each with one call of the summarizer; writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from time import perf_counter
+
+import anyio
+
+from jacquard.config.sections import RuntimeConfig
+from jacquard.core.errors import SummarizerError
+from jacquard.core.model_calls import Call, usage_of
+from jacquard.core.protocols import ConversationTurn, Summarizer, SummaryRequest, SummaryText
+from jacquard.memory.summarize.span import UPTO, Coverage
+from jacquard.prompts.templates import find_text_language, warm_prompts
+from mnemosyne.protocols import Clock, Store
+from mnemosyne.schema.document import MessageIndexRange, ModelUsage, ModelUsageStage, Summary
+from mnemosyne.schema.evidence import Evidence, EvidenceLinks, EvidenceSource, EvidenceType, SourceKind
+from mnemosyne.schema.memory import Trust, session_scope
+from mnemosyne.schema.record import PathSummary, SessionWindow, TurnRecord
+from mnemosyne.schema.session import SessionHead
+
+BATCH_TOKENS = 6000
+PAGE_TURNS = 200
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RollingSummary:
+    """A new summary with its cost; where `summary` is None, `failure` says why."""
+
+    head: SessionHead
+    summary: Summary | None
+    usages: tuple[ModelUsage, ...] = ()
+    evidences: tuple[Evidence, ...] = ()
+    failure: str = ""
+
+    @property
+    def path_summary(self) -> PathSummary | None:
+        """The summary with the turn whose path it covers; None without either."""
+        head = self.head
+        if self.summary is None or head.turn_id is None:
+            return None
+        return PathSummary(turn_id=head.turn_id, branch_id=head.branch_id, depth=head.depth, summary=self.summary)
+
+
+class BatchSummarizer:
+    """Summarizes turns up to a depth. `is_local`: the summarizer calls no model, so a batch has no limit in tokens."""
+
+    def __init__(
+        self, store: Store, count: Callable[[str], int], clock: Clock, summarizer: Summarizer, *, is_local: bool
+    ) -> None:
+        self.name = summarizer.name
+        self._store, self._count, self._clock = store, count, clock
+        self._summarizer, self._is_local = summarizer, is_local
+
+    async def summarize(
+        self, window: SessionWindow, coverage: Coverage, upto: int, config: RuntimeConfig
+    ) -> RollingSummary:
+        """Return the summary up to a depth, made batch by batch; what was reached before a failure is kept."""
+        head, at = window.head, self._clock.now()
+        text = window.summary.summary.content if window.summary is not None else ""
+        await warm_prompts()
+        # A summary speaks as the conversation does.
+        locale = find_text_language("".join(placed.message.content for placed in window.messages[-6:]))
+        summary: Summary | None = None
+        usages: list[ModelUsage] = []
+        evidences: list[Evidence] = []
+        failure = ""
+        while coverage.depth < upto and not failure:
+            turns = await self._select_batch(head, coverage, upto)
+            if not turns:
+                break
+            usage_id = f"summary-{head.turn_id}-{len(usages) + 1}"
+            request = SummaryRequest(
+                turns=await self._load_messages(head.session_id, turns, coverage),
+                previous=text,
+                limit_tokens=config.summary.max_summary_tokens,
+                locale=locale,
+            )
+            began = perf_counter()
+            try:
+                with anyio.fail_after(config.summary.background_seconds):
+                    answer = await self._summarizer.summarize(request)
+            except (SummarizerError, TimeoutError) as error:
+                failure = str(error) or f"The summary took longer than {config.summary.background_seconds:g} s."
+                if not self._is_local:
+                    call = getattr(error, "call", None) or Call(model="")
+                    usages.append(self._usage_record(f"summary-{head.turn_id}-failed", call, head, began, failure))
+                break
+            text, coverage = answer.content, _extend_coverage(coverage, turns)
+            summary = Summary(
+                content=text,
+                updated_at=at,
+                message_index_range=MessageIndexRange(from_index=1, to_index=coverage.messages),
+                extra={UPTO: {"turn_id": turns[-1].turn_id, "depth": coverage.depth, "to": coverage.messages}},
+            )
+            if answer.model is not None:
+                usages.append(self._usage_record(usage_id, answer.call(), head, began))
+                evidences.append(_evidence(usage_id, answer, coverage, at))
+        return RollingSummary(
+            head=head,
+            summary=summary,
+            usages=tuple(usages),
+            evidences=tuple(evidences),
+            failure=failure or "Nothing new.",
+        )
+
+    async def _select_batch(self, head: SessionHead, coverage: Coverage, upto: int) -> list[TurnRecord]:
+        """Return the next turns to summarize: as many as one call takes, at least one."""
+        last = min(upto, coverage.depth + PAGE_TURNS)
+        page = await self._store.turns(
+            head.session_id, limit=last - coverage.depth, branch_id=head.branch_id, before_depth=last + 1
+        )
+        if self._is_local:
+            return list(page)
+        taken: list[TurnRecord] = []
+        spent = 0
+        for turn in page:
+            spent += sum(self._count(message.content) for message in turn.messages)
+            if taken and spent > BATCH_TOKENS:
+                break
+            taken.append(turn)
+        return taken
+
+    async def _load_messages(
+        self, session_id: str, turns: Sequence[TurnRecord], coverage: Coverage
+    ) -> tuple[ConversationTurn, ...]:
+        ids = [f"{turn.turn_id}.summary" for turn in turns]
+        gists = {entry.entry_id: entry.text for entry in await self._store.entries(session_scope(session_id), ids)}
+        return tuple(
+            ConversationTurn(
+                turn_id=turn.turn_id,
+                depth=turn.depth,
+                lines=tuple(
+                    (message.author.id if message.author else message.role.value, message.content)
+                    for message in turn.messages
+                    if message.content.strip() and message.message_id not in coverage.message_ids
+                ),
+                gist=gists.get(f"{turn.turn_id}.summary", ""),
+            )
+            for turn in turns
+        )
+
+    def _usage_record(self, usage_id: str, call: Call, head: SessionHead, began: float, error: str = "") -> ModelUsage:
+        timed = replace(call, latency_ms=(perf_counter() - began) * 1000)
+        stage = ModelUsageStage.SUMMARIZE
+        return usage_of(usage_id, timed, self._count, stage=stage, purpose="summary", turn_id=head.turn_id, error=error)
+
+
+def _extend_coverage(coverage: Coverage, turns: Sequence[TurnRecord]) -> Coverage:
+    new = [m for turn in turns for m in turn.messages if m.message_id not in coverage.message_ids]
+    return Coverage(depth=turns[-1].depth, messages=coverage.messages + len(new))
+
+
+def _evidence(usage_id: str, answer: SummaryText, coverage: Coverage, at: datetime) -> Evidence:
+    return Evidence(
+        evidence_id=usage_id,
+        type=EvidenceType.LLM_OUTPUT,
+        source=EvidenceSource(kind=SourceKind.LLM, name=answer.model or ""),
+        content=answer.content,
+        trust=Trust.MODEL,
+        metadata={"what": "summary", "messages": [1, coverage.messages]},
+        links=EvidenceLinks(model_usage_id=usage_id),
+        created_at=at,
+    )
