@@ -72,12 +72,12 @@ from .core.protocols import (
 from .core.receipt import (
     Action,
     BlockDecision,
+    BlockSpan,
     BudgetReport,
     CandidateDecision,
     CurationPath,
     PrefixReport,
     Report,
-    Span,
     StreamBReport,
 )
 from .memory.summarize.extract import ExtractSummarizer
@@ -129,6 +129,7 @@ __all__ = [
     "ArmConfig",
     "AutomationStream",
     "BlockDecision",
+    "BlockSpan",
     "BreakerChange",
     "BreakingSelector",
     "BudgetConfig",
@@ -220,7 +221,6 @@ __all__ = [
     "Skein",
     "SkeinTemplate",
     "SlotRule",
-    "Span",
     "Stage",
     "StreamBReport",
     "Summarizer",

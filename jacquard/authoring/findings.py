@@ -14,7 +14,7 @@ from typing import Any
 from jacquard.templating.files import TemplateFile
 
 
-class Severity(StrEnum):
+class FindingSeverity(StrEnum):
     """ERROR: the template fails, loses text or breaks the markup. WARNING: it may do so, or it costs tokens."""
 
     ERROR = "error"
@@ -26,7 +26,7 @@ class Finding:
     """One fault. `line` and `column` count from 1; `code` is for machines, `message` says what, `advice` what to do."""
 
     code: str
-    severity: Severity
+    severity: FindingSeverity
     file: str
     line: int
     column: int
@@ -35,8 +35,8 @@ class Finding:
     advice: str
 
 
-_E, _W = Severity.ERROR, Severity.WARNING
-_CODES: dict[str, tuple[Severity, str]] = {
+_E, _W = FindingSeverity.ERROR, FindingSeverity.WARNING
+_CODES: dict[str, tuple[FindingSeverity, str]] = {
     "syntax": (_E, "mend the line; the template cannot be read as it is"),
     "manifest": (_E, "mend template.yaml; docs/templates.md lists its keys"),
     "layout": (_E, "mend the layout; the shipped templates/layouts/*.yaml show its form"),

@@ -156,7 +156,7 @@ class PrefixReport:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Span:
+class BlockSpan:
     """Where a block stands: characters `start`..`end` (0-based, half-open) of message `message` (0-based) of the
     prompt.
 
@@ -218,7 +218,7 @@ class Report:
     decisions: tuple[BlockDecision, ...]
     budget: BudgetReport
     prefix: PrefixReport
-    spans: tuple[Span, ...] = ()
+    spans: tuple[BlockSpan, ...] = ()
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     degradations: tuple[Degradation, ...] = ()
     conflicts: tuple[ConflictRecord, ...] = ()

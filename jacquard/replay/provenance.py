@@ -13,7 +13,7 @@ from filament import escape_text
 from jacquard.core.block_kinds import EVIDENCE_SOURCE, HISTORY_SOURCE, HOST_SOURCE, TEMPLATE_SOURCE, USER_SOURCE
 from jacquard.core.blocks import FRAME, BlockKind, PromptBlock
 from jacquard.core.errors import ConfigError
-from jacquard.core.receipt import BlockDecision, CandidateDecision, Span
+from jacquard.core.receipt import BlockDecision, BlockSpan, CandidateDecision
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
 from jacquard.pipeline.record.prompt_snapshot import PromptSnapshot
 from mnemosyne.chains.uris import EntryAddress, entry_uri, evidence_uri, format_uri, turn_uri
@@ -41,7 +41,7 @@ class Origin:
     start: int
     end: int
     text: str
-    span: Span
+    span: BlockSpan
     decision: BlockDecision | None = None
     candidate: CandidateDecision | None = None
     evidences: tuple[Evidence, ...] = ()
@@ -107,7 +107,7 @@ def _origins(
             yield _origin(turn, span, low, high, snapshot)
 
 
-def _origin(turn: PreparedTurn, span: Span, start: int, end: int, snapshot: PromptSnapshot | None) -> Origin:
+def _origin(turn: PreparedTurn, span: BlockSpan, start: int, end: int, snapshot: PromptSnapshot | None) -> Origin:
     role, content = turn.messages[span.message].role, turn.messages[span.message].content
     text, line = content[start:end], _find_line(content, start)
     if span.block_id == FRAME:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jacquard import JacquardError, LintReport, find_shipped_templates, lint_templates
-from jacquard.authoring.findings import CODES, Severity, format_finding
+from jacquard.authoring.findings import CODES, FindingSeverity, format_finding
 from jacquard.authoring.target import TemplateTarget, find_target
 from mnemosyne import load_world
 
@@ -133,7 +133,7 @@ def test_every_code_of_the_list_is_tried_here():
 def test_a_finding_reads_well_and_as_json(tmp_path):
     report = linted(tmp_path, {"night/template.yaml": MANIFEST, "night/guidance.j2": "时间 {{ gaol }}\n"})
     (finding,) = report.findings
-    assert (finding.line, finding.column, finding.severity) == (1, 7, Severity.ERROR)
+    assert (finding.line, finding.column, finding.severity) == (1, 7, FindingSeverity.ERROR)
     shown = format_finding(finding)
     assert shown.splitlines()[0].endswith("no variable 'gaol'; did you mean 'goal'?")
     assert "guidance.j2:1:7: error [unknown-variable]" in shown

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from jacquard.authoring.findings import suggest_names
-from jacquard.authoring.linting.shapes import ANY, MARKUP, NUMBER, TEXT, TRUTH, Shape, list_field_names
+from jacquard.authoring.linting.shapes import ANY, MARKUP, NUMBER, TEXT, TRUTH, VariableShape, list_field_names
 from jacquard.templating.language import (
     BUILTIN_FILTERS,
     FUNCTIONS,
@@ -43,11 +43,11 @@ _GIVES = {
 class Scope:
     """What is known at a place: shapes by name, names that grow during play, and paths that were tested to exist."""
 
-    names: dict[str, Shape]
+    names: dict[str, VariableShape]
     growing: set[str] = field(default_factory=set)
     guards: frozenset[str] = frozenset()
 
-    def inner(self, names: Mapping[str, Shape] | None = None) -> Scope:
+    def inner(self, names: Mapping[str, VariableShape] | None = None) -> Scope:
         """Return a scope for names that do not exist outside of it."""
         return Scope(names={**self.names, **(names or {})}, growing=set(self.growing), guards=self.guards)
 
@@ -110,7 +110,7 @@ class Expressions:
     def __init__(self, report: Report) -> None:
         self._report = report
 
-    def shape(self, node: Node, scope: Scope, *, probing: bool = False) -> Shape:
+    def shape(self, node: Node, scope: Scope, *, probing: bool = False) -> VariableShape:
         """Return the shape of an expression; with `probing` its own absence is not a fault."""
         match node.kind:
             case "Name":
@@ -145,7 +145,7 @@ class Expressions:
             told = "a value with a description cannot be printed as it is; `| value` takes the value, `| yaml` both"
             self._report("needs-filter", node, told, words)
 
-    def _name(self, node: Node, scope: Scope, probing: bool) -> Shape:
+    def _name(self, node: Node, scope: Scope, probing: bool) -> VariableShape:
         name = node.text("name")
         if name in scope.names:
             return scope.names[name]
@@ -160,7 +160,7 @@ class Expressions:
             self._report("unknown-variable", node, f"no variable {name!r}{told}", (name,))
         return ANY
 
-    def _item(self, node: Node, scope: Scope, probing: bool) -> Shape:
+    def _item(self, node: Node, scope: Scope, probing: bool) -> VariableShape:
         arg = node.node("arg")
         if arg.kind == "Const" and isinstance(arg.get("value"), str):
             return self._field(node, str(arg.get("value")), scope, probing, by_name=False)
@@ -170,7 +170,7 @@ class Expressions:
             return base if arg.kind == "Slice" else base.each
         return ANY
 
-    def _field(self, node: Node, name: str, scope: Scope, probing: bool, *, by_name: bool) -> Shape:
+    def _field(self, node: Node, name: str, scope: Scope, probing: bool, *, by_name: bool) -> VariableShape:
         base = self.shape(node.node("node"), scope)
         path = path_of(node)
         words = words_of(node)
@@ -189,7 +189,7 @@ class Expressions:
         self._report_unknown_field(node, name, base, words)
         return ANY
 
-    def _report_unknown_field(self, node: Node, name: str, base: Shape, words: tuple[str, ...]) -> None:
+    def _report_unknown_field(self, node: Node, name: str, base: VariableShape, words: tuple[str, ...]) -> None:
         owner = path_of(node.node("node")) or "this value"
         if base.kind != "mapping":
             told = "a value with a description" if base.kind == "pair" else f"a {base.kind}"
@@ -201,7 +201,7 @@ class Expressions:
             hint = suggest_names(name, list_field_names(base))
             self._report("unknown-state", node, f"{owner} has no {name!r} in the pack{hint}", words)
 
-    def _filter(self, node: Node, scope: Scope) -> Shape:
+    def _filter(self, node: Node, scope: Scope) -> VariableShape:
         name, inner = node.text("name"), node.get("node")
         usual = name in ("default", "d")
         base = self.shape(inner, scope, probing=usual) if isinstance(inner, Node) else ANY
@@ -219,9 +219,9 @@ class Expressions:
             return base if base.kind == "list" else ANY
         if name in ("first", "last"):
             return base.each if base.kind == "list" else ANY
-        return Shape(kind="list") if name == "map" else ANY
+        return VariableShape(kind="list") if name == "map" else ANY
 
-    def _test(self, node: Node, scope: Scope) -> Shape:
+    def _test(self, node: Node, scope: Scope) -> VariableShape:
         name = node.text("name")
         self.shape(node.node("node"), scope, probing=name in ("defined", "undefined"))
         for arg in node.nodes("args"):
@@ -230,7 +230,7 @@ class Expressions:
             self._report("unknown-test", node, f"no test {name!r}{suggest_names(name, TESTS)}", ("is", name))
         return TRUTH
 
-    def _call(self, node: Node, scope: Scope) -> Shape:
+    def _call(self, node: Node, scope: Scope) -> VariableShape:
         called = node.node("node")
         for child in (*node.nodes("args"), *node.nodes("kwargs")):
             self.shape(child, scope)
@@ -246,7 +246,7 @@ class Expressions:
         self.shape(called, scope)
         return ANY
 
-    def _choice(self, node: Node, scope: Scope) -> Shape:
+    def _choice(self, node: Node, scope: Scope) -> VariableShape:
         test = node.node("test")
         self.shape(test, scope)
         chosen = self.shape(node.node("expr1"), scope.assume_defined(find_paths_when_true(test)))
@@ -257,14 +257,14 @@ class Expressions:
         return chosen if chosen.kind == rest.kind else ANY
 
 
-def _is_unsafe(name: str, base: Shape) -> bool:
+def _is_unsafe(name: str, base: VariableShape) -> bool:
     """Return whether a name leads behind a value; a key of the state may begin with one underscore (`_anchor`)."""
     if name.startswith("__") or name in ("mro", "format", "format_map"):
         return name not in base.fields
     return name.startswith("_") and name != "_anchor" and base.kind != "any" and name not in base.fields
 
 
-def _constant(node: Node) -> Shape:
+def _constant(node: Node) -> VariableShape:
     if node.kind == "Const":
         value = node.get("value")
         return (
@@ -277,7 +277,7 @@ def _constant(node: Node) -> Shape:
             else ANY
         )
     if node.kind in ("List", "Tuple"):
-        return Shape(kind="list")
+        return VariableShape(kind="list")
     if node.kind in ("Compare", "Not"):
         return TRUTH
     return ANY

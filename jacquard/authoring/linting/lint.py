@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jacquard.authoring.findings import Finding, Severity, finding, finding_to_json, sort_findings
+from jacquard.authoring.findings import Finding, FindingSeverity, finding, finding_to_json, sort_findings
 from jacquard.authoring.linting.expressions import words_of
 from jacquard.authoring.linting.links import Library, Link, read_library
 from jacquard.authoring.linting.markup import MarkupReader
 from jacquard.authoring.linting.names import NameReader
 from jacquard.authoring.linting.places import Places
 from jacquard.authoring.linting.prefix import CACHE_LAYOUT, find_volatile_reads, is_before_history
-from jacquard.authoring.linting.shapes import ANY, Shape, build_variable_shapes
+from jacquard.authoring.linting.shapes import ANY, VariableShape, build_variable_shapes
 from jacquard.authoring.target import LAYOUTS, TemplateTarget
 from jacquard.core.blocks import SkeinTemplate
 from jacquard.core.errors import LayoutError, TemplateError
@@ -41,7 +41,7 @@ class LintReport:
     @property
     def errors(self) -> int:
         """How many of the findings are errors."""
-        return sum(each.severity is Severity.ERROR for each in self.findings)
+        return sum(each.severity is FindingSeverity.ERROR for each in self.findings)
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as `--json` prints it."""
@@ -89,7 +89,7 @@ def _faults(library: Library, names: tuple[str, ...]) -> Iterator[Finding]:
             yield finding(code, file, fault.line, fault.reason)
 
 
-def _template(library: Library, name: str, shapes: Mapping[str, Shape]) -> list[Finding]:
+def _template(library: Library, name: str, shapes: Mapping[str, VariableShape]) -> list[Finding]:
     file, syntax = library.files[name], library.syntaxes[name]
     places = Places(syntax)
     found: list[Finding] = []
@@ -113,7 +113,7 @@ def _template(library: Library, name: str, shapes: Mapping[str, Shape]) -> list[
     return found
 
 
-def _context(library: Library, name: str, shapes: Mapping[str, Shape]) -> dict[str, Shape]:
+def _context(library: Library, name: str, shapes: Mapping[str, VariableShape]) -> dict[str, VariableShape]:
     handed = dict.fromkeys(library.handed.get(name, ()), ANY)
     if name in library.isolated:
         return handed

@@ -16,10 +16,10 @@ from jacquard.authoring.linting.expressions import (
     path_of,
     root_of,
 )
-from jacquard.authoring.linting.shapes import ANY, GROWING, TEXT, Shape
+from jacquard.authoring.linting.shapes import ANY, GROWING, TEXT, VariableShape
 from jacquard.templating.syntax import Node
 
-MODULE = Shape(kind="module")
+MODULE = VariableShape(kind="module")
 _LIST_NAMES = frozenset({"history", "inventory", "lore", "messages", *GROWING})
 
 
@@ -49,7 +49,7 @@ class NameReader:
             "EvalContextModifier": self._autoescape,
         }
 
-    def read(self, root: Node, variables: Mapping[str, Shape]) -> None:
+    def read(self, root: Node, variables: Mapping[str, VariableShape]) -> None:
         """Walk a whole template whose context has `variables`."""
         self._top = Scope(names=dict(variables), growing=set(_LIST_NAMES))
         self._walk(root.nodes("body"), self._top)
@@ -152,7 +152,7 @@ class NameReader:
         self._report("escape-bypass", node, "`autoescape` is not offered: everything is escaped", ("autoescape",))
         self._walk(node.nodes("body"), scope)
 
-    def _bind(self, target: Node, shape: Shape, scope: Scope) -> None:
+    def _bind(self, target: Node, shape: VariableShape, scope: Scope) -> None:
         if target.kind == "Name":
             scope.names[target.text("name")] = shape
             return

@@ -28,7 +28,7 @@ from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import SessionHead
 from mnemosyne.schema.world import WorldPack
 
-NO_FIELDS: Mapping[str, Shape] = MappingProxyType({})
+NO_FIELDS: Mapping[str, VariableShape] = MappingProxyType({})
 GROWING = ("state", "status", "quests")
 """Variables that grow during play."""
 
@@ -37,7 +37,7 @@ TURNING = ("goal", "item", "plan", "quests", "state", "status", "tasks")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Shape:
+class VariableShape:
     """What is known about a value.
 
     Kinds are `any`, `text`, `number`, `truth`, `nothing`, `mapping`, `list`, `pair` (a value with a description) and
@@ -46,26 +46,26 @@ class Shape:
     """
 
     kind: str
-    fields: Mapping[str, Shape] = field(default_factory=lambda: NO_FIELDS)
+    fields: Mapping[str, VariableShape] = field(default_factory=lambda: NO_FIELDS)
     optional: frozenset[str] = frozenset()
     closed: bool = False
-    item: Shape | None = None
+    item: VariableShape | None = None
 
     @property
-    def each(self) -> Shape:
+    def each(self) -> VariableShape:
         """The shape of an item."""
         return self.item or ANY
 
 
-ANY = Shape(kind="any")
-TEXT = Shape(kind="text")
-NUMBER = Shape(kind="number")
-TRUTH = Shape(kind="truth")
-NOTHING = Shape(kind="nothing")
-MARKUP = Shape(kind="markup")
+ANY = VariableShape(kind="any")
+TEXT = VariableShape(kind="text")
+NUMBER = VariableShape(kind="number")
+TRUTH = VariableShape(kind="truth")
+NOTHING = VariableShape(kind="nothing")
+MARKUP = VariableShape(kind="markup")
 
 
-def shape_of(value: object, *, closed: bool = False) -> Shape:
+def shape_of(value: object, *, closed: bool = False) -> VariableShape:
     """Return the shape of a value; `closed` applies to the mappings in it too."""
     if isinstance(value, bool):
         return TRUTH
@@ -73,22 +73,22 @@ def shape_of(value: object, *, closed: bool = False) -> Shape:
         return NOTHING
     if isinstance(value, Mapping):
         fields = {str(key): shape_of(each, closed=closed) for key, each in value.items()}
-        return Shape(kind="mapping", fields=fields, closed=closed)
+        return VariableShape(kind="mapping", fields=fields, closed=closed)
     if isinstance(value, list | tuple):
         if len(value) == 2 and isinstance(value[1], str) and is_scalar(value[0]):
-            return Shape(kind="pair")
+            return VariableShape(kind="pair")
         items = [shape_of(each, closed=closed) for each in value]
-        return Shape(kind="list", item=reduce(merge_shapes, items) if items else None)
+        return VariableShape(kind="list", item=reduce(merge_shapes, items) if items else None)
     return NUMBER if isinstance(value, int | float) else TEXT
 
 
-def merge_shapes(left: Shape, right: Shape) -> Shape:
+def merge_shapes(left: VariableShape, right: VariableShape) -> VariableShape:
     """Return what is true of both shapes."""
     if left.kind != right.kind:
         return ANY
     if left.kind == "list":
         items = [each for each in (left.item, right.item) if each is not None]
-        return Shape(kind="list", item=reduce(merge_shapes, items) if items else None)
+        return VariableShape(kind="list", item=reduce(merge_shapes, items) if items else None)
     if left.kind != "mapping":
         return left
     names = [*left.fields, *(name for name in right.fields if name not in left.fields)]
@@ -97,10 +97,10 @@ def merge_shapes(left: Shape, right: Shape) -> Shape:
         both = [shape.fields[name] for shape in (left, right) if name in shape.fields]
         fields[name] = reduce(merge_shapes, both)
         optional |= {name} if len(both) == 1 else frozenset()
-    return Shape(kind="mapping", fields=fields, optional=optional, closed=left.closed and right.closed)
+    return VariableShape(kind="mapping", fields=fields, optional=optional, closed=left.closed and right.closed)
 
 
-def build_variable_shapes(world: WorldPack | None) -> dict[str, Shape]:
+def build_variable_shapes(world: WorldPack | None) -> dict[str, VariableShape]:
     """Return the shape of every variable; `item` is what a block with `each` sees in addition.
 
     Without a world nothing is known about the state and the persona. With one, `state` is the tree at its start.
@@ -109,7 +109,7 @@ def build_variable_shapes(world: WorldPack | None) -> dict[str, Shape]:
     shapes = {name: merge_shapes(shape_of(rich[name], closed=True), shape_of(poor[name], closed=True)) for name in rich}
     shapes["item"] = shape_of(entry_row(_ENTRY), closed=True)
     shapes["quests"] = _open_item_shapes(shape_of(rich["quests"], closed=True))
-    shapes |= {"state": ANY, "status": ANY, "persona": Shape(kind="mapping")}
+    shapes |= {"state": ANY, "status": ANY, "persona": VariableShape(kind="mapping")}
     if world is not None:
         variables = _variables(world)
         shapes |= {name: shape_of(variables[name]) for name in ("state", "status", "persona")}
@@ -119,13 +119,13 @@ def build_variable_shapes(world: WorldPack | None) -> dict[str, Shape]:
     return shapes
 
 
-def _open_item_shapes(rows: Shape) -> Shape:
+def _open_item_shapes(rows: VariableShape) -> VariableShape:
     """Return the shapes of rows whose keys are fixed and whose nested values are the author's."""
     steps = rows.each.fields.get("objectives")
     fields = dict(rows.each.fields)
     if steps is not None:
-        fields["objectives"] = Shape(kind="list", item=replace(steps.each, closed=False))
-    return Shape(kind="list", item=replace(rows.each, fields=fields))
+        fields["objectives"] = VariableShape(kind="list", item=replace(steps.each, closed=False))
+    return VariableShape(kind="list", item=replace(rows.each, fields=fields))
 
 
 def _variables(world: WorldPack, tasks: tuple[Task, ...] = ()) -> dict[str, Any]:
@@ -183,6 +183,6 @@ def _build_sample_pack() -> WorldPack:
     return replace(bare, lore=(_ENTRY,), state={"quests": _QUESTS}, persona={"name": "t"})
 
 
-def list_field_names(shape: Shape) -> Iterable[str]:
+def list_field_names(shape: VariableShape) -> Iterable[str]:
     """Return the fields of a mapping that a template may name."""
     return (name for name in shape.fields if name != META)

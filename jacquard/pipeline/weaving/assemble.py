@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from filament import escape_attribute
 from jacquard.core.blocks import FRAME, BlockKind, Position, PromptBlock, Skein, is_of_kind
-from jacquard.core.receipt import PrefixReport, Span
+from jacquard.core.receipt import BlockSpan, PrefixReport
 from mnemosyne.core.errors import CodecError
 from mnemosyne.schema.session import Role
 
@@ -81,7 +81,7 @@ class AssembledPrompt:
 
     messages: tuple[PromptMessage, ...]
     text: str
-    spans: tuple[Span, ...]
+    spans: tuple[BlockSpan, ...]
     tokens: int
 
     @property
@@ -229,9 +229,11 @@ def _add_input(before: list[_Piece], user_input: PromptBlock) -> list[_Piece]:
     return [*before, _Piece(text="\n\n<user_input>\n"), _piece(user_input), _Piece(text="\n</user_input>")]
 
 
-def _join(groups: Sequence[_Group], count: Callable[[str], int]) -> tuple[tuple[PromptMessage, ...], tuple[Span, ...]]:
+def _join(
+    groups: Sequence[_Group], count: Callable[[str], int]
+) -> tuple[tuple[PromptMessage, ...], tuple[BlockSpan, ...]]:
     messages: list[PromptMessage] = []
-    spans: list[Span] = []
+    spans: list[BlockSpan] = []
     for place, group in enumerate(groups):
         at = 0
         spans.append(_span(group.owner, place, at, MESSAGE_OVERHEAD_TOKENS))
@@ -242,8 +244,8 @@ def _join(groups: Sequence[_Group], count: Callable[[str], int]) -> tuple[tuple[
     return tuple(messages), tuple(spans)
 
 
-def _span(piece: _Piece, message: int, start: int, tokens: int, chars: int = 0) -> Span:
-    return Span(
+def _span(piece: _Piece, message: int, start: int, tokens: int, chars: int = 0) -> BlockSpan:
+    return BlockSpan(
         block_id=piece.block_id, message=message, start=start, end=start + chars, tokens=tokens, kind=piece.kind
     )
 

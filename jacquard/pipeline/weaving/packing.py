@@ -53,7 +53,7 @@ class Unit:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Step:
+class PackingStep:
     """One step of packing: `unit` gets `tokens` more, and is then whole or shortened."""
 
     unit: int
@@ -88,20 +88,20 @@ def build_units(
     )
 
 
-def build_whole_steps(units: Sequence[Unit]) -> tuple[Step, ...]:
+def build_whole_steps(units: Sequence[Unit]) -> tuple[PackingStep, ...]:
     """Return one step for each unit, in packing order."""
     return tuple(
-        Step(unit=place, tokens=unit.tokens, whole=True)
+        PackingStep(unit=place, tokens=unit.tokens, whole=True)
         for place, unit in enumerate(units)
         if not unit.must and not unit.out
     )
 
 
-def build_shortening_steps(units: Sequence[Unit]) -> tuple[Step, ...]:
+def build_shortening_steps(units: Sequence[Unit]) -> tuple[PackingStep, ...]:
     """Return steps that, tier by tier, first give every unit of the tier a place in its short form, then its whole
     text.
     """
-    steps: list[Step] = []
+    steps: list[PackingStep] = []
     for tier in TIERS:
         own = [
             (place, unit)
@@ -110,14 +110,20 @@ def build_shortening_steps(units: Sequence[Unit]) -> tuple[Step, ...]:
         ]
         shorter = [(place, unit) for place, unit in own if unit.short_tokens < unit.tokens]
         named = {place for place, _ in shorter}
-        steps += [Step(unit=place, tokens=unit.short_tokens, whole=place not in named) for place, unit in own]
-        steps += [Step(unit=place, tokens=unit.tokens - unit.short_tokens, whole=True) for place, unit in shorter]
+        steps += [PackingStep(unit=place, tokens=unit.short_tokens, whole=place not in named) for place, unit in own]
+        steps += [
+            PackingStep(unit=place, tokens=unit.tokens - unit.short_tokens, whole=True) for place, unit in shorter
+        ]
     late = [(place, unit) for place, unit in enumerate(units) if unit.only_short and not unit.must and not unit.out]
-    return (*steps, *(Step(unit=place, tokens=unit.short_tokens, whole=False) for place, unit in late))
+    return (*steps, *(PackingStep(unit=place, tokens=unit.short_tokens, whole=False) for place, unit in late))
 
 
 def pack(
-    blocks: Sequence[PromptBlock], units: Sequence[Unit], steps: Iterable[Step], budget: PruneBudget, rules: PruneRules
+    blocks: Sequence[PromptBlock],
+    units: Sequence[Unit],
+    steps: Iterable[PackingStep],
+    budget: PruneBudget,
+    rules: PruneRules,
 ) -> PruneResult:
     """Take the steps until one does not fit.
 
