@@ -213,3 +213,12 @@ async def test_a_table_that_another_process_is_creating_is_waited_for(tmp_path: 
             await to_thread.run_sync(partial(shutil.copytree, table, folder / table.name, dirs_exist_ok=True))
     assert found == [1]
     await index.close()
+
+
+async def test_an_id_that_a_batch_holds_twice_counts_where_it_was_written_last(index: Index) -> None:
+    rows = written([entry(f"e{number}", "a goat") for number in range(20)])
+    again = SequencedEntry(sequence=21, entry=entry("e3", "a boat"))
+    await index.add(WORLD, [*rows, again], None)
+    assert await index.count(WORLD) == 20
+    assert await ids(index.search_text("boat", where(WORLD), 5)) == ["e3"]
+    assert "e3" not in await ids(index.search_text("goat", where(WORLD), 30))

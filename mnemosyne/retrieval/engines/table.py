@@ -237,6 +237,8 @@ class ScopeTable:
         return tuple([Hit(entry_id, -score, depth, sequence) for score, entry_id, depth, sequence in hits[:limit]])
 
     def _append(self, rows: Sequence[IndexRow]) -> None:
+        # A table of an older release may hold an id twice; the row written last counts.
+        rows = tuple({row.entry_id: row for row in rows}.values())
         first = len(self._ids)
         for row in rows:
             self._remove_slot(row.entry_id)
