@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
@@ -12,8 +12,9 @@ from filament import display, dump_yaml
 from jacquard.cli.shared import clean, out, show
 from jacquard.core.block_kinds import Subject, subject_of
 from jacquard.core.blocks import FRAME
-from jacquard.core.receipt import Action, CandidateDecision, Report
+from jacquard.core.receipt import Action, CandidateDecision, Report, Span
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
+from jacquard.pipeline.weaving.assemble import PromptMessage
 from mnemosyne.schema.query import SIGNAL_NAMES
 
 _STYLES = {
@@ -41,17 +42,22 @@ def show_turn(turn: PreparedTurn) -> None:
         show(turn.reply)
         return
     sources = {d.block_id: d.source for d in turn.report.decisions}
-    for place, message in enumerate(turn.messages):
-        spans = [span for span in turn.report.spans if span.message == place]
-        tokens = sum(span.tokens for span in spans)
+    show_messages(turn.messages, turn.report.spans, sources)
+    out.rule(Text("receipt"), align="left", style="dim")
+    show_receipt(turn.report)
+
+
+def show_messages(messages: Sequence[PromptMessage], spans: Sequence[Span], sources: Mapping[str, str]) -> None:
+    """Print the messages of a prompt, coloured by the sources of their blocks, each with its tokens."""
+    for place, message in enumerate(messages):
+        own = [span for span in spans if span.message == place]
+        tokens = sum(span.tokens for span in own)
         out.rule(Text(f"{message.role} · {tokens} tokens"), align="left", style="dim")
         line = Text()
-        for span in spans:
+        for span in own:
             style = "dim" if span.block_id == FRAME else style_of(sources.get(span.block_id, ""))
             line.append(clean(message.content[span.start : span.end]), style=style)
         show(line)
-    out.rule(Text("receipt"), align="left", style="dim")
-    show_receipt(turn.report)
 
 
 def show_receipt(report: Report) -> None:

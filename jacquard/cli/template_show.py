@@ -10,9 +10,8 @@ from rich.text import Text
 from jacquard.authoring.golden import GoldenResult, Verdict
 from jacquard.authoring.render import BlockChange, Rendering, TurnChange, sum_changes
 from jacquard.cli.shared import clean, out, show
-from jacquard.cli.show import style_of
+from jacquard.cli.show import show_messages, style_of
 from jacquard.core.block_kinds import HISTORY_SLOT, HISTORY_SOURCE
-from jacquard.core.blocks import FRAME
 
 _VERDICTS = {
     Verdict.PASSED: "green",
@@ -27,15 +26,8 @@ def show_rendering(rendering: Rendering, *, text: bool) -> None:
     """Print a prompt, coloured by source, and its tokens by block."""
     sources = {row.block_id: row.source for row in rendering.rows}
     if text:
-        for place, message in enumerate(rendering.prompt.assembled.messages):
-            spans = [span for span in rendering.prompt.assembled.spans if span.message == place]
-            tokens = sum(span.tokens for span in spans)
-            out.rule(Text(f"{message.role} · {tokens} tokens"), align="left", style="dim")
-            line = Text()
-            for span in spans:
-                style = "dim" if span.block_id == FRAME else style_of(sources.get(span.block_id, ""))
-                line.append(clean(message.content[span.start : span.end]), style=style)
-            show(line)
+        assembled = rendering.prompt.assembled
+        show_messages(assembled.messages, assembled.spans, sources)
         out.rule(style="dim")
     show(f"{rendering.label} · template {rendering.template_id} · layout {rendering.layout}")
     table = Table(title="tokens by block", title_justify="left", box=None, pad_edge=False)

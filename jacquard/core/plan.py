@@ -8,6 +8,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
+from mnemosyne.core import codec
+
 MAX_KEYWORDS = 12
 """Search words of one plan."""
 
@@ -101,29 +103,6 @@ def plan_to_json(plan: PlanContext) -> dict[str, Any]:
 def plan_from_json(value: Mapping[str, Any]) -> PlanContext:
     """Return the plan that `plan_to_json` wrote.
 
-    Raises KeyError for a missing key and ValueError for a value that is not allowed.
+    Raises CodecError, a ValueError, for a missing key and for a value that is not allowed.
     """
-    intent = value["search_intent"]
-    weights = {str(domain): float(weight) for domain, weight in intent["domain_weight"].items()}
-    return PlanContext(
-        triage=Triage(value["triage"]),
-        active_quest_id=value["active_quest_id"],
-        current_goal=value["current_goal"],
-        template_id=value["template_id"],
-        search_intent=SearchIntent(
-            enabled=intent["enabled"],
-            focus_keywords=tuple(intent["focus_keywords"]),
-            temporal_context=Temporal(intent["temporal_context"]),
-            domain_weight=MappingProxyType(weights),
-        ),
-        entities=tuple(value["entities"]),
-        action_id=value["action_id"],
-        tier=value["tier"],
-        confidence=value["confidence"],
-        reasons=tuple(value["reasons"]),
-        tier1=str(value.get("tier1", "")),
-        switches=int(value.get("switches", 0)),
-        flags=tuple(value.get("flags", ())),
-        injections=tuple(value.get("injections", ())),
-        injected_at=MappingProxyType({str(k): int(v) for k, v in value.get("injected_at", {}).items()}),
-    )
+    return codec.from_plain(dict(value), PlanContext)

@@ -23,6 +23,7 @@ from jacquard.cli.show import show_tree
 from jacquard.wiring.runtime import open_runtime
 from mnemosyne.core import codec
 from mnemosyne.schema.record import TurnRecord
+from mnemosyne.schema.session import SessionHead
 
 TurnOption = Annotated[str | None, typer.Option("--turn", "--at", metavar="ID", help="The turn (default: the newest).")]
 
@@ -96,12 +97,7 @@ def fork(
     async def work() -> None:
         async with open_runtime(store, embedder="none") as runtime:
             head = await runtime.store.fork(session, None if turn == "start" else turn, name)
-        if as_json:
-            print_json(codec.to_plain(head))
-        else:
-            show(
-                f"Branch {head.branch_id} of session {session} is active; it stands after {head.turn_id or 'nothing'}."
-            )
+        _print_head(session, head, as_json=as_json)
 
     run(work)
 
@@ -117,14 +113,16 @@ def switch(
     async def work() -> None:
         async with open_runtime(store, embedder="none") as runtime:
             head = await runtime.store.switch(session, name)
-        if as_json:
-            print_json(codec.to_plain(head))
-        else:
-            show(
-                f"Branch {head.branch_id} of session {session} is active; it stands after {head.turn_id or 'nothing'}."
-            )
+        _print_head(session, head, as_json=as_json)
 
     run(work)
+
+
+def _print_head(session: str, head: SessionHead, *, as_json: bool) -> None:
+    if as_json:
+        print_json(codec.to_plain(head))
+    else:
+        show(f"Branch {head.branch_id} of session {session} is active; it stands after {head.turn_id or 'nothing'}.")
 
 
 def _turn_json(record: TurnRecord) -> dict[str, Any]:

@@ -20,9 +20,9 @@ from jacquard.core.protocols import Selection
 from jacquard.core.receipt import CurationPath
 from jacquard.pipeline.curation.lease import Lease
 from jacquard.pipeline.curation.stream import Curation, make_entry_ids_unique
+from mnemosyne.core import codec
 from mnemosyne.retrieval.text.words import word_tokens
-from mnemosyne.schema.memory import Chain, Trust
-from mnemosyne.schema.query import SIGNAL_NAMES, Candidate, Recall, Signals
+from mnemosyne.schema.query import Candidate, Recall
 from mnemosyne.schema.record import Prefetch
 from mnemosyne.schema.session import SessionHead
 
@@ -111,7 +111,7 @@ def scene_matches(
 
 def build_prefetched_curation(prefetch: Prefetch, why: str, *, shown: frozenset[str]) -> Curation:
     """Return a late result as this turn's curation, without entries in `shown` (already in the prompt, or hidden)."""
-    kept = tuple(_candidate_from_json(raw) for raw in _candidates(prefetch) if raw["entry_id"] not in shown)
+    kept = tuple(codec.from_plain(raw, Candidate) for raw in _candidates(prefetch) if raw["entry_id"] not in shown)
     candidates = make_entry_ids_unique(Recall(candidates=kept)).candidates
     value = prefetch.value
     return Curation(
@@ -158,7 +158,7 @@ def find_lease(
     return Lease(
         turn_id=prefetch.turn_id,
         entry_ids=tuple(str(candidate["entry_id"]) for candidate in _candidates(prefetch)),
-        places=tuple(_candidate_from_json(candidate).place for candidate in _candidates(prefetch)),
+        places=tuple(codec.from_plain(candidate, Candidate).place for candidate in _candidates(prefetch)),
         age=age,
         turns=turns,
         margin=inf if little else settings.lease_margin,
@@ -227,32 +227,7 @@ def _candidates(prefetch: Prefetch) -> Sequence[Mapping[str, Any]]:
 
 
 def _candidate_to_json(candidate: Candidate) -> dict[str, Any]:
-    return {
-        "entry_id": candidate.entry_id,
-        "scope": candidate.scope,
-        "chain": candidate.chain.value,
-        "kind": candidate.kind,
-        "title": candidate.title,
-        "preview": candidate.preview,
-        "score": candidate.score,
-        "signals": {name: getattr(candidate.signals, name) for name in SIGNAL_NAMES},
-        "tags": list(candidate.tags),
-        "entities": list(candidate.entities),
-        "depth": candidate.depth,
-        "turn_id": candidate.turn_id,
-        "trust": candidate.trust.value,
-    }
-
-
-def _candidate_from_json(raw: Mapping[str, Any]) -> Candidate:
-    plain = dict(raw)
-    return Candidate(
-        **{
-            **plain,
-            "chain": Chain(plain["chain"]),
-            "signals": Signals(**plain["signals"]),
-            "tags": tuple(plain["tags"]),
-            "entities": tuple(plain["entities"]),
-            "trust": Trust(plain["trust"]),
-        }
-    )
+    """Return a candidate without its alias, which is its name in one recall only."""
+    plain: dict[str, Any] = codec.to_plain(candidate)
+    del plain["alias"]
+    return plain

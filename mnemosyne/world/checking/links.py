@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
+from filament import apply_ops, parse_op
+from filament.errors import OpError
 from mnemosyne.chains.event import QUEST_UPDATE
 from mnemosyne.core.plain_values import Path as KeyPath
 from mnemosyne.schema.memory import Comparison, Condition
-from mnemosyne.world.checking.ops import check_ops
 from mnemosyne.world.checking.patterns import pattern_fault, slow_fault
 from mnemosyne.world.checking.state import QUESTS, StateTree, plain_value, quest_state, read_tree
 from mnemosyne.world.format.check import iterate_sound
@@ -44,7 +45,7 @@ def check_links(draft: PackDraft, faults: FaultList, *, try_patterns: bool = Fal
         for where, condition in _iterate_conditions(draft):
             _check_condition(condition, tree, where, faults)
         for place, action in draft.actions:
-            check_ops(iterate_sound(action.get("ops"), place.at("ops")), tree, faults)
+            _check_ops(iterate_sound(action.get("ops"), place.at("ops")), tree, faults)
     return tree
 
 
@@ -220,3 +221,20 @@ def _check_status(condition: Condition, path: tuple[str, ...], place: SourceLoca
         if value not in known:
             near = did_you_mean(str(value), known) or f"; it can be {', '.join(known)}"
             faults.add(place, f"compares a status with {value!r}{near}")
+
+
+def _check_ops(ops: Iterable[tuple[SourceLocation, list[Any]]], tree: StateTree, faults: FaultList) -> None:
+    """Record every op of an action that does not run on `tree`; each sees the effect of those before it.
+
+    Of a POP only the list is looked up: whether it has an entry is known only in play.
+    """
+    root: Any = tree.root
+    for place, raw in ops:
+        if tree.find(raw[1]) is None:
+            near = tree.nearest(raw[1]) or "; add it to the state with its starting value"
+            faults.add(place, f"changes {raw[1]!r}, which is not in the state{near}")
+        elif tree.is_sound and raw[0] != "POP":
+            try:
+                root = apply_ops(root, [parse_op(raw)]).tree
+            except OpError as error:
+                faults.add(place, f"can never run: {error.reason}; change the op or the state")
