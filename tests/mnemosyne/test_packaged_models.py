@@ -33,7 +33,7 @@ ANSWERS = [
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("JACQUARD_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("MNEMOSYNE_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
 
@@ -161,8 +161,8 @@ def test_a_weights_file_that_is_not_the_expected_one_is_refused(cache, tmp_path,
 
 def test_a_cache_that_cannot_be_written_is_told(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv("JACQUARD_CACHE_DIR", str(tmp_path / "file"))
-    with pytest.raises(EmbedderUnavailableError, match="JACQUARD_CACHE_DIR"):
+    monkeypatch.setenv("MNEMOSYNE_CACHE_DIR", str(tmp_path / "file"))
+    with pytest.raises(EmbedderUnavailableError, match="MNEMOSYNE_CACHE_DIR"):
         MINILM.prepare()
 
 

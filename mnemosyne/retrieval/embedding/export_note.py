@@ -75,10 +75,10 @@ def is_export(folder: Path) -> bool:
 def cached_export_folder(name: str) -> Path:
     """Return the default folder of a model's export; it need not exist.
 
-    It is in `embedders` below the folder that JACQUARD_CACHE_DIR names, otherwise below the user's cache folder for
+    It is in `embedders` below the folder that MNEMOSYNE_CACHE_DIR names, otherwise below the user's cache folder for
     `jacquard` (on Linux `$XDG_CACHE_HOME/jacquard`, by default `~/.cache/jacquard`).
     """
-    named = os.environ.get("JACQUARD_CACHE_DIR")
+    named = os.environ.get("MNEMOSYNE_CACHE_DIR")
     cache = Path(named).expanduser() if named else user_cache_path("jacquard", appauthor=False)
     plain = "".join(each if each.isalnum() or each in "-_." else "_" for each in Path(name).name)
     return cache / "embedders" / (plain or "model")

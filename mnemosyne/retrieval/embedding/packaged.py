@@ -75,7 +75,7 @@ class PackagedModel:
             except OSError as error:
                 raise EmbedderUnavailableError(
                     f"The embedding model of the package {self.package} cannot be converted: {error}. "
-                    "Set JACQUARD_CACHE_DIR to a folder that can be written."
+                    "Set MNEMOSYNE_CACHE_DIR to a folder that can be written."
                 ) from error
 
 
