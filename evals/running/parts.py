@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import islice
@@ -97,14 +98,14 @@ def _join_recalls(recalls: Sequence[Recall], limit: int) -> Recall:
     )
 
 
-async def open_embedder(name: str, arm: Arm, cache: VectorCache) -> CachedEmbedder | None:
+async def open_embedder(name: str, arm: Arm, cache: VectorCache, language: str | None = None) -> CachedEmbedder | None:
     """Return the embedder that a name means, warm and with its cache; None where words alone are to be used.
 
     SetupError when vectors are asked for and there is no model; EmbedderUnavailableError when it cannot be loaded.
     """
     if arm is Arm.BM25:
         return None
-    found = named_embedder(name)
+    found = await to_thread.run_sync(partial(named_embedder, name, language=language))
     if found is None:
         if arm in (Arm.VECTOR, Arm.RRF):
             raise SetupError(f"{arm} needs a model, and `--embedder {name}` gives none: name another.")

@@ -7,7 +7,7 @@ the retriever recalls out of a real store, the selector chooses. Scores are made
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -48,6 +48,7 @@ from mnemosyne import (
     SqliteStore,
     TokenEstimator,
     WindowMessage,
+    has_cjk,
     to_session,
 )
 
@@ -99,7 +100,8 @@ async def run_set(
     rows: dict[str, Row] = dict(kept.rows) if kept is not None else {}
     resumed = len(rows)
     before = load()
-    embedder = await open_embedder(options.embedder, options.retriever, VectorCache(options.cache))
+    language = find_language(pools)
+    embedder = await open_embedder(options.embedder, options.retriever, VectorCache(options.cache), language)
     named = open_selectors(options.selector, options.model, options.api_base, options.reranker)
     async with selectors or named as opened:
         runner = _Runner(config=config, selectors=opened, options=options, embedder=embedder)
@@ -127,6 +129,12 @@ async def run_set(
             "resumed": resumed,
         },
     )
+
+
+def find_language(pools: Sequence[Pool]) -> str:
+    """Return the language for which `auto` chooses a model: `zh` where most documents of the set have CJK characters."""
+    documents = [document for pool in pools for document in pool.documents]
+    return "zh" if 2 * sum(has_cjk(document.text) for document in documents) > len(documents) else "en"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

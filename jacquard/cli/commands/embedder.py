@@ -15,7 +15,7 @@ from jacquard.cli.shared import JsonOption, fail, print_json, run, say, show
 embedder = typer.Typer(
     name="embedder", no_args_is_help=True, rich_markup_mode=None, help="Embedding models: export one for fast queries."
 )
-_NEEDED = ("torch", "sentence_transformers", "onnx", "onnxruntime", "tokenizers")
+_NEEDED = ("onnx", "onnxruntime", "tokenizers")
 
 
 @embedder.command("export")
@@ -33,6 +33,7 @@ def export(
 ) -> None:
     """Export a sentence-transformers model to ONNX, offline, and check that its vectors are the same.
 
+    A BERT with mean pooling is exported without torch; the check needs torch, and is left out where it is not installed.
     Use it as --embedder onnx:DIR. An export in the cache is found by --embedder auto, and by --embedder onnx:NAME.
     Vectors made by the model before remain valid.
     """
@@ -49,7 +50,8 @@ def export(
     if as_json:
         print_json({"folder": str(made.folder), "least_cosine": made.least_cosine, "size_bytes": made.size_bytes})
         return
-    show(f"{made.folder}: {made.size_bytes / 1e6:.0f} MB, cosine to the model at least {made.least_cosine:.6f}")
+    cosine = "" if made.least_cosine is None else f", cosine to the model at least {made.least_cosine:.6f}"
+    show(f"{made.folder}: {made.size_bytes / 1e6:.0f} MB{cosine}")
     show(f"Use it: --embedder onnx:{name if folder is None else made.folder}")
 
 

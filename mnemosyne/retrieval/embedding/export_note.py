@@ -8,15 +8,22 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
+
+from platformdirs import user_cache_path
 
 from mnemosyne.core.errors import EmbedderUnavailableError
 
 MODEL_FILE = "model.onnx"
 TOKENIZER_FILE = "tokenizer.json"
 NOTE_FILE = "export.json"
+PARTS_FILE = "modules.json"
+"""A folder with this file holds a sentence-transformers model."""
 _SMALL_BYTES = 100_000
 
 
@@ -68,11 +75,62 @@ def is_export(folder: Path) -> bool:
 def cached_export_folder(name: str) -> Path:
     """Return the default folder of a model's export; it need not exist.
 
-    It is below `$XDG_CACHE_HOME/jacquard`, by default `~/.cache/jacquard`.
+    It is in `embedders` below the folder that MNEMOSYNE_CACHE_DIR names, otherwise below the user's cache folder for
+    `jacquard` (on Linux `$XDG_CACHE_HOME/jacquard`, by default `~/.cache/jacquard`).
     """
-    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    named = os.environ.get("MNEMOSYNE_CACHE_DIR")
+    cache = Path(named).expanduser() if named else user_cache_path("jacquard", appauthor=False)
     plain = "".join(each if each.isalnum() or each in "-_." else "_" for each in Path(name).name)
-    return Path(cache) / "jacquard" / "embedders" / (plain or "model")
+    return cache / "embedders" / (plain or "model")
+
+
+@contextmanager
+def replace_folder(target: Path) -> Iterator[Path]:
+    """Yield an empty folder that replaces `target` when the block ends without an error.
+
+    OSError when it cannot be written. If two processes replace the same export at once, the result of one of them stays.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".export-", ignore_cleanup_errors=True) as fresh:
+        place = Path(fresh) / "model"
+        place.mkdir()
+        yield place
+        with suppress(FileNotFoundError):
+            target.rename(Path(fresh) / "replaced")
+        try:
+            place.rename(target)
+        except OSError:
+            if not is_export(target):
+                raise
+
+
+def is_current_export(folder: Path, name: str, source: Path) -> bool:
+    """Return whether a folder holds an export of the model `name` in the present form of its folder `source`."""
+    if not is_export(folder):
+        return False
+    try:
+        note = ExportNote.read(folder)
+    except EmbedderUnavailableError:
+        return False
+    return note.model == name and note.source == fingerprint(source)
+
+
+def find_packaged_folder(package: str) -> Path | None:
+    """Return the folder of the sentence-transformers model in a Python package, without importing it; None without one."""
+    spec = find_spec(package) if package.isidentifier() else None
+    if spec is None or spec.origin is None:
+        return None
+    return find_model_folder(Path(spec.origin).parent)
+
+
+def find_model_folder(folder: Path) -> Path | None:
+    """Return the first of `model_places` that holds a sentence-transformers model; None without one."""
+    return next((place for place in model_places(folder) if (place / PARTS_FILE).is_file()), None)
+
+
+def model_places(folder: Path) -> tuple[Path, ...]:
+    """Return the folders to search for a model: the folder itself, `model` in it, then its other folders by name."""
+    return (folder, folder / "model", *sorted(each for each in folder.iterdir() if each.is_dir()))
 
 
 def fingerprint(folder: Path) -> str:

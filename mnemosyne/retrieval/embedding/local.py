@@ -7,7 +7,7 @@ or onnxruntime (`onnx`) is imported on the worker thread when the first text is 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
@@ -21,11 +21,16 @@ from tokenizers import Tokenizer
 
 from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.protocols import Vectors
-from mnemosyne.retrieval.embedding.export_note import cached_export_folder, is_export
+from mnemosyne.retrieval.embedding.export_note import (
+    PARTS_FILE,
+    cached_export_folder,
+    find_model_folder,
+    is_export,
+    model_places,
+)
 from mnemosyne.retrieval.text.words import has_cjk
 
 _FITNESS_CHARS = 4_000
-_MODEL_FILE = "modules.json"
 _TORCH = ("mnemosyne.retrieval.embedding.sentence_transformer", "TorchModel", "sentence-transformers", "embed")
 _ONNX = ("mnemosyne.retrieval.embedding.onnx", "OnnxModel", "onnxruntime", "onnx")
 _SCRIPT_SHARE = 0.9
@@ -42,15 +47,24 @@ class LocalEmbedder:
 
     `name`: a Python package that contains a model (its folder, or a folder in it, holds `modules.json`), or a folder.
     `export`: a folder with an ONNX export of it, which is run instead; its vectors are stored under the same `name`,
-    because they are equal. `batch_size`: texts per forward pass. Between batches of documents a waiting query goes
-    first.
+    because they are equal. `prepare`: returns that folder on a worker thread when it is first needed; it may take
+    seconds. `multilingual`: the model knows every language, so the fitness of every text is 1. `batch_size`: texts per
+    forward pass. Between batches of documents a waiting query goes first.
     """
 
     def __init__(
-        self, name: str, *, export: Path | None = None, batch_size: int = 32, device: str | None = None
+        self,
+        name: str,
+        *,
+        export: Path | None = None,
+        prepare: Callable[[], Path] | None = None,
+        multilingual: bool = False,
+        batch_size: int = 32,
+        device: str | None = None,
     ) -> None:
         self.name = name
-        self._export, self._batch_size, self._device = export, batch_size, device
+        self._export, self._prepare, self._multilingual = export, prepare, multilingual
+        self._batch_size, self._device = batch_size, device
         self._model: Any = None
         self._words: _Vocabulary | None = None
         # One thread: the model's tokenizer must not be used by two threads, and two forward passes only slow each other
@@ -61,11 +75,12 @@ class LocalEmbedder:
     @property
     def uses_export(self) -> bool:
         """Whether an ONNX export is used instead of the model."""
-        return self._export is not None
+        return self._export is not None or self._prepare is not None
 
     async def warm(self) -> None:
         """Load model and tokenizer; EmbedderUnavailableError when a package, a file or the model is missing."""
-        await self._run(self._vocabulary)
+        if not self._multilingual:
+            await self._run(self._vocabulary)
         await self._run(partial(self._encode, ["warm"], "query"))
 
     async def fitness(self, text: str) -> float:
@@ -74,7 +89,10 @@ class LocalEmbedder:
         Chinese, Japanese and Korean characters count as known only if the vocabulary covers the script: an English
         model's vocabulary has a few such characters, but the model has not learnt them.
         """
-        return await to_thread.run_sync(self._fitness, text)
+        if self._multilingual:
+            return 1.0
+        share: float = await self._run(partial(self._fitness, text))
+        return share
 
     async def embed(self, texts: Sequence[str], purpose: Literal["query", "document"]) -> Vectors:
         """Return unit vectors of shape (len(texts), dimensions), float32; shape (0, 0) for no texts.
@@ -111,6 +129,8 @@ class LocalEmbedder:
             return vectors
 
     def _folder(self) -> Path:
+        if self._export is None and self._prepare is not None:
+            self._export = self._prepare()
         return model_folder(self.name) if self._export is None else self._export
 
     def _load(self) -> None:
@@ -156,11 +176,11 @@ def model_folder(name: str) -> Path:
     EmbedderUnavailableError when there is neither, or when it holds no `modules.json`.
     """
     folder = _find_named_folder(name)
-    found = next((place for place in _places(folder) if (place / _MODEL_FILE).is_file()), None)
+    found = find_model_folder(folder)
     if found is not None:
         return found
     raise EmbedderUnavailableError(
-        f"{name!r} holds no sentence-transformers model: there is no {_MODEL_FILE} in {folder}."
+        f"{name!r} holds no sentence-transformers model: there is no {PARTS_FILE} in {folder}."
     )
 
 
@@ -173,7 +193,7 @@ def export_folder(name: str) -> Path:
     if is_export(kept) and not Path(name).expanduser().is_dir():
         return kept
     folder = _find_named_folder(name)
-    found = next((place for place in _places(folder) if is_export(place)), kept if is_export(kept) else None)
+    found = next((place for place in model_places(folder) if is_export(place)), kept if is_export(kept) else None)
     if found is not None:
         return found
     raise EmbedderUnavailableError(
@@ -193,10 +213,6 @@ def _find_named_folder(name: str) -> Path:
     raise EmbedderUnavailableError(
         f"There is no embedding model {name!r}: it is neither a folder nor an installed Python package."
     )
-
-
-def _places(folder: Path) -> tuple[Path, ...]:
-    return (folder, folder / "model", *sorted(each for each in folder.iterdir() if each.is_dir()))
 
 
 class _Vocabulary:

@@ -1,0 +1,1 @@
+"""A BERT sentence encoder: read from files without torch, and written as an ONNX graph."""

