@@ -12,7 +12,7 @@ from filament import display, dump_yaml
 from jacquard.cli.shared import clean, out, show
 from jacquard.core.block_kinds import Subject, subject_of
 from jacquard.core.blocks import FRAME
-from jacquard.core.receipt import Action, CandidateDecision, Report, Span
+from jacquard.core.receipt import Action, BlockSpan, CandidateDecision, Report
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
 from jacquard.pipeline.weaving.assemble import PromptMessage
 from mnemosyne.schema.query import SIGNAL_NAMES
@@ -47,7 +47,7 @@ def show_turn(turn: PreparedTurn) -> None:
     show_receipt(turn.report)
 
 
-def show_messages(messages: Sequence[PromptMessage], spans: Sequence[Span], sources: Mapping[str, str]) -> None:
+def show_messages(messages: Sequence[PromptMessage], spans: Sequence[BlockSpan], sources: Mapping[str, str]) -> None:
     """Print the messages of a prompt, coloured by the sources of their blocks, each with its tokens."""
     for place, message in enumerate(messages):
         own = [span for span in spans if span.message == place]
