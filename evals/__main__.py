@@ -24,6 +24,22 @@ from evals.dataset import read_all, read_set
 from evals.errors import EvalError, SetupError
 from evals.forward import run_benchmarks
 from evals.loaders import locomo, longmemeval, perltqa
+from evals.options import (
+    ApiBaseOption,
+    CacheOption,
+    CategoryOption,
+    CorpusOption,
+    DataOption,
+    EmbedderOption,
+    JsonFileOption,
+    LabelsOption,
+    LimitOption,
+    ModelOption,
+    RecallLimitOption,
+    RerankerOption,
+    RetrieverOption,
+    SelectorOption,
+)
 from evals.reporting.progress import show_progress
 from evals.reporting.report import print_report, result_json
 from evals.running.ab import ArmTurns, compare_arms, pairs_json, print_pairs, read_arms
@@ -73,55 +89,20 @@ def evals() -> None:
 
 @app.command()
 def run(
-    data: Annotated[Path, typer.Option("--data", metavar="DIR", help="The set: corpus.jsonl and queries.jsonl.")],
-    retriever: Annotated[
-        Arm, typer.Option("--retriever", help="All arms of recall together, or one of them alone.")
-    ] = Arm.HYBRID,
-    selector: Annotated[
-        Choice,
-        typer.Option("--selector", help="Who chooses; `oracle` knows the labels and bounds what any selector can do."),
-    ] = Choice.HEURISTIC,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model", metavar="NAME", help="The model of `--selector flash`, as litellm names it (`openai/…`)."
-        ),
-    ] = None,
-    api_base: Annotated[
-        str | None, typer.Option("--api-base", metavar="URL", help="Where that model is served.")
-    ] = None,
-    reranker: Annotated[
-        str | None, typer.Option("--reranker", metavar="DIR", help="The cross-encoder of `--selector rerank`.")
-    ] = None,
-    embedder: Annotated[
-        str,
-        typer.Option(
-            "--embedder", metavar="NAME", help="`auto`, `none`, a package or folder with a model, or a remote one."
-        ),
-    ] = "auto",
-    limit: Annotated[
-        int | None, typer.Option("--limit", min=1, metavar="N", help="At most N queries, spread evenly over the file.")
-    ] = None,
-    recall_limit: Annotated[
-        int, typer.Option("--k", min=1, metavar="N", help="How many candidates recall may bring.")
-    ] = 50,
-    by: Annotated[
-        str, typer.Option("--by", metavar="FIELD", help="The field of a query that names its category.")
-    ] = "category",
-    corpus: Annotated[
-        list[str] | None, typer.Option("--corpus", metavar="FILE", help="Corpus file(s) of the set; may be repeated.")
-    ] = None,
-    labels: Annotated[
-        list[str] | None,
-        typer.Option("--labels", metavar="FIELD", help="Field(s) of a query with its labels; may be repeated."),
-    ] = None,
-    cache: Annotated[
-        Path, typer.Option("--cache", metavar="DIR", help="Where vectors are kept from run to run.")
-    ] = DEFAULT_CACHE,
-    json_file: Annotated[
-        Path | None,
-        typer.Option("--json", metavar="FILE", help="Write the report as JSON too (`-`: to standard output, alone)."),
-    ] = None,
+    data: DataOption,
+    retriever: RetrieverOption = Arm.HYBRID,
+    selector: SelectorOption = Choice.HEURISTIC,
+    model: ModelOption = None,
+    api_base: ApiBaseOption = None,
+    reranker: RerankerOption = None,
+    embedder: EmbedderOption = "auto",
+    limit: LimitOption = None,
+    recall_limit: RecallLimitOption = 50,
+    by: CategoryOption = "category",
+    corpus: CorpusOption = None,
+    labels: LabelsOption = None,
+    cache: CacheOption = DEFAULT_CACHE,
+    json_file: JsonFileOption = None,
 ) -> None:
     """Score one configuration on one set.
 

@@ -83,19 +83,19 @@ async def run_world(
             "limit": limit,
             "layout": layout,
             "max_input_tokens": budget.max_input_tokens,
-            "data": {
-                "name": f"{pack.name}/{file.name}",
-                "licence": "as the project",
-                "part": None,
-                "source": None,
-                "commit": None,
-            },
+            "data": _describe_data(pack, file),
             "versions": await to_thread.run_sync(versions),
             "machine": await to_thread.run_sync(machine),
             "load": {"before": before, "after": load()},
         },
         counts={"documents": len(known), "queries_in_set": len(queries), "pools": 1, "embedded": 0},
     )
+
+
+def _describe_data(pack: Path, file: Path) -> dict[str, str | None]:
+    """Return what reports on other sets say of their data; a set of a world is part of this project."""
+    name = f"{pack.name}/{file.name}"
+    return {"name": name, "licence": "as the project", "part": None, "source": None, "commit": None}
 
 
 async def _entries(store: Store, scopes: Iterable[str]) -> Known:

@@ -16,6 +16,7 @@ from jacquard.core.errors import ConfigError
 from jacquard.core.protocols import LlmAdapter, Pruner, Summarizer
 from jacquard.memory.summarize.model import ModelSummarizer
 from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
+from jacquard.pipeline.curation.stream import CurationStream
 from jacquard.pipeline.skeleton.automation import AutomationStream
 from jacquard.pipeline.worlds import build_bare_world
 from jacquard.templating import find_shipped_templates
@@ -85,20 +86,15 @@ def create_context_engine(
     estimator, timed = token_estimator or open_token_estimator(settings), clock or _SystemClock()
     ahead = None if embedder is None else PrefetchingEmbedder(embedder)
     tracing = _tracing(settings, tracing)
-    if llm_adapter is not None:
-        llm_adapter = trace_model(llm_adapter, tracing, capture_content=settings.observability.capture_content)
-        seconds = settings.summary.background_seconds
-        summarizer = summarizer or ModelSummarizer(llm_adapter, estimator.estimate, seconds)
-    cleaner, ttl = redactor or open_redactor(settings.redaction), ttl_of(settings.evidence)
+    llm_adapter = _trace(llm_adapter, settings, tracing)
+    cleaner = redactor or open_redactor(settings.redaction)
     retriever = HybridRetriever(store, index or MemoryIndex(), ahead, estimator)
     opening = world or build_bare_world("bare")
     parts = EngineParts(
         store=store,
         planner=open_planner(settings.planner),
         automation=AutomationStream(estimator, _SHIPPED),
-        curation=build_curation_stream(
-            retriever, build_selector(settings.selector, llm_adapter), HeuristicSelector(), tracing
-        ),
+        curation=_build_curation(retriever, llm_adapter, settings, tracing),
         pruner=pruner,
         estimator=estimator,
         clock=timed,
@@ -107,9 +103,9 @@ def create_context_engine(
         refiner=open_refiner(settings.planner, llm_adapter, estimator.estimate),
         events=event_bus or InMemoryEventBus(),
         redactor=cleaner,
-        ingestor=ingestor or RedactingIngestor(store, cleaner, timed, rules=IngestRules(ttl_seconds=ttl)),
+        ingestor=ingestor or _build_ingestor(store, cleaner, timed, settings),
         ingest_options=options_of(settings),
-        summarizer=summarizer,
+        summarizer=summarizer or _build_summarizer(llm_adapter, estimator, settings),
         consolidator=consolidator or llm_adapter,
         locks=locks,
         tracing=tracing,
@@ -117,6 +113,31 @@ def create_context_engine(
         opening=opening,
     )
     return ContextEngine(parts, settings)
+
+
+def _trace(model: LlmAdapter | None, settings: RuntimeConfig, tracing: Tracing) -> LlmAdapter | None:
+    if model is None:
+        return None
+    return trace_model(model, tracing, capture_content=settings.observability.capture_content)
+
+
+def _build_curation(
+    retriever: HybridRetriever, model: LlmAdapter | None, settings: RuntimeConfig, tracing: Tracing
+) -> CurationStream:
+    selector = build_selector(settings.selector, model)
+    return build_curation_stream(retriever, selector, HeuristicSelector(), tracing)
+
+
+def _build_summarizer(
+    model: LlmAdapter | None, estimator: TokenEstimator, settings: RuntimeConfig
+) -> ModelSummarizer | None:
+    if model is None:
+        return None
+    return ModelSummarizer(model, estimator.estimate, settings.summary.background_seconds)
+
+
+def _build_ingestor(store: Store, redactor: Redactor, clock: Clock, settings: RuntimeConfig) -> RedactingIngestor:
+    return RedactingIngestor(store, redactor, clock, rules=IngestRules(ttl_seconds=ttl_of(settings.evidence)))
 
 
 def _tracing(settings: RuntimeConfig, given: Tracing) -> Tracing:

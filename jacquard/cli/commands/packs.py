@@ -77,52 +77,61 @@ def validate(
     run(work)
 
 
+SourceArgument = Annotated[
+    Path,
+    typer.Argument(
+        metavar="PATH",
+        help="A world pack, a corpus (corpus.jsonl or its folder), or what the importer of a plugin reads.",
+    ),
+]
+ImportedSessionOption = Annotated[
+    str | None,
+    typer.Option(
+        "--session",
+        "-s",
+        metavar="ID",
+        help="The session to create. For a corpus: from its session with this name.",
+    ),
+]
+OnlyOption = Annotated[
+    str | None,
+    typer.Option("--only", metavar="NAME", help="The session in the corpus, where it has another name there."),
+]
+CorpusWorldOption = Annotated[
+    Path | None,
+    typer.Option("--world", "-w", metavar="DIR", help="The world in which the sessions of a corpus continue."),
+]
+FormatOption = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="NAME",
+        help="`world`, `corpus`, or the importer of a plugin (default: a folder with a world.yaml is a world, what is not, a "
+        "corpus).",
+    ),
+]
+UserOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--user", metavar="NAME", help="The speaker in a corpus who is the user; all others are the assistant."
+    ),
+]
+AssistantOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--assistant", metavar="NAME", help="The speaker in a corpus who is the assistant; all others are the user."
+    ),
+]
+
+
 def import_(
-    source: Annotated[
-        Path,
-        typer.Argument(
-            metavar="PATH",
-            help="A world pack, a corpus (corpus.jsonl or its folder), or what the importer of a plugin reads.",
-        ),
-    ],
-    session: Annotated[
-        str | None,
-        typer.Option(
-            "--session",
-            "-s",
-            metavar="ID",
-            help="The session to create. For a corpus: from its session with this name.",
-        ),
-    ] = None,
-    only: Annotated[
-        str | None,
-        typer.Option("--only", metavar="NAME", help="The session in the corpus, where it has another name there."),
-    ] = None,
-    world: Annotated[
-        Path | None,
-        typer.Option("--world", "-w", metavar="DIR", help="The world in which the sessions of a corpus continue."),
-    ] = None,
-    format_: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            metavar="NAME",
-            help="`world`, `corpus`, or the importer of a plugin (default: a folder with a world.yaml is a world, what is not, a "
-            "corpus).",
-        ),
-    ] = None,
-    user: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--user", metavar="NAME", help="The speaker in a corpus who is the user; all others are the assistant."
-        ),
-    ] = None,
-    assistant: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--assistant", metavar="NAME", help="The speaker in a corpus who is the assistant; all others are the user."
-        ),
-    ] = None,
+    source: SourceArgument,
+    session: ImportedSessionOption = None,
+    only: OnlyOption = None,
+    world: CorpusWorldOption = None,
+    format_: FormatOption = None,
+    user: UserOption = None,
+    assistant: AssistantOption = None,
     store: StoreOption = DEFAULT_STORE,
     embedder: EmbedderOption = "auto",
     as_json: JsonOption = False,

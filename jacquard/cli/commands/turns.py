@@ -45,62 +45,72 @@ InputOption = Annotated[
 LINGER_SECONDS = 4.0
 
 
+ModelOption = Annotated[
+    str | None,
+    typer.Option("--model", metavar="NAME", help="The small model that selects, as litellm names it (`openai/…`)."),
+]
+ApiBaseOption = Annotated[str | None, typer.Option("--api-base", metavar="URL", help="Where that model is served.")]
+RerankerOption = Annotated[
+    str | None,
+    typer.Option("--reranker", metavar="DIR", help="A local cross-encoder that selects instead of a model."),
+]
+LeaseOption = Annotated[
+    int | None,
+    typer.Option(
+        "--lease",
+        metavar="TURNS",
+        help="How many further turns a selection serves while the scene stays the same. [0]",
+    ),
+]
+LayoutOption = Annotated[
+    str | None,
+    typer.Option("--layout", metavar="NAME", help="`classic` or `cache_first`, or one of the pack's. [classic]"),
+]
+TemplateOption = Annotated[
+    str | None,
+    typer.Option("--template", metavar="ID", help="A template instead of the one that the plan chooses."),
+]
+BudgetOption = Annotated[int | None, typer.Option("--budget", metavar="TOKENS", help="The model's input limit. [8192]")]
+ReserveOption = Annotated[
+    int | None,
+    typer.Option("--reserve", metavar="TOKENS", help="Tokens of it that are kept free for the reply. [1024]"),
+]
+DeadlineOption = Annotated[
+    int | None, typer.Option("--deadline-ms", metavar="MS", help="How long the turn waits for Stream B. [1500]")
+]
+LingerOption = Annotated[
+    float | None,
+    typer.Option(
+        "--linger",
+        metavar="SECONDS",
+        help="How long to wait for a late answer after the prompt was printed, in seconds. [4]",
+    ),
+]
+ViewerOption = Annotated[str | None, typer.Option("--viewer", metavar="NAME", help="Who may read the memories.")]
+TurnIdOption = Annotated[
+    str | None, typer.Option("--turn", metavar="ID", help="An id of your own; the same id is answered once.")
+]
+
+
 def weave(
     session: SessionOption,
     text: InputOption,
     world: WorldOption = None,
     store: StoreOption = DEFAULT_STORE,
     config_file: ConfigOption = None,
-    model: Annotated[
-        str | None,
-        typer.Option("--model", metavar="NAME", help="The small model that selects, as litellm names it (`openai/…`)."),
-    ] = None,
-    api_base: Annotated[
-        str | None, typer.Option("--api-base", metavar="URL", help="Where that model is served.")
-    ] = None,
-    reranker: Annotated[
-        str | None,
-        typer.Option("--reranker", metavar="DIR", help="A local cross-encoder that selects instead of a model."),
-    ] = None,
-    lease: Annotated[
-        int | None,
-        typer.Option(
-            "--lease",
-            metavar="TURNS",
-            help="How many further turns a selection serves while the scene stays the same. [0]",
-        ),
-    ] = None,
-    layout: Annotated[
-        str | None,
-        typer.Option("--layout", metavar="NAME", help="`classic` or `cache_first`, or one of the pack's. [classic]"),
-    ] = None,
-    template: Annotated[
-        str | None,
-        typer.Option("--template", metavar="ID", help="A template instead of the one that the plan chooses."),
-    ] = None,
-    budget: Annotated[
-        int | None, typer.Option("--budget", metavar="TOKENS", help="The model's input limit. [8192]")
-    ] = None,
-    reserve: Annotated[
-        int | None,
-        typer.Option("--reserve", metavar="TOKENS", help="Tokens of it that are kept free for the reply. [1024]"),
-    ] = None,
-    deadline_ms: Annotated[
-        int | None, typer.Option("--deadline-ms", metavar="MS", help="How long the turn waits for Stream B. [1500]")
-    ] = None,
-    linger: Annotated[
-        float | None,
-        typer.Option(
-            "--linger",
-            metavar="SECONDS",
-            help="How long to wait for a late answer after the prompt was printed, in seconds. [4]",
-        ),
-    ] = None,
-    viewer: Annotated[str | None, typer.Option("--viewer", metavar="NAME", help="Who may read the memories.")] = None,
+    model: ModelOption = None,
+    api_base: ApiBaseOption = None,
+    reranker: RerankerOption = None,
+    lease: LeaseOption = None,
+    layout: LayoutOption = None,
+    template: TemplateOption = None,
+    budget: BudgetOption = None,
+    reserve: ReserveOption = None,
+    deadline_ms: DeadlineOption = None,
+    linger: LingerOption = None,
+    viewer: ViewerOption = None,
     branch: BranchOption = None,
-    turn: Annotated[
-        str | None, typer.Option("--turn", metavar="ID", help="An id of your own; the same id is answered once.")
-    ] = None,
+    turn: TurnIdOption = None,
     embedder: EmbedderOption = "auto",
     token_estimator: TokenEstimatorOption = None,
     as_json: JsonOption = False,

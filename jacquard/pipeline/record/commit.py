@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from filament import Correction, OpLimits, OpVerdict, parse_reply
+from filament import Correction, JudgedOps, OpLimits, OpVerdict, ParsedReply, parse_reply
 from jacquard.config.sections import LimitsConfig
 from jacquard.pipeline.record.stored_turn import report_damage
 from jacquard.pipeline.schedule import event_words
@@ -15,6 +15,7 @@ from mnemosyne.chains.event import quest_events
 from mnemosyne.chains.state import judge_reply_ops
 from mnemosyne.core import codec
 from mnemosyne.core.errors import StateOpError
+from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.record import TurnCommit, TurnRecord
 from mnemosyne.schema.session import Author, AuthorKind, Message, Ref, Role
 
@@ -80,16 +81,7 @@ def build_commit(
         ops=patch,
         state=after,
         entries=entries,
-        report={
-            # The parsed content alone could not show what was repaired or set aside.
-            "raw": reply.content,
-            "thought": parsed.thought,
-            "corrections": list(parsed.corrections),
-            "refused": refused,
-            "events": event_words(entries),
-            "verdicts": codec.to_plain(judged.verdicts),
-            "set_aside": codec.to_plain(parsed.set_aside),
-        },
+        report=_report_to_store(reply, parsed, judged, refused, entries),
     )
     result = CommitResult(
         turn_id=record.turn_id,
@@ -104,6 +96,21 @@ def build_commit(
         set_aside=parsed.set_aside,
     )
     return commit, result
+
+
+def _report_to_store(
+    reply: Message, parsed: ParsedReply, judged: JudgedOps, refused: str | None, entries: Sequence[MemoryEntry]
+) -> dict[str, Any]:
+    return {
+        # The parsed content alone could not show what was repaired or set aside.
+        "raw": reply.content,
+        "thought": parsed.thought,
+        "corrections": list(parsed.corrections),
+        "refused": refused,
+        "events": event_words(entries),
+        "verdicts": codec.to_plain(judged.verdicts),
+        "set_aside": codec.to_plain(parsed.set_aside),
+    }
 
 
 def read_commit_result(record: TurnRecord, version: int) -> CommitResult:

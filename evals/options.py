@@ -1,0 +1,52 @@
+"""The options of `python -m evals run`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evals.running.parts import Arm, Choice
+
+DataOption = Annotated[Path, typer.Option("--data", metavar="DIR", help="The set: corpus.jsonl and queries.jsonl.")]
+RetrieverOption = Annotated[Arm, typer.Option("--retriever", help="All arms of recall together, or one of them alone.")]
+SelectorOption = Annotated[
+    Choice,
+    typer.Option("--selector", help="Who chooses; `oracle` knows the labels and bounds what any selector can do."),
+]
+ModelOption = Annotated[
+    str | None,
+    typer.Option("--model", metavar="NAME", help="The model of `--selector flash`, as litellm names it (`openai/…`)."),
+]
+ApiBaseOption = Annotated[str | None, typer.Option("--api-base", metavar="URL", help="Where that model is served.")]
+RerankerOption = Annotated[
+    str | None, typer.Option("--reranker", metavar="DIR", help="The cross-encoder of `--selector rerank`.")
+]
+EmbedderOption = Annotated[
+    str,
+    typer.Option(
+        "--embedder", metavar="NAME", help="`auto`, `none`, a package or folder with a model, or a remote one."
+    ),
+]
+LimitOption = Annotated[
+    int | None, typer.Option("--limit", min=1, metavar="N", help="At most N queries, spread evenly over the file.")
+]
+RecallLimitOption = Annotated[
+    int, typer.Option("--k", min=1, metavar="N", help="How many candidates recall may bring.")
+]
+CategoryOption = Annotated[
+    str, typer.Option("--by", metavar="FIELD", help="The field of a query that names its category.")
+]
+CorpusOption = Annotated[
+    list[str] | None, typer.Option("--corpus", metavar="FILE", help="Corpus file(s) of the set; may be repeated.")
+]
+LabelsOption = Annotated[
+    list[str] | None,
+    typer.Option("--labels", metavar="FIELD", help="Field(s) of a query with its labels; may be repeated."),
+]
+CacheOption = Annotated[Path, typer.Option("--cache", metavar="DIR", help="Where vectors are kept from run to run.")]
+JsonFileOption = Annotated[
+    Path | None,
+    typer.Option("--json", metavar="FILE", help="Write the report as JSON too (`-`: to standard output, alone)."),
+]
