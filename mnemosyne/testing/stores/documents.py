@@ -17,23 +17,14 @@ from mnemosyne.core.errors import (
 )
 from mnemosyne.protocols import Store
 from mnemosyne.schema.document import (
-    Actor,
-    AgentInfo,
-    MessageIndexRange,
     Meta,
-    ModelUsage,
-    SessionDocument,
     Summary,
-    Task,
     TaskState,
-    TaskStatus,
     TodoList,
-    ToolCall,
-    ToolState,
 )
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.record import PathSummary
-from mnemosyne.schema.session import Ref, Role, TurnStatus
+from mnemosyne.schema.session import TurnStatus
 from mnemosyne.testing.stores.samples import (
     AT,
     SCOPE,
@@ -42,6 +33,7 @@ from mnemosyne.testing.stores.samples import (
     block,
     document_of,
     evidence,
+    full_document,
     gold_commit,
     imported_turn,
     memory,
@@ -52,50 +44,6 @@ from mnemosyne.testing.stores.samples import (
     start,
     user_message,
 )
-
-
-def full_document(session_id: str = SESSION) -> SessionDocument:
-    """Return a document with a value in every field."""
-    ref = Ref(evidence_id="e2", selector="char:0-2", hash="ab", extra={"note": 1})
-    bare = document_of(
-        user_message("钥匙在哪里？", message_id="m1", at=AT, extra={"mood": ["😟", None, 1.5]}),
-        user_message("In the <well>.", Role.ASSISTANT, message_id="m2", refs=(ref,)),
-        session_id=session_id,
-    )
-    session = replace(
-        bare.session,
-        summary=Summary(
-            content="They look for a key.",
-            updated_at=AT,
-            message_index_range=MessageIndexRange(from_index=1, to_index=1, extra={"x": {}}),
-        ),
-        task_state=TaskState(
-            todo_list=TodoList(
-                tasks=(Task(task_id="b", name="find it"), Task(task_id="a", status=TaskStatus.FAILED, error="lost")),
-                extra={"open": True},
-            )
-        ),
-        tool_state=ToolState(
-            tool_calls=(ToolCall(tool_call_id="c1", tool="dig", called_at=AT, args_digest={"deep": [1]}),),
-            extra={"kept": "yes"},
-        ),
-        model_usage=(ModelUsage(model_usage_id="u1", model="m", params={"t": 0.5}, total_tokens=7),),
-        extra={"chapter": 3},
-    )
-    return replace(
-        bare,
-        meta=Meta(
-            locale="zh",
-            created_at=AT,
-            updated_at=AT,
-            actor=Actor(user_id="lin", user_role="player", agent=AgentInfo(agent_id="dm", extra={"v": 1})),
-            extra={"source": "test"},
-        ),
-        session=session,
-        evidences={each.evidence_id: each for each in (evidence("e2", "a rope", created_at=AT), evidence("e1"))},
-        context_blocks=(block("k2", content="deep", refs=(ref,)), block("k1", extra={"n": 1})),
-        extra={"app": {"build": 9}},
-    )
 
 
 def summary_of(turn_id: str, content: str) -> PathSummary:

@@ -7,12 +7,28 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from mnemosyne.protocols import Store
-from mnemosyne.schema.document import Session, SessionDocument
+from mnemosyne.schema.document import (
+    Actor,
+    AgentInfo,
+    MessageIndexRange,
+    Meta,
+    ModelUsage,
+    Session,
+    SessionDocument,
+    Summary,
+    Task,
+    TaskState,
+    TaskStatus,
+    TodoList,
+    ToolCall,
+    ToolState,
+)
 from mnemosyne.schema.evidence import (
     BlockType,
     ContextBlock,
@@ -26,6 +42,7 @@ from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope, world_sco
 from mnemosyne.schema.record import ImportedTurn, SessionStart, TurnCommit, TurnRecord
 from mnemosyne.schema.session import (
     Message,
+    Ref,
     Role,
     SessionHead,
     TurnKind,
@@ -112,6 +129,50 @@ def lore(entry_id: str, text: str = "lore", **fields: Any) -> MemoryEntry:
 def document_of(*messages: Message, session_id: str = SESSION, **fields: Any) -> SessionDocument:
     """Return a document with these messages; `fields` are those of the document."""
     return SessionDocument(session=Session(session_id=session_id, messages=messages), **fields)
+
+
+def full_document(session_id: str = SESSION) -> SessionDocument:
+    """Return a document with a value in every field."""
+    ref = Ref(evidence_id="e2", selector="char:0-2", hash="ab", extra={"note": 1})
+    bare = document_of(
+        user_message("钥匙在哪里？", message_id="m1", at=AT, extra={"mood": ["😟", None, 1.5]}),
+        user_message("In the <well>.", Role.ASSISTANT, message_id="m2", refs=(ref,)),
+        session_id=session_id,
+    )
+    session = replace(
+        bare.session,
+        summary=Summary(
+            content="They look for a key.",
+            updated_at=AT,
+            message_index_range=MessageIndexRange(from_index=1, to_index=1, extra={"x": {}}),
+        ),
+        task_state=TaskState(
+            todo_list=TodoList(
+                tasks=(Task(task_id="b", name="find it"), Task(task_id="a", status=TaskStatus.FAILED, error="lost")),
+                extra={"open": True},
+            )
+        ),
+        tool_state=ToolState(
+            tool_calls=(ToolCall(tool_call_id="c1", tool="dig", called_at=AT, args_digest={"deep": [1]}),),
+            extra={"kept": "yes"},
+        ),
+        model_usage=(ModelUsage(model_usage_id="u1", model="m", params={"t": 0.5}, total_tokens=7),),
+        extra={"chapter": 3},
+    )
+    return replace(
+        bare,
+        meta=Meta(
+            locale="zh",
+            created_at=AT,
+            updated_at=AT,
+            actor=Actor(user_id="lin", user_role="player", agent=AgentInfo(agent_id="dm", extra={"v": 1})),
+            extra={"source": "test"},
+        ),
+        session=session,
+        evidences={each.evidence_id: each for each in (evidence("e2", "a rope", created_at=AT), evidence("e1"))},
+        context_blocks=(block("k2", content="deep", refs=(ref,)), block("k1", extra={"n": 1})),
+        extra={"app": {"build": 9}},
+    )
 
 
 def evidence(evidence_id: str, content: str = "", **fields: Any) -> Evidence:
