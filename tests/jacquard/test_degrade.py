@@ -35,7 +35,7 @@ from jacquard import (
 from jacquard.core.blocks import sensitivity_of
 from jacquard.pipeline.truncation import truncate_sentences, truncate_with_size
 from jacquard.pipeline.weaving.assemble import MESSAGE_OVERHEAD_TOKENS
-from jacquard.pipeline.weaving.degrade import WITHHELD, TruncatingShortener, apply_degradations
+from jacquard.pipeline.weaving.degrade import WITHHELD, apply_degradations
 from jacquard.pipeline.weaving.packing import estimate_short_tokens
 from jacquard.pipeline.weaving.policies import choose_pruner, rules_of, tier_tokens_of
 from jacquard.pipeline.weaving.prompt import EMERGENCY, build_prompt, complete, lay_out
@@ -121,10 +121,9 @@ def test_an_opening_reads_no_more_than_it_may_show():
     assert shown == ("The wheel turns slowly. " * 40_000)[:chars] + " […]"
 
 
-@pytest.mark.parametrize("shortener", [None, TruncatingShortener(COUNT)])
-async def test_an_element_keeps_its_tags_and_says_that_it_is_shortened(shortener):
+async def test_an_element_keeps_its_tags_and_says_that_it_is_shortened():
     block = memory("flesh:m1", f'<memory id="m1" speaker="Ann &amp; Bo">{escape_text(LONG + "<b> & so")}</memory>')
-    carried = await apply_degradations([order(block, 60)], count=COUNT, shortener=shortener, redactor=None)
+    carried = await apply_degradations([order(block, 60)], count=COUNT, shortener=None, redactor=None)
     short = carried.blocks["flesh:m1"]
     assert short.content.startswith('<memory shortened="true" id="m1" speaker="Ann &amp; Bo">The miller')
     assert short.content.endswith("[…]</memory>")
