@@ -156,6 +156,13 @@ def format_time(at: datetime) -> str:
     return at.isoformat()
 
 
+def check_times(*times: datetime | None) -> None:
+    """Raise CodecError for a time without a zone; None is no time."""
+    for at in times:
+        if at is not None:
+            format_time(at)
+
+
 def parse_time(text: str) -> datetime:
     """Return ISO 8601 text as an aware datetime; UnreadableError for any other text, and for a time without a zone."""
     try:

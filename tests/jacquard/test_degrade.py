@@ -35,10 +35,10 @@ from jacquard import (
 from jacquard.core.blocks import sensitivity_of
 from jacquard.pipeline.truncation import truncate_sentences, truncate_with_size
 from jacquard.pipeline.weaving.assemble import MESSAGE_OVERHEAD_TOKENS
-from jacquard.pipeline.weaving.degrade import WITHHELD, TruncatingShortener, apply_degradations
+from jacquard.pipeline.weaving.degrade import WITHHELD, apply_degradations
 from jacquard.pipeline.weaving.packing import estimate_short_tokens
 from jacquard.pipeline.weaving.policies import choose_pruner, rules_of, tier_tokens_of
-from jacquard.pipeline.weaving.prompt import EMERGENCY, build_prompt, complete, lay_out
+from jacquard.pipeline.weaving.prompt import EMERGENCY, complete, lay_out
 from jacquard.pipeline.weaving.shorten import SummarizingShortener
 from mnemosyne import BlockType, CalibratedEstimator, ImportedTurn, Message, Priority, RegexRedactor, Role, SessionStart
 
@@ -121,10 +121,9 @@ def test_an_opening_reads_no_more_than_it_may_show():
     assert shown == ("The wheel turns slowly. " * 40_000)[:chars] + " […]"
 
 
-@pytest.mark.parametrize("shortener", [None, TruncatingShortener(COUNT)])
-async def test_an_element_keeps_its_tags_and_says_that_it_is_shortened(shortener):
+async def test_an_element_keeps_its_tags_and_says_that_it_is_shortened():
     block = memory("flesh:m1", f'<memory id="m1" speaker="Ann &amp; Bo">{escape_text(LONG + "<b> & so")}</memory>')
-    carried = await apply_degradations([order(block, 60)], count=COUNT, shortener=shortener, redactor=None)
+    carried = await apply_degradations([order(block, 60)], count=COUNT, shortener=None, redactor=None)
     short = carried.blocks["flesh:m1"]
     assert short.content.startswith('<memory shortened="true" id="m1" speaker="Ann &amp; Bo">The miller')
     assert short.content.endswith("[…]</memory>")
@@ -255,8 +254,8 @@ def awkward(text: str) -> int:
 @pytest.mark.parametrize("limit", range(150, 900, 50))
 def test_a_prompt_that_counts_more_than_its_blocks_is_cut_and_not_sent(limit):
     blocks = [memory(f"b{n}", f"<memory>{LONG[: 40 + n]}</memory>", rank=n) for n in range(20)]
-    prompt = build_prompt(
-        blocks, [], INPUT, layout=LAYOUT, pruner=GreedyPriorityPruner(), limit_tokens=limit, count=awkward
+    prompt = complete(
+        lay_out(blocks, [], INPUT, layout=LAYOUT, pruner=GreedyPriorityPruner(), limit_tokens=limit, count=awkward)
     )
     counted = sum(awkward(m.content) + MESSAGE_OVERHEAD_TOKENS for m in prompt.assembled.messages)
     assert max(counted, prompt.assembled.tokens) <= limit
@@ -265,25 +264,27 @@ def test_a_prompt_that_counts_more_than_its_blocks_is_cut_and_not_sent(limit):
     cut = [d for d in prompt.decisions if d.code == EMERGENCY]
     assert kept[-1] == "user_input"
     assert all("counted more" in d.reason for d in cut)
-    again = build_prompt(
-        blocks, [], INPUT, layout=LAYOUT, pruner=GreedyPriorityPruner(), limit_tokens=limit, count=awkward
+    again = complete(
+        lay_out(blocks, [], INPUT, layout=LAYOUT, pruner=GreedyPriorityPruner(), limit_tokens=limit, count=awkward)
     )
     assert again.decisions == prompt.decisions
 
 
 def test_the_emergency_cut_happens():
     blocks = [memory(f"b{n}", f"<memory>{LONG[:30]}</memory>", rank=n) for n in range(4)]
-    exact = build_prompt(
-        blocks, [], INPUT, layout=LAYOUT, pruner=GreedyPriorityPruner(), limit_tokens=10_000, count=awkward
+    exact = complete(
+        lay_out(blocks, [], INPUT, layout=LAYOUT, pruner=GreedyPriorityPruner(), limit_tokens=10_000, count=awkward)
     )
-    cut = build_prompt(
-        blocks,
-        [],
-        INPUT,
-        layout=LAYOUT,
-        pruner=GreedyPriorityPruner(),
-        limit_tokens=exact.assembled.tokens,
-        count=awkward,
+    cut = complete(
+        lay_out(
+            blocks,
+            [],
+            INPUT,
+            layout=LAYOUT,
+            pruner=GreedyPriorityPruner(),
+            limit_tokens=exact.assembled.tokens,
+            count=awkward,
+        )
     )
     gone = [(d.block_id, d.code) for d in cut.decisions if d.action is Action.DROPPED]
     assert gone == [("b2", EMERGENCY), ("b3", EMERGENCY)]
@@ -293,7 +294,9 @@ def test_must_blocks_that_overflow_when_counted_whole_are_an_error():
     must = [memory(f"b{n}", LONG[:50], priority=Priority.MUST) for n in range(4)]
     limit = sum(awkward(block.content) for block in must) + awkward(INPUT.content) + 20
     with pytest.raises(BudgetExceededError, match="b0"):
-        build_prompt(must, [], INPUT, layout=LAYOUT, pruner=GreedyPriorityPruner(), limit_tokens=limit, count=awkward)
+        complete(
+            lay_out(must, [], INPUT, layout=LAYOUT, pruner=GreedyPriorityPruner(), limit_tokens=limit, count=awkward)
+        )
 
 
 # --- by configuration ---

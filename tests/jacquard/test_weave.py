@@ -23,7 +23,7 @@ from jacquard import (
 )
 from jacquard.core.blocks import FRAME
 from jacquard.pipeline.weaving.assemble import assemble, prefix
-from jacquard.pipeline.weaving.prompt import build_prompt
+from jacquard.pipeline.weaving.prompt import complete, lay_out
 from jacquard.pipeline.weaving.weave import truncate, weave
 from jacquard.templating.layouts import find_layout_ids
 from mnemosyne import BlockType, LoreCategory, Priority, Ref, Role
@@ -146,14 +146,16 @@ def test_the_order_of_arrival_does_not_matter(blocks):
 @given(st.integers(0, 12), st.sampled_from([CLASSIC, CACHE_FIRST]), st.integers(20, 200))
 def test_spans_cover_the_prompt_and_tokens_add_up(count, layout, limit):
     try:
-        made = build_prompt(
-            [*SKELETON, *FLESH],
-            talk(count),
-            INPUT,
-            layout=layout,
-            pruner=GreedyPriorityPruner(),
-            limit_tokens=limit,
-            count=words,
+        made = complete(
+            lay_out(
+                [*SKELETON, *FLESH],
+                talk(count),
+                INPUT,
+                layout=layout,
+                pruner=GreedyPriorityPruner(),
+                limit_tokens=limit,
+                count=words,
+            )
         )
     except BudgetExceededError:
         return

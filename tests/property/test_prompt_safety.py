@@ -23,7 +23,7 @@ from jacquard import (
     load_layout,
 )
 from jacquard.pipeline.curation.memory_blocks import render_memories
-from jacquard.pipeline.weaving.prompt import build_prompt
+from jacquard.pipeline.weaving.prompt import complete, lay_out
 from mnemosyne import (
     Author,
     AuthorKind,
@@ -142,15 +142,17 @@ def prompt(layout, name, lore, said, typed):
     )
     chosen = Selection(entry_ids=tuple(entry.entry_id for entry in entries), rationale=lore)
     flesh = render_memories(chosen, entries, ESTIMATOR)
-    return build_prompt(
-        [*skeleton.blocks, *flesh],
-        skeleton.history,
-        skeleton.user_input,
-        layout=layout,
-        pruner=GreedyPriorityPruner(),
-        limit_tokens=10**6,
-        count=ESTIMATOR.estimate,
-        layer_attributes={"probabilistic": {"model": name}},
+    return complete(
+        lay_out(
+            [*skeleton.blocks, *flesh],
+            skeleton.history,
+            skeleton.user_input,
+            layout=layout,
+            pruner=GreedyPriorityPruner(),
+            limit_tokens=10**6,
+            count=ESTIMATOR.estimate,
+            layer_attributes={"probabilistic": {"model": name}},
+        )
     ).assembled
 
 

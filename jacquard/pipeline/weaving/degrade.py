@@ -42,19 +42,6 @@ class DegradedBlocks:
     degradations: tuple[Degradation, ...] = ()
 
 
-class TruncatingShortener:
-    """Shortens without a model: the first sentences that fit, whole; if the first one is too long, its first words."""
-
-    name = "lead"
-
-    def __init__(self, count: Callable[[str], int]) -> None:
-        self._count = count
-
-    async def shorten(self, text: str, limit_tokens: int) -> str:
-        """Return the beginning of the text. Raises SummarizerError where not even one character fits."""
-        return await calculate(truncate_sentences, text, limit_tokens, self._count, size=size_of(text))
-
-
 async def apply_degradations(
     orders: Sequence[Order],
     *,

@@ -116,34 +116,6 @@ def complete(prompt_layout: PromptLayout, degraded_blocks: Mapping[str, PromptBl
     return prompt
 
 
-def build_prompt(
-    blocks: Sequence[PromptBlock],
-    history: Sequence[PromptBlock],
-    user_input: PromptBlock,
-    *,
-    layout: SkeinTemplate,
-    pruner: Pruner,
-    limit_tokens: int,
-    count: Callable[[str], int],
-    layer_attributes: Mapping[str, Mapping[str, str]] | None = None,
-) -> Prompt:
-    """Lay out and complete a prompt with a pruner that degrades nothing.
-
-    Raises BudgetExceededError when what must be kept does not fit.
-    """
-    prompt_layout = lay_out(
-        blocks,
-        history,
-        user_input,
-        layout=layout,
-        pruner=pruner,
-        limit_tokens=limit_tokens,
-        count=count,
-        layer_attributes=layer_attributes,
-    )
-    return complete(prompt_layout)
-
-
 def _assemble_prompt(
     prompt_layout: PromptLayout, pruned: PruneResult, degraded_blocks: Mapping[str, PromptBlock]
 ) -> Prompt:

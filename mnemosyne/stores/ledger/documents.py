@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from itertools import islice
 from typing import Any, TypeVar
 
 from mnemosyne.chains.turn_tree import check_version
-from mnemosyne.core.codec import JsonText, decode_raw, encode_raw, format_time
+from mnemosyne.core.codec import JsonText, check_times, decode_raw, encode_raw
 from mnemosyne.core.errors import VersionConflictError
 from mnemosyne.documents.views import (
     BRANCH_PREFIX,
@@ -190,7 +189,7 @@ def put_evidence(ledger: Ledger, session_id: str, evidence: Evidence) -> str:
     head = read_head(ledger, session_id)
     known = ledger.evidences.get(evidence.evidence_id)
     place = known.place if known is not None else _next_place(ledger)
-    _check_evidence(evidence)
+    check_times(evidence.created_at, evidence.expires_at)
     row = _evidence_row(evidence, place)
     if row != known:
         ledger.put("evidence", evidence.evidence_id, row)
@@ -204,7 +203,7 @@ def hold_prompt_parts(
     """Write the evidence items, blocks and model calls of a turn's prompt, by id, without a version of their own."""
     for evidence in evidences:
         known = ledger.evidences.get(evidence.evidence_id)
-        _check_evidence(evidence)
+        check_times(evidence.created_at, evidence.expires_at)
         row = _evidence_row(evidence, known.place if known is not None else _next_place(ledger))
         if row != known:
             ledger.put("evidence", evidence.evidence_id, row)
@@ -273,7 +272,7 @@ def append_tool_calls(
     ledger: Ledger, session_id: str, calls: Sequence[ToolCall], expected_version: int | None
 ) -> PutResult:
     """Append tool calls; one with an existing id replaces that in its place."""
-    _check_times(*(call.called_at for call in calls))
+    check_times(*(call.called_at for call in calls))
     return _upsert(ledger, session_id, "tool_call", {call.tool_call_id: call for call in calls}, expected_version)
 
 
@@ -311,24 +310,14 @@ def _first(limit: int | None, items: Iterable[T]) -> tuple[T, ...]:
     return tuple(items) if limit is None else tuple(islice(items, max(limit, 0)))
 
 
-def _check_evidence(evidence: Evidence) -> None:
-    _check_times(evidence.created_at, evidence.expires_at)
-
-
 def _check_document_times(document: SessionDocument) -> None:
     meta, session = document.meta, document.session
     calls = () if session.tool_state is None else session.tool_state.tool_calls
-    _check_times(
+    check_times(
         None if meta is None else meta.created_at,
         None if meta is None else meta.updated_at,
         None if session.summary is None else session.summary.updated_at,
         *(call.called_at for call in calls),
     )
     for evidence in document.evidences.values():
-        _check_evidence(evidence)
-
-
-def _check_times(*times: datetime | None) -> None:
-    for at in times:
-        if at is not None:
-            format_time(at)
+        check_times(evidence.created_at, evidence.expires_at)

@@ -24,7 +24,7 @@ from mnemosyne.chains.turn_tree import (
     is_same,
     place_at_turn,
 )
-from mnemosyne.core.codec import JsonText, decode_raw, encode_raw, encode_raw_tree, format_time
+from mnemosyne.core.codec import JsonText, check_times, decode_raw, encode_raw, encode_raw_tree
 from mnemosyne.core.errors import (
     BranchExistsError,
     SessionExistsError,
@@ -80,7 +80,7 @@ def begin(
     version: int = 1,
 ) -> None:
     """Write a session without turns."""
-    _check_time(at)
+    check_times(at)
     row = SessionRow(
         session_id=session_id,
         world_id=world_id,
@@ -266,7 +266,7 @@ def save_prefetch(ledger: Ledger, session_id: str, prefetch: Prefetch | None) ->
 def save_summary(ledger: Ledger, session_id: str, summary: PathSummary) -> None:
     """Store a rolling summary of a committed turn's path, replacing that of its turn. The version does not change."""
     row = committed_turn(ledger, session_id, summary.turn_id)
-    _check_time(summary.summary.updated_at)
+    check_times(summary.summary.updated_at)
     placed = replace(summary, branch_id=row.branch_id, depth=row.depth)
     ledger.put("summary", summary.turn_id, encode_raw(placed))
 
@@ -320,7 +320,7 @@ def _snapshot(ledger: Ledger, branch_id: str, depth: int, state: JsonText) -> No
 
 
 def _turn_row(record: TurnRecord) -> TurnRow:
-    _check_time(record.created_at)
+    check_times(record.created_at)
     return TurnRow(
         branch_id=record.branch_id,
         depth=record.depth,
@@ -355,7 +355,7 @@ def insert_pending(ledger: Ledger, record: TurnRecord) -> None:
 def _insert_messages(ledger: Ledger, record: TurnRecord) -> None:
     said = assign_free_ids(record.turn_id, record.messages, ledger.messages.__contains__)
     for place, message in enumerate(said):
-        _check_time(message.at)
+        check_times(message.at)
         row = MessageRow(
             sequence=ledger.next_sequence(),
             turn_id=record.turn_id,
@@ -364,11 +364,6 @@ def _insert_messages(ledger: Ledger, record: TurnRecord) -> None:
             body=encode_raw(message),
         )
         ledger.put("message", message.message_id, row)
-
-
-def _check_time(at: datetime | None) -> None:
-    if at is not None:
-        format_time(at)
 
 
 def _forget(ledger: Ledger, turn_id: str) -> None:

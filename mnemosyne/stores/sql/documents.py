@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mnemosyne.core.codec import decode, encode, parse_time
+from mnemosyne.core.codec import check_times, decode, encode, parse_time
 from mnemosyne.core.errors import VersionConflictError
 from mnemosyne.documents.views import (
     BRANCH_PREFIX,
@@ -32,7 +32,6 @@ from mnemosyne.schema.session import Message, SessionHead, TurnStatus
 from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.parts import (
     bump,
-    check_times,
     read_evidences,
     read_parts,
     refill_evidences,

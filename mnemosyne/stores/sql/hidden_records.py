@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mnemosyne.chains.message_ids import assign_ids
-from mnemosyne.core.codec import encode, format_time
+from mnemosyne.core.codec import check_times, encode
 from mnemosyne.core.errors import BranchNotFoundError
 from mnemosyne.schema.record import HiddenRecords
 from mnemosyne.schema.session import TurnStatus
@@ -49,7 +49,6 @@ def save_hidden_records(connection: Connection, session_id: str, hidden: HiddenR
     for turn_id in hidden.unsummed:
         put_summary(connection, session.key, (*committed_place(connection, session, turn_id), turn_id), None)
     for each in hidden.summaries:
-        if each.summary.updated_at is not None:
-            format_time(each.summary.updated_at)
+        check_times(each.summary.updated_at)
         place = (*committed_place(connection, session, each.turn_id), each.turn_id)
         put_summary(connection, session.key, place, encode(each.summary))

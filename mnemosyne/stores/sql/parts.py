@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any, Literal, TypeVar
 
-from mnemosyne.core.codec import decode, encode, format_time
+from mnemosyne.core.codec import check_times, decode, encode
 from mnemosyne.schema.document import ModelUsage, Task, ToolCall
 from mnemosyne.schema.evidence import ContextBlock, Evidence
 from mnemosyne.schema.query import BlockFilter, EvidenceFilter
@@ -262,10 +262,3 @@ def _refill(
     ]
     for row in changed:
         connection.post(put, row)
-
-
-def check_times(*times: datetime | None) -> None:
-    """Raise CodecError for a time without a zone."""
-    for at in times:
-        if at is not None:
-            format_time(at)

@@ -23,7 +23,7 @@ from mnemosyne.chains.turn_tree import (
     is_same,
     place_at_turn,
 )
-from mnemosyne.core.codec import decode_tree, encode, encode_tree, format_time
+from mnemosyne.core.codec import check_times, decode_tree, encode, encode_tree, format_time
 from mnemosyne.core.errors import (
     BranchExistsError,
     BranchNotFoundError,
@@ -269,8 +269,7 @@ def save_summary(connection: Connection, session_id: str, summary: PathSummary) 
     """Store a rolling summary of a committed turn's path, replacing that of its turn. The version does not change."""
     session = load_session(connection, session_id)
     branch_id, depth = committed_place(connection, session, summary.turn_id)
-    if summary.summary.updated_at is not None:
-        format_time(summary.summary.updated_at)
+    check_times(summary.summary.updated_at)
     put_summary(connection, session.key, (branch_id, depth, summary.turn_id), encode(summary.summary))
 
 
