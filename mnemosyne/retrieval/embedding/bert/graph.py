@@ -26,6 +26,7 @@ _TOP = 127
 _MIDDLE = 128
 _LEAST = 1e-9
 _MASKED = -1e9
+_ROWS_AT_ONCE = 8_192
 
 
 def write_bert_graph(weights: BertWeights, file: Path, *, quantized: bool) -> None:
@@ -162,5 +163,12 @@ def _multiply_rounded(graph: _Graph, name: str, weight: FloatArray, states: str)
 
 def _round_rows(values: FloatArray) -> tuple[Any, FloatArray]:
     """Return the rows as int8, and the scale of each."""
-    scales = np.maximum(np.abs(values).max(axis=1), _LEAST).astype(np.float32) / np.float32(_TOP)
-    return np.rint(values / scales[:, None]).astype(np.int8), scales
+    numbers = np.empty(values.shape, dtype=np.int8)
+    scales = np.empty(len(values), dtype=np.float32)
+    # In parts, because a whole vocabulary has a hundred million values and each step would copy it.
+    for start in range(0, len(values), _ROWS_AT_ONCE):
+        part = slice(start, start + _ROWS_AT_ONCE)
+        largest = np.maximum(np.abs(values[part]).max(axis=1), _LEAST)
+        scales[part] = largest.astype(np.float32) / np.float32(_TOP)
+        numbers[part] = np.rint(values[part] / scales[part, None])
+    return numbers, scales

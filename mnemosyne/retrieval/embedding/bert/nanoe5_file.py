@@ -115,7 +115,9 @@ def _read_tensors(reader: _Reader, data: bytes) -> Mapping[str, FloatArray]:
 def _unpack(blocks: np.ndarray[Any, Any]) -> FloatArray:
     scales = np.ascontiguousarray(blocks[:, :2]).view("<f2").astype(np.float32)
     halves = blocks[:, 2:]
-    values = np.concatenate([halves & 15, halves >> 4], axis=1).astype(np.float32)
+    values = np.empty((len(blocks), _BLOCK), dtype=np.float32)
+    values[:, : _BLOCK // 2] = halves & 15
+    values[:, _BLOCK // 2 :] = halves >> 4
     values -= 8.0
     values *= scales
     return values.reshape(-1)
