@@ -77,7 +77,7 @@ class SystemClock:
 TABLE = {
     "EvidenceIngestor: redaction fails": "test_ingestor_redaction_fails",
     "EvidenceIngestor: no hash for dedup": "test_ingestor_identity_cannot_be_hashed",
-    "BlockDeriver: one evidence fails": "test_deriver_one_evidence_fails",
+    "BlockDeriver: one item of evidence fails": "test_deriver_one_evidence_fails",
     "Pruner: must blocks over budget": "test_pruner_must_blocks_over_budget",
     "Renderer: selector cannot be resolved": "test_renderer_selector_fails",
     "Renderer: evidence is gone": "test_renderer_evidence_is_gone",
