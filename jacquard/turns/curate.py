@@ -79,8 +79,8 @@ class TurnCurator:
     async def curate(self, turn: PlannedTurn, context: TurnContext, on_near: Near) -> Curation:
         """Return what Stream B chose for a turn: an earlier late result if the scene still matches, else what it finds in time.
 
-        It never raises for a fault of Stream B. `on_near` is called shortly before the deadline with what is returned if
-        that is missed.
+        Recall and selection that fail raise nothing; StoreError where the store cannot be read or written. `on_near` is
+        called shortly before the deadline with what is returned if that is missed.
         """
         settings, head = turn.config.curation, turn.window.head
         if not (settings.enabled and turn.plan.search_intent.enabled):

@@ -32,23 +32,29 @@ class StreamRunner:
     ) -> tuple[Skeleton, Curation, PreparedTurn | None]:
         """Return what both streams gave, and the prompt if `compose_ahead` made it and Stream B did miss its deadline.
 
-        A fault of Stream A is raised and ends Stream B. Stream B never raises one.
+        TemplateError from Stream A, and StoreError from either stream; the other stream is ended. Recall and selection that
+        fail raise nothing.
         """
         curation = Curation.skipped("not_started", "Stream B has not started.")
         waiting = _CurationWait()
+        # Raised outside of the task group, which would wrap it in an exception group.
+        fault: ContextEngineError | None = None
 
         async def curate() -> None:
-            nonlocal curation
+            nonlocal curation, fault
             ended = None
             try:
                 with self._tracing.span("jacquard.stream_b") as span:
                     curation = ended = await self._curator.curate(turn, context, waiting.expect)
                     span.put(stream_facts(curation))
                 context.stopwatch.mark("stream_b")
+            except ContextEngineError as error:
+                fault = error
+                streams.cancel_scope.cancel()
             finally:
                 waiting.end(ended)
 
-        skeleton, prompt, fault = None, None, None
+        skeleton, prompt = None, None
         async with anyio.create_task_group() as streams:
             streams.start_soon(curate)
             try:
@@ -60,7 +66,6 @@ class StreamRunner:
                 if waiting.missed is not None:
                     prompt = await compose_ahead(skeleton, waiting.missed)
             except ContextEngineError as error:
-                # Raised below, outside of the task group, which would wrap it in an exception group.
                 fault = error
                 streams.cancel_scope.cancel()
         if skeleton is None or fault is not None:

@@ -43,6 +43,7 @@ from mnemosyne import (
     RegexRedactor,
     SourceKind,
     StoreBusyError,
+    StoreUnavailableError,
     TieredIndex,
     ToolCall,
     VersionConflictError,
@@ -546,3 +547,25 @@ def test_every_error_of_the_table_has_the_one_root(name):
 
 def test_settings_can_be_replaced_whole():
     assert replace(RuntimeConfig(), viewer="gm").viewer == "gm"
+
+
+class StoreThatLosesItsEntries(Through):
+    """Cannot be read once the model has been asked to choose."""
+
+    def __init__(self, inner, model):
+        super().__init__(inner)
+        self._model = model
+
+    async def entries(self, scope, entry_ids):
+        if self._model.requests:
+            raise StoreUnavailableError("store.db", "reading the disk failed")
+        return await self._inner.entries(scope, entry_ids)
+
+
+async def test_a_store_that_fails_while_stream_b_reads_raises_its_own_error():
+    model = ScriptedModel('["lore_elder"]')
+    store = StoreThatLosesItsEntries(MemoryStore(), model)
+    async with small_engine(model=model, config=PATIENT, store=store) as (engine, _, _):
+        with pytest.raises(StoreUnavailableError, match="reading the disk failed"):
+            await engine.prepare_turn("s", "村长的钥匙在哪里?", turn_id="t1")
+        assert (await store.window("s", message_limit=5)).pending is None
