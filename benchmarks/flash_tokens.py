@@ -22,7 +22,7 @@ from evals.dataset import LabelledSet, read_set
 from evals.reporting.figures import percentiles
 from evals.reporting.machine import load, machine
 from evals.running.run import Options, run_set
-from jacquard import Selection, SelectionRequest
+from jacquard import Selection, SelectionContext, SelectionRequest
 from jacquard.pipeline.curation.selectors.flash import selector_prompt
 from mnemosyne import TiktokenEstimator
 
@@ -43,7 +43,7 @@ class _Listener:
         """Return itself, whatever is relevant."""
         return self
 
-    async def select(self, request: SelectionRequest) -> Selection:
+    async def select(self, request: SelectionRequest, context: SelectionContext | None = None) -> Selection:
         """Keep the request."""
         self.heard.append(request)
         return Selection(entry_ids=())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from jacquard import Selection, SelectionRequest
+from jacquard import Selection, SelectionContext, SelectionRequest
 
 
 class OracleSelector:
@@ -18,7 +18,7 @@ class OracleSelector:
     def __init__(self, relevant: Mapping[str, int]) -> None:
         self._relevant = relevant
 
-    async def select(self, request: SelectionRequest) -> Selection:
+    async def select(self, request: SelectionRequest, context: SelectionContext | None = None) -> Selection:
         """Return the best possible choice; empty where no candidate is relevant."""
         found = [each.entry_id for each in request.candidates if self._relevant.get(each.entry_id, 0) > 0]
         found.sort(key=lambda entry_id: -self._relevant[entry_id])

@@ -107,14 +107,25 @@ class Cancellation:
                 callback()
 
 
+@dataclass(kw_only=True, slots=True)
+class SelectionContext:
+    """What changes while a selection is made, beside the request, which does not change.
+
+    `cancellation` ends when the turn continues without a selection; the model call itself may continue and serve the next
+    turn. A selector that calls a model records each call in `calls` when it begins and when it ends, so that the
+    session's model usage holds its cost.
+    """
+
+    calls: CallBook = field(default_factory=CallBook)
+    cancellation: Cancellation = field(default_factory=Cancellation)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SelectionRequest:
     """What a selector gets: the input, the newest messages (oldest first, `name: text`), and the candidates, best
     first.
 
-    `locale` is the world's: the language of a prompt for a model. `cancellation` ends when the turn continues without a
-    selection; the model call itself may continue and serve the next turn. A selector that calls a model records each
-    call in `calls` when it begins and when it ends, so that the session's model usage holds its cost.
+    `locale` is the world's: the language of a prompt for a model.
     """
 
     user_message: str
@@ -123,8 +134,6 @@ class SelectionRequest:
     candidates: tuple[Candidate, ...]
     limit: int
     locale: str = ""
-    cancellation: Cancellation | None = field(default=None, compare=False, repr=False)
-    calls: CallBook | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -153,8 +162,8 @@ class Selector(Protocol):
 
     name: str
 
-    async def select(self, request: SelectionRequest) -> Selection:
-        """Return the chosen ids, best first, at most `request.limit`.
+    async def select(self, request: SelectionRequest, context: SelectionContext | None = None) -> Selection:
+        """Return the chosen ids, best first, at most `request.limit`. `context`: None outside of a turn.
 
         Raises SelectorError, whose `code` names the cause, when no selection can be made.
         """

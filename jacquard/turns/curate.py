@@ -102,7 +102,6 @@ class TurnCurator:
             select_limit=settings.select_limit,
             fallback_limit=settings.fallback_limit,
             locale=turn.world.locale,
-            calls=context.calls,
             lease=lease,
         )
 
@@ -127,7 +126,13 @@ class TurnCurator:
             on_near(with_refusals(missed, ended))
 
         curation = await self._deadline.run(
-            self._parts.curation, request, settings, on_late=keep, on_end=write_usage, on_near=near
+            self._parts.curation,
+            request,
+            settings,
+            on_late=keep,
+            on_end=write_usage,
+            on_near=near,
+            calls=context.calls,
         )
         ended = ended or curation.lease_refused
         if settings.lease_turns and is_keepable(curation):

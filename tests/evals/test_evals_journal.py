@@ -43,7 +43,7 @@ def run(labelled, journal, *, options=OPTIONS, until=None):
     asked = []
 
     class Counting(HeuristicSelector):
-        async def select(self, request):
+        async def select(self, request, context=None):
             if len(asked) == until:
                 raise StoppedError
             asked.append(request.user_message)

@@ -20,6 +20,7 @@ from jacquard import (
     HeuristicSelector,
     LiteLlmModel,
     Selection,
+    SelectionContext,
     SelectionRequest,
 )
 from jacquard.pipeline.curation.memory_blocks import describe_cuts, render_memories
@@ -157,7 +158,7 @@ async def test_a_selector_that_breaks_in_its_own_way_brings_the_heuristic_too() 
     class Broken:
         name = "broken"
 
-        async def select(self, request: SelectionRequest) -> Selection:
+        async def select(self, request: SelectionRequest, context: SelectionContext | None = None) -> Selection:
             raise KeyError("oops")
 
     curation = await CurationStream(ListRetriever(), Broken(), HeuristicSelector()).curate(turn())

@@ -25,6 +25,7 @@ from jacquard import (
     HeuristicSelector,
     LiteLlmModel,
     Selection,
+    SelectionContext,
     SelectionRequest,
 )
 from jacquard.pipeline.curation.deadline import CurationDeadline
@@ -63,7 +64,7 @@ class GatedSelector:
     def __init__(self, gate: Gate, count: int = 2, error: Exception | None = None) -> None:
         self.gate, self.count, self.error = gate, count, error
 
-    async def select(self, request: SelectionRequest) -> Selection:
+    async def select(self, request: SelectionRequest, context: SelectionContext | None = None) -> Selection:
         await self.gate.wait()
         if self.error is not None:
             raise self.error

@@ -6,7 +6,7 @@ import anyio
 import pytest
 from curation_parts import asked, candidate
 
-from jacquard import BreakingSelector, CircuitBreaker, Selection, SelectionRequest, SelectorError
+from jacquard import BreakingSelector, CircuitBreaker, Selection, SelectionContext, SelectionRequest, SelectorError
 
 pytestmark = pytest.mark.anyio
 
@@ -29,7 +29,7 @@ class ScriptedSelector:
         self.asked = 0
         self.hold: anyio.Event | None = None
 
-    async def select(self, request: SelectionRequest) -> Selection:
+    async def select(self, request: SelectionRequest, context: SelectionContext | None = None) -> Selection:
         self.asked += 1
         if self.hold is not None:
             await self.hold.wait()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from jacquard.adapters.observe import names
 from jacquard.adapters.observe.spans import Fact, Tracing
-from jacquard.core.protocols import Selection, SelectionRequest, Selector
+from jacquard.core.protocols import Selection, SelectionContext, SelectionRequest, Selector
 from mnemosyne.protocols import Retriever
 from mnemosyne.schema.query import Recall, RetrievalQuery
 
@@ -39,13 +39,13 @@ class TracedSelector:
         self.name = selector.name
         self._selector, self._tracing = selector, tracing
 
-    async def select(self, request: SelectionRequest) -> Selection:
+    async def select(self, request: SelectionRequest, context: SelectionContext | None = None) -> Selection:
         """Return the selection, inside a span. Raises SelectorError as the selector does."""
         facts: dict[str, Fact] = {
             "jacquard.select.selector": self.name,
             "jacquard.select.candidates": len(request.candidates),
         }
         with self._tracing.span("jacquard.select", facts) as span:
-            selection = await self._selector.select(request)
+            selection = await self._selector.select(request, context)
             span.put({"jacquard.select.chosen": len(selection.entry_ids)})
             return selection

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from enum import StrEnum
 
 from jacquard.core.errors import SelectorError
-from jacquard.core.protocols import Selection, SelectionRequest, Selector
+from jacquard.core.protocols import Selection, SelectionContext, SelectionRequest, Selector
 
 _log = logging.getLogger(__name__)
 
@@ -122,7 +122,7 @@ class BreakingSelector:
         self._selector = selector
         self._breaker = breaker
 
-    async def select(self, request: SelectionRequest) -> Selection:
+    async def select(self, request: SelectionRequest, context: SelectionContext | None = None) -> Selection:
         """Return the selector's choice; its errors are counted and raised again. Raises SelectorError `circuit_open`
         while the breaker is open.
         """
@@ -142,10 +142,10 @@ class BreakingSelector:
                 breaker.miss()
 
         under_way = True
-        if request.cancellation is not None:
-            request.cancellation.on_end(note_miss)
+        if context is not None:
+            context.cancellation.on_end(note_miss)
         try:
-            selection = await self._selector.select(request)
+            selection = await self._selector.select(request, context)
         except Exception:
             if not missed:
                 breaker.fail()

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
 
 from jacquard.config.sections import CurationConfig
-from jacquard.core.protocols import Cancellation
+from jacquard.core.model_calls import CallBook
+from jacquard.core.protocols import SelectionContext
 from jacquard.core.receipt import CurationPath
 from jacquard.pipeline.curation.prefetch import is_keepable
 from jacquard.pipeline.curation.stream import Curation, CurationRequest, CurationStream
@@ -38,7 +39,7 @@ class _Attempt:
     recall: Recall | None = None
     result: Curation | None = None
     answered: bool = False
-    cancellation: Cancellation = field(default_factory=Cancellation)
+    context: SelectionContext = field(default_factory=SelectionContext)
     ended: anyio.Event = field(default_factory=anyio.Event)
 
     def on_recall(self, recall: Recall) -> None:
@@ -85,6 +86,7 @@ class CurationDeadline:
         on_late: Keep,
         on_end: Ended | None = None,
         on_near: Near | None = None,
+        calls: CallBook | None = None,
     ) -> Curation:
         """Return what the turn sees of Stream B, at the latest when `limits.deadline_ms` is over. It never raises.
 
@@ -98,13 +100,13 @@ class CurationDeadline:
         over, however it ended. Cancelling the call cancels the work.
 
         `on_near` is called shortly before the deadline with what is returned if nothing comes any more (not where the selector's
-        time ends sooner).
+        time ends sooner). Model calls are recorded in `calls`.
         """
         deadline_seconds = limits.deadline_ms / 1000
         lifetime = deadline_seconds + limits.background_seconds
-        attempt = _Attempt(scope=anyio.CancelScope(deadline=anyio.current_time() + lifetime))
+        context = SelectionContext(calls=calls or CallBook())
+        attempt = _Attempt(scope=anyio.CancelScope(deadline=anyio.current_time() + lifetime), context=context)
         self._under_way.append(attempt)
-        request = replace(request, cancellation=attempt.cancellation)
         self._tasks.start_soon(self._watch_attempt, stream, request, attempt, on_late, on_end)
         try:
             with anyio.move_on_after(deadline_seconds):
@@ -112,7 +114,7 @@ class CurationDeadline:
             attempt.answered = True
             if not attempt.done.is_set():
                 # A selector that the turn could not wait for counts as failed at once, not when its call ends.
-                attempt.cancellation.end()
+                attempt.context.cancellation.end()
             return await self._answer(stream, request, limits, attempt)
         except anyio.get_cancelled_exc_class():
             attempt.scope.cancel()
@@ -203,7 +205,7 @@ def _selector_timeout_ms(limits: CurationConfig) -> int | None:
 
 async def _curate(stream: CurationStream, request: CurationRequest, attempt: _Attempt) -> Curation:
     try:
-        return await stream.curate(request, attempt.on_recall)
+        return await stream.curate(request, attempt.on_recall, attempt.context)
     except Exception as error:
         _log.exception("Stream B broke off")
         broke = f"Stream B broke off ({type(error).__name__}: {error})"

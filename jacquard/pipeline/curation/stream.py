@@ -14,9 +14,8 @@ from types import MappingProxyType
 
 from jacquard.core.degradations import DegradationCode
 from jacquard.core.errors import SelectorError
-from jacquard.core.model_calls import CallBook
 from jacquard.core.plan import PlanContext
-from jacquard.core.protocols import Cancellation, Selection, SelectionRequest, Selector
+from jacquard.core.protocols import Selection, SelectionContext, SelectionRequest, Selector
 from jacquard.core.receipt import CandidateDecision, CurationPath, StreamBReport
 from jacquard.pipeline.curation.lease import Lease, renew_choice
 from mnemosyne.chains.uris import entry_uri
@@ -50,8 +49,6 @@ class CurationRequest:
     fallback_limit: int = 3
     locale: str = ""
     lease: Lease | None = None
-    cancellation: Cancellation | None = field(default=None, compare=False, repr=False)
-    calls: CallBook | None = field(default=None, compare=False, repr=False)
 
     def selection(self, recall: Recall, limit: int) -> SelectionRequest:
         """Return what a selector is asked about a recall: it knows each candidate by an id of its own."""
@@ -62,8 +59,6 @@ class CurationRequest:
             candidates=tuple(replace(each, entry_id=each.name) if each.alias else each for each in recall.candidates),
             limit=limit,
             locale=self.locale,
-            cancellation=self.cancellation,
-            calls=self.calls,
         )
 
 
@@ -125,8 +120,14 @@ class CurationStream:
         self._selector = selector
         self._fallback = fallback
 
-    async def curate(self, request: CurationRequest, on_recall: Callable[[Recall], None] | None = None) -> Curation:
-        """Return the choice for one turn; `on_recall` is called with the recall before the selection.
+    async def curate(
+        self,
+        request: CurationRequest,
+        on_recall: Callable[[Recall], None] | None = None,
+        context: SelectionContext | None = None,
+    ) -> Curation:
+        """Return the choice for one turn; `on_recall` is called with the recall before the selection. `context` goes to the
+        selector.
 
         Only faults of the retriever are raised; a selector that fails, in whatever way, brings the fallback.
         """
@@ -139,7 +140,7 @@ class CurationStream:
         if not recall.candidates:
             skipped = Curation.skipped("nothing_recalled", "Recall found nothing to choose from.", recall)
             return replace(skipped, timings_ms=timings)
-        curation = await self._choose(request, recall)
+        curation = await self._choose(request, recall, context)
         timings["select"] = (perf_counter() - recalled) * 1000
         return replace(curation, timings_ms=timings)
 
@@ -149,12 +150,12 @@ class CurationStream:
         chose = f"The {self._fallback.name} chose {len(selection.entry_ids)} of {len(recall.candidates)}: {reason}."
         return Curation(path=CurationPath.FALLBACK, code=code, reason=chose, recall=recall, selection=selection)
 
-    async def _choose(self, request: CurationRequest, recall: Recall) -> Curation:
+    async def _choose(self, request: CurationRequest, recall: Recall, context: SelectionContext | None) -> Curation:
         if request.lease is None:
-            return await self._ask(request, recall)
+            return await self._ask(request, recall, context)
         selection, why = renew_choice(request.lease, recall, request.select_limit)
         if selection is None:
-            return replace(await self._ask(request, recall), lease_refused=why)
+            return replace(await self._ask(request, recall, context), lease_refused=why)
         return Curation(
             path=CurationPath.LEASED,
             code="leased",
@@ -164,11 +165,11 @@ class CurationStream:
             chosen_for=request.lease.turn_id,
         )
 
-    async def _ask(self, request: CurationRequest, recall: Recall) -> Curation:
+    async def _ask(self, request: CurationRequest, recall: Recall, context: SelectionContext | None) -> Curation:
         if self._selector is None:
             return await self.fall_back(request, recall, "no_model", "no selector model is configured")
         try:
-            selection = await self._selector.select(request.selection(recall, request.select_limit))
+            selection = await self._selector.select(request.selection(recall, request.select_limit), context)
         except SelectorError as error:
             chosen = await self.fall_back(request, recall, error.code, error.detail.rstrip("."))
             counts = {**chosen.selection.counts, **error.counts}

@@ -19,7 +19,7 @@ from anyio import to_thread
 from filament import escape_attribute, escape_text
 from jacquard.core.errors import ModelError, SelectorError
 from jacquard.core.model_calls import Call, CallBook
-from jacquard.core.protocols import LlmAdapter, LlmRequest, LlmResponse, Selection, SelectionRequest
+from jacquard.core.protocols import LlmAdapter, LlmRequest, LlmResponse, Selection, SelectionContext, SelectionRequest
 from jacquard.pipeline.curation.selection_parser import parse_selection
 from jacquard.pipeline.curation.selectors.excerpt import excerpt
 from jacquard.prompts.templates import render_prompt
@@ -52,22 +52,23 @@ class FlashSelector:
         self._timeout_seconds = timeout_seconds
         self._batch_size = batch_size
 
-    async def select(self, request: SelectionRequest) -> Selection:
+    async def select(self, request: SelectionRequest, context: SelectionContext | None = None) -> Selection:
         """Return the model's selection; `counts` says what was corrected and holds the tokens of its calls.
 
         Raises SelectorError `timeout`, `model_error` or `unreadable` when every batch failed.
         """
         if not request.candidates:
             return Selection(entry_ids=())
+        book = (context or SelectionContext()).calls
         pools = _batches(request.candidates, self._batch_size)
         if len(pools) == 1:
-            return await self._ask(request, pools[0])
+            return await self._ask(request, pools[0], book)
         found: dict[int, Selection] = {}
         failed: dict[int, SelectorError] = {}
 
         async def ask(place: int) -> None:
             try:
-                found[place] = await self._ask(request, pools[place])
+                found[place] = await self._ask(request, pools[place], book)
             except SelectorError as error:
                 failed[place] = error
 
@@ -83,9 +84,9 @@ class FlashSelector:
             chosen, request.limit, {**_sum_counts(spent), "batches": len(pools), "failed_batches": len(failed)}
         )
 
-    async def _ask(self, request: SelectionRequest, pool: Sequence[Candidate]) -> Selection:
+    async def _ask(self, request: SelectionRequest, pool: Sequence[Candidate], book: CallBook) -> Selection:
         prompt = await to_thread.run_sync(selector_prompt, request, pool)
-        book, began = request.calls or CallBook(), perf_counter()
+        began = perf_counter()
         call = Call(model=self._llm.model, prompt="\n".join(text for _, text in prompt))
         place = book.begin(call)
         try:

@@ -22,7 +22,7 @@ from anyio import to_thread
 
 from jacquard.core.names import mentions, normalise
 from jacquard.core.plan import PlanContext
-from jacquard.core.protocols import Selection, SelectionRequest
+from jacquard.core.protocols import Selection, SelectionContext, SelectionRequest
 from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.query import Candidate
@@ -68,7 +68,7 @@ class HeuristicSelector:
     def __init__(self, fold_overlap: float = FOLD_OVERLAP) -> None:
         self._fold_overlap = fold_overlap
 
-    async def select(self, request: SelectionRequest) -> Selection:
+    async def select(self, request: SelectionRequest, context: SelectionContext | None = None) -> Selection:
         """Return the best candidates; `folded` maps each near-duplicate of a chosen one to it."""
         return await to_thread.run_sync(self._select, request)
 

@@ -7,7 +7,7 @@ batches, so that a cancelled turn stops the work after the current batch.
 from __future__ import annotations
 
 from jacquard.core.errors import ModelError, SelectorError
-from jacquard.core.protocols import PairScorer, Selection, SelectionRequest
+from jacquard.core.protocols import PairScorer, Selection, SelectionContext, SelectionRequest
 from mnemosyne.schema.query import Candidate
 
 LOT = 16
@@ -27,7 +27,7 @@ class RerankSelector:
         self._scorer = scorer
         self._least = least
 
-    async def select(self, request: SelectionRequest) -> Selection:
+    async def select(self, request: SelectionRequest, context: SelectionContext | None = None) -> Selection:
         """Return the best candidates, best first. Raises SelectorError `model_error` when the model cannot be loaded or
         fails.
         """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jacquard import LlmAdapter, Selection, SelectionRequest
+from jacquard import LlmAdapter, Selection, SelectionContext, SelectionRequest
 from mnemosyne import word_tokens
 
 
@@ -14,7 +14,7 @@ class SharedWordsSelector:
     def __init__(self, argument: str, *, model: LlmAdapter | None) -> None:
         self._least = int(argument or 1)
 
-    async def select(self, request: SelectionRequest) -> Selection:
+    async def select(self, request: SelectionRequest, context: SelectionContext | None = None) -> Selection:
         """Return the candidates with enough words of the input, best first."""
         asked = set(word_tokens(request.user_message))
         shared = {each.entry_id: asked & set(word_tokens(each.preview)) for each in request.candidates}
