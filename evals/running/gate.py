@@ -1,7 +1,8 @@
 """The gate: runs checked-in sets and says whether anything fell below the kept baseline, or leaked.
 
 A gate is one JSON file: `tolerance` (points that a mean may fall), `sets` (each a `name` with `world` and `queries`, or with
-`data`, paths beside the file) and the `baseline` that `--update` writes.
+`data`, paths beside the file) and the `baseline` that `--update` writes. A world `example:NAME` is one that comes with the
+project.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from evals.running.run import DEFAULT_CACHE, Options, run_set
 from evals.running.world_set import run_world
 
 Progress = Callable[[str, int, int], None]
+EXAMPLE_PREFIX = "example:"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,7 +110,19 @@ async def _run(folder: Path, each: Mapping[str, str], embedder: str, progress: P
     if "data" in each:
         labelled = await to_thread.run_sync(read_set, folder / each["data"])
         return await run_set(labelled, Options(embedder=embedder, cache=DEFAULT_CACHE), progress)
-    return await run_world(folder / each["world"], folder / each["queries"], embedder=embedder, progress=progress)
+    world = await to_thread.run_sync(_find_world, folder, each["world"])
+    return await run_world(world, folder / each["queries"], embedder=embedder, progress=progress)
+
+
+def _find_world(folder: Path, name: str) -> Path:
+    """Return the folder of a world: an example in the installed package, else in the repository of this source."""
+    if not name.startswith(EXAMPLE_PREFIX):
+        return folder / name
+    package, example = Path(str(resources.files("evals"))), name.removeprefix(EXAMPLE_PREFIX)
+    for place in (package / "_examples", package.parent / "examples"):
+        if (place / example).is_dir():
+            return place / example
+    raise DatasetError(f"There is no example world {example!r} in {package}; install jacquard-context again.")
 
 
 def _faults(report: Mapping[str, Any], found: Comparison | None, tolerance: float) -> tuple[str, ...]:

@@ -16,7 +16,8 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory):
     home = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(home), str(ROOT)]
+    # The wheel is built from the sdist, as an installer without a wheel does.
+    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(home), str(ROOT)]
     subprocess.run(build, check=True, capture_output=True)
     (wheel,) = home.glob("*.whl")
     # This environment's pip installs into the new one, which then needs none of its own.
@@ -42,10 +43,39 @@ def test_the_wheel_holds_packages_and_templates_only(environment):
     (wheel,) = environment.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.split("/")[0] for name in names}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {"filament", "mnemosyne", "jacquard"}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"filament", "mnemosyne", "jacquard", "evals"}
     prompts = [path.relative_to(ROOT).as_posix() for path in (ROOT / "jacquard" / "prompts").glob("*/*.t*")]
     assert prompts
     assert set(prompts) <= set(names)
+
+
+def test_wheel_and_sdist_are_fit_for_the_package_index(environment):
+    packages = sorted(map(str, (*environment.glob("*.whl"), *environment.glob("*.tar.gz"))))
+    assert len(packages) == 2
+    subprocess.run([sys.executable, "-m", "twine", "check", "--strict", *packages], check=True, capture_output=True)
+    # W002: files of the same text in two languages. W009: four packages are one distribution.
+    contents = [sys.executable, "-m", "check_wheel_contents", "--ignore", "W002,W009", packages[0]]
+    done = subprocess.run(contents, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_harness_of_the_wheel_says_which_extra_it_needs(environment):
+    run = [environment / "env" / "bin" / "python", "-m", "evals", "--help"]
+    done = subprocess.run(run, capture_output=True, text=True, cwd=environment)
+    assert done.returncode == 1
+    assert "pip install 'jacquard-context[evals]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.full
+def test_the_gate_runs_from_the_wheel_with_the_example_worlds_in_it(environment):
+    (wheel,) = environment.glob("*.whl")
+    place = environment / "alone"
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(place), str(wheel)]
+    subprocess.run(install, check=True, capture_output=True)
+    run = [sys.executable, "-m", "evals", "gate"]
+    done = subprocess.run(run, capture_output=True, text=True, cwd=place, env={**os.environ, "PYTHONPATH": str(place)})
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 SUITES = """

@@ -9,7 +9,7 @@ from servers.openai_server import OpenAiServer
 from typer.testing import CliRunner
 
 from benchmarks.__main__ import app as bench
-from evals.__main__ import app
+from evals.app import app
 
 FACTS = ["The key is red.", "The key is small.", "The key opens the cellar.", "A key was lost.", "The key hangs high."]
 

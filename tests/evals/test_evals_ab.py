@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from evals.__main__ import app
+from evals.app import app
 from evals.errors import DatasetError
 from evals.running.ab import METRICS, ArmTurns, compare_arms, read_arms
 from jacquard import config_from_yaml, open_runtime

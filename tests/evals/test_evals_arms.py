@@ -7,7 +7,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from evals.__main__ import app
+from evals.app import app
 from evals.running.arms import ORDER, SHOWN, arms_to_json, compare_with_arms
 from evals.running.parts import Arm
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from evals.__main__ import app
+from evals.app import app
 from evals.compare import compare, comparison_json, interval
 from evals.errors import DatasetError
 

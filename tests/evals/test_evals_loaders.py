@@ -7,7 +7,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from evals.__main__ import app
+from evals.app import app
 from evals.dataset import read_set
 
 LOCOMO = [

@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 import pytest
 from typer.testing import CliRunner
 
-from evals.__main__ import app
+from evals.app import app
 from evals.errors import DatasetError
 from evals.metrics import Outcome
 from evals.reporting.page import page

@@ -12,7 +12,7 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from evals.__main__ import app
+from evals.app import app
 from evals.metrics import METRICS, TOKEN_METRICS
 
 KEYS = (

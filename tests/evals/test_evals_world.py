@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from evals.__main__ import DEFAULT_GATE, app
+from evals.app import DEFAULT_GATE, app
 from evals.dataset import read_queries
 from evals.errors import DatasetError
 from evals.reporting.report import result_json

@@ -1,0 +1,378 @@
+"""The commands of `python -m evals`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from enum import StrEnum
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import anyio
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from evals.compare import compare as compared
+from evals.compare import comparison_json, print_comparison, read_report
+from evals.converted import write_set
+from evals.dataset import read_all, read_set
+from evals.errors import EvalError, SetupError
+from evals.forward import run_benchmarks
+from evals.loaders import locomo, longmemeval, perltqa
+from evals.options import (
+    ApiBaseOption,
+    CacheOption,
+    CategoryOption,
+    CorpusOption,
+    DataOption,
+    EmbedderOption,
+    JsonFileOption,
+    LabelsOption,
+    LimitOption,
+    ModelOption,
+    RecallLimitOption,
+    RerankerOption,
+    RetrieverOption,
+    SelectorOption,
+)
+from evals.reporting.progress import show_progress
+from evals.reporting.report import print_report, result_json
+from evals.running.ab import ArmTurns, compare_arms, pairs_json, print_pairs, read_arms
+from evals.running.arms import arms_to_json, compare_with_arms, print_arms, run_arms
+from evals.running.gate import read_gate, run_gate, update_baseline
+from evals.running.journal import SUFFIX
+from evals.running.parts import Arm, Choice
+from evals.running.run import DEFAULT_CACHE, Options, run_set
+from evals.running.world_set import run_world
+from jacquard import JacquardError
+from mnemosyne import CORPUS_FILE, MnemosyneError, open_store
+
+
+class Kind(StrEnum):
+    """The published benchmarks that can be converted."""
+
+    LOCOMO = "locomo"
+    LONGMEMEVAL = "longmemeval"
+    PERLTQA = "perltqa"
+
+
+app = typer.Typer(
+    name="evals",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Score retrieval and selection on labelled data: a folder with corpus.jsonl and queries.jsonl.",
+)
+_err = Console(stderr=True, highlight=False, soft_wrap=True)
+STANDARD_OUTPUT = Path("-")
+LOADERS = {Kind.LOCOMO: locomo.convert, Kind.LONGMEMEVAL: longmemeval.convert, Kind.PERLTQA: perltqa.convert}
+DEFAULT_GATE = Path(__file__).parent / "sets" / "gate.json"
+
+
+@app.command(
+    "bench", context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False
+)
+def bench(context: typer.Context) -> None:
+    """Run `python -m benchmarks rivals` with the same options."""
+    run_benchmarks(["rivals", *context.args])
+
+
+@app.callback()
+def evals() -> None:
+    """Score retrieval and selection on labelled data."""
+
+
+@app.command()
+def run(
+    data: DataOption,
+    retriever: RetrieverOption = Arm.HYBRID,
+    selector: SelectorOption = Choice.HEURISTIC,
+    model: ModelOption = None,
+    api_base: ApiBaseOption = None,
+    reranker: RerankerOption = None,
+    embedder: EmbedderOption = "auto",
+    limit: LimitOption = None,
+    recall_limit: RecallLimitOption = 50,
+    by: CategoryOption = "category",
+    corpus: CorpusOption = None,
+    labels: LabelsOption = None,
+    cache: CacheOption = DEFAULT_CACHE,
+    json_file: JsonFileOption = None,
+) -> None:
+    """Score one configuration on one set.
+
+    Each session of a set is an index of its own; documents without a session belong to all. recall@k, all@k and ndcg@5 are
+    of the ranking, precision@5 of the selection (always divided by 5).
+    """
+    options = Options(
+        retriever=retriever,
+        selector=selector,
+        embedder=embedder,
+        model=model,
+        api_base=api_base,
+        reranker=reranker,
+        recall_limit=recall_limit,
+        limit=limit,
+        cache=cache,
+    )
+    try:
+        _check_place(json_file)
+        labelled = read_set(data, corpora=corpus or [CORPUS_FILE], labels=labels or ["relevant"], by=by)
+        with show_progress(_err) as progress:
+            result = anyio.run(run_set, labelled, options, progress, None, _journal(json_file))
+        report = result_json(result)
+        _write(report, json_file)
+    except (EvalError, JacquardError, MnemosyneError) as error:
+        raise _fail(str(error)) from error
+    except OSError as error:
+        raise _fail(f"{error.filename or ''}: {error.strerror or error}") from error
+    except KeyboardInterrupt:
+        kept = "vectors made so far" if _journal(json_file) is None else "what was done so far"
+        raise _fail(f"Stopped; {kept} is kept, and the same command goes on from there.", code=130) from None
+
+
+@app.command()
+def arms(
+    data: Annotated[
+        list[Path], typer.Option("--data", metavar="DIR", help="A set; may be repeated: one table for each.")
+    ],
+    embedder: Annotated[str, typer.Option("--embedder", metavar="NAME", help="As for `run`.")] = "auto",
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, metavar="N", help="At most N queries a set, spread evenly.")
+    ] = None,
+    by_session: Annotated[
+        bool, typer.Option("--by-session", help="Draw whole sessions: questions of one conversation hang together.")
+    ] = False,
+    cache: Annotated[Path, typer.Option("--cache", metavar="DIR", help="As for `run`.")] = DEFAULT_CACHE,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Where the reports go, SET.ARM.json, and arms.json.")
+    ] = DEFAULT_CACHE / "arms",
+) -> None:
+    """Score recall beside words alone, vectors alone, and plain reciprocal rank fusion, on the same queries, with intervals."""
+    options = Options(embedder=embedder, limit=limit, cache=cache)
+    figures: dict[str, Any] = {}
+    try:
+        for labelled in read_all(data):
+            _check_place(out / f"{labelled.name}.json")
+            with show_progress(_err) as progress:
+                reports = anyio.run(run_arms, labelled, options, out, _keep, progress)
+            found = compare_with_arms(labelled.name, reports, by_session=by_session)
+            figures[labelled.name] = arms_to_json(found)
+            print_arms(found, _out())
+            _keep(figures, out / "arms.json")
+    except (EvalError, JacquardError, MnemosyneError) as error:
+        raise _fail(str(error)) from error
+    except OSError as error:
+        raise _fail(f"{error.filename or ''}: {error.strerror or error}") from error
+    except KeyboardInterrupt:
+        raise _fail(
+            "Stopped; what was done of this arm is kept, and the same command goes on from there.", code=130
+        ) from None
+    _err.print(Text(f"every query of every arm: {out}"))
+
+
+@app.command()
+def convert(
+    kind: Annotated[Kind, typer.Argument(metavar="KIND", help="`locomo`, `longmemeval` or `perltqa`.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE…", help="The file of its authors; perltqa: memory, then questions.")
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The set to write.")],
+) -> None:
+    """Make a set in the normalised format out of the files of a published benchmark."""
+    wanted = 2 if kind is Kind.PERLTQA else 1
+    if len(files) != wanted:
+        raise typer.BadParameter(f"{kind.value} needs {wanted} of them, not {len(files)}", param_hint="FILE…")
+    try:
+        with show_progress(_err) as progress:
+            found = LOADERS[kind](files, progress)
+        write_set(found, files, out)
+    except EvalError as error:
+        raise _fail(str(error)) from error
+    except OSError as error:
+        raise _fail(f"{error.filename or ''}: {error.strerror or error}") from error
+    documents = ", ".join(f"{len(lines):,} in {name}" for name, lines in found.corpora.items())
+    _out().print(Text(f"{out}: {len(found.queries):,} queries; documents: {documents}"))
+    for reason, count in found.left_out.items():
+        _out().print(Text(f"left out: {count:,} {reason}"))
+
+
+@app.command()
+def world(
+    pack: Annotated[Path, typer.Option("--world", metavar="DIR", help="The world pack that is played.")],
+    queries: Annotated[
+        Path, typer.Option("--queries", metavar="FILE", help="Labelled turns; ids are those of the pack.")
+    ],
+    embedder: Annotated[str, typer.Option("--embedder", metavar="NAME", help="As for `run`.")] = "auto",
+    layout: Annotated[str, typer.Option("--layout", metavar="NAME", help="How the prompt is woven.")] = "classic",
+    max_input_tokens: Annotated[
+        int | None, typer.Option("--max-input-tokens", min=1, metavar="N", help="The model's input limit.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, metavar="N", help="At most N queries, spread evenly.")
+    ] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the report as JSON too (`-`: alone).")
+    ] = None,
+) -> None:
+    """Score whole turns of a world: what reached the prompt, where evidence was lost, and whether a secret leaked."""
+    try:
+        _check_place(json_file)
+        with show_progress(_err) as progress:
+            work = partial(run_world, embedder=embedder, layout=layout, max_input_tokens=max_input_tokens, limit=limit)
+            report = result_json(anyio.run(partial(work, pack, queries, progress=progress)))
+        _write(report, json_file)
+    except (EvalError, JacquardError, MnemosyneError) as error:
+        raise _fail(str(error)) from error
+
+
+@app.command()
+def gate(
+    file: Annotated[
+        Path, typer.Option("--gate", metavar="FILE", help="The gate: sets, tolerance and baseline.")
+    ] = DEFAULT_GATE,
+    embedder: Annotated[str, typer.Option("--embedder", metavar="NAME", help="As for `run`.")] = "auto",
+    update: Annotated[bool, typer.Option("--update", help="Keep what is measured now as the baseline.")] = False,
+) -> None:
+    """Run the checked-in sets; exit with 1 if a score fell below the baseline or a secret leaked."""
+    try:
+        kept = read_gate(file)
+        with show_progress(_err) as progress:
+            verdicts = anyio.run(run_gate, kept, embedder, progress)
+        if update:
+            file.write_text(update_baseline(kept, verdicts), encoding="utf-8")
+    except (EvalError, JacquardError, MnemosyneError) as error:
+        raise _fail(str(error)) from error
+    console = _out()
+    for each in verdicts:
+        if each.comparison is None:
+            print_report(each.report, console)
+        else:
+            print_comparison(each.comparison, (f"{each.name}, baseline", f"{each.name}, now"), console)
+    faults = [f"{each.name}: {fault}" for each in verdicts for fault in each.faults]
+    if faults and not update:
+        raise _fail("\n".join(faults))
+
+
+@app.command()
+def ab(
+    store: Annotated[
+        str, typer.Option("--store", metavar="URL", help="The store whose sessions took part, as `jacquard` names it.")
+    ] = ".jacquard",
+    experiment: Annotated[
+        str | None,
+        typer.Option("--experiment", metavar="NAME", help="One experiment (default: all that receipts name)."),
+    ] = None,
+    json_file: Annotated[
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="Write the comparison as JSON too (`-`: alone)."),
+    ] = None,
+) -> None:
+    """Compare the arms of A/B experiments, pair by pair, by the receipts of the turns that were played in them."""
+
+    async def work() -> dict[str, tuple[ArmTurns, ...]]:
+        opened = open_store(store, create=False)
+        try:
+            return await read_arms(opened)
+        finally:
+            await opened.close()
+
+    try:
+        _check_place(json_file)
+        pairs = compare_arms(anyio.run(work), experiment=experiment)
+    except (EvalError, JacquardError, MnemosyneError) as error:
+        raise _fail(str(error)) from error
+    if _keep({"pairs": pairs_json(pairs)}, json_file):
+        print_pairs(pairs, _out())
+
+
+@app.command()
+def compare(
+    a: Annotated[Path, typer.Argument(metavar="A", help="The JSON of a run: the one to compare with.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="The JSON of another run on the same queries.")],
+    by_session: Annotated[
+        bool, typer.Option("--by-session", help="Draw whole sessions: questions of one conversation hang together.")
+    ] = False,
+    json_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--json", metavar="FILE", help="Write the comparison as JSON too (`-`: to standard output, alone)."
+        ),
+    ] = None,
+) -> None:
+    """Say what B gained and lost against A: paired bootstrap over all queries and by category."""
+    try:
+        _check_place(json_file)
+        found = compared(read_report(a), read_report(b), by_session=by_session)
+    except EvalError as error:
+        raise _fail(str(error)) from error
+    if _keep(comparison_json(found), json_file):
+        print_comparison(found, (str(a), str(b)), _out())
+
+
+@app.command()
+def report(
+    files: Annotated[list[Path], typer.Argument(metavar="REPORT…", help="The JSON of one or more runs.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The page to write.")] = Path("report.html"),
+) -> None:
+    """Write one HTML page of runs: recall by k and by tokens, latency, where evidence was lost."""
+    try:
+        _check_place(out)
+        drawn = import_module("evals.reporting.page").page(_name_reports(files))
+        out.write_text(drawn, encoding="utf-8", errors="replace")
+    except EvalError as error:
+        raise _fail(str(error)) from error
+    _err.print(Text(f"{out} is written."))
+
+
+def _name_reports(files: list[Path]) -> dict[str, dict[str, Any]]:
+    """Return the reports by their shortest names that tell them apart."""
+    short = [file.stem for file in files]
+    names = short if len(set(short)) == len(short) else [str(file) for file in files]
+    return {name: read_report(file) for name, file in zip(names, files, strict=True)}
+
+
+def _write(report: dict[str, Any], file: Path | None) -> None:
+    if _keep(report, file):
+        print_report(report, _out())
+
+
+def _keep(value: Mapping[str, Any], file: Path | None) -> bool:
+    """Write a value as JSON where it is wanted; True where a person should be shown it too."""
+    text = json.dumps(value, ensure_ascii=False, indent=1) + "\n"
+    if file == STANDARD_OUTPUT:
+        sys.stdout.buffer.write(text.encode("utf-8", "replace"))
+        return False
+    if file is not None:
+        file.write_text(text, encoding="utf-8", errors="replace")
+    return True
+
+
+def _journal(json_file: Path | None) -> Path | None:
+    """Return where a run keeps what it has done: beside its report; one that writes none keeps nothing."""
+    return None if json_file in (None, STANDARD_OUTPUT) else json_file.with_name(json_file.name + SUFFIX)
+
+
+def _out() -> Console:
+    return Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 140)
+
+
+def _check_place(file: Path | None) -> None:
+    """See before the work that its report can be written after it."""
+    if file is None or file == STANDARD_OUTPUT:
+        return
+    if file.is_dir():
+        raise SetupError(f"{file} is a folder; name a file for the report.")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise SetupError(f"{file} cannot be written; name another place for the report.")
+
+
+def _fail(message: str, code: int = 1) -> typer.Exit:
+    _err.print(Text(f"error: {message}", style="bold red"))
+    return typer.Exit(code)

@@ -1,0 +1,72 @@
+"""Checks that the import names of this distribution lead to its own files.
+
+Other projects on the package index own the import names `jacquard`, `mnemosyne`, `filament` and `evals`. Installed into one
+environment, the files of both lie in one folder, and the later one replaces those of the same name. It must not import
+anything of the packages that it checks.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+DISTRIBUTION = "jacquard-context"
+
+PACKAGES = {
+    "filament": ("Filament: ", "errors markup nodes payload read render reply state"),
+    "mnemosyne": (
+        "Mnemosyne ",
+        "chains core documents evidence importers plugins privacy protocols retrieval schema stores testing world",
+    ),
+    "jacquard": (
+        "Jacquard ",
+        "adapters authoring cli config core memory pipeline prompts replay templating testing turns wiring",
+    ),
+    "evals": (
+        "Judges ",
+        "app bench compare converted dataset errors forward loaders metrics options reporting running sets",
+    ),
+}
+"""How the docstring of each package begins, and its modules and folders."""
+
+_INSTALLED = ("site-packages", "dist-packages")
+
+
+def check_installation() -> None:
+    """Raise ImportError if a package of this distribution holds files of another distribution.
+
+    Files beside ours are looked for only where packages are installed, not in a checkout.
+    """
+    for name, (docstring, entries) in PACKAGES.items():
+        spec = find_spec(name)
+        if spec is None and name == "evals":
+            continue
+        if spec is None or spec.origin is None:
+            raise ImportError(f"The package {name!r} is missing. {_advise(name)}")
+        folder = Path(spec.origin).parent
+        with Path(spec.origin).open(encoding="utf-8", errors="replace") as file:
+            is_ours = file.readline().startswith(f'"""{docstring}')
+        foreign = _find_foreign(folder, frozenset(entries.split())) if folder.parent.name in _INSTALLED else ()
+        if not is_ours or foreign:
+            which = f"{', '.join(foreign)} in {folder}" if is_ours else spec.origin
+            verb = "belong" if is_ours and len(foreign) > 1 else "belongs"
+            raise ImportError(f"{which} {verb} to another project with the import name {name!r}. {_advise(name)}")
+
+
+def _find_foreign(folder: Path, known: frozenset[str]) -> tuple[str, ...]:
+    """Return modules and folders that are not ours; names that begin with `_` or `.` are nobody's."""
+    with os.scandir(folder) as found:
+        entries = [each.name for each in found if each.is_dir() or each.name.endswith((".py", ".so", ".pyd"))]
+    return tuple(sorted(each for each in entries if each[0] not in "_." and each.partition(".")[0] not in known))
+
+
+def _advise(name: str) -> str:
+    # importlib.metadata costs more than the whole check; only an error needs it.
+    owners = import_module("importlib.metadata").packages_distributions().get(name, ())
+    others = sorted({each for each in owners if each != DISTRIBUTION})
+    remove = f"pip uninstall {' '.join(others)}; " if others else ""
+    return (
+        f"Remove it and install {DISTRIBUTION} again: {remove}pip install --force-reinstall --no-deps {DISTRIBUTION}."
+    )

@@ -1,0 +1,64 @@
+"""Another project's files in a package of ours: an error that names them, before anything else of ours is imported."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jacquard.core.installation import PACKAGES
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """A folder as pip would fill it, with the metadata of another project that owns `mnemosyne` too."""
+    place = tmp_path_factory.mktemp("env") / "site-packages"
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, place / package, ignore=shutil.ignore_patterns("__pycache__", "*.jsonl"))
+    other = place / "mnemosyne-0.1.0.dist-info"
+    other.mkdir()
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: mnemosyne\nVersion: 0.1.0\n", encoding="utf-8")
+    (other / "top_level.txt").write_text("mnemosyne\n", encoding="utf-8")
+    return place
+
+
+def import_jacquard(place):
+    run = [sys.executable, "-c", "import jacquard; jacquard.RuntimeConfig"]
+    return subprocess.run(run, cwd=place, capture_output=True, text=True, env={"PYTHONPATH": str(place)})
+
+
+def test_modules_and_folders_are_listed_completely():
+    for package, (docstring, entries) in PACKAGES.items():
+        found = {path.stem for path in (ROOT / package).iterdir() if path.is_dir() or path.suffix == ".py"}
+        assert {name for name in found if name[0] not in "_."} == set(entries.split())
+        assert (ROOT / package / "__init__.py").read_text(encoding="utf-8").startswith(f'"""{docstring}')
+
+
+def test_files_of_ours_alone_are_imported(installed):
+    done = import_jacquard(installed)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_module_beside_ours_is_named_with_the_project_to_remove(installed):
+    stray = installed / "mnemosyne" / "cli.py"
+    stray.touch()
+    done = import_jacquard(installed)
+    stray.unlink()
+    assert "cli.py in " in done.stderr
+    assert "another project with the import name 'mnemosyne'" in done.stderr
+    assert "pip uninstall mnemosyne; pip install --force-reinstall --no-deps jacquard-context." in done.stderr
+
+
+@pytest.mark.parametrize("package", ["filament", "mnemosyne", "evals"])
+def test_a_package_that_was_replaced_is_named(installed, package):
+    init = installed / package / "__init__.py"
+    text = init.read_text(encoding="utf-8")
+    init.write_text('"""Another project."""\n', encoding="utf-8")
+    done = import_jacquard(installed)
+    init.write_text(text, encoding="utf-8")
+    assert f"{init} belongs to another project" in done.stderr
