@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 import sys
 from pathlib import Path
 
 import pytest
+import typer.main
 from blockbuster import blockbuster_ctx
 from hypothesis import settings
 
@@ -21,6 +23,9 @@ settings.load_profile("house")
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
     os.environ["PYTHONPYCACHEPREFIX"] = str(Path(__file__).parents[1] / ".pytest_cache" / "bytecode")
     sys.pycache_prefix, sys.dont_write_bytecode = os.environ["PYTHONPYCACHEPREFIX"], False
+
+# Typer looks at the signatures of all commands whenever one is run; in a process that runs hundreds, once is enough.
+typer.main.get_params_from_function = functools.cache(typer.main.get_params_from_function)
 
 sys.path.insert(0, str(Path(__file__).with_name("mnemosyne")))
 pytest_plugins = ["postgres_server"]
