@@ -24,8 +24,9 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
     os.environ["PYTHONPYCACHEPREFIX"] = str(Path(__file__).parents[1] / ".pytest_cache" / "bytecode")
     sys.pycache_prefix, sys.dont_write_bytecode = os.environ["PYTHONPYCACHEPREFIX"], False
 
-# Typer looks at the signatures of all commands whenever one is run; in a process that runs hundreds, once is enough.
-typer.main.get_params_from_function = functools.cache(typer.main.get_params_from_function)
+# Typer builds every command of an application whenever one is run; a process that runs hundreds needs that once. This stands
+# before the first import of `typer.testing`, which takes the function by its name.
+typer.main.get_command = functools.cache(typer.main.get_command)
 
 sys.path.insert(0, str(Path(__file__).with_name("mnemosyne")))
 pytest_plugins = ["postgres_server"]
