@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 import sys
 from pathlib import Path
 
 import pytest
+import typer.main
 from blockbuster import blockbuster_ctx
 from hypothesis import settings
 
@@ -21,6 +23,10 @@ settings.load_profile("house")
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
     os.environ["PYTHONPYCACHEPREFIX"] = str(Path(__file__).parents[1] / ".pytest_cache" / "bytecode")
     sys.pycache_prefix, sys.dont_write_bytecode = os.environ["PYTHONPYCACHEPREFIX"], False
+
+# Typer builds every command of an application whenever one is run; a process that runs hundreds needs that once. This stands
+# before the first import of `typer.testing`, which takes the function by its name.
+typer.main.get_command = functools.cache(typer.main.get_command)
 
 sys.path.insert(0, str(Path(__file__).with_name("mnemosyne")))
 pytest_plugins = ["postgres_server"]

@@ -18,7 +18,10 @@ def strings_that_name_modules():
     for package in PACKAGES:
         for file in sorted((ROOT / package).rglob("*.py")):
             module = ".".join(file.relative_to(ROOT).with_suffix("").parts)
-            tree = ast.parse(file.read_text(encoding="utf-8"))
+            source = file.read_text(encoding="utf-8")
+            if "import_module" not in source:
+                continue
+            tree = ast.parse(source)
             if not any(isinstance(node, ast.Name) and node.id == "import_module" for node in ast.walk(tree)):
                 continue
             for node in ast.walk(tree):

@@ -5,16 +5,25 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import sysconfig
 import venv
+import zipfile
+from email import message_from_bytes
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def environment(tmp_path_factory):
+@pytest.fixture(scope="module", params=["linked", pytest.param("installed", marks=pytest.mark.full)])
+def environment(request, tmp_path_factory):
+    """Return a folder with the wheel, and an environment `env` that holds it with what it requires and nothing else.
+
+    The packages that it requires are links to those of this environment; the long form installs them.
+    """
     home = tmp_path_factory.mktemp("wheel")
     # The wheel is built from the sdist, as an installer without a wheel does.
     build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(home), str(ROOT)]
@@ -23,9 +32,34 @@ def environment(tmp_path_factory):
     # This environment's pip installs into the new one, which then needs none of its own.
     venv.create(home / "env", with_pip=False)
     pip = [sys.executable, "-m", "pip", "--python", str(home / "env"), "install", "--quiet", "--no-compile"]
-    install = [*pip, "-c", str(ROOT / "constraints.txt"), f"{wheel}[testing]"]
-    subprocess.run(install, check=True, capture_output=True, cwd=home)
+    if request.param == "linked":
+        link_requirements(wheel, home / "env")
+        words = ["--no-deps", "--no-index", str(wheel)]
+    else:
+        words = ["-c", str(ROOT / "constraints.txt"), f"{wheel}[testing]"]
+    subprocess.run([*pip, *words], check=True, capture_output=True, cwd=home)
     return home
+
+
+def link_requirements(wheel: Path, env: Path) -> None:
+    """Link what the wheel requires with its extra `testing`, and what that requires in turn, into an environment."""
+    archive = zipfile.ZipFile(wheel)
+    (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+    site = Path(sysconfig.get_path("purelib", vars={"base": str(env), "platbase": str(env)}))
+    waiting = [(text, {"testing"}) for text in message_from_bytes(archive.read(metadata)).get_all("Requires-Dist", [])]
+    seen = set()
+    while waiting:
+        text, extras = waiting.pop()
+        wanted = Requirement(text)
+        key = (wanted.name, frozenset(wanted.extras))
+        if key in seen or not any(wanted.marker is None or wanted.marker.evaluate({"extra": e}) for e in extras | {""}):
+            continue
+        seen.add(key)
+        found = distribution(wanted.name)
+        for top in {file.parts[0] for file in found.files or ()} - {"..", "__pycache__"}:
+            if not (site / top).exists():
+                (site / top).symlink_to(found.locate_file(top))
+        waiting += [(each, set(wanted.extras)) for each in found.requires or ()]
 
 
 def test_the_wheel_weaves_a_prompt_without_the_repository_or_any_extra(environment):
@@ -38,8 +72,6 @@ def test_the_wheel_weaves_a_prompt_without_the_repository_or_any_extra(environme
 
 
 def test_the_wheel_holds_packages_and_templates_only(environment):
-    import zipfile
-
     (wheel,) = environment.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.split("/")[0] for name in names}

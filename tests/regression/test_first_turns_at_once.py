@@ -93,8 +93,11 @@ async def test_a_session_that_another_engine_starts_meanwhile_is_gone_on_with(ad
         await other.close()
 
 
-@pytest.mark.parametrize("store", ["sqlite", pytest.param("file", marks=pytest.mark.full), "postgresql"])
-def test_processes_that_weave_the_first_turn_at_once(tmp_path, store, request):
+LONG = [pytest.param(store, 4, marks=pytest.mark.full) for store in ("sqlite", "file", "postgresql")]
+
+
+@pytest.mark.parametrize(("store", "processes"), [("sqlite", 2), *LONG])
+def test_processes_that_weave_the_first_turn_at_once(tmp_path, store, processes, request):
     where = {"sqlite": "folder", "file": "file:plain"}.get(store) or request.getfixturevalue("postgres_url")
     words = [
         "weave",
@@ -119,7 +122,7 @@ def test_processes_that_weave_the_first_turn_at_once(tmp_path, store, request):
             cwd=tmp_path,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
         )
-        for number in range(4)
+        for number in range(processes)
     ]
     done = [each.communicate() for each in crew]
     assert [each.returncode for each in crew] == [0] * len(crew), [err for _, err in done]

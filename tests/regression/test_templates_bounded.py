@@ -58,27 +58,35 @@ def pack(run, tmp_path):
     return write
 
 
+ALL = ("validate", "weave", "preview")
+
+
 @pytest.mark.parametrize(
-    ("template", "says"),
+    ("template", "says", "commands"),
     [
-        (ENDLESS, "rounds to at most 308 digits"),
-        (ADDRESS, "Cycler has no text"),
-        (LONG, "more than 1,000,000 operations"),
+        (ENDLESS, "rounds to at most 308 digits", ALL),
+        (ADDRESS, "Cycler has no text", ALL),
+        (LONG, "more than 1,000,000 operations", ALL[:1]),
+        pytest.param(LONG, "more than 1,000,000 operations", ALL[1:], marks=pytest.mark.full),
     ],
 )
-def test_a_template_without_end_is_told_with_file_and_line(run, pack, template, says):
+def test_a_template_without_end_is_told_with_file_and_line(run, pack, template, says, commands):
     world = pack(template=template)
-    for command in (
-        ("validate", world),
-        ("weave", "--world", world, "--session", "s", "--input", "Hello.", "--embedder", "none"),
-        ("template", "preview", "--world", world),
-    ):
-        said = run(*command, code=1)
+    words = {
+        "validate": ("validate", world),
+        "weave": ("weave", "--world", world, "--session", "s", "--input", "Hello.", "--embedder", "none"),
+        "preview": ("template", "preview", "--world", world),
+    }
+    for command in commands:
+        said = run(*words[command], code=1)
         assert "guidance.j2:2: " in said.replace("- ", "-")
         assert says in said
 
 
-@pytest.mark.parametrize("template", [ENDLESS, ADDRESS, LONG])
+SOURCES = [ENDLESS, ADDRESS, pytest.param(LONG, marks=pytest.mark.full)]
+
+
+@pytest.mark.parametrize("template", SOURCES)
 def test_validate_renders_templates_that_no_plan_has_chosen_yet(run, pack, template):
     world = pack(template=template, name="night/guidance.j2")
     manifest = "id: night\nextends: chat\nblocks:\n  - {id: guidance, file: guidance.j2}\n"
@@ -93,7 +101,7 @@ def test_validate_asks_no_state_of_a_template_that_comes_later(run, pack):
     run("validate", world)
 
 
-@pytest.mark.parametrize("reply", [ENDLESS, ADDRESS, LONG])
+@pytest.mark.parametrize("reply", SOURCES)
 def test_a_reply_without_end_is_told(run, pack, reply):
     world = pack(reply=reply)
     assert "action knock: reply" in run("validate", world, code=1)
@@ -283,10 +291,11 @@ def in_a_process(sources, seed):
     return json.loads(done.stdout)
 
 
-def test_any_template_ends_and_says_the_same_in_every_process():
+@pytest.mark.parametrize("examples", [120, pytest.param(400, marks=pytest.mark.full)])
+def test_any_template_ends_and_says_the_same_in_every_process(examples):
     tried: dict[str, None] = {}
 
-    @settings(max_examples=400, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(TEMPLATES)
     def collect(source):
         tried[source] = None
