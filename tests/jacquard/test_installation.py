@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jacquard.core.installation import PACKAGES
+from jacquard.installation import PACKAGES
 
 ROOT = Path(__file__).parents[2]
 
