@@ -105,14 +105,7 @@ class TurnCurator:
             lease=lease,
         )
 
-        async def keep(choice: Curation, *, late: bool = True) -> None:
-            """Keep a choice for the next turn of the branch."""
-            viewer, depth = turn.config.viewer, head.depth + 1
-            build = partial(build_prefetch, viewer=viewer, late=late)
-            prefetch = await calculate(
-                build, choice, turn.plan, turn.turn_id, head.branch_id, depth, turn.user_message, size=size
-            )
-            await self._parts.store.save_prefetch(head.session_id, prefetch)
+        keep = partial(self._keep_choice, turn)
 
         async def write_usage() -> None:
             await self._deferred_usage.write(head.session_id, turn.turn_id, context.calls)
@@ -141,6 +134,14 @@ class TurnCurator:
             # An empty selection in its place, so that the lease does not come back when the conversation does (decision 0024).
             await keep(replace(curation, selection=Selection(entry_ids=())), late=False)
         return await self._load_entries(with_refusals(curation, ended), query)
+
+    async def _keep_choice(self, turn: PlannedTurn, choice: Curation, *, late: bool = True) -> None:
+        """Keep a choice for the next turn of the branch."""
+        head, user_message = turn.window.head, turn.user_message
+        build = partial(build_prefetch, viewer=turn.config.viewer, late=late)
+        place = (turn.turn_id, head.branch_id, head.depth + 1)
+        prefetch = await calculate(build, choice, turn.plan, *place, user_message, size=size_of(user_message))
+        await self._parts.store.save_prefetch(head.session_id, prefetch)
 
     async def _load_entries(self, curation: Curation, query: RetrievalQuery) -> Curation:
         """Return a choice with its full entries; quests come from the state, not from the store.

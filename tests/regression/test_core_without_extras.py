@@ -1,4 +1,4 @@
-"""The core alone: what a user meets where LanceDB, a model or a stemmer is not installed. Commands run in processes of their own."""
+"""The core alone: what a user meets without LanceDB, a model or a stemmer. Commands run in processes of their own."""
 
 from __future__ import annotations
 
