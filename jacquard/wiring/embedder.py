@@ -16,7 +16,8 @@ from mnemosyne.core.errors import EmbedderUnavailableError, MnemosyneError
 from mnemosyne.plugins import EMBEDDERS, GUIDE, plugin_names, split_name
 from mnemosyne.protocols import Embedder, Store
 from mnemosyne.retrieval.embedding.export_note import ExportNote, find_packaged_folder
-from mnemosyne.retrieval.embedding.packaged import PACKAGED_MODELS, PackagedModel
+from mnemosyne.retrieval.embedding.packaged import E5, MINILM, PACKAGED_MODELS, PackagedModel
+from mnemosyne.retrieval.embedding.universal import USE_PACKAGE, UniversalSentenceEmbedder, is_use_installed
 from mnemosyne.retrieval.text.words import has_cjk
 from mnemosyne.schema.world import WorldPack
 from mnemosyne.world.pack_json import pack_from_json
@@ -38,12 +39,12 @@ def open_embedder(name: str, *, language: str | None = None) -> Embedder | None:
     """Return the embedder that a name means, without loading its model; None for `none` and where `auto` finds no
     model.
 
-    `auto` takes the model of an installed package: the English one if `language` (a locale) is English or None, the
-    multilingual one for every other language; if that package is not installed, the other one. Packaged models need no
-    torch where onnx, onnxruntime and tokenizers are installed. The name of a remote model may end in its address:
-    `openai/NAME@http://127.0.0.1:8080/v1`. `NAME` and `NAME:ARGUMENT` of an installed plugin mean its embedder; a folder
-    of that name is written `./NAME`. Raises EmbedderUnavailableError where there is no such model, and ConfigError for
-    an address without a model, a package that is not installed, or a plugin that cannot be used.
+    `auto` takes the model of an installed package: the English one if `language` (a locale) is English or None, else
+    multilingual-e5-small, else the multilingual universal-sentence-encoder; if that is not installed, another of them.
+    Packaged models need no torch where onnx, onnxruntime and tokenizers are installed. The name of a remote model may end
+    in its address: `openai/NAME@http://127.0.0.1:8080/v1`. `NAME` and `NAME:ARGUMENT` of an installed plugin mean its
+    embedder; a folder of that name is written `./NAME`. Raises EmbedderUnavailableError where there is no such model, and
+    ConfigError for an address without a model, a package that is not installed, or a plugin that cannot be used.
     """
     if name == "none":
         return None
@@ -52,6 +53,8 @@ def open_embedder(name: str, *, language: str | None = None) -> Embedder | None:
     packaged = next((model for model in PACKAGED_MODELS if model.package == name), None)
     if packaged is not None and packaged.is_usable():
         return _open_packaged(packaged)
+    if name == USE_PACKAGE and is_use_installed():
+        return UniversalSentenceEmbedder()
     if name.startswith(ONNX):
         return _open_exported(name.removeprefix(ONNX))
     if not name.startswith(_PATHS) and split_name(name)[0] in plugin_names(EMBEDDERS):
@@ -117,12 +120,19 @@ def _shown_plugins() -> str:
 
 def _open_for_language(language: str | None) -> Embedder | None:
     is_english = language is None or _is_english(language)
-    for model in sorted(PACKAGED_MODELS, key=lambda each: each.is_multilingual == is_english):
-        if model.is_usable():
-            return _open_packaged(model)
-        if find_spec("sentence_transformers") and find_packaged_folder(model.package) is not None:
-            return open_embedder(model.package)
+    for package in (
+        (MINILM.package, E5.package, USE_PACKAGE) if is_english else (E5.package, USE_PACKAGE, MINILM.package)
+    ):
+        if _is_usable(package):
+            return open_embedder(package)
     return None
+
+
+def _is_usable(package: str) -> bool:
+    if package == USE_PACKAGE:
+        return is_use_installed()
+    has_torch = find_spec("sentence_transformers") is not None and find_packaged_folder(package) is not None
+    return has_torch or any(model.is_usable() for model in PACKAGED_MODELS if model.package == package)
 
 
 def _open_packaged(model: PackagedModel) -> Embedder:

