@@ -32,6 +32,11 @@ sys.path.insert(0, str(Path(__file__).with_name("mnemosyne")))
 pytest_plugins = ["postgres_server"]
 
 
+def pytest_collection_modifyitems(items):
+    """Put tests that load PyTorch side by side: pytest-xdist gives neighbours to one process."""
+    items.sort(key=lambda item: item.get_closest_marker("torch") is None)
+
+
 @pytest.fixture
 def anyio_backend():
     return "asyncio"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import inspect
 import re
@@ -29,6 +30,7 @@ def imports_of(source: str):
                 yield node.module, alias.name
 
 
+@functools.cache
 def origins() -> dict[tuple[str, str], str]:
     """Return the package that exports a name, by the module that defines it and the name."""
     found = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -64,14 +65,44 @@ async def test_a_label_that_names_nothing_is_refused(tmp_path):
         await run_world(WORLD, queries(tmp_path, {**KEY, "relevant": {"lore_tempel_key": 1}}), embedder="none")
 
 
-async def test_the_checked_in_sets_hold_their_baseline():
-    """Both languages, some two hundred labelled turns with distractors and secrets; the carried model embeds."""
-    verdicts = await run_gate(GATE)
-    assert [verdict.name for verdict in verdicts] == [each["name"] for each in GATE.sets]
+def every_sixth(source, folder):
+    """Write every sixth query of a checked-in set; return the file and the ids that are in it."""
+    lines = source.read_text(encoding="utf-8").splitlines()[::6]
+    file = folder / source.name
+    file.write_text("\n".join(lines), encoding="utf-8")
+    return file, {json.loads(line)["id"] for line in lines}
+
+
+async def check_gate(gate):
+    verdicts = await run_gate(gate)
+    assert [verdict.name for verdict in verdicts] == [each["name"] for each in gate.sets]
     for verdict in verdicts:
         assert verdict.faults == ()
         assert verdict.report["queries"]
         assert verdict.report["leaks"]["queries"] == 0
+
+
+@pytest.mark.full
+async def test_the_checked_in_sets_hold_their_baseline():
+    """Both languages, some two hundred labelled turns with distractors and secrets; the carried model embeds."""
+    await check_gate(GATE)
+
+
+async def test_a_part_of_the_english_set_holds_its_baseline(tmp_path):
+    """As many queries may fall as in the whole set."""
+    one = GATE.sets[0]
+    _, ids = every_sixth(DEFAULT_GATE.parent / one["queries"], tmp_path)
+    rows = [row for row in GATE.baseline[one["name"]]["queries"] if row["id"] in ids]
+    baseline = {one["name"]: {**GATE.baseline[one["name"]], "queries": rows}}
+    gate = replace(GATE, file=tmp_path / "gate.json", tolerance=GATE.tolerance * 6, baseline=baseline)
+    await check_gate(replace(gate, sets=({**one, "world": str(WORLD)},)))
+
+
+async def test_a_part_of_the_chinese_set_leaks_nothing(tmp_path):
+    file, _ = every_sixth(DEFAULT_GATE.with_name("whispering_forest_zh.jsonl"), tmp_path)
+    report = result_json(await run_world(WORLD.with_name("zh"), file, embedder="none"))
+    assert report["leaks"]["queries"] == 0
+    assert report["evidence"]["delivered"] > len(report["queries"]) // 2
 
 
 @pytest.mark.parametrize("locale", ["en", "zh"])

@@ -25,7 +25,7 @@ from jacquard import (
 from jacquard.cli.app import app
 from jacquard.pipeline.curation.selectors.rerank import LOT
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.torch]
 WORDS = (
     *["the", "a", "key", "opens", "temple", "lantern", "mill", "hangs", "in", "where", "is"],
     *"钥匙神庙:0123456789",

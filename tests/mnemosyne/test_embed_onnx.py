@@ -30,6 +30,9 @@ TEXTS = [
 ]
 
 
+pytestmark = pytest.mark.torch
+
+
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory):
     """A cache that holds the export of the carried model, written by the command."""

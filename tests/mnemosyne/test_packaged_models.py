@@ -62,6 +62,7 @@ async def test_a_vector_does_not_depend_on_the_texts_of_its_forward_pass():
         assert float(alone[0] @ row) > 0.99999
 
 
+@pytest.mark.full
 def test_rounding_to_eight_bits_hardly_moves_a_vector(tmp_path):
     """The int8 graph beside the same weights in float32, at the length of a chat message."""
     from mnemosyne.retrieval.embedding.bert.graph import write_bert_graph
@@ -106,6 +107,7 @@ def normal_forms(data):
     return found
 
 
+@pytest.mark.torch
 @pytest.mark.anyio
 async def test_minilm_without_torch_has_the_vectors_of_sentence_transformers(cache):
     texts = ["Where is the silver key?", "", "神庙的钥匙 lies under the stone 🗝️", "a wolf " * 500]
@@ -167,7 +169,7 @@ def test_a_cache_that_cannot_be_written_is_told(tmp_path, monkeypatch):
 
 
 def test_conversions_at_once_leave_one_whole_export(cache):
-    start = threading.Barrier(4)
+    start = threading.Barrier(2)
     found = []
 
     def convert():
@@ -175,12 +177,12 @@ def test_conversions_at_once_leave_one_whole_export(cache):
         # Without the lock of the process, as two processes would.
         found.append(MINILM.convert())
 
-    threads = [threading.Thread(target=convert) for _ in range(4)]
+    threads = [threading.Thread(target=convert) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == 4
+    assert len(found) == 2
     assert is_export(found[0])
     assert ExportNote.read(found[0]).model == MINILM.name
     assert [each.name for each in found[0].parent.iterdir()] == [found[0].name]

