@@ -44,7 +44,7 @@ _DATE = re.compile(
     rf"|(?P<d7>\d{{1,2}})(?:st|nd|rd|th)?\W?\s?(?:of\s)?{_MONTH.format('n7')}\b[.,]?\s?(?P<y7>\d{{4}})(?!\d)"
     rf"|\b{_MONTH.format('n8')}\b[.,]?\s?(?:of\s)?(?P<y8>\d{{4}})(?!\d)"
     r"|\b(?P<s9>spring|summer|fall|autumn|winter)(?:\sof)?,?\s(?P<y9>\d{4})(?!\d)"
-    r"|\b(?P<y0>(?:19|20)\d\d)\b(?!-\d)"
+    r"|\b(?P<y0>(?:19|20)\d\d)\b(?!-\d)(?:\.\.(?P<z0>(?:19|20)\d\d)\b)?"
     r")",
     re.IGNORECASE,
 )
@@ -140,7 +140,7 @@ def _span_of(parts: dict[str, str]) -> DateSpan:
         return DateSpan(first, _month(first.year + (first.month > 10), (first.month + 1) % 12 + 1).last)
     month = next((_month_of(value) for name, value in parts.items() if name[0] in "mn"), None)
     if month is None:
-        return DateSpan(date(year, 1, 1), date(year, 12, 31))
+        return DateSpan(date(year, 1, 1), date(int(parts.get("z0", year)), 12, 31))
     day = next((int(value) for name, value in parts.items() if name[0] == "d"), None)
     if day is None:
         last = _month(int(parts["y4"]), int(parts["m4"])) if "y4" in parts else _month(year, month)

@@ -234,7 +234,9 @@ class _Runner:
         def write(names: Iterable[str]) -> list[Evidence]:
             found = [entries[name] for name in names if name in entries]
             selection = Selection(entry_ids=tuple(entry.entry_id for entry in found))
-            blocks = render_memories(selection, found, self.estimator, self.config.curation.max_entry_tokens)
+            limit_tokens = self.config.curation.max_entry_tokens
+            # As in every session without a world pack.
+            blocks = render_memories(selection, found, self.estimator, limit_tokens, with_dates=True)
             written = {block.rank: block.content for block in blocks}
             return [Evidence(text=entry.text, written=written[rank]) for rank, entry in enumerate(found)]
 
