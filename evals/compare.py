@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from evals.answers.answer_scores import ANSWER_METRICS
 from evals.errors import DatasetError
 
 SHOWN = ("recall@5", "recall@10", "recall@25", "recall@50", "all@10", "ndcg@5", "precision@5")
@@ -82,7 +83,8 @@ def compare(
 ) -> Comparison:
     """Pair the scored queries of two reports by id and return the differences B − A.
 
-    DatasetError when the reports are not of the same queries with the same labels, or lack a metric.
+    Answer metrics follow, each over the queries to which it applies, where both reports have it. DatasetError when the
+    reports are not of the same queries with the same labels, or lack a metric.
     """
     rows_a, rows_b = _select_scored(a), _select_scored(b)
     _check_same(rows_a, rows_b)
@@ -97,16 +99,12 @@ def compare(
         groups = {"": groups[""]}
     differences = {}
     for name, ids in groups.items():
-        clusters = clusters_of([rows_a[each] for each in ids], by_session=by_session)
         differences[name] = tuple(
-            _difference(
-                metric,
-                np.array([rows_a[each]["metrics"][metric] for each in ids]),
-                np.array([rows_b[each]["metrics"][metric] for each in ids]),
-                clusters,
-                resamples,
+            _compare_rows(
+                metric, [rows_a[each] for each in judged], [rows_b[each] for each in judged], by_session, resamples
             )
-            for metric in metrics
+            for metric in (*metrics, *ANSWER_METRICS)
+            if (judged := _find_judged(metric, ids, rows_a, rows_b))
         )
     return Comparison(queries={name: len(ids) for name, ids in groups.items()}, differences=differences)
 
@@ -191,6 +189,21 @@ def _check_same(a: Mapping[str, Mapping[str, Any]], b: Mapping[str, Mapping[str,
             f"The labels of {len(changed)} queries differ ({', '.join(changed[:_LISTED])}…). "
             "Run both on the same version of the set."
         )
+
+
+def _find_judged(metric: str, ids: Sequence[str], a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
+    """Return the ids of the queries that have a metric in both reports."""
+    if metric not in ANSWER_METRICS:
+        return list(ids)
+    return [each for each in ids if all(metric in rows[each].get("answers", {}) for rows in (a, b))]
+
+
+def _compare_rows(
+    metric: str, a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]], by_session: bool, resamples: int
+) -> Difference:
+    field = "answers" if metric in ANSWER_METRICS else "metrics"
+    values = [np.array([row[field][metric] for row in rows], dtype=np.float64) for rows in (a, b)]
+    return _difference(metric, values[0], values[1], clusters_of(a, by_session=by_session), resamples)
 
 
 def _difference(

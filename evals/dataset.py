@@ -37,8 +37,8 @@ class LabelledQuery:
     """One query with its labels.
 
     `history` is what was said before, oldest first. `relevant` maps document ids to grades (1 relevant, 2 mostly about
-    it; 0 judged and not relevant). `line` is its place in the file, 1-based. On world packs, `viewer` is who asks and
-    `forbidden` holds ids that may reach neither candidates nor prompt.
+    it; 0 judged and not relevant). `line` is its place in the file, 1-based. `answer` is the gold answer, if the set has
+    one. On world packs, `viewer` is who asks and `forbidden` holds ids that may reach neither candidates nor prompt.
     """
 
     query_id: str
@@ -48,6 +48,7 @@ class LabelledQuery:
     history: tuple[Utterance, ...]
     relevant: Mapping[str, int]
     category: str
+    answer: str | None = None
     viewer: str | None = None
     forbidden: tuple[str, ...] = ()
 
@@ -212,6 +213,7 @@ def _query(file: Path, number: int, raw: bytes, labels: Sequence[str], by: str) 
         history=_history(file, number, row.get("history")),
         relevant=_relevant(file, number, row, labels),
         category="" if category is None else named,
+        answer=_answer(row.get("answer")),
         viewer=_viewer(file, number, row.get("viewer")),
         forbidden=_forbidden(file, number, row.get("forbidden")),
     )
@@ -274,6 +276,13 @@ def _relevant(file: Path, number: int, row: Mapping[str, Any], labels: Sequence[
                 _fail(file, number, f"{name}.{document_id}", f"is {grade!r}; a grade is a whole number from 0 up")
             joined[document_id] = max(grade, joined.get(document_id, 0))
     return joined
+
+
+def _answer(value: Any) -> str | None:
+    """Return an answer as text; published sets also have numbers, and other values cannot stand in a prompt."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    return value if isinstance(value, str) else None
 
 
 def _viewer(file: Path, number: int, value: Any) -> str | None:

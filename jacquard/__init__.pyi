@@ -84,6 +84,7 @@ from .core.receipt import (
 from .memory.summarize.extract import ExtractSummarizer
 from .memory.summarize.model import ModelSummarizer
 from .pipeline.curation.breaker import BreakerChange, BreakingSelector, CircuitBreaker
+from .pipeline.curation.memory_blocks import render_memories
 from .pipeline.curation.recall_query import build_recall_query, recent_lines
 from .pipeline.curation.selectors.flash import FlashSelector
 from .pipeline.curation.selectors.heuristic import HeuristicSelector
@@ -260,6 +261,7 @@ __all__ = [
     "plan_to_json",
     "read_snapshot",
     "recent_lines",
+    "render_memories",
     "replay_prompt",
     "to_messages",
     "turn_from_record",

@@ -13,6 +13,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from evals.answers.answer_scores import ANSWER_METRICS
 from evals.compare import interval
 from evals.errors import DatasetError, SetupError
 from evals.metrics import BUDGETS, CUTS
@@ -47,6 +48,7 @@ def page(reports: Mapping[str, Mapping[str, Any]]) -> str:
     return environment.get_template(TEMPLATE).render(
         reports=shown,
         metrics=TABLED,
+        answer_metrics=_find_answer_metrics(reports),
         stages=[stage.value for stage in LossStage],
         plots={
             "Recall by number of candidates": _plot_by_k(reports),
@@ -55,6 +57,12 @@ def page(reports: Mapping[str, Mapping[str, Any]]) -> str:
             "Where relevant evidence was lost": _plot_losses(reports),
         },
     )
+
+
+def _find_answer_metrics(reports: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the answer metrics that any report has; reports of an earlier release have none."""
+    there = {name for report in reports.values() for name in report.get("answers", {}).get("all", {})}
+    return [name for name in ANSWER_METRICS if name in there]
 
 
 def _intervals(report: Mapping[str, Any]) -> dict[str, tuple[float, float]]:

@@ -11,11 +11,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from evals.answers.answer_scores import ANSWER_METRICS, collect_scores
+from evals.compare import LEVEL, interval
 from evals.metrics import METRICS, TOKEN_METRICS, Outcome, Scores, by_category, judge, mean
 from evals.reporting.figures import percentiles
 from evals.reporting.losses import LossStage, count_stages, find_stages
 
 LISTED = 5
+_RESAMPLES = 2_000
 WHOLE_TURNS = "engine"
 """The retriever of a report on whole turns, the only ones that count leaks."""
 
@@ -27,7 +30,8 @@ class Row:
     `unreachable` are relevant ids that are not in its pool. `error` is why the selector could not choose (then nothing
     is selected). `tokens` counts the text of the selection. `degradations` are what recall had to do without. `shown` are
     the ids that stand in the prompt, `leaked` those that reached candidates or prompt although the viewer may not know
-    them; both only where a whole turn was run.
+    them; both only where a whole turn was run. `answers` says whether the gold answer stands in the prompt
+    (`score_answer`), where the query has one.
     """
 
     outcome: Outcome
@@ -41,6 +45,7 @@ class Row:
     degradations: tuple[str, ...] = ()
     shown: frozenset[str] | None = None
     leaked: tuple[str, ...] = ()
+    answers: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def lost(self) -> dict[str, LossStage]:
@@ -83,6 +88,7 @@ def result_json(result: Result) -> dict[str, Any]:
             **_sum_usage(result.rows),
         },
         "counts": {**result.counts, "queries": len(result.rows), "scored": len(scores)},
+        "answers": _answers(result.rows),
         "evidence": count_stages(stage for row in result.rows for stage in row.lost.values()),
         "leaks": _leaks(result.rows),
         "problems": _problems(result.rows, scores),
@@ -120,6 +126,8 @@ def print_report(report: Mapping[str, Any], console: Console) -> None:
             for name in TOKEN_METRICS
         )
         console.print(Text(f"recall within a budget of tokens, percent: {shares}"))
+    if report.get("answers", {}).get("all"):
+        console.print(_build_answer_table(report["answers"]))
     latency, tokens, machine = report["latency_ms"], report["tokens"], config["machine"]
     console.print(
         Text(
@@ -140,6 +148,49 @@ def print_report(report: Mapping[str, Any], console: Console) -> None:
         console.print(Text(f"leaks: 0 of {_count(counts['queries'], 'query')}"))
     for line in _warnings(report["problems"]):
         console.print(Text(line, style="yellow"))
+
+
+def _build_answer_table(answers: Mapping[str, Any]) -> Table:
+    """Return the table of the answers in the prompt: a row a category, the bounds of each figure after it."""
+    title = f"gold answer in the prompt, percent of the queries to which it applies, {LEVEL:g} % interval"
+    table = Table(title=title, title_justify="left")
+    table.add_column("")
+    shown = [name for name in ANSWER_METRICS if name in answers["all"]]
+    for name in shown:
+        if "@" in name and "fits" not in name:
+            table.add_column("n", justify="right")
+        table.add_column(name, justify="right")
+    for group, values in {"all": answers["all"], **answers["by_category"]}.items():
+        cells: list[str] = []
+        for name in shown:
+            each = values.get(name)
+            is_first = "@" in name and "fits" not in name
+            cells += [str(each["queries"]) if each else "-"] if is_first else []
+            cells.append(_format_share(each, with_interval=is_first) if each else "-")
+        table.add_row(*(Text(cell) for cell in (group or "(none)", *cells)), style="bold" if group == "all" else "")
+    return table
+
+
+def _format_share(each: Mapping[str, Any], *, with_interval: bool) -> str:
+    ends = f" ({100 * each['low']:.1f} {100 * each['high']:.1f})" if with_interval else ""
+    return f"{100 * each['mean']:.1f}{ends}"
+
+
+def _answers(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return, over all queries and by category, the share of each answer metric with its interval and its queries."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row.outcome.category, []).append(row)
+    found = {name: _average_answers(group) for name, group in groups.items()}
+    return {"all": _average_answers(rows), "by_category": {name: values for name, values in found.items() if values}}
+
+
+def _average_answers(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
+    averages = {}
+    for name, values in collect_scores([row.answers for row in rows]).items():
+        low, high = interval(values, resamples=_RESAMPLES)
+        averages[name] = {"queries": len(values), "mean": sum(values) / len(values), "low": low, "high": high}
+    return averages
 
 
 def _leaks(rows: Sequence[Row]) -> dict[str, Any]:
@@ -187,6 +238,8 @@ def _row_json(row: Row, scores: Scores | None) -> dict[str, Any]:
     }
     if row.lost:
         shown["evidence"] = {document_id: stage.value for document_id, stage in row.lost.items()}
+    if row.answers:
+        shown["answers"] = dict(row.answers)
     if row.leaked:
         shown["leaked"] = list(row.leaked)
     if row.unreachable:

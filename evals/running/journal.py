@@ -51,7 +51,11 @@ def identity_of(labelled: LabelledSet, options: Mapping[str, Any], versions: Map
     for document in labelled.corpus.documents:
         digest.update(f"{document.document_id}\0{document.session}\0{document.text}\0".encode("utf-8", "surrogatepass"))
     for query in labelled.queries:
-        digest.update(codec.encode([query.query_id, query.session, query.text, dict(query.relevant), query.category]))
+        digest.update(
+            codec.encode(
+                [query.query_id, query.session, query.text, dict(query.relevant), query.category, query.answer]
+            )
+        )
     return digest.hexdigest()
 
 

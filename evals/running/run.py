@@ -7,7 +7,7 @@ the retriever recalls out of a real store, the selector chooses. Scores are made
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 import anyio
 from anyio import to_thread
 
+from evals.answers.answer_scores import Evidence, score_answer
 from evals.dataset import LabelledQuery, LabelledSet, Pool
 from evals.metrics import Outcome
 from evals.reporting.machine import load, machine, versions
@@ -36,11 +37,13 @@ from jacquard import (
     build_bare_world,
     build_recall_query,
     recent_lines,
+    render_memories,
 )
 from mnemosyne import (
     Author,
     AuthorKind,
     CalibratedEstimator,
+    MemoryEntry,
     Message,
     Role,
     SessionHead,
@@ -192,10 +195,11 @@ class _Runner:
         selection, error = await _select(selector, request)
         chosen = perf_counter()
         retrieved = tuple(candidate.entry_id for candidate in recall.candidates)
-        sizes = {
-            entry.entry_id: self.estimator.estimate(entry.text)
-            for entry in await memory.entries((*retrieved, *selection.entry_ids))
+        entries = {
+            entry.entry_id: entry
+            for entry in await memory.entries(tuple({*retrieved, *selection.entry_ids, *query.wanted}))
         }
+        sizes = {name: self.estimator.estimate(entry.text) for name, entry in entries.items()}
         return Row(
             outcome=Outcome(
                 query_id=query.query_id,
@@ -213,6 +217,35 @@ class _Runner:
             error=error,
             counts=selection.counts,
             degradations=recall.degradations,
+            answers=await to_thread.run_sync(self._score_answer, query, retrieved, selection.entry_ids, entries),
+        )
+
+    def _score_answer(
+        self,
+        query: LabelledQuery,
+        retrieved: Sequence[str],
+        selected: Sequence[str],
+        entries: Mapping[str, MemoryEntry],
+    ) -> dict[str, float]:
+        """Return whether the gold answer stands in what a prompt writes of the selected entries."""
+        if query.answer is None:
+            return {}
+
+        def write(names: Iterable[str]) -> list[Evidence]:
+            found = [entries[name] for name in names if name in entries]
+            selection = Selection(entry_ids=tuple(entry.entry_id for entry in found))
+            limit_tokens = self.config.curation.max_entry_tokens
+            # As in every session without a world pack.
+            blocks = render_memories(selection, found, self.estimator, limit_tokens, with_dates=True)
+            written = {block.rank: block.content for block in blocks}
+            return [Evidence(text=entry.text, written=written[rank]) for rank, entry in enumerate(found)]
+
+        return score_answer(
+            query.answer,
+            gold=write(name for name in query.relevant if name in query.wanted),
+            recalled=write(retrieved),
+            prompt=[each.written for each in write(selected)],
+            count=self.estimator.estimate,
         )
 
     def _plan(self, query: LabelledQuery, head: SessionHead) -> PlannedTurn:

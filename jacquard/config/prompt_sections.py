@@ -123,6 +123,14 @@ class CurationConfig:
     max_entry_tokens: int = bounded_field(
         600, 1, doc="Tokens of a memory above which only its first sentences are shown."
     )
+    dates: str = choice_field(
+        "auto",
+        "auto",
+        "always",
+        "never",
+        doc="Whether messages among the memories name the dates that their words mean (`yesterday`), counted from the day on which "
+        "they were said; `auto`: in sessions without a world pack.",
+    )
     lease_turns: int = bounded_field(
         0, 0, 50, doc="How many further turns a selector's choice may serve; 0 turns the lease off."
     )

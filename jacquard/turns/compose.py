@@ -15,7 +15,7 @@ from jacquard.core.calibration import correction_of
 from jacquard.core.degradations import describe_degradation
 from jacquard.core.model_calls import Call, usage_of
 from jacquard.core.protocols import Shortener
-from jacquard.pipeline.curation.memory_blocks import describe_cuts, render_memories
+from jacquard.pipeline.curation.memory_blocks import describe_cuts, render_memories, shows_dates
 from jacquard.pipeline.curation.stream import Curation, build_stream_report
 from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.record.build_prompt import PromptInputs, build_turn_prompt, lay_out_prompt
@@ -99,7 +99,10 @@ class PromptComposer:
         count = parts.estimator.estimate
         names = tuple(evidence_ids.get(entry_uri(entry), entry.entry_id) for entry in entries)
         chosen = replace(curation.selection, entry_ids=names)
-        memories = render_memories(chosen, entries, parts.estimator, config.curation.max_entry_tokens, evidence_ids)
+        limit_tokens, with_dates = config.curation.max_entry_tokens, shows_dates(turn)
+        memories = render_memories(
+            chosen, entries, parts.estimator, limit_tokens, evidence_ids, with_dates=with_dates
+        )
         joining = (*instruction_blocks(config.instructions, count), *skeleton.results.blocks, *memories)
         skeleton, flesh = make_block_ids_unique(skeleton, joining)
         codes = (*codes, *curation.degradations, *skeleton.results.degradations, *describe_cuts(flesh, entries))

@@ -14,16 +14,20 @@ from jacquard.core.block_kinds import CURATION_SOURCE, KINDS, KNOWLEDGE_SECTION,
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, sensitivity_of
 from jacquard.core.degradations import DegradationCode
 from jacquard.core.protocols import Selection
+from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.truncation import truncate_with_size
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.evidence.selectors import ref_hash
 from mnemosyne.protocols import TokenEstimator
+from mnemosyne.retrieval.text.dates import resolve_dates
 from mnemosyne.schema.evidence import BlockType, Priority
 from mnemosyne.schema.memory import EMPTY, Chain, LoreCategory, MemoryEntry, Trust
 from mnemosyne.schema.session import Ref
+from mnemosyne.schema.world import BARE_DIGEST
 
 _PLACEMENT = Placement(position=Position.BEFORE_HISTORY, priority=10)
 _TITLE_CHARS = 60
+_DATES_SHOWN = 6
 
 
 def render_memories(
@@ -32,17 +36,20 @@ def render_memories(
     estimator: TokenEstimator,
     limit_tokens: int | None = None,
     names: Mapping[str, str] = EMPTY,
+    *,
+    with_dates: bool = False,
 ) -> tuple[PromptBlock, ...]:
     """Return one block for each chosen entry that exists: knowledge first, then memories, each in the order of choice.
 
     `names` maps addresses to the ids of the evidence that entries become, where they differ from the entries' own; the
     selection uses these names. `rank` is the place in the selection (0 = first); the first entry is HIGH, the others
     MEDIUM. A rationale, if the selector gave one, stands before them all and is dropped first when the budget is short.
-    An entry of more than `limit_tokens` shows its first sentences, and its ref names the characters shown.
+    An entry of more than `limit_tokens` shows its first sentences, and its ref names the characters shown. `with_dates`:
+    messages name the dates that their words mean (`yesterday`), seen from their own time.
     """
     found = {names.get(entry_uri(entry), entry.entry_id): entry for entry in entries}
     chosen = [(name, found[name]) for name in selection.entry_ids if name in found]
-    blocks = [_block(entry, name, rank, estimator, limit_tokens) for rank, (name, entry) in enumerate(chosen)]
+    blocks = [_block(entry, name, rank, estimator, limit_tokens, with_dates=with_dates) for rank, (name, entry) in enumerate(chosen)]
     blocks.sort(key=lambda block: block.section != KNOWLEDGE_SECTION)
     if blocks and selection.rationale:
         blocks.insert(0, _rationale(selection.rationale, len(blocks), estimator))
@@ -61,7 +68,7 @@ def describe_cuts(blocks: Sequence[PromptBlock], entries: Sequence[MemoryEntry])
 
 
 def _block(
-    entry: MemoryEntry, name: str, rank: int, estimator: TokenEstimator, limit_tokens: int | None
+    entry: MemoryEntry, name: str, rank: int, estimator: TokenEstimator, limit_tokens: int | None, *, with_dates: bool
 ) -> PromptBlock:
     lore = entry.chain is Chain.LORE
     shown, ref = entry, Ref(evidence_id=name, hash=ref_hash(entry.text))
@@ -72,7 +79,7 @@ def _block(
             # The ref covers what is shown, so a change of the text after it does not make the ref stale.
             selector = f"chars:0-{chars}" if chars else None
             ref = Ref(evidence_id=name, selector=selector, hash=ref_hash(entry.text[: chars or None]))
-    content = _entry_element(shown) if lore else _memory_element(shown)
+    content = _entry_element(shown) if lore else _memory_element(shown, with_dates=with_dates)
     return PromptBlock(
         block_id=f"flesh:{name}",
         block_type=BlockType.EVIDENCE if lore else BlockType.MEMORY,
@@ -124,7 +131,7 @@ def _entry_element(entry: MemoryEntry) -> str:
     return f"{start}\n{name}  <desc>{escape_text(entry.text)}</desc>\n</entry>"
 
 
-def _memory_element(entry: MemoryEntry) -> str:
+def _memory_element(entry: MemoryEntry, *, with_dates: bool) -> str:
     """Return the element of a memory. The title of a message is its speaker; other titles are shown before texts that
     do not name them.
     """
@@ -135,9 +142,27 @@ def _memory_element(entry: MemoryEntry) -> str:
         attributes["at"] = entry.at.isoformat(timespec="minutes").replace("+00:00", "Z")
     if entry.speaker:
         attributes["speaker"] = entry.speaker
+    if with_dates and (dates := _describe_dates(entry)):
+        attributes["dates"] = dates
     title = entry.title if entry.chain is not Chain.HISTORY and entry.title not in entry.text else ""
     text = f"{title}: {entry.text}" if title else entry.text
     return f"{open_tag('memory', attributes.items())}{escape_text(text)}</memory>"
+
+
+def _describe_dates(entry: MemoryEntry) -> str:
+    """Return the phrases of a message that mean a date, each with it: `yesterday = 2023-05-07; next month = 2023-06`."""
+    if entry.chain is not Chain.HISTORY or entry.at is None:
+        return ""
+    said = {each.phrase.casefold(): f"{each.phrase} = {each.label}" for each in resolve_dates(entry.text, entry.at)}
+    return "; ".join(list(said.values())[:_DATES_SHOWN])
+
+
+def shows_dates(turn: PlannedTurn) -> bool:
+    """Return whether memories of a turn name the dates that their words mean: the setting, or where it is left open,
+    whether the session has no world pack; the days of a played world are not those of the clock.
+    """
+    wanted = turn.config.curation.dates
+    return wanted == "always" or (wanted == "auto" and turn.world.digest == BARE_DIGEST)
 
 
 def _category(entry: MemoryEntry) -> LoreCategory | None:

@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mnemosyne.protocols import Vectors
+from mnemosyne.retrieval.text.date_spans import words_of, words_of_day
+from mnemosyne.retrieval.text.dates import resolve_dates
 from mnemosyne.retrieval.text.words import has_cjk, word_tokens_of_line
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.record import SequencedEntry
@@ -127,20 +129,21 @@ def entity_facet(entity_id: str) -> str:
 
 
 def date_words(entry: MemoryEntry) -> str:
-    """Return the date of an entry in words, for Chinese entries in Chinese too; empty without a date."""
+    """Return the date of an entry in words, and on lines of their own the dates that its text means (`yesterday`); for
+    Chinese entries in Chinese too; empty without a date.
+    """
     if entry.at is None:
         return ""
-    day = f"{entry.at.day} {_MONTHS[entry.at.month - 1]} {entry.at.year}"
-    if has_cjk(entry.text):
-        return f"{day} {entry.at.year}年{entry.at.month}月{entry.at.day}日"
-    return day
+    chinese = has_cjk(entry.text)
+    meant = [words_of(each, chinese=chinese) for each in resolve_dates(entry.text, entry.at)]
+    return "\n".join(dict.fromkeys((words_of_day(entry.at.date(), chinese=chinese), *meant)))
 
 
 def own_words(entry: MemoryEntry) -> str:
-    """Return the text by which an entry without neighbours is found: its name or speaker, its keys, its text, its date."""
+    """Return the text by which an entry without neighbours is found: its name or speaker, its keys, its text, its dates."""
     name = entry.speaker or entry.title
-    day = date_words(entry) if entry.chain is Chain.HISTORY else ""
-    return "\n".join(part for part in (name, " ".join(entry.keys), entry.text, day) if part)
+    dates = date_words(entry) if entry.chain is Chain.HISTORY else ""
+    return "\n".join(part for part in (name, " ".join(entry.keys), entry.text, dates) if part)
 
 
 def spoken_words(entry: MemoryEntry) -> str:
@@ -202,7 +205,3 @@ def _facets(entry: MemoryEntry) -> tuple[str, ...]:
     quest = () if entry.quest_id is None else (quest_facet(entry.quest_id),)
     return (*quest, *(entity_facet(entity) for entity in dict.fromkeys(entry.entities)))
 
-
-_MONTHS = (
-    "January February March April May June July August September October November December".split()  # noqa: SIM905
-)

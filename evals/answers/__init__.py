@@ -1,0 +1,1 @@
+"""Whether the gold answer of a query stands in the prompt."""
