@@ -49,6 +49,7 @@ from .core.plan import PlanContext, SearchIntent, Temporal, Triage, plan_from_js
 from .core.protocols import (
     NO_RULES,
     ConversationTurn,
+    IndexFeeder,
     LlmAdapter,
     LlmRequest,
     LlmResponse,
@@ -162,6 +163,7 @@ __all__ = [
     "HeuristicSelector",
     "HistoryConfig",
     "InMemoryEventBus",
+    "IndexFeeder",
     "InputTooLargeError",
     "JacquardError",
     "Layer",

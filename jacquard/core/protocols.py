@@ -85,6 +85,18 @@ class QueryPrefetcher(Protocol):
         ...
 
 
+class IndexFeeder(Protocol):
+    """Brings what recall searches up to date with the store, behind turns.
+
+    1. A call may be cancelled at any time; the next one continues where it ended.
+    2. Recall meanwhile finds what is new, by words at least.
+    """
+
+    async def feed(self, scopes: Sequence[str]) -> None:
+        """Index what was written to the scopes, as far as recall has searched them before."""
+        ...
+
+
 class Cancellation:
     """Tells the work on a selection that its caller has stopped waiting; callbacks run when `end` is called."""
 

@@ -1,4 +1,5 @@
-"""The work that goes on behind turns: late choices of Stream B, summaries made ahead, consolidation, embedding ahead.
+"""The work that goes on behind turns: late choices of Stream B, summaries made ahead, consolidation, embedding ahead, the
+index.
 
 It lives as long as the engine is open; no turn waits for it.
 """
@@ -18,6 +19,7 @@ from jacquard.memory.consolidate.consolidator import Consolidator
 from jacquard.memory.summarize.roller import SummaryRoller
 from jacquard.pipeline.curation.deadline import CurationDeadline
 from jacquard.pipeline.curation.history_prefetch import HistoryPrefetcher
+from jacquard.pipeline.curation.index_feed import IndexFeed
 from jacquard.pipeline.skeleton.history import SPARE_MESSAGES, history_limits
 from jacquard.pipeline.worlds import WorldSource
 from jacquard.turns.parts import EngineParts
@@ -45,6 +47,7 @@ class BackgroundWork:
             parts.store, parts.consolidator, parts.estimator, parts.clock, hold, worlds, emitter
         )
         self._prefetcher = None if parts.ahead is None else HistoryPrefetcher(parts.store, parts.ahead, self.tasks)
+        self._index_feed = None if parts.feeder is None else IndexFeed(parts.store, parts.feeder, self.tasks)
 
     async def __aenter__(self) -> Self:
         await self.tasks.__aenter__()
@@ -64,6 +67,8 @@ class BackgroundWork:
         await self.consolidator.wait_until_idle()
         if self._prefetcher is not None:
             await self._prefetcher.wait_until_idle()
+        if self._index_feed is not None:
+            await self._index_feed.wait_until_idle()
 
     def follow_commit(self, session_id: str, turn_id: str, config: RuntimeConfig) -> None:
         """Start what follows a committed turn."""
@@ -71,3 +76,5 @@ class BackgroundWork:
         self.consolidator.begin(self.tasks, session_id, turn_id, config.consolidation)
         if self._prefetcher is not None and config.curation.enabled:
             self._prefetcher.begin(session_id, turn_id)
+        if self._index_feed is not None:
+            self._index_feed.begin(session_id)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from jacquard.adapters.observe.spans import NO_TRACING, Tracing
 from jacquard.core.protocols import (
+    IndexFeeder,
     LlmAdapter,
     Planner,
     PlanRefiner,
@@ -43,6 +44,7 @@ class EngineParts:
     - `ingestor`: takes in results of tools, by `ingest_options`; None: the host stores evidence itself.
     - `refiner`: tier 1 of the planner.
     - `ahead`: embeds the user's message while it is planned, and the newest messages after a committed turn.
+    - `feeder`: indexes what committed turns wrote, behind them; None: recall does so itself, in the next turn.
     - `events` receives the events, `tracing` the spans.
     - `locks`: make calls on a session serial among processes; None: among the tasks of this process alone.
     """
@@ -67,5 +69,6 @@ class EngineParts:
     locks: SessionLocks | None = None
     tracing: Tracing = NO_TRACING
     ahead: QueryPrefetcher | None = None
+    feeder: IndexFeeder | None = None
     opening: WorldPack | None = None
     noted: Noted | None = None

@@ -88,7 +88,7 @@ def create_context_engine(
     tracing = _tracing(settings, tracing)
     llm_adapter = _trace(llm_adapter, settings, tracing)
     cleaner = redactor or open_redactor(settings.redaction)
-    retriever = HybridRetriever(store, index or MemoryIndex(), ahead, estimator)
+    retriever = HybridRetriever(store, index or MemoryIndex(), ahead, estimator, inline_vectors=0)
     opening = world or build_bare_world("bare")
     parts = EngineParts(
         store=store,
@@ -110,6 +110,7 @@ def create_context_engine(
         locks=locks,
         tracing=tracing,
         ahead=ahead,
+        feeder=retriever,
         opening=opening,
     )
     return ContextEngine(parts, settings)

@@ -6,7 +6,7 @@ Large dependencies are imported by their own module when a setting names them, n
 from __future__ import annotations
 
 import warnings
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -21,6 +21,7 @@ from jacquard.config.input_limits import check_user_message
 from jacquard.config.sections import LimitsConfig, ObservabilityConfig, RuntimeConfig
 from jacquard.core.errors import ConfigError, JacquardError
 from jacquard.core.protocols import LlmAdapter, PairScorer
+from jacquard.memory.consolidate.consolidator import Progress, ignore_progress
 from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
 from jacquard.pipeline.planning.actions import read_input
 from jacquard.pipeline.skeleton.automation import AutomationStream
@@ -53,6 +54,7 @@ from mnemosyne.protocols import Index, Store
 from mnemosyne.retrieval.embedding.prefetching import PrefetchingEmbedder
 from mnemosyne.retrieval.engines.tiered import TieredIndex
 from mnemosyne.retrieval.recall.hybrid import HybridRetriever
+from mnemosyne.retrieval.recall.indexer import FIT
 from mnemosyne.schema.erasure import Erasure
 from mnemosyne.schema.memory import session_scope, world_scope
 from mnemosyne.schema.record import SessionStart
@@ -61,17 +63,8 @@ from mnemosyne.schema.world import NumericalAction, WorldPack
 from mnemosyne.stores.locate import DEFAULT_TENANT, INDEX_NAME, StoreLocation, locate_store
 from mnemosyne.stores.open import store_at
 
-FIT = 0.5
-"""With a fitness (0..1) below this, an embedder is not warmed for a text (see `Embedder.fitness`)."""
-
 SETTLE_SECONDS = 60.0
 """How long an erasure waits for background work of Stream B."""
-
-Progress = Callable[[int, int], None]
-
-
-def _ignore(done: int, total: int) -> None:
-    return None
 
 
 class SystemClock:
@@ -164,11 +157,12 @@ class Runtime:
 
         Raises JacquardError when that work does not end in time; then nothing was erased.
         """
-        if not await self.engine.settle(SETTLE_SECONDS):
-            raise JacquardError(
-                "Work of this engine still goes on and might write again; nothing was erased. Ask again."
-            )
-        return await forget(self._memory_locations(), erasure)
+        with self.retriever.hold_feed():
+            if not await self.engine.settle(SETTLE_SECONDS):
+                raise JacquardError(
+                    "Work of this engine still goes on and might write again; nothing was erased. Ask again."
+                )
+            return await forget(self._memory_locations(), erasure)
 
     def _memory_locations(self) -> MemoryLocations:
         caches = () if self.embedder is None else (self.embedder.forget,)
@@ -208,7 +202,7 @@ class Runtime:
                 await self._adopt(head, world)
             return await self.store.append_turns(start.session_id, start.turns, start.entries)
 
-    async def sync(self, session_id: str | None = None, progress: Progress = _ignore) -> None:
+    async def sync(self, session_id: str | None = None, progress: Progress = ignore_progress) -> None:
         """Update the index from the store, for one session and its world."""
         scopes = [] if self.world is None else [world_scope(self.world.world_id)]
         if session_id is not None:
@@ -328,7 +322,9 @@ def _build_fittings(
     vectors = None if named is None else PrefetchingEmbedder(named)
     index = TieredIndex(folder)
     estimator = open_token_estimator(settings)
-    retriever = HybridRetriever(opened, index, vectors, estimator, index_degradations=index.degradations_for)
+    retriever = HybridRetriever(
+        opened, index, vectors, estimator, inline_vectors=0, index_degradations=index.degradations_for
+    )
     intake = open_ingest_services(opened, location, folder, settings, SystemClock())
     watchers = open_observability(settings.observability)
     wrap = partial(trace_model, tracing=watchers.tracing, capture_content=settings.observability.capture_content)
@@ -355,6 +351,7 @@ def _build_fittings(
         events=watchers.events,
         tracing=watchers.tracing,
         ahead=vectors,
+        feeder=retriever,
         locks=open_locks(location, folder, tenant, settings),
         ingestor=intake.ingestor,
         ingest_options=intake.options,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Literal
 
+import anyio
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,6 +19,7 @@ from mnemosyne import (
     EmbedderUnavailableError,
     EntryList,
     MemoryIndex,
+    Vectors,
     word_tokens,
 )
 from mnemosyne.retrieval.engines.rows import date_words, neighbour_key
@@ -61,8 +65,9 @@ async def test_no_branch_lends_words_to_another() -> None:
     assert set(await found(index, "lantern")) == {"m1", "m2"}
 
 
+@pytest.mark.parametrize("by_words_first", [False, True])
 @pytest.mark.parametrize("fresh_feeder", [False, True])
-async def test_one_by_one_equals_all_at_once(fresh_feeder: bool) -> None:
+async def test_one_by_one_equals_all_at_once(fresh_feeder: bool, by_words_first: bool) -> None:
     model = LetterEmbedder()
     whole, grown = MemoryIndex(), MemoryIndex()
     await Indexer(EntryList(TALK), whole, model).index_new(SESSION)
@@ -71,7 +76,8 @@ async def test_one_by_one_equals_all_at_once(fresh_feeder: bool) -> None:
     for message in TALK:
         source.append([message])
         feeder = Indexer(source, grown, model) if fresh_feeder else feeder
-        await feeder.index_new(SESSION)
+        await feeder.index_new(SESSION, vector_limit=0 if by_words_first else None)
+        await feeder.feed(SESSION)
     for text in ("lantern", "key mill", "ferryman", "2024"):
         assert await found(grown, text) == pytest.approx(await found(whole, text))
     query = (await model.embed(["silver key"], "query"))[0]
@@ -123,6 +129,76 @@ async def test_more_new_entries_than_the_limit_get_words_only() -> None:
     assert model.embedded == []
     assert len(await index.unembedded_ids(SESSION, "letters", 99)) == len(TALK)
     assert await found(index, "lantern")
+
+
+class Meddler(LetterEmbedder):
+    """Lets something happen while a text is embedded."""
+
+    def __init__(self, meddle: Callable[[], Awaitable[object]]) -> None:
+        super().__init__()
+        self.meddle: list[Callable[[], Awaitable[object]]] = [meddle]
+
+    async def embed(self, texts: Sequence[str], purpose: Literal["query", "document"]) -> Vectors:
+        while self.meddle:
+            await self.meddle.pop()()
+        return await super().embed(texts, purpose)
+
+
+async def test_what_is_erased_while_it_is_embedded_does_not_come_back() -> None:
+    index, source = MemoryIndex(), EntryList(TALK[:4])
+
+    async def erase() -> None:
+        source.remove([TALK[1]])
+        await index.drop(SESSION)
+        await feeder.rebuild(SESSION)
+
+    feeder = Indexer(source, index, Meddler(erase))
+    await feeder.index_new(SESSION, vector_limit=0)
+    await feeder.feed(SESSION)
+    assert set(await found(index, "mill lantern key")) == {"m1", "m3", "m4"}
+    assert not await found(index, "stairs")
+    assert await index.unembedded_ids(SESSION, "letters", 9) == ()
+
+
+async def test_a_message_that_gains_a_neighbour_while_it_is_embedded_has_it_in_its_vector() -> None:
+    model, whole, grown = LetterEmbedder(), MemoryIndex(), MemoryIndex()
+    await Indexer(EntryList(TALK[:4]), whole, model).index_new(SESSION)
+    source = EntryList(TALK[:2])
+
+    async def say_more() -> None:
+        source.append(TALK[2:4])
+        await feeder.index_new(SESSION, vector_limit=0)
+        assert await found(grown, "silver")
+
+    feeder = Indexer(source, grown, Meddler(say_more))
+    await feeder.index_new(SESSION, vector_limit=0)
+    await feeder.feed(SESSION)
+    query = (await model.embed(["silver key"], "query"))[0]
+    one, other = [
+        {hit.entry_id: hit.score for hit in await index.search_vector(query, where(SESSION), 9, model="letters")}
+        for index in (whole, grown)
+    ]
+    assert one == pytest.approx(other, abs=1e-6)
+
+
+async def test_a_feed_that_was_cancelled_is_continued() -> None:
+    index = MemoryIndex()
+    source = EntryList([said(f"m{number}", "Mara", f"line {number}", number) for number in range(40)])
+
+    async def cancel() -> None:
+        running.cancel()
+        await anyio.lowlevel.checkpoint()
+
+    feeder = Indexer(source, index, Meddler(cancel))
+    await feeder.index_new(SESSION, vector_limit=0)
+    with anyio.CancelScope() as running:
+        await feeder.feed(SESSION)
+    assert len(await index.unembedded_ids(SESSION, "letters", 99)) == 40
+    assert await feeder.lacks_vectors(SESSION)
+    assert not await feeder.lacks_vectors(SESSION, besides={f"m{number}" for number in range(40)})
+    await feeder.feed(SESSION)
+    assert await index.unembedded_ids(SESSION, "letters", 99) == ()
+    assert not await feeder.lacks_vectors(SESSION)
 
 
 async def test_a_changed_entry_gets_a_new_vector() -> None:
@@ -190,7 +266,7 @@ def test_a_preview_fits_and_is_the_beginning(text: str, limit: int) -> None:
     else:
         assert shown.endswith("…")
         assert whole.startswith(shown[:-1])
-        assert len(shown) < len(whole)
+        assert len(shown) <= len(whole)
 
 
 def test_a_preview_ends_with_a_sentence_where_it_can() -> None:

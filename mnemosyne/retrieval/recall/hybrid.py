@@ -6,7 +6,8 @@ nearness on the quest graph. It knows indexes, embedders and stores by protocol 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache, partial
 from time import perf_counter
 from typing import Any
@@ -44,7 +45,8 @@ class HybridRetriever:
     """A `Retriever` over any entry source, index and embedder.
 
     `arms`: with one arm (`bm25` or `vector`) recall ranks only by that arm, for comparisons; with all, by everything.
-    `inline_vectors`: the number of new entries that a recall embeds itself; more are left to `sync`.
+    `inline_vectors`: the number of new entries that a recall embeds itself; more are left to `feed` and `sync`. 0 where the
+    host calls `feed` behind its turns.
     `vector_patience_seconds`: how long a recall waits for the query's vector before it continues by words. ValueError
     for an unknown arm or none.
 
@@ -81,6 +83,7 @@ class HybridRetriever:
         # A single arm returns what it has, however little the model knows the language.
         self._least_fitness = 0.0 if arms == frozenset({VECTOR}) else FIT
         self._feeder = Indexer(source, index, self._embedder, least_fitness=self._least_fitness)
+        self._feeds, self._held = set[anyio.CancelScope](), 0
         self._preview = lru_cache(maxsize=4096)(partial(preview, estimator=estimator))
 
     async def warm(self) -> None:
@@ -102,6 +105,29 @@ class HybridRetriever:
             await self._feeder.fill_vectors(scope, progress)
         await self._index.maintain()
         return result.entries
+
+    async def feed(self, scopes: Sequence[str]) -> None:
+        """Index what is new in those of the scopes that this retriever has searched before: its words first, then its
+        vectors. A recall meanwhile finds it by words. May be cancelled; the next call continues. IndexUnavailableError.
+        """
+        with anyio.CancelScope() as running:
+            self._feeds.add(running)
+            try:
+                for scope in scopes if self._held == 0 else ():
+                    await self._feeder.feed(scope)
+            finally:
+                self._feeds.discard(running)
+
+    @contextmanager
+    def hold_feed(self) -> Iterator[None]:
+        """End what `feed` has under way, and let it do nothing while the block lasts; the next call after it continues."""
+        self._held += 1
+        for running in self._feeds:
+            running.cancel()
+        try:
+            yield
+        finally:
+            self._held -= 1
 
     async def rebuild(self, scope: str, *, force: bool = False, progress: Progress | None = None) -> RebuildResult:
         """Make the index of a scope match the store, whatever state it is in; see `Indexer.rebuild`."""
@@ -227,10 +253,12 @@ class HybridRetriever:
         if state.vector is None or self._embedder is None:
             return
         started = perf_counter()
+        shown = {pool.scope: pool.where.exclude for pool in state.pools}
+        await self._feeder.wait_for_write(shown)
         await _run_together([partial(self._vectors_of, state, pool, self._embedder.name) for pool in state.pools])
         if not any(VECTOR in pool.arms for pool in state.pools):
             state.add_degradation("no_vectors")
-        elif [scope for scope in {pool.scope for pool in state.pools} if await self._feeder.lacks_vectors(scope)]:
+        elif any([await self._feeder.lacks_vectors(scope, besides=shown[scope]) for scope in shown]):
             state.add_degradation("vectors_behind")
         state.record_ms("vectors", started)
 

@@ -7,27 +7,31 @@ concrete store, index or embedder.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 import anyio
-import numpy as np
 
 from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.protocols import Embedder, EntrySource, Index, Vectors
 from mnemosyne.retrieval.engines.rows import neighbour_key, own_words, spoken_words
-from mnemosyne.retrieval.recall.adjacency import ConversationTail, LinkedEntry
+from mnemosyne.retrieval.recall.adjacency import ConversationTail, LinkedEntry, join_neighbours
 from mnemosyne.retrieval.recall.query_features import RECALLED
 from mnemosyne.retrieval.recall.rebuild import RebuildResult, compare_index
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.record import SequencedEntry
 
 FIT = 0.5
-OWN_WEIGHT = 2.0
 _PAGE = 1_000
 _VECTOR_PAGE = 128
 _CACHED_VECTORS = 4_096
 _FALLS = 3
+_BATCH = 8
+"""So many texts are embedded at a time behind turns: a query that comes meanwhile waits for one batch at most."""
+
+_MOST_WAITING = 1_000
+_LACKING = 64
 
 Progress = Callable[[int, int], None]
 
@@ -45,7 +49,10 @@ class IndexResult:
 
 
 class Indexer:
-    """Updates scopes of one index from one source. Calls for one scope wait for each other; different scopes do not.
+    """Updates scopes of one index from one source.
+
+    Words are indexed at once; texts are embedded while no lock is held, so that a recall never waits for a model. Entries that
+    were indexed by words alone are remembered, and `embed_waiting` adds their vectors.
 
     `least_fitness`: a text of which the embedder knows a smaller share (`Embedder.fitness`) gets no vector.
     """
@@ -58,7 +65,9 @@ class Indexer:
         self._locks: dict[str, anyio.Lock] = {}
         self._tails: dict[str, tuple[int, ConversationTail]] = {}
         self._raw: dict[tuple[str, str], tuple[str, Vectors | None]] = {}
-        self._lacking: dict[str, bool] = {}
+        self._waiting: dict[str, dict[str, LinkedEntry]] = {}
+        self._lacking: dict[str, set[str]] = {}
+        self._used, self._complete = set[str](), set[str]()
 
     async def find_unindexed(self, scopes: Iterable[str]) -> dict[str, tuple[Chain, ...]]:
         """Return, by scope, the chains with entries that are not indexed yet; scopes without any are left out.
@@ -68,6 +77,7 @@ class Indexer:
         seen = {
             (scope, chain): await self._index.watermark(scope, chain) for scope in scopes for chain in _chains(scope)
         }
+        self._used.update(scope for scope, _ in seen)
         found: dict[str, tuple[Chain, ...]] = {}
         written = await self._source.chains_written_after(seen)
         for scope, chain in seen:
@@ -90,60 +100,118 @@ class Indexer:
         `vector_limit`: if more entries than that are new, they get no vectors now (None: all do). If the model fails,
         entries stay without vectors until `fill_vectors` adds them.
         """
-        async with self._lock(scope):
-            total = await self._count_new(scope) if progress else 0
-            done, falls, fault = 0, 0, ""
-            for chain in _chains(scope) if chains is None else chains:
-                after = await self._index.watermark(scope, chain)
-                size = _PAGE if vector_limit is not None else _VECTOR_PAGE
-                while page := await self._source.entries_after(scope, chain, after, size):
-                    if entry_limit is not None and done >= entry_limit:
-                        return IndexResult(entries=done, fault=fault, behind=True)
-                    wanted = not fault and (vector_limit is None or len(page) <= vector_limit)
-                    fault = await self._add(scope, chain, page, with_vectors=wanted) or fault
-                    done, last = done + len(page), page[-1].sequence
-                    if progress:
-                        progress(done, max(total, done))
-                    # The watermark falls back if another process has dropped the scope meanwhile: then it is indexed
-                    # again.
-                    after = min(last, await self._index.watermark(scope, chain))
-                    falls += after < last
-                    if falls > _FALLS:
-                        return IndexResult(entries=done, fault=fault, behind=True)
-                    if after == last and len(page) < size:
-                        break
-            return IndexResult(entries=done, fault=fault)
+        self._used.add(scope)
+        total = await self._count_new(scope) if progress else 0
+        done, falls, fault = 0, 0, ""
+        for chain in _chains(scope) if chains is None else chains:
+            after = await self._index.watermark(scope, chain)
+            size = _PAGE if vector_limit is not None else _VECTOR_PAGE
+            while page := await self._source.entries_after(scope, chain, after, size):
+                if entry_limit is not None and done >= entry_limit:
+                    return IndexResult(entries=done, fault=fault, behind=True)
+                if not fault and (vector_limit is None or len(page) <= vector_limit):
+                    fault = await self._embed(scope, [item.entry for item in page if not item.deleted])
+                last = page[-1].sequence
+                async with self._lock(scope):
+                    mark = await self._index.watermark(scope, chain)
+                    # Else another call has indexed the page meanwhile.
+                    if added := mark == after:
+                        await self._add(scope, chain, page)
+                        done, mark = done + len(page), await self._index.watermark(scope, chain)
+                if progress:
+                    progress(done, max(total, done))
+                # The watermark falls back if another process has dropped the scope meanwhile: then it is indexed again.
+                falls += mark < (last if added else after)
+                after = mark
+                if falls > _FALLS:
+                    return IndexResult(entries=done, fault=fault, behind=True)
+                if after == last and len(page) < size:
+                    break
+        if not fault and len(self._waiting.get(scope, ())) <= (_MOST_WAITING if vector_limit is None else vector_limit):
+            # Neighbours that this process has not embedded before.
+            fault = await self.embed_waiting(scope)
+        return IndexResult(entries=done, fault=fault)
 
-    async def fill_vectors(self, scope: str, progress: Progress | None = None) -> IndexResult:
-        """Add missing vectors, for entries that no model, or only another one, has processed; can be resumed."""
+    async def feed(self, scope: str) -> IndexResult:
+        """Index what is new in a scope that was searched or indexed here before: by words at once, then with vectors.
+
+        Vectors that an earlier run left out are added too. May be cancelled at any time; the next call continues.
+        """
+        if scope not in self._used:
+            return IndexResult(entries=0)
+        result = await self.index_new(scope, vector_limit=0)
+        fault = await self.embed_waiting(scope)
+        if not fault and scope not in self._complete:
+            fault = (await self.fill_vectors(scope, batch=_BATCH)).fault
+        return replace(result, fault=fault)
+
+    async def embed_waiting(self, scope: str) -> str:
+        """Add the vectors of entries that were indexed by words alone; return why some are missing (empty: none are)."""
+        while ids := list(self._waiting.get(scope, ()))[:_BATCH]:
+            linked = [self._waiting[scope][entry_id] for entry_id in ids]
+            if fault := await self._embed(scope, _entries_of(linked)):
+                return fault
+            async with self._lock(scope):
+                waiting = self._waiting.get(scope, {})
+                # Meanwhile an entry may have gained a neighbour.
+                await self._write_present(scope, [waiting[entry_id] for entry_id in ids if entry_id in waiting])
+        return ""
+
+    async def fill_vectors(
+        self, scope: str, progress: Progress | None = None, *, batch: int = _VECTOR_PAGE
+    ) -> IndexResult:
+        """Add missing vectors, for entries that no model, or only another one, has processed, `batch` of them at a
+        time; can be resumed.
+        """
         if self._embedder is None:
             return IndexResult(entries=0)
-        async with self._lock(scope):
-            unseen = set(await self._index.unembedded_ids(scope, self._embedder.name, 2**31 - 1))
-            total = len(unseen)
-            for chain in _chains(scope):
-                tail, after, mark = ConversationTail(), 0, await self._index.watermark(scope, chain)
-                while unseen and (page := await self._source.entries_after(scope, chain, after, _VECTOR_PAGE)):
-                    linked = _link_page(chain, page, tail)
-                    lacking = [each for each in linked if each.item.entry.entry_id in unseen]
-                    fault = await self._write(scope, lacking, with_vectors=True)
-                    if fault or await self._index.watermark(scope, chain) < mark:
-                        # Another process has dropped the scope meanwhile: its entries must be indexed first.
-                        return IndexResult(entries=total - len(unseen), fault=fault, behind=not fault)
-                    unseen.difference_update(each.item.entry.entry_id for each in lacking)
-                    after = page[-1].sequence
-                    if progress and lacking:
-                        progress(total - len(unseen), total)
-            self._lacking.pop(scope, None)
-            return IndexResult(entries=total - len(unseen))
+        unseen = frozenset(await self._index.unembedded_ids(scope, self._embedder.name, 2**31 - 1))
+        done = set[str]()
+        for chain in _chains(scope):
+            tail, after, mark = ConversationTail(), 0, await self._index.watermark(scope, chain)
+            lacking: Sequence[LinkedEntry] = ()
+            # One page more than is lacking: its messages may be neighbours of the last ones.
+            while (lacking or done != unseen) and (
+                page := await self._source.entries_after(scope, chain, after, _VECTOR_PAGE)
+            ):
+                # What was embedded beside a neighbour that was not is embedded again, with it.
+                lacking = [
+                    each
+                    for each in _link_page(chain, page, tail)
+                    if not unseen.isdisjoint(entry.entry_id for entry in each.entries)
+                ]
+                fault = await self._embed(scope, _entries_of(lacking), batch)
+                async with self._lock(scope):
+                    fallen = await self._index.watermark(scope, chain) < mark
+                    if not fallen:
+                        await self._write_present(scope, [each for each in lacking if not each.item.deleted])
+                if fault or fallen:
+                    # Another process has dropped the scope meanwhile: its entries must be indexed first.
+                    return IndexResult(entries=len(done), fault=fault, behind=fallen)
+                done.update(unseen.intersection(each.item.entry.entry_id for each in lacking))
+                after = page[-1].sequence
+                if progress and lacking:
+                    progress(len(done), len(unseen))
+        self._lacking.pop(scope, None)
+        self._complete.add(scope)
+        return IndexResult(entries=len(done))
 
-    async def lacks_vectors(self, scope: str) -> bool:
-        """Return whether the index has entries that the embedder has not processed; queried once, then cached."""
+    async def lacks_vectors(self, scope: str, *, besides: Collection[str] = ()) -> bool:
+        """Return whether the index has entries, other than `besides`, that the embedder has not processed; queried once,
+        then kept up to date.
+        """
         if self._embedder is None:
             return False
         if scope not in self._lacking:
-            self._lacking[scope] = bool(await self._index.unembedded_ids(scope, self._embedder.name, 1))
-        return self._lacking[scope]
+            self._lacking[scope] = set(await self._index.unembedded_ids(scope, self._embedder.name, _LACKING))
+        return any(entry_id not in besides for entry_id in self._lacking[scope])
+
+    async def wait_for_write(self, scopes: Iterable[str]) -> None:
+        """Return when vectors that are already made are in the index; embedding is not waited for."""
+        for scope in scopes:
+            if (lock := self._locks.get(scope)) is not None and lock.locked():
+                async with lock:
+                    pass
 
     async def rebuild(self, scope: str, *, force: bool = False, progress: Progress | None = None) -> RebuildResult:
         """Make a scope's index match the source, whatever state it is in; an interrupted run is resumed.
@@ -170,8 +238,9 @@ class Indexer:
 
     def forget(self, scope: str) -> None:
         """Drop the caches of a scope: texts, vectors, its last messages."""
-        self._tails.pop(scope, None)
-        self._lacking.pop(scope, None)
+        for known in (self._tails, self._waiting, self._lacking):
+            known.pop(scope, None)
+        self._complete.discard(scope)
         self._raw = {key: known for key, known in self._raw.items() if key[0] != scope}
 
     def _lock(self, scope: str) -> anyio.Lock:
@@ -185,16 +254,16 @@ class Indexer:
                 total, after = total + len(page), page[-1].sequence
         return total
 
-    async def _add(self, scope: str, chain: Chain, page: Sequence[SequencedEntry], *, with_vectors: bool) -> str:
+    async def _add(self, scope: str, chain: Chain, page: Sequence[SequencedEntry]) -> None:
         if chain is not Chain.HISTORY:
-            return await self._write(scope, _link_page(chain, page, ConversationTail()), with_vectors=with_vectors)
+            await self._write(scope, _link_page(chain, page, ConversationTail()))
+            return
         # The last messages belong to the state of the index; an index that was read again may hold fewer entries.
         mark, tail = self._tails.get(scope, (-1, ConversationTail()))
         if mark != await self._index.watermark(scope, chain):
             tail = await self._resume(scope)
-        fault = await self._write(scope, _link_page(chain, page, tail), with_vectors=with_vectors)
+        await self._write(scope, _link_page(chain, page, tail))
         self._tails[scope] = (await self._index.watermark(scope, chain), tail)
-        return fault
 
     async def _resume(self, scope: str) -> ConversationTail:
         """Return the last messages in the index, so that the next message finds its neighbours after a restart."""
@@ -207,69 +276,98 @@ class Indexer:
         tail.follow([SequencedEntry(sequence=first + place, entry=entry) for place, entry in enumerate(entries)])
         return tail
 
-    async def _write(self, scope: str, linked: Sequence[LinkedEntry], *, with_vectors: bool) -> str:
-        """Index entries under their keys; return why vectors are missing (empty when they are not)."""
+    async def _write_present(self, scope: str, linked: Sequence[LinkedEntry]) -> None:
+        """Index entries that were read before their texts were embedded, without those that have changed or gone since."""
+        entries = await self._source.entries(scope, [each.item.entry.entry_id for each in linked])
+        present = {entry.entry_id: entry for entry in entries}
+        marks = {chain: await self._index.watermark(scope, chain) for chain in _chains(scope)}
+        waiting = self._waiting.get(scope, {})
+        kept = []
+        for each in linked:
+            item = each.item
+            # Above the watermark: the scope was dropped, and its entries must be indexed first.
+            if item.entry == present.get(item.entry.entry_id) and item.sequence <= marks[item.entry.chain]:
+                kept.append(waiting.get(item.entry.entry_id, each))
+            else:
+                waiting.pop(item.entry.entry_id, None)
+        await self._write(scope, kept)
+
+    async def _write(self, scope: str, linked: Sequence[LinkedEntry]) -> None:
+        """Index entries under their keys, with those vectors that are made; what lacks one waits for `embed_waiting`."""
+        gone = [each for each in linked if each.item.deleted]
+        ready = [each for each in linked if not each.item.deleted and self._is_made(scope, each.item.entry)]
+        bare = [each for each in linked if not each.item.deleted and not self._is_made(scope, each.item.entry)]
+        if (
+            bare
+            and ready
+            and max(each.item.sequence for each in ready) > min(each.item.sequence for each in (*gone, *bare))
+        ):
+            # The first batch must not raise the watermark above what is still to be written.
+            ready, bare = [], [each for each in linked if not each.item.deleted]
+        if bare:
+            await self._write_batch(scope, ready, with_vectors=True)
+            await self._write_batch(scope, [*gone, *bare], with_vectors=False)
+        else:
+            await self._write_batch(scope, [*gone, *ready], with_vectors=True)
+
+    async def _write_batch(self, scope: str, linked: Sequence[LinkedEntry], *, with_vectors: bool) -> None:
         if not linked:
-            return ""
-        vectors, model, fault = None, "", ""
-        if with_vectors and self._embedder is not None:
-            try:
-                vectors, model = await self._vectors(scope, linked), self._embedder.name
-            except EmbedderUnavailableError as error:
-                fault = str(error)
-        if not model:
-            self._lacking.pop(scope, None)
+            return
         keys = [
             own_words(each.item.entry) if each.neighbours is None else neighbour_key(each.item.entry, each.neighbours)
             for each in linked
         ]
+        vectors = join_neighbours(linked, partial(self._find_vector, scope)) if with_vectors else None
+        model = self._embedder.name if with_vectors and self._embedder is not None else ""
         await self._index.add(scope, [each.item for each in linked], vectors, keys=keys, model=model)
-        return fault
-
-    async def _vectors(self, scope: str, linked: Sequence[LinkedEntry]) -> Vectors | None:
-        """Return one row per entry, NaN where the model does not know the text; None when it knows none.
-
-        A message's row is two parts its own vector and one part each neighbour's (on LoCoMo dev this raises the vector
-        arm's recall@5 from 37 to 45 percent, on qmsum from 26 to 34).
-        """
-        wanted: dict[str, MemoryEntry] = {}
-        for each in linked:
-            if not each.item.deleted:
-                for entry in (each.item.entry, *(each.neighbours or ())):
-                    wanted[entry.entry_id] = entry
-        await self._embed_raw(scope, wanted.values())
-        raw = {entry_id: self._raw[scope, entry_id][1] for entry_id in wanted}
-        width = next((len(vector) for vector in raw.values() if vector is not None), 0)
-        if not width:
-            return None
-        rows = np.full((len(linked), width), np.nan, dtype=np.float32)
-        for place, each in enumerate(linked):
-            own = raw.get(each.item.entry.entry_id)
-            if own is None:
-                continue
-            near = [vector for entry in each.neighbours or () if (vector := raw.get(entry.entry_id)) is not None]
-            row = OWN_WEIGHT * own + np.sum(near, axis=0) if near else own
-            rows[place] = row / np.linalg.norm(row)
-        return rows
-
-    async def _embed_raw(self, scope: str, entries: Iterable[MemoryEntry]) -> None:
         if self._embedder is None:
             return
+        waiting, lacking = self._waiting.setdefault(scope, {}), self._lacking.get(scope)
+        for each in linked:
+            entry_id = each.item.entry.entry_id
+            if each.item.deleted or (model and all(self._is_made(scope, entry) for entry in each.entries)):
+                waiting.pop(entry_id, None)
+            else:
+                waiting[entry_id] = each
+            if lacking is not None:
+                (lacking.discard if model or each.item.deleted else lacking.add)(entry_id)
+        if not lacking:
+            # There may be more of them than were asked for.
+            self._lacking.pop(scope, None)
+        if len(waiting) > _MOST_WAITING:
+            waiting.clear()
+            self._complete.discard(scope)
+
+    def _is_made(self, scope: str, entry: MemoryEntry) -> bool:
+        """Return whether the entry's text was embedded, or found unfit."""
+        return self._raw.get((scope, entry.entry_id), (None, None))[0] == entry.text
+
+    def _find_vector(self, scope: str, entry: MemoryEntry) -> Vectors | None:
+        return self._raw[scope, entry.entry_id][1] if self._is_made(scope, entry) else None
+
+    async def _embed(self, scope: str, entries: Iterable[MemoryEntry], batch: int = _VECTOR_PAGE) -> str:
+        """Embed the texts that are not yet; return why they could not be (empty when they could)."""
+        if self._embedder is None:
+            return ""
         if len(self._raw) > _CACHED_VECTORS:
             self._raw.clear()
-        fit: list[MemoryEntry] = []
-        for entry in entries:
-            known = self._raw.get((scope, entry.entry_id))
-            if known is not None and known[0] == entry.text:
-                continue
-            if entry.text.strip() and await self._embedder.fitness(entry.text) >= self._least_fitness:
-                fit.append(entry)
-            else:
-                self._raw[scope, entry.entry_id] = (entry.text, None)
-        if fit:
-            made = await self._embedder.embed([spoken_words(entry) for entry in fit], "document")
-            for entry, vector in zip(fit, made, strict=True):
-                self._raw[scope, entry.entry_id] = (entry.text, vector)
+        fit: dict[str, MemoryEntry] = {}
+        try:
+            for entry in entries:
+                if self._is_made(scope, entry):
+                    continue
+                if entry.text.strip() and await self._embedder.fitness(entry.text) >= self._least_fitness:
+                    fit[entry.entry_id] = entry
+                else:
+                    self._raw[scope, entry.entry_id] = (entry.text, None)
+            texts = [*fit.values()]
+            for part in (texts[start : start + batch] for start in range(0, len(texts), batch)):
+                made = await self._embedder.embed([spoken_words(entry) for entry in part], "document")
+                for entry, vector in zip(part, made, strict=True):
+                    self._raw[scope, entry.entry_id] = (entry.text, vector)
+        except EmbedderUnavailableError as error:
+            return str(error)
+        return ""
 
 
 def _chains(scope: str) -> tuple[Chain, ...]:
@@ -280,3 +378,7 @@ def _link_page(chain: Chain, page: Sequence[SequencedEntry], tail: ConversationT
     if chain is Chain.HISTORY:
         return tail.follow(page)
     return [LinkedEntry(item=item) for item in page]
+
+
+def _entries_of(linked: Sequence[LinkedEntry]) -> list[MemoryEntry]:
+    return [entry for each in linked for entry in each.entries]

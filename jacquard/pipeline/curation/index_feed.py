@@ -1,0 +1,54 @@
+"""Brings the index up to date behind committed turns, so that no turn has to embed what was said in the one before.
+
+Nothing waits for it. A turn that starts earlier finds the new messages by their words; an engine that ends leaves the rest to
+the first turns of the next one. This module must not import a concrete store, index or embedder.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import anyio
+from anyio.abc import TaskGroup
+
+from jacquard.core.protocols import IndexFeeder
+from mnemosyne.protocols import Store
+from mnemosyne.schema.memory import session_scope, world_scope
+
+_log = logging.getLogger(__name__)
+
+
+class IndexFeed:
+    """Has the entries of a session and its world indexed after each of its turns; one run at a time for each session."""
+
+    def __init__(self, store: Store, feeder: IndexFeeder, tasks: TaskGroup) -> None:
+        self._store, self._feeder, self._tasks = store, feeder, tasks
+        self._running: dict[str, anyio.Event] = {}
+        self._again: set[str] = set()
+
+    async def wait_until_idle(self) -> None:
+        """Return when nothing is being indexed."""
+        while self._running:
+            await next(iter(self._running.values())).wait()
+
+    def begin(self, session_id: str) -> None:
+        """Start indexing what a committed turn wrote; returns at once."""
+        if session_id in self._running:
+            self._again.add(session_id)
+        else:
+            self._running[session_id] = anyio.Event()
+            self._tasks.start_soon(self._run, session_id)
+
+    async def _run(self, session_id: str) -> None:
+        try:
+            head = await self._store.head(session_id)
+            self._again.add(session_id)
+            while session_id in self._again:
+                self._again.discard(session_id)
+                await self._feeder.feed((session_scope(session_id), world_scope(head.world_id)))
+        except Exception:
+            # The next commit tries again, and so does every recall, by words.
+            _log.exception("session %s could not be indexed behind its turn", session_id)
+        finally:
+            self._again.discard(session_id)
+            self._running.pop(session_id).set()
