@@ -100,9 +100,7 @@ class PromptComposer:
         names = tuple(evidence_ids.get(entry_uri(entry), entry.entry_id) for entry in entries)
         chosen = replace(curation.selection, entry_ids=names)
         limit_tokens, with_dates = config.curation.max_entry_tokens, shows_dates(turn)
-        memories = render_memories(
-            chosen, entries, parts.estimator, limit_tokens, evidence_ids, with_dates=with_dates
-        )
+        memories = render_memories(chosen, entries, parts.estimator, limit_tokens, evidence_ids, with_dates=with_dates)
         joining = (*instruction_blocks(config.instructions, count), *skeleton.results.blocks, *memories)
         skeleton, flesh = make_block_ids_unique(skeleton, joining)
         codes = (*codes, *curation.degradations, *skeleton.results.degradations, *describe_cuts(flesh, entries))

@@ -54,7 +54,9 @@ async def is_below(seconds, argument, limit):
     spent = []
     while len(spent) < 3 and not (spent and min(spent) < limit):
         spent.append(await seconds(argument))
-    assert min(spent) < limit, f"it took {min(spent):.4f} s, which is {MOST * min(spent) / limit:.1f} times the small one"
+    assert min(spent) < limit, (
+        f"it took {min(spent):.4f} s, which is {MOST * min(spent) / limit:.1f} times the small one"
+    )
 
 
 def seconds_of(work, make):

@@ -49,7 +49,10 @@ def render_memories(
     """
     found = {names.get(entry_uri(entry), entry.entry_id): entry for entry in entries}
     chosen = [(name, found[name]) for name in selection.entry_ids if name in found]
-    blocks = [_block(entry, name, rank, estimator, limit_tokens, with_dates=with_dates) for rank, (name, entry) in enumerate(chosen)]
+    blocks = [
+        _block(entry, name, rank, estimator, limit_tokens, with_dates=with_dates)
+        for rank, (name, entry) in enumerate(chosen)
+    ]
     blocks.sort(key=lambda block: block.section != KNOWLEDGE_SECTION)
     if blocks and selection.rationale:
         blocks.insert(0, _rationale(selection.rationale, len(blocks), estimator))

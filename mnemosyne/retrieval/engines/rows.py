@@ -204,4 +204,3 @@ def _tokens(key: str) -> Iterator[str]:
 def _facets(entry: MemoryEntry) -> tuple[str, ...]:
     quest = () if entry.quest_id is None else (quest_facet(entry.quest_id),)
     return (*quest, *(entity_facet(entity) for entity in dict.fromkeys(entry.entities)))
-

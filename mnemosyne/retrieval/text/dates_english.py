@@ -35,7 +35,9 @@ _VAGUE = {"couple": (2, 3), "few": (2, 6), "several": (3, 9)}
 
 _WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _S = r"\s{1,2}"
-_NUMBER = rf"(?:\d{{1,3}}|(?:a{_S})?(?:couple(?:{_S}of)?|few|several)|{'|'.join(sorted(_NUMBERS, key=len, reverse=True))})"
+_NUMBER = (
+    rf"(?:\d{{1,3}}|(?:a{_S})?(?:couple(?:{_S}of)?|few|several)|{'|'.join(sorted(_NUMBERS, key=len, reverse=True))})"
+)
 _WEEKDAY = (
     r"(?:(?i:monday|tuesday|wednesday|thursday|friday|saturday|sunday)|(?:Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun))"
 )
