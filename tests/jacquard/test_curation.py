@@ -22,8 +22,9 @@ from jacquard import (
     Selection,
     SelectionContext,
     SelectionRequest,
+    render_memories,
 )
-from jacquard.pipeline.curation.memory_blocks import describe_cuts, render_memories
+from jacquard.pipeline.curation.memory_blocks import describe_cuts
 from jacquard.pipeline.curation.stream import Curation, build_stream_report
 from mnemosyne import CalibratedEstimator, Chain, MemoryEntry, Priority, Recall, extract
 from mnemosyne.evidence.selectors import ref_hash

@@ -21,8 +21,8 @@ from jacquard import (
     Triage,
     find_shipped_templates,
     load_layout,
+    render_memories,
 )
-from jacquard.pipeline.curation.memory_blocks import render_memories
 from jacquard.pipeline.weaving.prompt import complete, lay_out
 from mnemosyne import (
     Author,

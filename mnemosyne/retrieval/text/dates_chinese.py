@@ -1,6 +1,6 @@
 """Chinese words that mean a date seen from another (`昨天`, `上周五`, `三天前`, `去年夏天`). Calculation only.
 
-What has two usual meanings is not resolved: `三天后` (later than what was told), `前年` after `以`.
+What has two usual meanings is not resolved: `三天后` (counted from the time of the story, not of the telling), `前年` after `以`.
 """
 
 from __future__ import annotations
