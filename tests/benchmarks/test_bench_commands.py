@@ -124,4 +124,4 @@ def test_install_prints_what_an_installation_takes(tmp_path):
     assert done.exit_code == 0, done.output
     (row,) = json.loads(file.read_text(encoding="utf-8"))["installs"]
     assert (row["extra"], row["tool"], row["torch"]) == ("core", "pip", False)
-    assert 0 < row["megabytes"]
+    assert row["megabytes"] > 0
