@@ -47,7 +47,7 @@ class HybridRetriever:
     `arms`: with one arm (`bm25` or `vector`) recall ranks only by that arm, for comparisons; with all, by everything.
     `inline_vectors`: the number of new entries that a recall embeds itself; more are left to `feed` and `sync`. 0 where the
     host calls `feed` behind its turns.
-    `vector_patience_seconds`: how long a recall waits for the query's vector before it continues by words. ValueError
+    `vector_patience_seconds`: how long a recall at most waits for the query's vector before it continues by words. ValueError
     for an unknown arm or none.
 
     `index_degradations` returns the degradation codes of the index for some scopes; a recall of these scopes reports
@@ -191,7 +191,10 @@ class HybridRetriever:
             state.add_degradation("no_embedder")
             return
         started = perf_counter()
-        with anyio.move_on_after(self._patience_seconds) as waiting:
+        patience = state.query.patience_seconds
+        with anyio.move_on_after(
+            self._patience_seconds if patience is None else min(patience, self._patience_seconds)
+        ) as waiting:
             try:
                 state.fitness = await self._embedder.fitness(state.query.text)
                 if state.fitness < FIT:
