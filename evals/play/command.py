@@ -12,12 +12,13 @@ from evals.errors import EvalError
 from evals.options import EmbedderOption, JsonFileOption
 from evals.play.figures import figures_json, play_json, print_figures, print_play, sum_up
 from evals.play.host import play_script
+from evals.play.pages import play_section
 from evals.play.reading import find_plays, read_play
 from evals.play.scoring import ScoredTurn, score_play
 from evals.play.script import Play
 from evals.reporting.console import check_place, error_output, fail, keep_json, standard_output
 from evals.reporting.progress import show_progress
-from jacquard import JacquardError, RuntimeConfig, load_config
+from jacquard import JacquardError, RuntimeConfig, load_config, render_turn_page
 from mnemosyne import MnemosyneError
 
 
@@ -33,6 +34,9 @@ def play(
         typer.Option("--config", metavar="FILE", help="Settings of the engine (deadline and budget are the play's)."),
     ] = None,
     json_file: JsonFileOption = None,
+    html_file: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write one page that shows every play turn by turn.")
+    ] = None,
 ) -> None:
     """Play sessions from scripts, and score every prompt: facts, losses, what was recalled, questions, tokens.
 
@@ -42,6 +46,7 @@ def play(
         raise typer.BadParameter("name a play, or give --all", param_hint="PLAY")
     try:
         check_place(json_file)
+        check_place(html_file)
         config = None if config_file is None else load_config(config_file)
         scripts = [read_play(folder) for folder in find_plays(None if all_plays else names)]
         played = [(script, _play(script, embedder, config)) for script in scripts]
@@ -54,6 +59,9 @@ def play(
         "plays": [play_json(script, scored) for script, scored in played],
         "total": figures_json(sum_up(everything)),
     }
+    if html_file is not None:
+        page = render_turn_page("Plays", [play_section(script, scored) for script, scored in played])
+        html_file.write_text(page, encoding="utf-8", errors="replace")
     if not keep_json(report, json_file):
         return
     console = standard_output()

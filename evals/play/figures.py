@@ -236,9 +236,10 @@ def print_play(play: Play, scored: Sequence[ScoredTurn], console: Console) -> No
 
 
 def describe_faults(scored: Sequence[ScoredTurn]) -> list[str]:
-    """Return a sentence for every fault: missing and wrong facts and losses where they begin, the others at each turn."""
+    """Return a sentence for every fault: facts where they begin to be missing or wrong, losses once, the others at each turn."""
     lines: list[str] = []
     open_faults: set[tuple[str, str]] = set()
+    told: set[str] = set()
     for each in scored:
         turn, score = each.played.turn, each.score
         label = f"turn {turn.number}" + (
@@ -253,10 +254,12 @@ def describe_faults(scored: Sequence[ScoredTurn]) -> list[str]:
                 (("wrong", w.fact + w.text), f"{w.fact} is wrong: {w.text!r} stands in {w.block_id}")
                 for w in score.wrong
             ),
-            *((("lost", loss.item.ids[0]), f"lost: {describe_item(loss.item)}") for loss in score.losses),
         ]
         lines += [f"{label}: {text}" for key, text in now if key not in open_faults]
         open_faults = {key for key, _ in now}
+        lost = {loss.item.ids[0]: loss.item for loss in score.losses}
+        lines += [f"{label}: lost: {describe_item(item)}" for name, item in lost.items() if name not in told]
+        told |= lost.keys()
         lines += [
             f"{label}: irrelevant: {r.entry_id} ({', '.join(sorted(r.labels)) or 'no label'})" for r in score.irrelevant
         ]

@@ -31,6 +31,7 @@ from evals.running.gate import EXAMPLE_PREFIX, find_world
 PLAY_FILE = "play.yaml"
 PLAYS_FOLDER = Path(__file__).parent.parent / "plays"
 MAIN_BRANCH = "main"
+NO_WORLD = "none"
 _PLAY = ("name", "locale", "world", "user", "budget", "facts", "turns", "events", "lore_labels")
 _TURN = ("input", "reply", "fails", "retry", "slips", "facts", "about", "relevant", "ask")
 _ACTIONS = ("tool_result", "evidence", "fork", "switch", "edit")
@@ -92,6 +93,8 @@ def _read_world(root: Fields, folder: Path) -> Path | None:
     if "world" not in root:
         return None
     name = root.text("world")
+    if name == NO_WORLD:
+        return None
     try:
         found = find_world(folder, name)
     except DatasetError as error:

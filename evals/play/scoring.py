@@ -134,11 +134,11 @@ def _find_wrong(facts: Mapping[str, Fact], view: TurnView) -> list[WrongFact]:
     """Return what the prompt states against the script, outside of what it repeats as said before."""
     stating = [block for block in view.blocks if block.group not in _TALK]
     return [
-        WrongFact(fact=name, text=wrong.text, block_id=block.block_id)
+        WrongFact(fact=name, text=found, block_id=block.block_id)
         for name, fact in facts.items()
         for wrong in fact.wrong
         for block in stating
-        if wrong.find_in(block.plain)
+        if (found := wrong.find_first(block.plain)) is not None
     ]
 
 
