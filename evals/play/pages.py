@@ -107,7 +107,7 @@ def _facts(each: ScoredTurn) -> list[FactRow]:
     """Return every fact in force before a turn, and what the prompt has in its place."""
     if each.score is None:
         return []
-    found = {name: "is missing" for name in each.score.missing}
+    found = dict.fromkeys(each.score.missing, "is missing")
     found |= {wrong.fact: f"is wrong: {wrong.text}" for wrong in each.score.wrong}
     return [
         FactRow(
