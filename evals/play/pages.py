@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evals.play.figures import PlayFigures, describe_item, sum_up
-from evals.play.scoring import ScoredTurn
-from evals.play.script import Play
+from evals.play.scores.figures import PlayFigures, describe_item, sum_up
+from evals.play.scores.prompt import ScoredTurn
+from evals.play.script.values import Play
 from jacquard import Check, FactRow, PageSection, PageTurn, Verdict
 
 
