@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evals.play.figures import PlayFigures, describe_item, sum_up
-from evals.play.scoring import ScoredTurn
-from evals.play.script import Play
+from evals.play.scores.figures import PlayFigures, describe_item, sum_up
+from evals.play.scores.prompt import ScoredTurn
+from evals.play.script.values import Play
 from jacquard import Check, FactRow, PageSection, PageTurn, Verdict
 
 
@@ -107,7 +107,7 @@ def _facts(each: ScoredTurn) -> list[FactRow]:
     """Return every fact in force before a turn, and what the prompt has in its place."""
     if each.score is None:
         return []
-    found = {name: "is missing" for name in each.score.missing}
+    found = dict.fromkeys(each.score.missing, "is missing")
     found |= {wrong.fact: f"is wrong: {wrong.text}" for wrong in each.score.wrong}
     return [
         FactRow(
