@@ -107,6 +107,7 @@ from .pipeline.weaving.pruners.group_aware import GroupAwarePruner
 from .pipeline.worlds import build_bare_world
 from .replay.provenance import count_tokens_by_block, find_origins
 from .replay.replay import find_differences, replay_prompt
+from .replay.turn_view import LeftOut, ShownBlock, ShownMessage, TurnView, view_turn
 from .templating import find_shipped_templates
 from .templating.layouts import load_layout
 from .turns.engine import ContextEngine
@@ -169,6 +170,7 @@ __all__ = [
     "Layer",
     "LayersConfig",
     "LayoutError",
+    "LeftOut",
     "LimitsConfig",
     "LintReport",
     "LiteLlmModel",
@@ -223,6 +225,8 @@ __all__ = [
     "SelectorFactory",
     "Sensitivity",
     "Shortener",
+    "ShownBlock",
+    "ShownMessage",
     "Skein",
     "SkeinTemplate",
     "SlotRule",
@@ -237,6 +241,7 @@ __all__ = [
     "Temporal",
     "ToolPairError",
     "Triage",
+    "TurnView",
     "Workshop",
     "WorldUnavailableError",
     "apply_experiments",
@@ -268,4 +273,5 @@ __all__ = [
     "to_messages",
     "turn_from_record",
     "turn_to_json",
+    "view_turn",
 ]
