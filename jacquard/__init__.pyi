@@ -107,6 +107,7 @@ from .pipeline.weaving.pruners.group_aware import GroupAwarePruner
 from .pipeline.worlds import build_bare_world
 from .replay.provenance import count_tokens_by_block, find_origins
 from .replay.replay import find_differences, replay_prompt
+from .replay.turn_page import Check, FactRow, PageSection, PageTurn, Verdict, render_turn_page
 from .replay.turn_view import LeftOut, ShownBlock, ShownMessage, TurnView, view_turn
 from .templating import find_shipped_templates
 from .templating.layouts import load_layout
@@ -140,6 +141,7 @@ __all__ = [
     "BudgetExceededError",
     "BudgetReport",
     "CandidateDecision",
+    "Check",
     "ChunkConfig",
     "ChunkConflictError",
     "CircuitBreaker",
@@ -158,6 +160,7 @@ __all__ = [
     "EngineParts",
     "EvidenceConfig",
     "ExtractSummarizer",
+    "FactRow",
     "FlashSelector",
     "GreedyPriorityPruner",
     "GroupAwarePruner",
@@ -185,6 +188,8 @@ __all__ = [
     "ObservabilityConfig",
     "OtelTracing",
     "PackageConfig",
+    "PageSection",
+    "PageTurn",
     "PairScorer",
     "Placement",
     "PlanContext",
@@ -242,6 +247,7 @@ __all__ = [
     "ToolPairError",
     "Triage",
     "TurnView",
+    "Verdict",
     "Workshop",
     "WorldUnavailableError",
     "apply_experiments",
@@ -269,6 +275,7 @@ __all__ = [
     "read_snapshot",
     "recent_lines",
     "render_memories",
+    "render_turn_page",
     "replay_prompt",
     "to_messages",
     "turn_from_record",

@@ -1,82 +1,35 @@
-"""Plays a script through the engine as a host would: prepares turns, answers them with the script's replies, reports events.
-
-It uses the public names of jacquard and mnemosyne alone, a durable store in a temporary folder, the local model for
-embeddings, and a clock of its own, so that the same script gives the same prompts.
-"""
+"""Plays a script as a host would: prepares turns, answers them with the script's replies, does what happens between."""
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
-from functools import partial
-from pathlib import Path as FilePath
 
 from anyio import to_thread
 
-from evals.play.reading import MAIN_BRANCH, edit_branch
-from evals.play.script import Edit, Failure, Fork, GivenEvidence, HostEvent, Play, ScriptTurn, Switch, ToolResult
+from evals.play.engine import SESSION, OpenedEngine, limit_prompts, open_engine
+from evals.play.script.reading import MAIN_BRANCH, edit_branch
+from evals.play.script.values import Edit, Failure, Fork, GivenEvidence, HostEvent, Play, ScriptTurn, Switch, ToolResult
 from evals.play.session import Item, ItemKind, Path, Step
-from jacquard import (
-    BudgetConfig,
-    CommitResult,
-    ContextEngine,
-    CurationConfig,
-    JacquardError,
-    PreparedTurn,
-    RuntimeConfig,
-    build_bare_world,
-    create_context_engine,
-    open_embedder,
-)
+from jacquard import CommitResult, JacquardError, PreparedTurn, RuntimeConfig, build_bare_world
 from mnemosyne import (
     Author,
     AuthorKind,
-    Embedder,
     Evidence,
     EvidenceSource,
     EvidenceType,
     Message,
     MnemosyneError,
-    RedactingIngestor,
-    RegexRedactor,
     Role,
     SourceKind,
-    SqliteStore,
-    Store,
     ToolCall,
-    WorldPack,
     load_world,
 )
 
-SESSION = "play"
-PATIENCE_MS = 600_000
-"""No turn is late in a play: a score must not depend on how busy the machine is."""
-SETTLE_SECONDS = 600.0
-_START = datetime(2026, 3, 1, 20, 0, tzinfo=UTC)
-_STEP = timedelta(minutes=1)
-_WARM_UP = "warm-up"
 _CUT_CHARS = 40
 _OWN = "mnemosyne://"
 
 Progress = Callable[[str, int, int], None]
-
-
-class ScriptClock:
-    """A clock that the host sets; the engine reads it."""
-
-    def __init__(self) -> None:
-        self._now = _START
-
-    def now(self) -> datetime:
-        """Return the time of the play."""
-        return self._now
-
-    def step(self) -> None:
-        """Let a minute pass."""
-        self._now += _STEP
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,15 +49,6 @@ class PlayedTurn:
     fault: str = ""
 
 
-def play_config(play: Play, config: RuntimeConfig | None = None) -> RuntimeConfig:
-    """Return the configuration of a play: a prompt takes at most its budget, and no part of a turn is ever late."""
-    given = config or RuntimeConfig()
-    kept_free = given.budget.reserved_reply_tokens + given.budget.reserved_tail_tokens
-    budget: BudgetConfig = replace(given.budget, max_input_tokens=play.budget + kept_free)
-    curation: CurationConfig = replace(given.curation, deadline_ms=PATIENCE_MS)
-    return replace(given, budget=budget, curation=curation)
-
-
 async def play_script(
     play: Play,
     *,
@@ -116,8 +60,11 @@ async def play_script(
 
     Raises WorldPackError for a pack with faults, EmbedderUnavailableError where the model cannot be loaded.
     """
+    world = build_bare_world("bare") if play.world is None else await to_thread.run_sync(load_world, play.world)
+    settings = limit_prompts(config, play.budget)
     played = []
-    async with open_host(play, embedder, config) as host:
+    async with open_engine(world, locale=play.locale, embedder=embedder, config=settings) as opened:
+        host = Host(play, opened)
         for turn in play.turns:
             for event in play.events:
                 if event.before == turn.number and (extra := await host.act(event)) is not None:
@@ -127,78 +74,30 @@ async def play_script(
     return tuple(played)
 
 
-@asynccontextmanager
-async def open_host(play: Play, embedder: str, config: RuntimeConfig | None) -> AsyncIterator[Host]:
-    """Open the engine of a play on a store in a temporary folder, its world indexed."""
-    world = build_bare_world("bare") if play.world is None else await to_thread.run_sync(load_world, play.world)
-    model = await to_thread.run_sync(partial(open_embedder, embedder, language=play.locale))
-    if model is not None:
-        await model.warm()
-    clock = ScriptClock()
-    with tempfile.TemporaryDirectory(prefix="jacquard-play-", ignore_cleanup_errors=True) as folder:
-        store = SqliteStore(FilePath(folder) / "play.db", synchronous="NORMAL")
-        try:
-            ingestor = RedactingIngestor(store, RegexRedactor(), clock)
-            async with _open_engine(store, world, model, clock, ingestor, play_config(play, config)) as engine:
-                if play.world is not None:
-                    await _index_world(engine, world)
-                head = await engine.start_session(SESSION, world)
-                yield Host(play, engine, store, clock, ingestor, head.turn_id)
-        finally:
-            await store.close()
-
-
-def _open_engine(
-    store: Store,
-    world: WorldPack,
-    embedder: Embedder | None,
-    clock: ScriptClock,
-    ingestor: RedactingIngestor,
-    config: RuntimeConfig,
-) -> ContextEngine:
-    return create_context_engine(store, config=config, world=world, embedder=embedder, clock=clock, ingestor=ingestor)
-
-
-async def _index_world(engine: ContextEngine, world: WorldPack) -> None:
-    """Let the engine index the lore before the play, as it would be in any session but the first."""
-    await engine.start_session(_WARM_UP, world)
-    turn = await engine.prepare_turn(_WARM_UP, world.title)
-    if turn.reply is None:
-        await engine.commit_assistant_message(_WARM_UP, world.title)
-    await engine.settle(SETTLE_SECONDS)
-
-
 class Host:
     """Plays the turns and events of one script on one session."""
 
-    def __init__(
-        self,
-        script: Play,
-        engine: ContextEngine,
-        store: Store,
-        clock: ScriptClock,
-        ingestor: RedactingIngestor,
-        root: str | None,
-    ) -> None:
-        self._script, self._engine, self._store, self._clock, self._ingestor = script, engine, store, clock, ingestor
-        self._path = Path(branch=MAIN_BRANCH, facts=script.facts, root=root)
+    def __init__(self, script: Play, opened: OpenedEngine) -> None:
+        self._script, self._opened = script, opened
+        self._engine, self._store = opened.engine, opened.store
+        self._path = Path(branch=MAIN_BRANCH, facts=script.facts, root=opened.root)
         self._paths: dict[str, Path] = {}
         self._played = 0
 
     async def play_turn(self, turn: ScriptTurn) -> PlayedTurn:
         """Prepare a turn and do with it what the script says."""
-        self._clock.step()
+        self._opened.clock.step()
         self._played += 1
         played = PlayedTurn(turn=turn, place=self._played, before=self._path)
         author = Author(kind=AuthorKind.USER, id=self._script.user) if self._script.user else None
         try:
             message = Message(role=Role.USER, content=turn.input, author=author)
-            prepared = await self._engine.prepare_turn(SESSION, message)
+            prepared = await self._opened.prepare(message)
             played = replace(played, prepared=prepared)
             played = await self._answer(played, prepared)
         except (JacquardError, MnemosyneError) as error:
             played = replace(played, error=f"{type(error).__name__}: {error}")
-        await self._engine.settle(SETTLE_SECONDS)
+        await self._opened.settle()
         return played
 
     async def act(self, event: HostEvent) -> PlayedTurn | None:
@@ -255,7 +154,7 @@ class Host:
         else:
             kind, names = ItemKind.EVIDENCE, []
             source = EvidenceSource(kind=SourceKind.RAG, name=action.kind, uri=f"{action.kind}:{call_id}")
-            await self._ingestor.ingest(SESSION, action.text, source, EvidenceType.RAG_DOC)
+            await self._opened.ingestor.ingest(SESSION, action.text, source, EvidenceType.RAG_DOC)
         fresh = [each.evidence_id for each in await self._evidences() if each.evidence_id not in before]
         item = Item(kind=kind, ids=(*fresh, *names), text=action.text, turn=number)
         self._path = self._path.after(Step(number=number, items=(item,), about=action.about))

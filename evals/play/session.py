@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from evals.play.script import Fact
+from evals.play.script.values import Fact
 
 
 class ItemKind(StrEnum):

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from evals.play.engine import LATE_CODES, codes_of
 from evals.play.host import PlayedTurn
-from evals.play.receipts import order_of, read_named_ids
-from evals.play.script import Fact, Play
+from evals.play.scores.receipts import order_of, read_named_ids
+from evals.play.script.values import Fact, Play
 from evals.play.session import Item, ItemKind, Path
 from filament import clean_text
 from jacquard import PreparedTurn, TurnView, view_turn
 
-LATE_CODES = frozenset({"vectors_late", "summarize_late", "shorten_late", "timeout"})
-"""What a busy machine can cause: figures with any of them are not reproducible."""
 _TELLING_CHARS = 8
 _FLESH = "flesh:"
 _INPUT = "input"
@@ -126,7 +125,7 @@ def score_prompt(
         tokens_by_group=view.tokens,
         reused_bytes=reused_bytes,
         total_bytes=total_bytes,
-        late=tuple(sorted(_codes_of(prepared) & LATE_CODES)),
+        late=tuple(sorted(codes_of(prepared) & LATE_CODES)),
     )
 
 
@@ -134,11 +133,11 @@ def _find_wrong(facts: Mapping[str, Fact], view: TurnView) -> list[WrongFact]:
     """Return what the prompt states against the script, outside of what it repeats as said before."""
     stating = [block for block in view.blocks if block.group not in _TALK]
     return [
-        WrongFact(fact=name, text=wrong.text, block_id=block.block_id)
+        WrongFact(fact=name, text=found, block_id=block.block_id)
         for name, fact in facts.items()
         for wrong in fact.wrong
         for block in stating
-        if wrong.find_in(block.plain)
+        if (found := wrong.find_first(block.plain)) is not None
     ]
 
 
@@ -190,10 +189,6 @@ def _find_off_topic_evidence(played: PlayedTurn, view: TurnView) -> tuple[str, .
     shown = dict.fromkeys(block.block_id for block in view.blocks if block.group == "evidence")
     named = {block_id: next((labels[name] for name in labels if name in block_id), None) for block_id in shown}
     return tuple(block_id for block_id, own in named.items() if own is not None and not own & wanted)
-
-
-def _codes_of(prepared: PreparedTurn) -> set[str]:
-    return {*(each.code for each in prepared.report.degradations), prepared.report.stream_b.path.value}
 
 
 def _bytes_of(prepared: PreparedTurn) -> bytes:

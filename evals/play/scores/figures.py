@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from evals.play.scoring import PromptScore, ScoredTurn
-from evals.play.script import Play
+from evals.play.scores.prompt import PromptScore, ScoredTurn
+from evals.play.script.values import Play
 from evals.play.session import Item
 
 _SHOWN_FAULTS = 12
@@ -63,11 +63,12 @@ class PlayFigures:
         return self.irrelevant / self.labelled if self.labelled else None
 
 
-def sum_up(scored: Sequence[ScoredTurn]) -> PlayFigures:
-    """Return the figures of the prompts of one or more plays."""
+def sum_up(*plays: Sequence[ScoredTurn]) -> PlayFigures:
+    """Return the figures of one play, or of several together."""
+    scored = [each for play in plays for each in play]
     scores = [each.score for each in scored if each.score is not None]
     labelled = [score for score, each in _pairs(scored) if each.played.turn.relevant is not None]
-    lost, summarized = _losses(scored)
+    found = [_losses(play) for play in plays]
     groups = dict.fromkeys(group for score in scores for group in score.tokens_by_group)
     return PlayFigures(
         turns=len(scored),
@@ -77,9 +78,9 @@ def sum_up(scored: Sequence[ScoredTurn]) -> PlayFigures:
         facts=sum(score.facts for score in scores),
         missing=sum(len(score.missing) for score in scores),
         wrong=sum(len({each.fact for each in score.wrong}) for score in scores),
-        items=_count_items(scored),
-        lost=len(lost),
-        summarized_only=len(lost & summarized),
+        items=sum(len({item.ids[0] for each in play for item in each.played.before.items()}) for play in plays),
+        lost=sum(len(lost) for lost, _ in found),
+        summarized_only=sum(len(summarized) for _, summarized in found),
         labelled=len(labelled),
         recalled=sum(len(score.recalled) for score in labelled),
         irrelevant=sum(len(score.irrelevant) for score in labelled),
@@ -100,25 +101,11 @@ def _pairs(scored: Sequence[ScoredTurn]) -> list[tuple[PromptScore, ScoredTurn]]
     return [(each.score, each) for each in scored if each.score is not None]
 
 
-def _key(each: ScoredTurn, item: Item) -> tuple[int, str]:
-    """Return what tells an item apart over several plays: paths of two plays share no facts object."""
-    return id(each.played.before.facts), item.ids[0]
-
-
-def _losses(scored: Sequence[ScoredTurn]) -> tuple[set[tuple[int, str]], set[tuple[int, str]]]:
-    """Return what was ever lost, and what was lost only while a summary stood for its time."""
-    lost: set[tuple[int, str]] = set()
-    bare: set[tuple[int, str]] = set()
-    for score, each in _pairs(scored):
-        for loss in score.losses:
-            lost.add(_key(each, loss.item))
-            if not loss.summarized:
-                bare.add(_key(each, loss.item))
-    return lost, lost - bare
-
-
-def _count_items(scored: Sequence[ScoredTurn]) -> int:
-    return len({_key(each, item) for each in scored for item in each.played.before.items()})
+def _losses(play: Sequence[ScoredTurn]) -> tuple[set[str], set[str]]:
+    """Return the ids of what was ever lost in a play, and of what was lost only while a summary stood for its time."""
+    losses = [loss for score, _ in _pairs(play) for loss in score.losses]
+    lost = {loss.item.ids[0] for loss in losses}
+    return lost, lost - {loss.item.ids[0] for loss in losses if not loss.summarized}
 
 
 def _reused_share(scores: Sequence[PromptScore]) -> float:
@@ -236,9 +223,10 @@ def print_play(play: Play, scored: Sequence[ScoredTurn], console: Console) -> No
 
 
 def describe_faults(scored: Sequence[ScoredTurn]) -> list[str]:
-    """Return a sentence for every fault: missing and wrong facts and losses where they begin, the others at each turn."""
+    """Return a sentence for every fault: facts where they begin to be missing or wrong, losses once, the others at each turn."""
     lines: list[str] = []
     open_faults: set[tuple[str, str]] = set()
+    told: set[str] = set()
     for each in scored:
         turn, score = each.played.turn, each.score
         label = f"turn {turn.number}" + (
@@ -253,13 +241,30 @@ def describe_faults(scored: Sequence[ScoredTurn]) -> list[str]:
                 (("wrong", w.fact + w.text), f"{w.fact} is wrong: {w.text!r} stands in {w.block_id}")
                 for w in score.wrong
             ),
-            *((("lost", loss.item.ids[0]), f"lost: {describe_item(loss.item)}") for loss in score.losses),
         ]
         lines += [f"{label}: {text}" for key, text in now if key not in open_faults]
         open_faults = {key for key, _ in now}
+        lost = {loss.item.ids[0]: loss.item for loss in score.losses}
+        lines += [f"{label}: lost: {describe_item(item)}" for name, item in lost.items() if name not in told]
+        told |= lost.keys()
         lines += [
             f"{label}: irrelevant: {r.entry_id} ({', '.join(sorted(r.labels)) or 'no label'})" for r in score.irrelevant
         ]
         if score.answered is False:
             lines.append(f"{label}: not answered: {turn.input}")
     return lines
+
+
+def print_questions(report: Mapping[str, Any], console: Console) -> None:
+    """Print what came of the questions of a labelled set, all and by category, in percent."""
+    table = Table(box=None, pad_edge=False, title=f"{report['set']}, prompts of at most {report['budget']} tokens")
+    for name in ("questions", "asked", "evidence in prompt", "answer in prompt", "date in prompt", "tokens"):
+        table.add_column(name, justify="left" if name == "questions" else "right")
+    for name, each in {"all": report["all"], **report["by_category"]}.items():
+        shares = [
+            "–" if each[part] is None else f"{100 * each[part]:.1f} % of {each[f'{part}_of']}"
+            for part in ("evidence", "answer", "date")
+        ]
+        tokens = "–" if each["tokens"] is None else f"{each['tokens']:.0f}"
+        table.add_row(Text(name or "(none)"), str(each["questions"]), *shares, tokens)
+    console.print(table)

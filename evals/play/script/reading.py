@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from evals.errors import DatasetError
-from evals.play.script import (
+from evals.play.script.values import (
     DEFAULT_BUDGET_TOKENS,
     Edit,
     Fact,
@@ -25,12 +25,13 @@ from evals.play.script import (
     Switch,
     ToolResult,
 )
-from evals.play.yaml_fields import Fields, open_yaml
+from evals.play.script.yaml_fields import Fields, open_yaml
 from evals.running.gate import EXAMPLE_PREFIX, find_world
 
 PLAY_FILE = "play.yaml"
-PLAYS_FOLDER = Path(__file__).parent.parent / "plays"
+PLAYS_FOLDER = Path(__file__).parents[2] / "plays"
 MAIN_BRANCH = "main"
+NO_WORLD = "none"
 _PLAY = ("name", "locale", "world", "user", "budget", "facts", "turns", "events", "lore_labels")
 _TURN = ("input", "reply", "fails", "retry", "slips", "facts", "about", "relevant", "ask")
 _ACTIONS = ("tool_result", "evidence", "fork", "switch", "edit")
@@ -83,6 +84,8 @@ def read_play(folder: Path) -> Play:
     )
     if "locale" not in root:
         root.fail("locale", "is missing; write zh or en")
+    if play.name and play.name != folder.resolve().name:
+        root.fail("name", f"is {play.name!r}; a play has the name of its folder, {folder.resolve().name!r}")
     _check_branches(root, play)
     file.close()
     return play
@@ -92,6 +95,8 @@ def _read_world(root: Fields, folder: Path) -> Path | None:
     if "world" not in root:
         return None
     name = root.text("world")
+    if name == NO_WORLD:
+        return None
     try:
         found = find_world(folder, name)
     except DatasetError as error:

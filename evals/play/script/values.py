@@ -29,7 +29,14 @@ class Pattern:
 
     def find_in(self, text: str) -> bool:
         """Say whether it occurs in a text."""
-        return self.text in text if self.regex is None else self.regex.search(text) is not None
+        return self.find_first(text) is not None
+
+    def find_first(self, text: str) -> str | None:
+        """Return what it matches first in a text, None where it does not occur."""
+        if self.regex is None:
+            return self.text if self.text in text else None
+        found = self.regex.search(text)
+        return None if found is None else found[0]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

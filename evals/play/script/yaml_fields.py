@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evals.errors import DatasetError
-from evals.play.script import Pattern
+from evals.play.script.values import Pattern
 from filament import PayloadError, load_yaml_marked
 
 _MOST_SHOWN = 20
