@@ -5,13 +5,14 @@ It uses the public names of jacquard and mnemosyne alone. The same script gives 
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import Literal
 
 import numpy as np
@@ -151,8 +152,8 @@ async def open_engine(
     """
     model = await _open_model(embedder, locale, cache)
     clock = ScriptClock()
-    with tempfile.TemporaryDirectory(prefix="jacquard-play-", ignore_cleanup_errors=True) as folder:
-        store = SqliteStore(Path(folder) / "play.db", synchronous="NORMAL")
+    async with _open_folder() as folder:
+        store = SqliteStore(folder / "play.db", synchronous="NORMAL")
         try:
             ingestor = RedactingIngestor(store, RegexRedactor(), clock)
             made = create_context_engine(
@@ -174,6 +175,15 @@ async def open_engine(
                 )
         finally:
             await store.close()
+
+
+@asynccontextmanager
+async def _open_folder() -> AsyncIterator[Path]:
+    made = await to_thread.run_sync(partial(mkdtemp, prefix="jacquard-play-"))
+    try:
+        yield Path(made)
+    finally:
+        await to_thread.run_sync(partial(rmtree, made, ignore_errors=True))
 
 
 async def _open_model(name: str, locale: str, cache: Path | None) -> Embedder | None:

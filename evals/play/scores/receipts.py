@@ -18,7 +18,7 @@ _NOT_ABOUT = frozenset(
     {"turn_id", "session_id", "spans", "plan", "timings_ms", "tags", "new_evidence_ids", "new_block_ids", "chosen_for"}
 )
 """Fields of a receipt, at any depth, that say to which turn something belongs or what was stored, and not what was decided."""
-_RANGE = re.compile(r"([\w.:-]*\w)\.\.(\w[\w.:-]*)")
+_RANGE = re.compile(r"(\w+(?:[.:-]\w+)*)\.\.(\w+(?:[.:-]\w+)*)")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
