@@ -6,12 +6,12 @@ Pages and scores are made from this view, so that both see the same blocks under
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from filament import unescape
-from jacquard.core.block_kinds import Subject, subject_of
+from jacquard.core.block_kinds import EVIDENCE_SOURCE, Subject, subject_of
 from jacquard.core.blocks import FRAME, BlockKind
-from jacquard.core.receipt import Action, BlockDecision, Report
+from jacquard.core.receipt import Action, BlockDecision, BlockSpan, Report
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
 
 FRAME_GROUP = "frame"
@@ -115,21 +115,9 @@ def view_turn(turn: PreparedTurn) -> TurnView:
     messages = []
     for number, message in enumerate(turn.messages):
         spans = sorted((span for span in turn.report.spans if span.message == number), key=lambda span: span.start)
-        blocks = [
-            _show_block(
-                span.block_id,
-                span.kind,
-                decisions.get(span.block_id),
-                message.content[span.start : span.end],
-                (number, span.start, span.end),
-                span.tokens,
-            )
-            for span in spans
-        ]
-        if not blocks:
-            place = (number, 0, len(message.content))
-            blocks = [_show_block(FRAME, BlockKind.UNKNOWN, None, message.content, place, 0)]
-        messages.append(ShownMessage(role=message.role, blocks=tuple(blocks)))
+        whole = BlockSpan(block_id=FRAME, message=number, start=0, end=len(message.content), tokens=0)
+        blocks = tuple(_show_block(span, decisions.get(span.block_id), message.content) for span in spans or [whole])
+        messages.append(ShownMessage(role=message.role, blocks=blocks))
     spent: dict[str, int] = {}
     for each in messages:
         for block in each.blocks:
@@ -145,35 +133,22 @@ def view_turn(turn: PreparedTurn) -> TurnView:
     )
 
 
-def _show_block(
-    block_id: str,
-    kind: BlockKind,
-    decision: BlockDecision | None,
-    text: str,
-    place: tuple[int, int, int],
-    tokens: int,
-) -> ShownBlock:
-    message, start, end = place
+def _show_block(span: BlockSpan, decision: BlockDecision | None, content: str) -> ShownBlock:
+    shown = ShownBlock(
+        block_id=span.block_id,
+        kind=span.kind,
+        group=FRAME_GROUP,
+        text=content[span.start : span.end],
+        tokens=span.tokens,
+        message=span.message,
+        start=span.start,
+        end=span.end,
+    )
     if decision is None:
-        return ShownBlock(
-            block_id=block_id,
-            kind=kind,
-            group=FRAME_GROUP,
-            text=text,
-            tokens=tokens,
-            message=message,
-            start=start,
-            end=end,
-        )
-    return ShownBlock(
-        block_id=block_id,
-        kind=kind,
-        group=_group_of(decision),
-        text=text,
-        tokens=tokens,
-        message=message,
-        start=start,
-        end=end,
+        return shown
+    return replace(
+        shown,
+        group=_group_of(decision.source),
         title=decision.title,
         source=decision.source,
         trust=decision.trust.value,
@@ -183,10 +158,10 @@ def _show_block(
     )
 
 
-def _group_of(decision: BlockDecision) -> str:
-    if decision.kind is BlockKind.EVIDENCE:
+def _group_of(source: str) -> str:
+    if source.startswith(EVIDENCE_SOURCE):
         return EVIDENCE_GROUP
-    return subject_of(decision.source).value or INSTRUCTIONS_GROUP
+    return subject_of(source).value or INSTRUCTIONS_GROUP
 
 
 def _find_left_out(report: Report) -> tuple[LeftOut, ...]:
