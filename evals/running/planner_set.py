@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,8 +18,19 @@ from rich.text import Text
 
 from evals.errors import DatasetError
 from evals.running.gate import EXAMPLE_PREFIX, find_world
-from jacquard import PlanContext, RulePlanner, Temporal, Triage, build_bare_world
-from mnemosyne import Message, Role, SessionHead, SessionWindow, WindowMessage, WorldPack, load_world
+from jacquard import PlanContext, RulePlanner, Temporal, Triage, build_bare_world, plan_to_json
+from mnemosyne import (
+    Message,
+    Role,
+    SessionHead,
+    SessionWindow,
+    TurnKind,
+    TurnRecord,
+    TurnStatus,
+    WindowMessage,
+    WorldPack,
+    load_world,
+)
 from mnemosyne.world.scaffold import write_scaffold
 
 LANGUAGES = ("zh", "en")
@@ -116,12 +127,13 @@ def run_planner(
     rows = []
     for count, each in enumerate(inputs, start=1):
         world = worlds[each.world, each.language]
-        rows.append(_compare(each, planner.plan(each.text, _window(each, world), world)))
+        rows.append(_compare(each, planner.plan(each.text, _window(each, world, planner), world)))
         progress("inputs", count, len(inputs))
     return tuple(rows)
 
 
-def _window(labelled: LabelledInput, world: WorldPack) -> SessionWindow:
+def _window(labelled: LabelledInput, world: WorldPack, planner: RulePlanner) -> SessionWindow:
+    """Return the session before the input: with a history, its last user message was planned as the turn before."""
     head = SessionHead(
         session_id="planned", world_id=world.world_id, branch_id="main", turn_id=None, depth=0, lineage=(), version=0
     )
@@ -134,7 +146,22 @@ def _window(labelled: LabelledInput, world: WorldPack) -> SessionWindow:
         )
         for place, (role, content) in enumerate(labelled.history)
     )
-    return SessionWindow(head=head, messages=messages, state=world.state)
+    window = SessionWindow(head=head, messages=messages, state=world.state)
+    said = [content for role, content in labelled.history if role == Role.USER]
+    if not said:
+        return window
+    previous = TurnRecord(
+        turn_id="t0",
+        session_id=head.session_id,
+        branch_id="main",
+        depth=1,
+        parent_id=None,
+        kind=TurnKind.NARRATIVE,
+        status=TurnStatus.COMMITTED,
+        messages=(),
+        plan=plan_to_json(planner.plan(said[-1], window, world)),
+    )
+    return replace(window, previous=previous)
 
 
 def _compare(labelled: LabelledInput, plan: PlanContext) -> PlannedInput:
