@@ -34,7 +34,7 @@ from mnemosyne import (
 from mnemosyne.world.scaffold import write_scaffold
 
 LANGUAGES = ("zh", "en")
-HALVES = ("tune", "gate")
+HALVES = ("tune", "gate", "later")
 LABELS = ("triage", "template", "temporal", "search")
 WORLDS = ("forest", "lighthouse", "shop", "plain")
 
@@ -190,7 +190,7 @@ def score_inputs(rows: Iterable[PlannedInput]) -> dict[str, dict[str, float | in
 def planner_json(rows: Sequence[PlannedInput]) -> dict[str, Any]:
     """Return the scores by half, by half and language, and by half and category, and the misses of the half `tune`.
 
-    Misses of the half `gate` are never listed, so that nobody writes rules for them.
+    Misses of the halves `gate` and `later` are never listed, so that nobody writes rules for them.
     """
     report: dict[str, Any] = {"inputs": len(rows), "halves": {}}
     for half in HALVES:

@@ -30,7 +30,9 @@ _SIGNS = frozenset("\\.^$*+?{}[]|()")
 _POLITE_END = re.compile(
     r"(?:[吧啊呀啦哦喔噢嘛哈哟]|谢谢(?:你|您)?|多谢|(?<!\w)(?:please|thanks|thank you))$", re.IGNORECASE
 )
-_BEGINNINGS = frozenset(("好", "好的", "好吧", "行", "嗯", "那", "那么", "ok", "okay", "well", "then", "alright", "all right", "so", "yes"))
+_BEGINNINGS = frozenset(
+    ("好", "好的", "好吧", "行", "嗯", "那", "那么", "ok", "okay", "well", "then", "alright", "all right", "so", "yes")
+)
 _POLITE_START = re.compile(r"^(?:请(?:你|您)?|麻烦(?:你|您)?|please(?!\w)[\s,]*)", re.IGNORECASE)
 
 
@@ -71,8 +73,9 @@ def read_input(user_message: str, world: WorldPack, action_id: str | None = None
     """Return the first action (`action_id`: only this one) with a pattern that matches the whole input.
 
     Case is ignored; the input is normalised (NFKC), trimmed and stripped of end punctuation, and tried with and without
-    polite particles (吧, 请, please …) and with and without the name of somebody who is spoken to (掌柜的，…). An input of more than MAX_INPUT_CHARS characters is never an action. All patterns
-    together take at most about INPUT_SECONDS of processor time; call it off the event loop unless `is_read_at_once`.
+    polite particles (吧, 请, please …) and the name of somebody who is spoken to (掌柜的，…). An input of more than
+    MAX_INPUT_CHARS characters is never an action. All patterns together take at most about INPUT_SECONDS of processor time;
+    call it off the event loop unless `is_read_at_once`.
     """
     if len(user_message) > MAX_INPUT_CHARS or not world.actions:
         return ActionMatch()

@@ -28,7 +28,8 @@ _BRACKETED = re.compile(
 )
 # [OOC] or 【场外】 in front of a line, and "OOC:", "// ooc" or "out of character, …" at its beginning, mean the whole line.
 _LINE = re.compile(
-    rf"^[ \t]*(?:/{{1,2}}[ \t]*)?(?:{_LATIN}|[\[(【（〔][ \t]*(?:{_LATIN}|{_CHINESE}话?)[ \t]*[\])】）〕]|{_CHINESE}话?[ \t]*[:：])[^\n]*",
+    rf"^[ \t]*(?:/{{1,2}}[ \t]*)?"
+    rf"(?:{_LATIN}|[\[(【（〔][ \t]*(?:{_LATIN}|{_CHINESE}话?)[ \t]*[\])】）〕]|{_CHINESE}话?[ \t]*[:：])[^\n]*",
     re.IGNORECASE | re.MULTILINE,
 )
 _ACTED = r"(?:me|say|do|emote|whisper|shout|yell|think|w|说|做|想|喊)"

@@ -19,7 +19,9 @@ FIGHT, RECALL, OVERVIEW = "fight", "recall", "overview"
 LEXICONS: Sequence[Lexicon] = (ENGLISH, CHINESE)
 
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
-_QUOTES = re.compile(r"「([^「」]*)」|『([^『』]*)』|“([^“”]*)”|《[^《》]*》|\"([^\"]*)\"|(?<!\w)'([^'\"]{2,300})'(?!\w)")
+_QUOTES = re.compile(
+    r"「([^「」]*)」|『([^『』]*)』|“([^“”]*)”|《[^《》]*》|\"([^\"]*)\"|(?<!\w)'([^'\"]{2,300})'(?!\w)"
+)
 _SENTENCE = re.compile(r"[^.!?。\n;…]+[.!?。;…\n]*")
 _CLAUSE = re.compile(r"[^,、:()\[\]—]+")
 _TURNS = re.compile(r" but | then | so that | 但是?|然后|于是|随即|转身")
@@ -45,7 +47,9 @@ class InputReading:
     outside: str
 
 
-def read_input_words(user_message: str, past_words: Sequence[str] = (), future_words: Sequence[str] = ()) -> InputReading:
+def read_input_words(
+    user_message: str, past_words: Sequence[str] = (), future_words: Sequence[str] = ()
+) -> InputReading:
     """Return how an input is read; `past_words` and `future_words` are the world's own."""
     text = normalise(_shorten(_CODE.sub(" ", user_message))).replace("’", "'")
     outside = _QUOTES.sub(" ", text)
@@ -84,7 +88,9 @@ def has_keyword(reading: InputReading, keyword: str) -> bool:
         return FIGHT in reading.intents and mentions(reading.outside, word)
     if any(lexicon.memory.search(word) for lexicon in LEXICONS):
         return mentions(reading.outside, word)
-    return any(not _is_negated(_clause_before(reading.outside, place)) for place in find_mentions(reading.outside, word))
+    return any(
+        not _is_negated(_clause_before(reading.outside, place)) for place in find_mentions(reading.outside, word)
+    )
 
 
 def is_fight_word(word: str) -> bool:

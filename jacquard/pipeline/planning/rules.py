@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from types import MappingProxyType
-from typing import Any
 
 from jacquard.core.degradations import DegradationCode
 from jacquard.core.names import NameDictionary, mentions, normalise
@@ -66,9 +65,10 @@ class RulePlanner:
     Words outside of the story, commands to the program and inputs that say nothing to search for (`quiet`) search nothing.
 
     Confidence (0..1) is the sum of: 0.40 always; 0.25 when the input names an entity of the world (0.15 when names were
-    guessed, and not only from the first words of sentences); 0.15 when the focus is certain (locked, at most one active quest, or the input refers to it); 0.10 when a
-    word shows the time; 0.10 when a template rule matched; less 0.20 when a name belongs to several entities, less 0.20
-    when the input refers to two quests equally. A declared action has 1.0, and so has an input that searches nothing.
+    guessed, and not only from the first words of sentences); 0.15 when the focus is certain (locked, at most one active
+    quest, or the input refers to it); 0.10 when a word shows the time; 0.10 when a template rule matched; less 0.20 when a
+    name belongs to several entities, less 0.20 when the input refers to two quests equally. A declared action has 1.0, and
+    so has an input that searches nothing.
     """
 
     def __init__(self) -> None:
@@ -162,9 +162,7 @@ def _plan_quiet(
     return replace(
         base,
         template_id=previous or rules.default_template,
-        search_intent=SearchIntent(
-            enabled=False, temporal_context=temporal, domain_weight=weights_of(temporal, rules)
-        ),
+        search_intent=SearchIntent(enabled=False, temporal_context=temporal, domain_weight=weights_of(temporal, rules)),
         reasons=(f"the input is {quiet.value}: memory is not searched", *reasons),
     )
 

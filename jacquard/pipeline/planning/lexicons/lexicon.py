@@ -20,7 +20,8 @@ class Lexicon:
     - `negators`: what negates the words after it in its clause. `no_negators`: expressions with a negator that negate nothing.
     - `later`: what puts a whole sentence into the future or makes it a condition. `reported`: what makes a sentence an account of
       somebody's words, of a text or a story.
-    - `past`, `future`: what shows that the input is about another time. `memory`: what calls the past to mind; it also shows the past.
+    - `past`, `future`: what shows that the input is about another time. `memory`: what calls the past to mind; it shows the past
+      as well.
     - `others`: questions about the life of somebody else, which are about the past and not about what was played.
     - `question`: what makes a sentence a question without a question mark. `past_question`: questions about the past.
     - `overview`: what asks for many facts at once.
@@ -48,7 +49,7 @@ class Lexicon:
 
 
 def any_of(*texts: str) -> re.Pattern[str]:
-    """Return a pattern that finds any of the expressions; blank-separated lists may be given as one text with `|`."""
+    """Return a pattern that finds any of the expressions."""
     return re.compile("|".join(f"(?:{text})" for text in texts))
 
 
