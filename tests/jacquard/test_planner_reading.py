@@ -36,13 +36,23 @@ def plan(text, *, world=GAME, previous=None):
 @pytest.mark.parametrize(
     "text",
     [
-        "我一个箭步冲过去，掐住他的脖子", "看我不砍死你！", "朝门口的守卫连开三枪", "我不得不还手，一剑刺穿了它", "二话不说就是一拳",
-        "施放火球术，目标是那群哥布林", "给我往死里打！", "举枪瞄准，扣下扳机",
-        "I bring the axe down on the troll's skull", "Take cover and return fire", "I knock the guard out cold",
-        "I hurl my spear at the charging boar", "Cast fireball at the goblins", "I attack! (OOC: hope that's ok)",
+        "我一个箭步冲过去，掐住他的脖子",
+        "看我不砍死你！",
+        "朝门口的守卫连开三枪",
+        "我不得不还手，一剑刺穿了它",
+        "二话不说就是一拳",
+        "施放火球术，目标是那群哥布林",
+        "给我往死里打！",
+        "举枪瞄准，扣下扳机",
+        "I bring the axe down on the troll's skull",
+        "Take cover and return fire",
+        "I knock the guard out cold",
+        "I hurl my spear at the charging boar",
+        "Cast fireball at the goblins",
+        "I attack! (OOC: hope that's ok)",
         "I'm going to stab him",
     ],
-)  # fmt: skip
+)
 def test_a_fight_is_a_fight(text):
     assert plan(text).template_id == "combat"
 
@@ -50,13 +60,30 @@ def test_a_fight_is_a_fight(text):
 @pytest.mark.parametrize(
     "text",
     [
-        "不要攻击它", "我劝他们别再打了", "收剑入鞘，转身离开", "远处有人在打架，我躲起来看", "他们为什么要攻击村子？", "这把剑能杀死恶龙吗？",
-        "打扰了，请问这里有人住吗", "我用匕首割开绳子", "他大喊「杀了他们」", "我走到柜台前敲了敲木板", "我听见外面有打斗声",
-        "Don't attack it", "I put my sword away and sit down", "I'd rather die than fight you", "I hear fighting in the distance",
-        '"Attack!" screams the captain somewhere behind us', "I strike a match", "I shoot him a look", "fix the bug in fight() please",
-        "How hard would it be to kill a troll?", "I cut the bread with my knife", "If he comes back I stab him",
+        "不要攻击它",
+        "我劝他们别再打了",
+        "收剑入鞘，转身离开",
+        "远处有人在打架，我躲起来看",
+        "他们为什么要攻击村子？",
+        "这把剑能杀死恶龙吗？",
+        "打扰了，请问这里有人住吗",
+        "我用匕首割开绳子",
+        "他大喊「杀了他们」",
+        "我走到柜台前敲了敲木板",
+        "我听见外面有打斗声",
+        "Don't attack it",
+        "I put my sword away and sit down",
+        "I'd rather die than fight you",
+        "I hear fighting in the distance",
+        '"Attack!" screams the captain somewhere behind us',
+        "I strike a match",
+        "I shoot him a look",
+        "fix the bug in fight() please",
+        "How hard would it be to kill a troll?",
+        "I cut the bread with my knife",
+        "If he comes back I stab him",
     ],
-)  # fmt: skip
+)
 def test_what_is_refused_told_asked_or_meant_otherwise_is_no_fight(text):
     assert plan(text).template_id == "chat"
 
@@ -100,10 +127,26 @@ def test_time_and_template(text, temporal, template):
 @pytest.mark.parametrize(
     "text",
     [
-        "嗯", "😀", "/status", "/存档", "!roll 2d6", "OOC: what did I attack last time?", "（OOC 我去吃个饭）", "【场外】你写得真好", "((brb))",
-        "好嘞", "收到，谢谢", "。。。", "ok", "got it, thanks", "hello", "666", "Out of character for a sec: nice game", "",
+        "嗯",
+        "😀",
+        "/status",
+        "/存档",
+        "!roll 2d6",
+        "OOC: what did I attack last time?",
+        "（OOC 我去吃个饭）",
+        "【场外】你写得真好",
+        "((brb))",
+        "好嘞",
+        "收到，谢谢",
+        "。。。",
+        "ok",
+        "got it, thanks",
+        "hello",
+        "666",
+        "Out of character for a sec: nice game",
+        "",
     ],
-)  # fmt: skip
+)
 def test_what_says_nothing_of_the_story_searches_nothing(text):
     made = plan(text)
     assert not made.search_intent.enabled

@@ -77,6 +77,11 @@ _FIGHT_PHRASES = (
     "ing)? (?:him|her|it|them)(?! (?:into|through|out of) my)",
     rf"(?:snap|break|crack|twist|crush|smash)(?:s|ing)? (?:his|her|its|their|the \w+'s) (?:{_BODY})|(?:throw|land)(?:s|"
     "ing)? a (?:punch|kick|blow)",
+    rf"over (?:his|her|its|their|the \w+'s) (?:head|skull|back)|(?:pin|flip)(?:s|ning|ping)? (?:him|her|it|them)|"
+    rf"push (?:him|her|it|them) back|go(?:es)? for (?:his|her|its|their|the) (?:{_BODY})",
+    rf"(?:bite|claw|scratch|gouge)(?:s|ing)? (?:him|it|them|(?:his|her|its|their) \w+)|"
+    rf"(?:{_WEAPONS}) (?:[\w'-]+ ){{0,3}}?(?:towards?|for) (?:his|her|its|their|the \w+'s) (?:{_BODY})",
+    r"(?:sword|knife|gun)point|(?:stop|get|surround|flank|corner) (?:him|it|them)(?=!|$)|get the \w+ first|gang up on",
     r"open fire|on guard|en garde|have at (?:thee|you|them|him|it)|finish (?:him|it|her|them)(?: off)?|pull the trigger",
     r"(?:hold|fend|drive|beat|fight|keep) (?:them|him|it|her|(?:the|that|those) \w+) (?:off|back)|fend off|cover (?:our|"
     "the|my|his|her|your) (?:retreat|escape)",
@@ -123,8 +128,8 @@ LEXICON = Lexicon(
         "at first (?:light|glance|sight)|remember to|don't forget|do not forget|remind me to|not going to|(?:i'm|i am|"
         "we're|we are) (?:going to|gonna)|(?:am|is|are|was|were|be|get|got|getting|'m|'re|'s) used to|(?:am|is|are|'m|"
         "'re|'s)n?'?t? going to (?:the|a|my|bed|sleep)",
-        "(?:stab|shoot|act|strike|attack) first(?: and|,)? ask (?:questions )?later|recall the (?:api|function)|"
-        "long ago as|as soon as|sooner or later|no sooner|free will|good ?will|at will|will power|last will",
+        "(?:stab|shoot|act|strike|attack) first(?: and|,)? ask (?:questions )?later|shoot(?=, i\b)|recall the (?:api|function)|"
+        "long ago as|as soon as|no sooner|free will|good ?will|at will|will power|last will",
         "rest of (?:my|the)|list(?:en|ens|ening|less)|table (?:in|near|by|by the|top|with)|on the table|at the table|"
         "under the table|to the table|the table",
     ),
@@ -192,7 +197,8 @@ LEXICON = Lexicon(
         rf"{_START}(?:have|has|haven't|hasn't)(?!(?: [\w']+){{1,2}} (?:got|any|enough|an?|the|some|"
         rf"no)\b(?! to\b))(?: [\w']+){{1,4}}? (?:{_PARTICIPLES})\b",
         rf"\b(?:{_WH})(?: [\w']+){{0,3}}? (?:have|has) (?:i|we|you|he|she|they|\w+)(?: \w+)? (?:{_PARTICIPLES})\b",
-        r"\b(?:what|where|why|how|who|when)'d\b",
+        r"\b(?:what|where|why|how|who|when)'d\b|\bbecame of\b|\bwhat just\b",
+        r"\b(?:how|what|who|which|what's|who's)\b(?! if| about)[^.!?]{1,40} again\b",
     ),
     others=words_of(
         r"(?:have|had|did) you (?:ever|always|never)(?: [\w']+){0,3}|(?:have|had) you (?:been|seen|heard|read|tried|eaten|"
@@ -207,7 +213,10 @@ LEXICON = Lexicon(
         "ned)? to|plan(?:ning)? (?:on|to)|intend(?:s|ing)? to|"
         "tomorrow|next (?:time|week|month|year|summer|winter|spring|autumn|monday|tuesday|wednesday|thursday|friday|"
         "saturday|sunday|release|session)|soon|tonight|"
-        "later(?: (?:today|tonight|on))?|from now on|in (?:the )?future|what happens (?:if|when)|let's meet|(?:meet|"
+        "later(?: (?:today|tonight|on))?|from now on|in (?:the )?future|what happens (?:if|when)|wait (?:till|until)|sooner or later|"
+        r"in (?:half )?an? (?:hour|minute|day|week)s?|(?:think|hope|suppose|believe|guess|sure) [\w' ]{1,24}? will|"
+        r"(?:leave|go|start|set out|set off|meet|talk|try again|continue|begin) (?:[\w']+ ){0,2}?in the (?:morning|evening)|"
+        r"let's meet|(?:meet|"
         r"leave|go|return|back|set out|come) (?:\w+ ){0,3}?at (?:dawn|dusk|sunset|sunrise|midnight|noon|nightfall)|"
         "what next|what's next|do next|happens? next|after that|in (?:an? |a few |two |three )?(?:hours?|days?|"
         "weeks?)(?: time)?|"
@@ -231,7 +240,9 @@ LEXICON = Lexicon(
         "checklist|step[- ]by[- ]step|point by point|one by one|item by item|take stock|stock of|who'?s who|what (?:are|"
         "were) all|everything (?:we|i|you) (?:know|have|carry|own)|every(?:thing)? (?:i'm|we're|i am|we are)|"
         r"all (?:the|my|our|of the) (?:\w+ )?(?:clues?|quests?|rules?|facts?|names?|options?|items?|places?|people|things|"
-        r"characters?|dangers?|steps?|details?)|all of them\??$|(?:in|into) (?:simple |clear )?steps|each of (?:them|the|"
+        r"characters?|dangers?|steps?|details?)|all of them\??$|timeline|outline (?:the|all|our|my)|(?:status|situation|progress|party) report|"
+        r"(?:tell|show|give|describe|explain|write|name)(?: [\w']+){0,3}? (?:all|every|each|full|complete|entire|whole)|"
+        r"which (?:characters|people|quests|items|places) are|(?:in|into) (?:simple |clear )?steps|each of (?:them|the|"
         "my|our|these|those)|how far along|"
         "break(?: it| this)? down|walk me through|talk me through|differences? between|bullet points|(?:in|as) a table|"
         "itemi[sz]e|"
