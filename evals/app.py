@@ -44,6 +44,7 @@ from evals.running.arms import arms_to_json, compare_with_arms, print_arms, run_
 from evals.running.gate import read_gate, run_gate, update_baseline
 from evals.running.journal import SUFFIX
 from evals.running.parts import Arm, Choice
+from evals.running.planner_set import planner_json, print_planner, run_planner
 from evals.running.run import DEFAULT_CACHE, Options, run_set
 from evals.running.world_set import run_world
 from jacquard import JacquardError
@@ -67,6 +68,7 @@ app = typer.Typer(
 )
 LOADERS = {Kind.LOCOMO: locomo.convert, Kind.LONGMEMEVAL: longmemeval.convert, Kind.PERLTQA: perltqa.convert}
 DEFAULT_GATE = Path(__file__).parent / "sets" / "gate.json"
+PLANNER_SET = Path(__file__).parent / "sets" / "planner"
 
 
 @app.command(
@@ -255,6 +257,22 @@ def gate(
     faults = [f"{each.name}: {fault}" for each in verdicts for fault in each.faults]
     if faults and not update:
         raise fail("\n".join(faults))
+
+
+@app.command()
+def planner(
+    misses: Annotated[bool, typer.Option("--misses", help="List the wrong plans of the half `tune`.")] = False,
+    json_file: JsonFileOption = None,
+) -> None:
+    """Score the planner's rules on labelled inputs: triage, template, time, and whether memory is searched."""
+    try:
+        check_place(json_file)
+        with show_progress(error_output) as progress:
+            report = planner_json(run_planner(PLANNER_SET, progress))
+    except (EvalError, JacquardError, MnemosyneError) as error:
+        raise fail(str(error)) from error
+    if keep_json(report, json_file):
+        print_planner(report, standard_output(), misses=misses)
 
 
 @app.command()

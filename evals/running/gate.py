@@ -115,7 +115,9 @@ async def _run(folder: Path, each: Mapping[str, str], embedder: str, progress: P
 
 
 def find_world(folder: Path, name: str) -> Path:
-    """Return the folder of a world: an example in the installed package, else in the repository of this source."""
+    """Return the folder of a world: beside the file, or `example:NAME`, which is in the installed package or else in the
+    repository of this source. DatasetError where there is no such example.
+    """
     if not name.startswith(EXAMPLE_PREFIX):
         return folder / name
     package, example = Path(str(resources.files("evals"))), name.removeprefix(EXAMPLE_PREFIX)

@@ -157,7 +157,8 @@ def test_a_story_that_mentions_an_action_is_told():
 
 
 def test_confidence_follows_its_formula():
-    assert plan("嗯").confidence == 0.40
+    assert plan("推门").confidence == 0.40
+    assert plan("嗯").confidence == 1.0
     assert plan("村长?").confidence == 0.65
     assert plan("村长?", state={}).confidence == 0.80
     assert plan("the lamb and the temple").confidence == 0.60
