@@ -47,7 +47,9 @@ def _sum_played(rows: Rows) -> dict[str, Any]:
         found[f"commit_{name}_p50"], found[f"commit_{name}_p95"] = percentiles(values, 50, 95)
     pairs = [*zip(kinds["commit"], kinds["real"], strict=False)]
     found["whole_ms_p50"] = percentiles([one["ms"] + two["ms"] for one, two in pairs], 50)[0]
-    found["whole_processor_ms_p50"] = percentiles([one["processor_ms"] + two["processor_ms"] for one, two in pairs], 50)[0]
+    found["whole_processor_ms_p50"] = percentiles(
+        [one["processor_ms"] + two["processor_ms"] for one, two in pairs], 50
+    )[0]
     if "fixed" in found:
         found["real_to_fixed"] = ratio(found["real"]["ms_p50"], found["fixed"]["ms_p50"])
         found["real_to_fixed_processor"] = ratio(found["real"]["processor_ms_p50"], found["fixed"]["processor_ms_p50"])

@@ -18,7 +18,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from sqlalchemy import create_engine
 
 from benchmarks.rivals.stacks.langchain_stack import LangChain, to_messages
-from benchmarks.rivals.stacks.stack import Model, Turn, TurnRequest, format_document
+from benchmarks.rivals.stacks.stack import Model, Turn, TurnRequest
 from mnemosyne import CorpusDocument
 
 _SESSION = "bench"
@@ -119,7 +119,10 @@ class LangGraphSqlite(LangChain):
         self._turn += 1
         kept = self._graph.get_state(self._thread).values["messages"][:-1]
         surplus = kept[: max(len(kept) + 2 - self._window, 0)]
-        said = [HumanMessage(user.content, id=f"input-{self._turn - 1}"), AIMessage(reply.content, id=f"reply-{self._turn}")]
+        said = [
+            HumanMessage(user.content, id=f"input-{self._turn - 1}"),
+            AIMessage(reply.content, id=f"reply-{self._turn}"),
+        ]
         removed = [RemoveMessage(id=each.id) for each in surplus]
         self._graph.update_state(self._thread, {"messages": [*said, *removed]}, as_node="prompt")
 

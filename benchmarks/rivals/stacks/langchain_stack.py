@@ -129,9 +129,7 @@ class LangChain:
 
     def _count_words(self) -> None:
         # `BM25Retriever` cannot add; its own vectorizer is filled again, with words that are split already.
-        self._bm25 = BM25Retriever(
-            vectorizer=BM25Okapi(self._words), docs=self._documents, preprocess_func=split_words
-        )
+        self._bm25 = BM25Retriever(vectorizer=BM25Okapi(self._words), docs=self._documents, preprocess_func=split_words)
         self._ensembles = {}
 
     def _ensemble(self, limit: int) -> EnsembleRetriever:

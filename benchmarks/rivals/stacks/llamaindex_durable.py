@@ -65,9 +65,7 @@ class LlamaIndexSqlite(_Stored):
         self._database = create_async_engine(f"sqlite+aiosqlite:///{self._new_file('.db')}")
         store = SQLAlchemyChatStore(table_name="bench", async_engine=self._database)
         # Seven tenths of the limit are for messages.
-        self._chat = Memory.from_defaults(
-            session_id=_SESSION, token_limit=int(HISTORY_TOKENS / 0.7), chat_store=store
-        )
+        self._chat = Memory.from_defaults(session_id=_SESSION, token_limit=int(HISTORY_TOKENS / 0.7), chat_store=store)
         await self._chat.aset(messages)
 
     async def read_history(self) -> list[ChatMessage]:
