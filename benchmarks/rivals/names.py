@@ -90,13 +90,6 @@ ENTRANTS = (
         framework=True,
     ),
     Entrant(
-        name="llamaindex-file",
-        place="benchmarks.rivals.stacks.llamaindex_durable:LlamaIndexFile",
-        needs=_LLAMAINDEX,
-        how="as llamaindex, SimpleChatStore persisted as JSON with each commit",
-        framework=True,
-    ),
-    Entrant(
         name="llamaindex-sqlite",
         place="benchmarks.rivals.stacks.llamaindex_durable:LlamaIndexSqlite",
         needs=(*_LLAMAINDEX, "SQLAlchemy", "aiosqlite"),
@@ -145,7 +138,7 @@ SETUPS = (
     Setup(
         name="durable",
         library=TORCH,
-        stacks=("langchain-sqlite", "langgraph-sqlite", "llamaindex-file", "llamaindex-sqlite"),
+        stacks=("langchain-sqlite", "langgraph-sqlite", "llamaindex-sqlite"),
         how="the others keep the session in a store that outlives the process, as ours does",
     ),
     Setup(

@@ -106,9 +106,13 @@ def _played(played: Mapping[str, Any], where: str, console: Console) -> None:
                 f"{at_once['ms_p50']:.1f}",
             )
         )
-    heads = ("stack", "real turn ms", "ratio", "processor", "ratio", "commit ms", "behind", "both, processor", "ratio")
-    more = ("at one place ms", "real / that", "processor", "right after a commit")
-    _table(console, f"real turns on {where}: a commit between them, p50 (p95)", (*heads, *more), rows)
+    heads = ("stack", "real turn", "ratio", "processor", "ratio", "commit", "behind", "all, processor", "ratio")
+    more = ("at one place", "real to that", "processor", "right after")
+    title = (
+        f"real turns on {where}, ms: a commit before each; what goes on behind the commit; the processor time of turn and "
+        "commit; turns asked at one place; turns right after a commit"
+    )
+    _table(console, title, (*heads, *more), rows)
     for name, found in played.items():
         if found["not_in_prompt"]:
             console.print(Text(f"{name}: {found['not_in_prompt']} texts should stand in a prompt and did not"))

@@ -48,7 +48,7 @@ class LangChainSqlite(LangChain):
 
     def read_history(self) -> Sequence[BaseMessage]:
         """Return what the table holds."""
-        return self._stored.messages
+        return list(self._stored.messages)
 
     def append_history(self, messages: Sequence[BaseMessage]) -> None:
         """Write both messages."""

@@ -115,7 +115,7 @@ class LlamaIndex:
 
     async def read_history(self) -> list[ChatMessage]:
         """Return the session so far, oldest first, as far as the buffer's limit allows."""
-        return self._memory.get()
+        return list(self._memory.get())
 
     async def append_history(self, messages: Sequence[ChatMessage]) -> None:
         """Add the messages of a turn, and let as many of the oldest go: the buffer counts all that it holds each time."""

@@ -186,8 +186,8 @@ def list_roles(talk: Sequence[CorpusDocument]) -> Iterator[tuple[str, str]]:
 
 def _pick_speakers(documents: Sequence[CorpusDocument]) -> tuple[str, str]:
     """Return the names of user and assistant: the first speaker, and the first who is another."""
-    user = documents[0].speaker if documents else ""
-    return user, next((each.speaker for each in documents if each.speaker != user), user)
+    speakers = [each.speaker or "" for each in documents] or [""]
+    return speakers[0], next((each for each in speakers if each != speakers[0]), speakers[0])
 
 
 def split_words(text: str) -> list[str]:
