@@ -7,8 +7,8 @@ reads them, so that the two agree. It knows the Store by its protocol only.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from functools import lru_cache
 from urllib.parse import quote, unquote
 
 from mnemosyne.chains.event import closed_quests
@@ -23,6 +23,7 @@ SCHEME = "mnemosyne://"
 _TURN = "turn"
 _EVIDENCE = "evidence"
 _SESSION = session_scope("")
+_PLAIN = re.compile(r"[A-Za-z0-9_.~:-]*")
 _NOTHING = "nothing has this name; it may have been erased"
 
 
@@ -81,10 +82,9 @@ def format_uri(address: Address) -> str:
     return SCHEME + "/".join(map(_escape, parts))
 
 
-@lru_cache(maxsize=4096)
 def _escape(part: str) -> str:
-    """Return a part of an address, escaped; kept, because a turn's receipt has a hundred addresses of the same few scopes."""
-    return quote(part, safe=":", errors="surrogatepass")
+    # A receipt has a hundred addresses, and `quote` takes a while to find that there is nothing to do.
+    return part if _PLAIN.fullmatch(part) else quote(part, safe=":", errors="surrogatepass")
 
 
 def parse_uri(uri: str) -> Address:
