@@ -146,10 +146,12 @@ def _find_losses(path: Path, prepared: PreparedTurn, view: TurnView) -> list[Los
     order, named = order_of(items), read_named_ids(prepared.report)
     shown = {_entry_of(block.block_id) for block in view.blocks if block.group != _INPUT}
     text = _squeeze("\n".join(block.plain for block in view.blocks if block.group != _INPUT))
-    start = order.get(prepared.history_start or "", len(items))
+    # A history that begins in the pack's prologue begins before all items.
+    start = len(items) if prepared.history_start is None else order.get(prepared.history_start, 0)
+    answered = {step.turn_id for step in path.steps if step.answered}
     has_summary = any(block.source.endswith("/summary.j2") for block in view.blocks)
     return [
-        Loss(item=item, summarized=has_summary and _is_talk(item) and place < start)
+        Loss(item=item, summarized=has_summary and _is_talk(item) and place < start and item.ids[-1] in answered)
         for place, item in enumerate(items)
         if not (shown & {*item.ids} or _is_quoted(item, text) or named.covers(item, order))
     ]
