@@ -23,14 +23,10 @@ def _page_turn(each: ScoredTurn) -> PageTurn:
     played, score = each.played, each.score
     turn = played.turn
     branch = "" if played.before.branch == "main" else f" ({played.before.branch})"
-    marked = (
-        {}
-        if score is None
-        else {
-            **{f"flesh:{memory.entry_id}": "irrelevant" for memory in score.irrelevant},
-            **{wrong.block_id: f"{wrong.fact} is wrong" for wrong in score.wrong},
-        }
-    )
+    marked = {} if score is None else {f"flesh:{memory.entry_id}": "irrelevant" for memory in score.irrelevant}
+    for wrong in () if score is None else score.wrong:
+        before = marked.get(wrong.block_id)
+        marked[wrong.block_id] = f"{before}; {wrong.fact} is wrong" if before else f"{wrong.fact} is wrong"
     reply = turn.reply or (played.prepared.reply if played.prepared is not None else None)
     if turn.fails is not None:
         reply = f"(the call failed: {turn.fails})"
