@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evals.play.scores.figures import PlayFigures, describe_item, sum_up
+from evals.play.scores.figures import describe_figures, describe_item, sum_up
 from evals.play.scores.prompt import ScoredTurn
 from evals.play.script.values import Play
 from jacquard import Check, FactRow, PageSection, PageTurn, Verdict
@@ -15,39 +15,18 @@ def play_section(play: Play, scored: Sequence[ScoredTurn]) -> PageSection:
     return PageSection(
         title=f"{play.name} ({play.locale}, at most {play.budget} tokens a prompt)",
         turns=[_page_turn(each) for each in scored],
-        figures=_figures(sum_up(scored)),
+        figures=[*describe_figures(sum_up(scored)).items()],
     )
-
-
-def _figures(figures: PlayFigures) -> list[tuple[str, str]]:
-    per_turn = figures.irrelevant_per_turn
-    return [
-        ("turns", str(figures.turns)),
-        ("without a prompt", str(figures.failed)),
-        ("other way than the script", str(figures.mismatched)),
-        ("missing facts", f"{figures.missing} of {figures.facts}"),
-        ("wrong facts", str(figures.wrong)),
-        ("lost in silence", f"{figures.lost} of {figures.items}"),
-        ("irrelevant memories", "–" if per_turn is None else f"{figures.irrelevant} ({per_turn:.2f} a turn)"),
-        ("answered", f"{figures.answered} of {figures.asked}"),
-        ("tokens, mean", f"{figures.mean_tokens:.0f}"),
-        ("tokens, most", str(figures.most_tokens)),
-        ("bytes reused", f"{100 * figures.reused_share:.0f} %"),
-    ]
 
 
 def _page_turn(each: ScoredTurn) -> PageTurn:
     played, score = each.played, each.score
     turn = played.turn
     branch = "" if played.before.branch == "main" else f" ({played.before.branch})"
-    marked = (
-        {}
-        if score is None
-        else {
-            **{f"flesh:{memory.entry_id}": "irrelevant" for memory in score.irrelevant},
-            **{wrong.block_id: f"{wrong.fact} is wrong" for wrong in score.wrong},
-        }
-    )
+    marked = {} if score is None else {f"flesh:{memory.entry_id}": "irrelevant" for memory in score.irrelevant}
+    for wrong in () if score is None else score.wrong:
+        before = marked.get(wrong.block_id)
+        marked[wrong.block_id] = f"{before}; {wrong.fact} is wrong" if before else f"{wrong.fact} is wrong"
     reply = turn.reply or (played.prepared.reply if played.prepared is not None else None)
     if turn.fails is not None:
         reply = f"(the call failed: {turn.fails})"
@@ -76,14 +55,14 @@ def _checks(each: ScoredTurn) -> list[Check]:
         return checks
     checks += [Check(verdict=bad, label="missing", text=name) for name in score.missing]
     checks += [
-        Check(verdict=bad, label="wrong", text=f"{wrong.fact}: {wrong.text} stands in {wrong.block_id}")
+        Check(verdict=bad, label="wrong", text=f"{wrong.fact}: {wrong.text} in block {wrong.block_id}")
         for wrong in score.wrong
     ]
     checks += [
         Check(
             verdict=bad,
             label="lost",
-            text=describe_item(loss.item) + (" (a summary stands for its time)" if loss.summarized else ""),
+            text=describe_item(loss.item) + (" (there is a summary of its time)" if loss.summarized else ""),
         )
         for loss in score.losses
     ]

@@ -15,18 +15,16 @@ from evals.play.scores.prompt import PromptScore, ScoredTurn
 from evals.play.script.values import Play
 from evals.play.session import Item
 
-_SHOWN_FAULTS = 12
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlayFigures:
     """The figures of one play, or of several together.
 
-    `turns` were played, `prompts` of them made for a model; `failed` got no prompt and `mismatched` went another way than the
-    script says. `facts` counts the facts in force over all prompts, `missing` and `wrong` those that a prompt lacks or
-    contradicts. `lost` counts the things of the session that any receipt passed over in silence, once each, and
-    `summarized_only` those of them for which a summary stands wherever they are missing. `irrelevant` of `recalled` memories
-    came in `labelled` prompts. `answered` of `asked` questions stand in the prompt, within its budget.
+    `turns` were played, `prompts` of them made for a model; `failed` ended in an error and `mismatched` went another way than
+    the script says. `facts` counts the facts in force over all prompts, `missing` and `wrong` those that a prompt lacks or
+    contradicts. `lost` counts the things of the session that some prompt neither holds nor names in its receipt, once each,
+    and `summarized_only` those of them that are missing only where the prompt has a summary of their time. `irrelevant` of
+    `recalled` memories came in `labelled` prompts. Of `asked` questions the prompt holds an answer to `answered`.
     """
 
     turns: int
@@ -102,7 +100,7 @@ def _pairs(scored: Sequence[ScoredTurn]) -> list[tuple[PromptScore, ScoredTurn]]
 
 
 def _losses(play: Sequence[ScoredTurn]) -> tuple[set[str], set[str]]:
-    """Return the ids of what was ever lost in a play, and of what was lost only while a summary stood for its time."""
+    """Return the ids of what was ever lost in a play, and of what was lost only while there was a summary of its time."""
     losses = [loss for score, _ in _pairs(play) for loss in score.losses]
     lost = {loss.item.ids[0] for loss in losses}
     return lost, lost - {loss.item.ids[0] for loss in losses if not loss.summarized}
@@ -161,7 +159,7 @@ def _turn_json(each: ScoredTurn) -> dict[str, Any]:
         "missing": list(score.missing),
         "wrong": [{"fact": w.fact, "text": w.text, "block": w.block_id} for w in score.wrong],
         "lost": [
-            describe_item(loss.item) + (" (a summary stands for its time)" if loss.summarized else "")
+            describe_item(loss.item) + (" (there is a summary of its time)" if loss.summarized else "")
             for loss in score.losses
         ],
         "recalled": [{"id": r.entry_id, "labels": sorted(r.labels), "wanted": r.wanted} for r in score.recalled],
@@ -178,46 +176,41 @@ def describe_item(item: Item) -> str:
     return f"{item.kind} of turn {item.turn}: {words if len(words) <= 60 else words[:59] + '…'}"
 
 
+def describe_figures(figures: PlayFigures) -> dict[str, str]:
+    """Return the figures as short texts, by what they are."""
+    per_turn = figures.irrelevant_per_turn
+    return {
+        "turns": str(figures.turns),
+        "errors": str(figures.failed),
+        "other way": str(figures.mismatched),
+        "missing": f"{figures.missing}/{figures.facts}",
+        "wrong": str(figures.wrong),
+        "lost": f"{figures.lost}/{figures.items}",
+        "summarized": str(figures.summarized_only),
+        "irrelevant": "–" if per_turn is None else f"{figures.irrelevant} ({per_turn:.2f})",
+        "evidence": str(figures.off_topic_evidence),
+        "answered": f"{figures.answered}/{figures.asked}" if figures.asked else "–",
+        "tokens": f"{figures.mean_tokens:.0f}",
+        "most": str(figures.most_tokens),
+        "reused": f"{100 * figures.reused_share:.0f} %",
+        "late": str(figures.late),
+    }
+
+
 def print_figures(rows: Mapping[str, PlayFigures], console: Console) -> None:
     """Print one row of figures a play."""
     table = Table(box=None, pad_edge=False)
-    heads = (
-        "play",
-        "turns",
-        "no prompt",
-        "other way",
-        "missing",
-        "wrong",
-        "lost",
-        "irrelevant",
-        "answered",
-        "tokens",
-        "most",
-        "reused",
-    )
-    for name in heads:
-        table.add_column(name, justify="left" if name == "play" else "right")
+    table.add_column("play")
+    for name in describe_figures(next(iter(rows.values()))) if rows else ():
+        table.add_column(name, justify="right")
     for name, each in rows.items():
-        per_turn = each.irrelevant_per_turn
-        table.add_row(
-            Text(name),
-            str(each.turns),
-            str(each.failed),
-            str(each.mismatched),
-            f"{each.missing}/{each.facts}",
-            str(each.wrong),
-            f"{each.lost}/{each.items}",
-            "–" if per_turn is None else f"{each.irrelevant} ({per_turn:.2f})",
-            "–" if not each.asked else f"{each.answered}/{each.asked}",
-            f"{each.mean_tokens:.0f}",
-            str(each.most_tokens),
-            f"{100 * each.reused_share:.0f} %",
-        )
+        table.add_row(Text(name), *describe_figures(each).values())
     console.print(table)
 
 
 def print_play(play: Play, scored: Sequence[ScoredTurn], console: Console) -> None:
-    """Print what is wrong in a play, turn by turn: each fault where it first appears."""
+    """Print what is wrong in a play, turn by turn."""
+    console.print(Text(f"\n{play.name}"))
     for line in describe_faults(scored):
         console.print(Text(line))
 
@@ -238,7 +231,7 @@ def describe_faults(scored: Sequence[ScoredTurn]) -> list[str]:
         now = [
             *((("missing", name), f"{name} is missing") for name in score.missing),
             *(
-                (("wrong", w.fact + w.text), f"{w.fact} is wrong: {w.text!r} stands in {w.block_id}")
+                (("wrong", w.fact + w.text), f"{w.fact} is wrong: {w.text!r} in block {w.block_id}")
                 for w in score.wrong
             ),
         ]

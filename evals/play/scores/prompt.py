@@ -144,15 +144,22 @@ def _find_wrong(facts: Mapping[str, Fact], view: TurnView) -> list[WrongFact]:
 def _find_losses(path: Path, prepared: PreparedTurn, view: TurnView) -> list[Loss]:
     items = path.items()
     order, named = order_of(items), read_named_ids(prepared.report)
-    shown = {block.block_id.removeprefix(_FLESH) for block in view.blocks if block.group != _INPUT}
+    shown = {_entry_of(block.block_id) for block in view.blocks if block.group != _INPUT}
     text = _squeeze("\n".join(block.plain for block in view.blocks if block.group != _INPUT))
-    start = order.get(prepared.history_start or "", len(items))
+    # A history that begins in the pack's prologue begins before all items.
+    start = len(items) if prepared.history_start is None else order.get(prepared.history_start, 0)
+    answered = {step.turn_id for step in path.steps if step.answered}
     has_summary = any(block.source.endswith("/summary.j2") for block in view.blocks)
     return [
-        Loss(item=item, summarized=has_summary and _is_talk(item) and place < start)
+        Loss(item=item, summarized=has_summary and _is_talk(item) and place < start and item.ids[-1] in answered)
         for place, item in enumerate(items)
         if not (shown & {*item.ids} or _is_quoted(item, text) or named.covers(item, order))
     ]
+
+
+def _entry_of(block_id: str) -> str:
+    """Return the id of the entry or message that a block shows; one that another kind has too begins with the kind."""
+    return block_id.rpartition(_FLESH)[2]
 
 
 def _is_talk(item: Item) -> bool:
@@ -160,7 +167,7 @@ def _is_talk(item: Item) -> bool:
 
 
 def _is_quoted(item: Item, text: str) -> bool:
-    """Say whether a text stands in the prompt as a whole; a short one may stand there by chance."""
+    """Say whether the prompt contains a text as a whole; a short one may be in it by chance."""
     said = _squeeze(item.text)
     return len(said) >= _TELLING_CHARS and said in text
 
@@ -170,9 +177,9 @@ def _score_flesh(play: Play, played: PlayedTurn, prepared: PreparedTurn, view: T
     candidates = {each.entry_id: each for each in prepared.report.stream_b.candidates}
     found: dict[str, Recalled] = {}
     for block in view.blocks:
-        if block.group != _MEMORIES or not block.block_id.startswith(_FLESH):
+        if block.group != _MEMORIES or _FLESH not in block.block_id:
             continue
-        entry_id = block.block_id.removeprefix(_FLESH)
+        entry_id = _entry_of(block.block_id)
         turn_id = candidates[entry_id].turn_id if entry_id in candidates else None
         own = play.lore_labels.get(entry_id, frozenset()) | labels.get(turn_id or "", frozenset())
         tokens = block.tokens + (found[entry_id].tokens if entry_id in found else 0)

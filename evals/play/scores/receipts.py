@@ -30,7 +30,7 @@ class NamedIds:
 
     def covers(self, item: Item, order: Mapping[str, int]) -> bool:
         """Say whether an item is named; `order` has the place of each id of the session."""
-        if any(_stands_in(name, self.texts) for name in item.ids):
+        if any(_contains_id(name, self.texts) for name in item.ids):
             return True
         places = [order[name] for name in item.ids if name in order]
         return any(
@@ -58,8 +58,8 @@ def order_of(items: Sequence[Item]) -> dict[str, int]:
     return order
 
 
-def _stands_in(name: str, texts: str) -> bool:
-    """Say whether an id stands in a text as a whole; `t1` does not stand in `t1.u`, the id of one of its messages."""
+def _contains_id(name: str, texts: str) -> bool:
+    """Say whether a text contains an id as a whole; `t1.u`, the id of a message, does not contain `t1`."""
     return name in texts and re.search(rf"(?<!\w){re.escape(name)}(?!\w|\.[ua]\b)", texts) is not None
 
 

@@ -1,6 +1,6 @@
 """Reads a play: a folder with `play.yaml` and, where it has a world of its own, the pack in it.
 
-The whole script is checked before anything is played; all faults are told at once.
+The whole script is checked before anything is played; all faults are reported at once.
 """
 
 from __future__ import annotations

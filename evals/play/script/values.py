@@ -41,7 +41,7 @@ class Pattern:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fact:
-    """A fact that the prompt must say: one of `shown` stands in it, and none of `wrong` where it states what holds."""
+    """A fact that the prompt must say: it contains one of `shown`, and none of `wrong` where it states what holds."""
 
     shown: tuple[Pattern, ...] = ()
     wrong: tuple[Pattern, ...] = ()

@@ -1,4 +1,4 @@
-"""Fields of a YAML file, checked one by one; every fault is kept with file, line and field, so that all are told at once."""
+"""Fields of a YAML file, checked one by one; every fault is kept with file, line and field, so that all are reported at once."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ class Fields:
         return key in self._values and self._values[key] is None
 
     def rows(self, key: str, name: str) -> list[Fields]:
-        """Return the mappings of a list; faults in them are told as of `name` and their place, from 1."""
+        """Return the mappings of a list; faults in them are reported under `name` and their place, from 1."""
         value = self._values.get(key)
         if value is None:
             return []
