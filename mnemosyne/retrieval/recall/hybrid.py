@@ -20,7 +20,7 @@ from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.protocols import Embedder, EntrySource, Index, TokenEstimator
 from mnemosyne.retrieval.recall.arms import ALL_ARMS, BM25, VECTOR
-from mnemosyne.retrieval.recall.fusion import WEIGHTS, FusionWeights
+from mnemosyne.retrieval.recall.fusion import WEIGHTS, FusionWeights, find_weights
 from mnemosyne.retrieval.recall.indexer import FIT, Indexer, Progress
 from mnemosyne.retrieval.recall.multi_query import merge_recalls, split_query
 from mnemosyne.retrieval.recall.query_features import lexical_terms, vector_texts
@@ -47,6 +47,8 @@ class HybridRetriever:
     `arms`: with one arm (`bm25` or `vector`) recall ranks only by that arm, for comparisons; with all, by everything.
     `inline_vectors`: the number of new entries that a recall embeds itself; more are left to `feed` and `sync`. 0 where the
     host calls `feed` behind its turns.
+    `weights`: the numbers of fusion and reranking; by default those fitted to the embedder, and to words alone where a recall
+    has no vector of its query.
     `vector_patience_seconds`: how long a recall waits for the query's vector before it continues by words. ValueError
     for an unknown arm or none.
 
@@ -69,7 +71,7 @@ class HybridRetriever:
         inline_vectors: int = 8,
         inline_entries: int = 2_000,
         vector_patience_seconds: float = 1.0,
-        weights: FusionWeights = WEIGHTS,
+        weights: FusionWeights | None = None,
         index_degradations: Callable[[Iterable[str]], Sequence[str]] = lambda scopes: (),
     ) -> None:
         if not arms or not arms <= ALL_ARMS:
@@ -79,7 +81,9 @@ class HybridRetriever:
         self._arms = arms
         self._inline_vectors, self._patience_seconds = inline_vectors, vector_patience_seconds
         self._inline_entries = inline_entries
-        self._weights, self._index_degradations = weights, index_degradations
+        self._weights = weights or find_weights("" if self._embedder is None else self._embedder.name)
+        self._word_weights = weights or WEIGHTS
+        self._index_degradations = index_degradations
         # A single arm returns what it has, however little the model knows the language.
         self._least_fitness = 0.0 if arms == frozenset({VECTOR}) else FIT
         self._feeder = Indexer(source, index, self._embedder, least_fitness=self._least_fitness)
@@ -269,10 +273,11 @@ class HybridRetriever:
                 state.add_hits(VECTOR, pool, hits, self._weights)
 
     async def _candidates(self, state: RecallState) -> tuple[Candidate, ...]:
-        scored = await to_thread.run_sync(state.rank_finds, self._weights)
+        weights = self._word_weights if state.vector is None else self._weights
+        scored = await to_thread.run_sync(state.rank_finds, weights)
         for scope in dict.fromkeys(each.scope for each in scored):
             await self._fetch(state, scope, [each.entry_id for each in scored if each.scope == scope])
-        return await to_thread.run_sync(self._choose, state, scored)
+        return await to_thread.run_sync(self._choose, state, scored, weights)
 
     async def _fetch(self, state: RecallState, scope: str, ids: Sequence[str]) -> tuple[MemoryEntry, ...]:
         """Fetch entries that this recall has not fetched yet; return the newly fetched ones."""
@@ -281,7 +286,9 @@ class HybridRetriever:
         state.fetched.update({(scope, entry.entry_id): entry for entry in found})
         return tuple(found)
 
-    def _choose(self, state: RecallState, scored: Sequence[ScoredEntry]) -> tuple[Candidate, ...]:
+    def _choose(
+        self, state: RecallState, scored: Sequence[ScoredEntry], weights: FusionWeights
+    ) -> tuple[Candidate, ...]:
         """Rerank the fetched entries and return those for the candidate places; takes some ms, so it runs off the event
         loop.
         """
@@ -291,7 +298,7 @@ class HybridRetriever:
             for each in scored
             if (entry := known.get((each.scope, each.entry_id))) is not None and state.query.admits(entry)
         ]
-        looks = state.rerank_scores([entry for _, entry in seen], self._weights)
+        looks = state.rerank_scores([entry for _, entry in seen], weights)
         ranked = [state.rank(entry, each, look) for (each, entry), look in zip(seen, looks, strict=True)]
         if state.whole:
             ranked.extend(state.rank_extra())
