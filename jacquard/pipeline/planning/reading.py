@@ -37,13 +37,15 @@ _INTERROGATIVE = re.compile(r"[?]")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InputReading:
     """What an input wants (`fight`, `recall`, `overview`), its time, whether a word showed it, and whether it asks for the
-    same once more. `outside` is the input without code and quotations, normalised.
+    same once more. `has_player`: it speaks of the player or to
+    somebody. `outside` is the input without code and quotations, normalised.
     """
 
     intents: frozenset[str]
     temporal: Temporal
     is_timed: bool
     is_again: bool
+    has_player: bool
     outside: str
 
 
@@ -73,6 +75,7 @@ def read_input_words(
         temporal=temporal,
         is_timed=bool(past or future),
         is_again=any(lexicon.again.fullmatch(bare) for lexicon in LEXICONS),
+        has_player=_finds(spoken, "player"),
         outside=outside,
     )
 
