@@ -22,28 +22,30 @@ _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
 _QUOTES = re.compile(
     r"「([^「」]*)」|『([^『』]*)』|“([^“”]*)”|《[^《》]*》|\"([^\"]*)\"|(?<!\w)'([^'\"]{2,300})'(?!\w)"
 )
-_SENTENCE = re.compile(r"[^.!?。\n;…]+[.!?。;…\n]*")
+_SENTENCE = re.compile(r"[^.!?。;…]+[.!?。;…]*")
 _CLAUSE = re.compile(r"[^,、:()\[\]—]+")
-_TURNS = re.compile(r" but | then | so that | 但是?|然后|于是|随即|转身")
-_WORDS_BEFORE = 48
-"""Characters before a word in which its negation is looked for."""
+_BREAKS = re.compile(r"[.!?。;…,、:]|\b(?:but|then)\b|但是?|然后|于是|随即|转身")
+"""What ends the reach of a negation."""
+_CLAUSE_CHARS = 48
 _NEGATION_CHARS = 14
+"""Characters before a word in which its negation is looked for: in any language, and in Chinese, which is denser."""
 READ_CHARS = 8_000
 """Of a longer input the beginning and the end are read, half of it each: a pasted page says little of what is wanted."""
 _LETTERS = re.compile(r"[^\W_]")
-_INTERROGATIVE = re.compile(r"[?]")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InputReading:
     """What an input wants (`fight`, `recall`, `overview`), its time, whether a word showed it, and whether it asks for the
-    same once more. `outside` is the input without code and quotations, normalised.
+    same once more. `has_player`: it speaks of the player or to somebody. `outside` is the input without code and
+    quotations, normalised.
     """
 
     intents: frozenset[str]
     temporal: Temporal
     is_timed: bool
     is_again: bool
+    has_player: bool
     outside: str
 
 
@@ -73,6 +75,7 @@ def read_input_words(
         temporal=temporal,
         is_timed=bool(past or future),
         is_again=any(lexicon.again.fullmatch(bare) for lexicon in LEXICONS),
+        has_player=_finds(spoken, "player"),
         outside=outside,
     )
 
@@ -138,11 +141,11 @@ def _asks_of_play(text: str, past_words: Sequence[str]) -> bool:
 
 def _shorten(text: str) -> str:
     half = READ_CHARS // 2
-    return text if len(text) <= READ_CHARS else f"{text[:half]}\n{text[-half:]}"
+    return text if len(text) <= READ_CHARS else f"{text[:half]}. {text[-half:]}"
 
 
 def _asks(text: str) -> bool:
-    return bool(_INTERROGATIVE.search(text)) or _finds(text, "question")
+    return "?" in text or _finds(text, "question")
 
 
 def _fights(sentence: str) -> bool:
@@ -160,11 +163,8 @@ def _fights(sentence: str) -> bool:
 
 
 def _clause_before(text: str, start: int) -> str:
-    """Return what stands before a place in its clause, at most `_WORDS_BEFORE` characters."""
-    before = text[max(0, start - _WORDS_BEFORE) : start]
-    for sign in _TURNS.finditer(before):
-        before = before[sign.end() :] if sign.end() == len(before) else before
-    return re.split(r"[.!?。;…,、:]", before)[-1]
+    """Return what stands before a place in its clause, at most `_CLAUSE_CHARS` characters."""
+    return _BREAKS.split(text[max(0, start - _CLAUSE_CHARS) : start])[-1]
 
 
 def _is_negated(before: str) -> bool:

@@ -116,7 +116,7 @@ class RulePlanner:
                 enabled=True,
                 focus_keywords=names.keywords,
                 temporal_context=temporal,
-                domain_weight=weights_of(temporal, world.planner),
+                domain_weight=weights_of(temporal, world.planner, is_history=not reading.has_player),
             ),
             confidence=_confidence(
                 names, focus, settled=len(quests) < 2 or world.planner.focus_locked, word=word, rule=rule
@@ -225,8 +225,14 @@ def goal_of(quest: Quest | None, locale: str) -> str:
     return f"{text}（{quest.progress}）" if locale.startswith("zh") else f"{text} ({quest.progress})"
 
 
-def weights_of(temporal: Temporal, rules: PlannerRules) -> Mapping[str, float]:
-    """Return the domain weights, 0..1 each: the defaults, overridden by those of the pack for this time."""
+def weights_of(temporal: Temporal, rules: PlannerRules, *, is_history: bool = False) -> Mapping[str, float]:
+    """Return the domain weights, 0..1 each: the defaults, overridden by those of the pack for this time.
+
+    A past without the player (`is_history`: "Who built the temple?") may be the world's own, which is lore: it has the
+    weights of the present, which do not prefer what was played.
+    """
+    if is_history and temporal is Temporal.PAST:
+        temporal = Temporal.NOW
     own = rules.domain_weights.get(temporal.value, {})
     merged = {**DOMAIN_WEIGHTS[temporal], **{name: own[name] for name in own if name in DOMAIN_WEIGHTS[temporal]}}
     return MappingProxyType({name: min(1.0, max(0.0, float(weight))) for name, weight in merged.items()})

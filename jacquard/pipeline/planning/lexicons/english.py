@@ -200,6 +200,7 @@ LEXICON = Lexicon(
         r"\b(?:what|where|why|how|who|when)'d\b|\bbecame of\b|\bwhat just\b",
         r"\b(?:how|what|who|which|what's|who's)\b(?! if| about)[^.!?]{1,40} again\b",
     ),
+    player=words_of(r"i|i'(?:m|ve|d|ll)|we|we'(?:re|ve|d|ll)|me|us|my|mine|our|ours|you|you'(?:re|ve|d|ll)|your|yours"),
     others=words_of(
         r"(?:have|had|did) you (?:ever|always|never)(?: [\w']+){0,3}|(?:have|had) you (?:been|seen|heard|read|tried|eaten|"
         r"played|watched|visited|lived)(?: [\w']+){0,3}|"
@@ -213,8 +214,8 @@ LEXICON = Lexicon(
         "ned)? to|plan(?:ning)? (?:on|to)|intend(?:s|ing)? to|"
         "tomorrow|next (?:time|week|month|year|summer|winter|spring|autumn|monday|tuesday|wednesday|thursday|friday|"
         "saturday|sunday|release|session)|soon|tonight|"
-        "later(?: (?:today|tonight|on))?|from now on|in (?:the )?future|"
-        "what happens (?:if|when)|wait (?:till|until)|sooner or later|"
+        "later(?: (?:today|tonight|on))?|from now on|in (?:the )?future|what happens (?:if|when)|wait (?:till|until)|"
+        "sooner or later|"
         r"in (?:half )?an? (?:hour|minute|day|week)s?|(?:think|hope|suppose|believe|guess|sure) [\w' ]{1,24}? will|"
         r"(?:leave|go|start|set out|set off|meet|talk|try again|continue|begin) (?:[\w']+ ){0,2}?in the (?:morning|evening)|"
         r"let's meet|(?:meet|"
@@ -241,8 +242,8 @@ LEXICON = Lexicon(
         "checklist|step[- ]by[- ]step|point by point|one by one|item by item|take stock|stock of|who'?s who|what (?:are|"
         "were) all|everything (?:we|i|you) (?:know|have|carry|own)|every(?:thing)? (?:i'm|we're|i am|we are)|"
         r"all (?:the|my|our|of the) (?:\w+ )?(?:clues?|quests?|rules?|facts?|names?|options?|items?|places?|people|things|"
-        r"characters?|dangers?|steps?|details?)|all of them\??$|"
-        r"timeline|outline (?:the|all|our|my)|(?:status|situation|progress|party) report|"
+        r"characters?|dangers?|steps?|details?)|all of them\??$|timeline|"
+        r"outline (?:the|all|our|my)|(?:status|situation|progress|party) report|"
         r"(?:tell|show|give|describe|explain|write|name)(?: [\w']+){0,3}? (?:all|every|each|full|complete|entire|whole)|"
         r"which (?:characters|people|quests|items|places) are|(?:in|into) (?:simple |clear )?steps|each of (?:them|the|"
         "my|our|these|those)|how far along|"

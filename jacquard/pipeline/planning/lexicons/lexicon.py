@@ -23,6 +23,7 @@ class Lexicon:
     - `past`, `future`: what shows that the input is about another time. `memory`: what calls the past to mind; it shows the past
       as well.
     - `others`: questions about the life of somebody else, which are about the past and not about what was played.
+    - `player`: the player and those who play with them; a past without them may be the history of the world.
     - `question`: what makes a sentence a question without a question mark. `past_question`: questions about the past.
     - `overview`: what asks for many facts at once.
     - `own_speech`: what introduces words of the player's own.
@@ -40,6 +41,7 @@ class Lexicon:
     memory: re.Pattern[str]
     past_question: re.Pattern[str]
     others: re.Pattern[str]
+    player: re.Pattern[str]
     future: re.Pattern[str]
     question: re.Pattern[str]
     overview: re.Pattern[str]
