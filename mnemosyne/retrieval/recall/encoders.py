@@ -143,7 +143,7 @@ class Encoders:
         result = await indexer.index_new(scope, progress=progress)
         if not result.fault and not result.behind:
             result = await indexer.fill_vectors(scope)
-        return result.fault or ("the index was dropped meanwhile; the next call begins anew" if result.behind else "")
+        return result.fault or ("the index was dropped meanwhile; the next call begins again" if result.behind else "")
 
     async def _open(self, name: str) -> Encoder | None:
         async with self._opening:
