@@ -22,7 +22,8 @@ from jacquard.pipeline.record.tools import require_refs
 from jacquard.pipeline.worlds import WorldSource
 from jacquard.turns.chunks import ChunkBuffer, Key
 from jacquard.turns.parts import EngineParts
-from mnemosyne.core.errors import NoPendingTurnError, VersionConflictError
+from mnemosyne.chains.unanswered import is_closed_unanswered
+from mnemosyne.core.errors import NoPendingTurnError, TurnNotPendingError, VersionConflictError
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.schema.event import EventType
 from mnemosyne.schema.session import Message, Ref, Role, TurnStatus
@@ -109,6 +110,8 @@ class ReplyCommitter:
         else:
             record = await store.turn(session_id, turn_id)
             window = await store.window(session_id, message_limit=1, branch_id=record.branch_id)
+        if is_closed_unanswered(record):
+            raise TurnNotPendingError(session_id, record.turn_id)
         if record.status is TurnStatus.COMMITTED:
             return read_commit_result(record, window.head.version)
         check_reply(reply.content, self._limits)

@@ -27,6 +27,7 @@ from jacquard.pipeline.skeleton.history import SPARE_MESSAGES, history_limits
 from jacquard.pipeline.worlds import WorldSource
 from jacquard.turns.context import TurnContext
 from jacquard.turns.parts import EngineParts
+from mnemosyne.chains.unanswered import head_after, with_unanswered
 from mnemosyne.core.errors import TurnNotFoundError
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.schema.memory import session_scope, world_scope
@@ -58,9 +59,7 @@ class TurnLoader:
         """Return the record that answers this request already, or None; the turn's id is known in `context` then."""
         head, text = window.head, context.user_message.content
         context.fingerprint = request_fingerprint(text, context.config, world.digest)
-        turn_id = context.requested_turn_id
-        if turn_id is None:
-            turn_id = turn_id_of(head.session_id, head.branch_id, head.turn_id, head.depth + 1, text)
+        turn_id = context.requested_turn_id or _turn_id_after(window, text)
         context.turn_id = turn_id
         record = window.pending
         if record is None or record.turn_id != turn_id:
@@ -112,15 +111,28 @@ class TurnLoader:
     async def _load_history(
         self, context: TurnContext, window: SessionWindow
     ) -> tuple[SessionWindow, tuple[WindowMessage, ...]]:
-        """Return the window with its rolling summary, made now if it was due, and the history that goes with it."""
-        config = context.config
+        """Return the window with its rolling summary, made now if it was due, and the history that goes with it.
+
+        Where another turn waits for its reply, the window is that after it, with its message as unanswered.
+        """
+        config, pending = context.config, window.pending
         limits = history_limits(config)
         most_tokens = (config.budget.max_input_tokens - config.budget.reserved_reply_tokens) // 2
+        if pending is None or pending.turn_id == context.turn_id:
+            load = partial(self._load_window, context)
+            ready = await self._roller.prepare_summary(window, config, limits, most_tokens, load)
+            context.degradations += ready.degradations
+            return ready.window, ready.history
+
+        async def load_with_unanswered() -> SessionWindow:
+            return with_unanswered(await self._load_window(context))
+
         ready = await self._roller.prepare_summary(
-            window, config, limits, most_tokens, partial(self._load_window, context)
+            with_unanswered(window), config, limits, most_tokens, load_with_unanswered
         )
         context.degradations += ready.degradations
-        return ready.window, ready.history
+        # The turn follows the one that waits, which is committed with it; a summary belongs to a committed turn.
+        return replace(ready.window, head=head_after(ready.window.head, pending)), ready.history
 
     def _begin_prefetch(
         self,
@@ -143,6 +155,15 @@ class TurnLoader:
         restricted = await self._parts.store.gated_entries(scopes)
         state, viewer = turn.window.state, turn.config.viewer
         return await calculate(find_hidden_entries, turn.world, restricted, state, viewer, size=size_of(state))
+
+
+def _turn_id_after(window: SessionWindow, text: str) -> str:
+    """Return the id of the turn that this input makes: the waiting one's for its own input, else that of one after it."""
+    head, pending = window.head, window.pending
+    turn_id = turn_id_of(head.session_id, head.branch_id, head.turn_id, head.depth + 1, text)
+    if pending is None or pending.turn_id == turn_id:
+        return turn_id
+    return turn_id_of(head.session_id, head.branch_id, pending.turn_id, head.depth + 2, text)
 
 
 def _use_configured_template(plan: PlanContext, config: RuntimeConfig) -> PlanContext:

@@ -60,6 +60,14 @@ def diff_messages(stored: Sequence[WindowMessage], given: Sequence[Message]) -> 
     return MessageDiff(messages=tuple(given[same:]), fork=True, after=stored[same - 1].turn_id if same else None)
 
 
+def continues(stored: Sequence[WindowMessage], waiting: Sequence[Message], given: Sequence[Message]) -> bool:
+    """Return whether a document says what a path and its waiting turn say, no more and no less; ids are names."""
+    said = [*(placed.message for placed in stored), *waiting]
+    return len(said) == len(given) and all(
+        _without_id(one) == _without_id(two) for one, two in zip(said, given, strict=True)
+    )
+
+
 def _without_id(message: Message) -> Message:
     return replace(message, message_id="")
 

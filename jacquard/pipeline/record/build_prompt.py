@@ -20,6 +20,7 @@ from jacquard.pipeline.record.package import build_package, context_blocks_of, e
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, select_stored_blocks
 from jacquard.pipeline.record.stored_turn import report_damage
 from jacquard.pipeline.skeleton.automation import Skeleton
+from jacquard.pipeline.skeleton.messages import without_notice
 from jacquard.pipeline.weaving.assemble import PromptMessage, is_history_message, prefix
 from jacquard.pipeline.weaving.layers import share
 from jacquard.pipeline.weaving.policies import rules_of, tier_tokens_of
@@ -122,7 +123,11 @@ def _build_prepared_turn(inputs: PromptInputs, prompt: Prompt, report: Report) -
     shown = {block.uri for block in blocks if block.kind is BlockKind.MEMORY}
     entries = [entry for entry in inputs.curation.entries if entry_uri(entry) in shown]
     # A package holds the original texts; only the prompt is escaped (decision 0004).
-    history = [PackageMessage(role=b.role.value, content=unescape(b.content)) for b in blocks if is_history_message(b)]
+    history = [
+        PackageMessage(role=b.role.value, content=unescape(without_notice(b.content)))
+        for b in blocks
+        if is_history_message(b)
+    ]
     head = inputs.turn.window.head
     evidences = tuple(evidence_of(entry, inputs.evidence_ids) for entry in entries)
     held = context_blocks_of(blocks)

@@ -20,6 +20,7 @@ from mnemosyne.documents.views import (
     bare_frame,
     check_document,
     compose_document,
+    continues,
     diff_messages,
     frame_of,
     free_name,
@@ -38,6 +39,7 @@ from mnemosyne.stores.ledger.reads import (
     newest_summary_row,
     path_back,
     read_head,
+    read_turn,
     session_row,
 )
 from mnemosyne.stores.ledger.rows import EvidenceRow, Row
@@ -59,7 +61,7 @@ def _document(ledger: Ledger, head: SessionHead) -> SessionDocument:
     frame = _frame(ledger, head.session_id)
     return compose_document(
         frame,
-        messages=(placed.message for placed in _path(ledger, head)),
+        messages=(*(placed.message for placed in _path(ledger, head)), *_waiting(ledger, head)),
         summary=_summary(ledger, head, frame),
         tasks=_items(ledger, "task", Task),
         tool_calls=_items(ledger, "tool_call", ToolCall),
@@ -80,6 +82,12 @@ def _frame(ledger: Ledger, session_id: str) -> SessionDocument:
 def _path(ledger: Ledger, head: SessionHead) -> list[WindowMessage]:
     turns = list(path_back(ledger, head.lineage))
     return [placed for turn_id in reversed(turns) for placed in messages_of_turn(ledger, turn_id)]
+
+
+def _waiting(ledger: Ledger, head: SessionHead) -> tuple[Message, ...]:
+    """Return the messages of the turn after a head that waits for its reply."""
+    pending = ledger.branches[head.branch_id].pending
+    return () if pending is None else read_turn(ledger, head.session_id, pending).messages
 
 
 def _summary(ledger: Ledger, head: SessionHead, frame: SessionDocument) -> Summary | None:
@@ -108,14 +116,20 @@ def put_session(ledger: Ledger, session_id: str, document: SessionDocument, expe
         begin(ledger, session_id, "", locale, {}, at, version=0)
     head = read_head(ledger, session_id)
     check_version(head.session_id, head.version, expected_version)
-    abandon_pending(ledger, head.branch_id)
-    diff = diff_messages(_path(ledger, head), document.session.messages)
-    if diff.fork:
-        name = free_name(BRANCH_PREFIX, head.version + 1, ledger.branches.__contains__)
-        open_branch(ledger, session_id, diff.after, name)
-    _append_turn(ledger, session_id, diff.messages)
+    if not continues(_path(ledger, head), _waiting(ledger, head), document.session.messages):
+        _write_messages(ledger, head, document.session.messages)
     _replace_parts(ledger, document)
     return PutResult(version=advance_head(ledger, read_head(ledger, session_id)).version)
+
+
+def _write_messages(ledger: Ledger, head: SessionHead, given: Sequence[Message]) -> None:
+    """Have the path to the head hold these messages; a waiting turn is abandoned, and what it said is among them."""
+    abandon_pending(ledger, head.branch_id)
+    diff = diff_messages(_path(ledger, head), given)
+    if diff.fork:
+        name = free_name(BRANCH_PREFIX, head.version + 1, ledger.branches.__contains__)
+        open_branch(ledger, head.session_id, diff.after, name)
+    _append_turn(ledger, head.session_id, diff.messages)
 
 
 def _append_turn(ledger: Ledger, session_id: str, messages: Sequence[Message], turn_id: str | None = None) -> None:

@@ -24,6 +24,7 @@ from mnemosyne.chains.turn_tree import (
     is_same,
     place_at_turn,
 )
+from mnemosyne.chains.unanswered import is_closed_unanswered, mark_unanswered
 from mnemosyne.core.codec import JsonText, check_times, decode_raw, encode_raw, encode_raw_tree
 from mnemosyne.core.errors import (
     BranchExistsError,
@@ -119,13 +120,18 @@ def append_turns(
 
 
 def append(ledger: Ledger, head: SessionHead, turns: Sequence[ImportedTurn], at: datetime | None) -> int:
-    """Commit finished turns after `head` without changing the version; return how many were new."""
+    """Commit finished turns after `head` without changing the version; return how many were new.
+
+    A turn that waits for its reply is committed without one before them, unless it is among them.
+    """
+    new = [turn for turn in turns if not _is_committed(ledger, turn.turn_id)]
+    if new and ledger.branches[head.branch_id].pending not in {turn.turn_id for turn in new}:
+        head = close_pending(ledger, head)
     parent_id, depth = head.turn_id, head.depth
-    for turn in turns:
-        row = ledger.turns.get(turn.turn_id)
-        if row is not None and row.status is TurnStatus.COMMITTED:
+    for turn in new:
+        if _is_committed(ledger, turn.turn_id):
             continue
-        if row is not None:
+        if turn.turn_id in ledger.turns:
             _forget(ledger, turn.turn_id)
         depth += 1
         record = build_imported_record(turn, head, parent_id, depth, at)
@@ -138,8 +144,14 @@ def append(ledger: Ledger, head: SessionHead, turns: Sequence[ImportedTurn], at:
     return depth - head.depth
 
 
+def _is_committed(ledger: Ledger, turn_id: str) -> bool:
+    row = ledger.turns.get(turn_id)
+    return row is not None and row.status is TurnStatus.COMMITTED
+
+
 def save_prepared(ledger: Ledger, session_id: str, record: TurnRecord, expected_version: int) -> SessionHead:
-    """Write a prepared turn as the pending one of its head; an older pending one is abandoned.
+    """Write a prepared turn as the pending one of its head; an older pending one is abandoned, or committed without a
+    reply where the turn follows it.
 
     A turn that is committed, or prepared with the same content, is not changed: the call is a repetition.
     """
@@ -153,6 +165,8 @@ def save_prepared(ledger: Ledger, session_id: str, record: TurnRecord, expected_
         if is_same(stored, record):
             return head
     check_version(head.session_id, head.version, expected_version)
+    if record.parent_id is not None and record.parent_id == ledger.branches[record.branch_id].pending:
+        head = close_pending(ledger, head)
     check_place(head, record)
     abandon_pending(ledger, record.branch_id)
     if row is not None:
@@ -164,13 +178,13 @@ def save_prepared(ledger: Ledger, session_id: str, record: TurnRecord, expected_
 
 def commit_turn(ledger: Ledger, session_id: str, commit: TurnCommit, expected_version: int) -> SessionHead:
     """Commit the pending turn with its reply, ops, state and entries; the head of its branch moves to it.
-    TurnNotPendingError for an abandoned turn.
+    TurnNotPendingError for an abandoned turn, and for one that was committed without a reply.
     """
     record = read_turn(ledger, session_id, commit.turn_id)
+    if record.status is TurnStatus.ABANDONED or is_closed_unanswered(record):
+        raise TurnNotPendingError(session_id, commit.turn_id)
     if record.status is TurnStatus.COMMITTED:
         return _head_of_turn(ledger, record)
-    if record.status is TurnStatus.ABANDONED:
-        raise TurnNotPendingError(session_id, commit.turn_id)
     head = read_head(ledger, session_id, record.branch_id)
     check_version(head.session_id, head.version, expected_version)
     check_place(head, record)
@@ -191,12 +205,16 @@ def commit_turn(ledger: Ledger, session_id: str, commit: TurnCommit, expected_ve
 def commit_numerical(
     ledger: Ledger, session_id: str, record: TurnRecord, state: Mapping[str, Any], expected_version: int
 ) -> SessionHead:
-    """Write and commit a numerical turn at once; the pending turn of its head is abandoned."""
+    """Write and commit a numerical turn at once; the pending turn is abandoned, or committed without a reply where the
+    turn follows it.
+    """
     head = read_head(ledger, session_id, record.branch_id)
     row = ledger.turns.get(record.turn_id)
     if row is not None and row.status is TurnStatus.COMMITTED:
         return _head_of_turn(ledger, record)
     check_version(head.session_id, head.version, expected_version)
+    if record.parent_id is not None and record.parent_id == ledger.branches[record.branch_id].pending:
+        head = close_pending(ledger, head)
     check_place(head, record)
     abandon_pending(ledger, record.branch_id)
     if row is not None:
@@ -284,6 +302,19 @@ def abandon_pending(ledger: Ledger, branch_id: str) -> None:
     if branch.pending is not None:
         ledger.put("turn", branch.pending, replace(ledger.turns[branch.pending], status=TurnStatus.ABANDONED))
         ledger.put("branch", branch_id, replace(branch, pending=None))
+
+
+def close_pending(ledger: Ledger, head: SessionHead) -> SessionHead:
+    """Commit the pending turn after a head without a reply, if there is one; return the head after it."""
+    turn_id = ledger.branches[head.branch_id].pending
+    if turn_id is None:
+        return head
+    record = read_turn(ledger, head.session_id, turn_id)
+    record = replace(record, status=TurnStatus.COMMITTED, messages=mark_unanswered(record.messages))
+    ledger.put("turn", turn_id, _turn_row(record))
+    ledger.drop("draft", turn_id)
+    _finish_commit(ledger, record, head_state(ledger, head.branch_id), None)
+    return read_head(ledger, head.session_id, head.branch_id)
 
 
 def _finish_commit(ledger: Ledger, record: TurnRecord, before: JsonText, state: Mapping[str, Any] | None) -> None:
