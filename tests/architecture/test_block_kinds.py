@@ -24,7 +24,7 @@ NAMED = {
     "jacquard/pipeline/weaving/layers.py": {"INPUT"},  # the query has no layer
     "jacquard/pipeline/weaving/weave.py": {"UNKNOWN"},
     "jacquard/pipeline/record/build_prompt.py": {"MEMORY"},  # which memories a prompt holds
-    "jacquard/pipeline/skeleton/evidence_blocks.py": {"EVIDENCE"},  # makes them
+    "jacquard/pipeline/evidence/blocks.py": {"EVIDENCE"},  # makes them
     "jacquard/pipeline/record/package.py": {"UNKNOWN"},
     "jacquard/replay/provenance.py": {"UNKNOWN"},
 }

@@ -112,6 +112,8 @@ def build_turn_prompt(inputs: PromptInputs, laid: PromptLayout, carried: Mapping
         plan=plan_to_json(inputs.turn.plan),
         errors=inputs.skeleton.results.errors,
         state_cut=inputs.skeleton.state_cut,
+        evidence=inputs.skeleton.results.decisions,
+        left_out=inputs.skeleton.results.left_out,
     )
     return _build_prepared_turn(inputs, prompt, report)
 

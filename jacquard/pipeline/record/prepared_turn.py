@@ -177,7 +177,7 @@ def usages_of(turn: PreparedTurn) -> tuple[ModelUsage, ...]:
 
 def _report_to_store(report: Report) -> Report:
     """Return the part of a receipt that is stored where its decisions are not."""
-    return replace(report, decisions=(), spans=(), stream_b=replace(report.stream_b, candidates=()))
+    return replace(report, decisions=(), spans=(), evidence=(), stream_b=replace(report.stream_b, candidates=()))
 
 
 def build_record(

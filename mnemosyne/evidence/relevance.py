@@ -1,0 +1,70 @@
+"""Ranks the evidence of a session for a turn: what was found since the last reply first, then by words and age. Pure.
+
+Relevance is BM25 over name and text of each item, on its absolute scale: a word that all items contain says nothing. Of items
+that the words do not tell apart the newer is better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+
+import numpy as np
+
+from mnemosyne.retrieval.text.lexical import Postings
+from mnemosyne.retrieval.text.words import word_tokens
+from mnemosyne.schema.evidence import Evidence
+from mnemosyne.schema.query import Signals
+
+READ_CHARS = 20_000
+"""How much of a text is read for its words."""
+
+_HALF_RELEVANT = 1.0
+"""The BM25 score that counts half."""
+
+_NEWEST = 0.5
+_HALF_AGE = 6.0
+_FRESH = 2.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RankedEvidence:
+    """An evidence item with its score; `is_fresh`: it came after the last reply. Signals: BM25 (`fts`) and `recency` (0..1)."""
+
+    evidence: Evidence
+    score: float
+    signals: Signals
+    is_fresh: bool = False
+
+
+def rank_evidence(
+    evidences: Sequence[Evidence], terms: Mapping[str, float], since: datetime | None = None
+) -> tuple[RankedEvidence, ...]:
+    """Return evidence items (given oldest first), best first; ties by age, newest first.
+
+    `terms` are the words of the turn with their weights. Items made after `since` are fresh; where it is None, the newest is.
+    """
+    if not evidences:
+        return ()
+    postings = Postings()
+    postings.append([_words_of(each.source.name, each.content[:READ_CHARS]) for each in evidences])
+    scores = postings.scores(terms, np.ones(len(evidences), dtype=np.bool_))
+    ranked = []
+    for place, each in enumerate(evidences):
+        age, words = len(evidences) - 1 - place, float(scores[place])
+        made = each.created_at
+        is_fresh = age == 0 if since is None else made is not None and made > since
+        recency = 0.5 ** (age / _HALF_AGE)
+        score = words / (words + _HALF_RELEVANT) + _NEWEST * recency + (_FRESH if is_fresh else 0.0)
+        signals = Signals(fts=words or None, recency=round(recency, 6))
+        ranked.append(
+            (-round(score, 6), age, RankedEvidence(evidence=each, score=score, signals=signals, is_fresh=is_fresh))
+        )
+    return tuple(each for _, _, each in sorted(ranked, key=lambda item: item[:2]))
+
+
+@lru_cache(maxsize=1 << 10)
+def _words_of(name: str, text: str) -> tuple[str, ...]:
+    return tuple(word_tokens(f"{name}\n{text}"))
