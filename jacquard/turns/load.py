@@ -16,6 +16,7 @@ from jacquard.config.sections import RuntimeConfig
 from jacquard.core.errors import ConfigError
 from jacquard.core.plan import PlanContext, Triage
 from jacquard.memory.summarize.roller import SummaryRoller
+from jacquard.memory.system_messages import SystemMessages
 from jacquard.pipeline.curation.prefetch import is_late
 from jacquard.pipeline.curation.recall_query import find_hidden_entries, known_keywords, recent_texts
 from jacquard.pipeline.planned_turn import PlannedTurn
@@ -41,6 +42,7 @@ class TurnLoader:
 
     def __init__(self, parts: EngineParts, tasks: TaskGroup, roller: SummaryRoller, worlds: WorldSource) -> None:
         self._parts, self._tasks, self._roller, self._worlds = parts, tasks, roller, worlds
+        self._system_messages = SystemMessages(parts.store)
         self._planner = TurnPlanner(parts.planner, parts.refiner, parts.tracing)
 
     async def load(self, context: TurnContext) -> tuple[SessionWindow, WorldPack]:
@@ -81,7 +83,9 @@ class TurnLoader:
         ConfigError, StateOpError and TemplateError for an action that cannot be applied.
         """
         config, text = context.config, context.user_message.content
+        path = window.head
         window, history = await self._load_history(context, window)
+        pinned = await self._system_messages.load(path, history)
         context.stopwatch.lap("summary")
         begin_prefetch = partial(self._begin_prefetch, text, window, history, config)
         planned = await self._planner.plan(text, window, world, config, context.turn_id, on_plan=begin_prefetch)
@@ -96,6 +100,7 @@ class TurnLoader:
             at=context.user_message.at,
             config=config,
             history=history,
+            pinned=pinned,
         )
         context.stopwatch.lap("plan")
         await emit_planned(context.emitter, context.session_id, context.turn_id, turn.plan)

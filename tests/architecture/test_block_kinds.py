@@ -25,6 +25,7 @@ NAMED = {
     "jacquard/pipeline/weaving/weave.py": {"UNKNOWN"},
     "jacquard/pipeline/record/build_prompt.py": {"MEMORY"},  # which memories a prompt holds
     "jacquard/pipeline/evidence/blocks.py": {"EVIDENCE"},  # makes them
+    "jacquard/pipeline/evidence/context_blocks.py": {"CONTEXT"},  # makes them
     "jacquard/pipeline/record/package.py": {"UNKNOWN"},
     "jacquard/replay/provenance.py": {"UNKNOWN"},
 }

@@ -20,7 +20,7 @@ from mnemosyne.schema.document import MessageIndexRange, ModelUsage, ModelUsageS
 from mnemosyne.schema.evidence import Evidence, EvidenceLinks, EvidenceSource, EvidenceType, SourceKind
 from mnemosyne.schema.memory import Trust, session_scope
 from mnemosyne.schema.record import PathSummary, SessionWindow, TurnRecord
-from mnemosyne.schema.session import SessionHead
+from mnemosyne.schema.session import Role, SessionHead
 
 BATCH_TOKENS = 6000
 PAGE_TURNS = 200
@@ -136,7 +136,10 @@ class BatchSummarizer:
                 lines=tuple(
                     (message.author.id if message.author else message.role.value, message.content)
                     for message in turn.messages
-                    if message.content.strip() and message.message_id not in coverage.message_ids
+                    # System messages are in every prompt as they are.
+                    if message.role is not Role.SYSTEM
+                    and message.content.strip()
+                    and message.message_id not in coverage.message_ids
                 ),
                 gist=gists.get(f"{turn.turn_id}.summary", ""),
             )

@@ -21,6 +21,7 @@ from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, se
 from jacquard.core.degradations import DegradationCode
 from jacquard.core.receipt import CandidateDecision, LeftOut
 from jacquard.pipeline.evidence.candidates import NO_QUERY, EvidenceQuery, choose_evidence
+from jacquard.pipeline.evidence.context_blocks import DocumentBlocks
 from jacquard.pipeline.truncation import truncate_with_size
 from mnemosyne.chains.uris import evidence_uri
 from mnemosyne.core.off_loop import calculate
@@ -38,7 +39,8 @@ _PLACEMENT = Placement(position=Position.BEFORE_HISTORY, priority=20)
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvidenceBlocks:
     """A session's evidence as blocks, the best last, with what was settled, what had to be done without (`code: detail`),
-    what went wrong, and the receipt's lines on all candidates.
+    what went wrong, and the receipt's lines on all candidates. The context blocks of the session's document are among the
+    blocks (`document_ids` are the ids of all of those).
     """
 
     blocks: tuple[PromptBlock, ...] = ()
@@ -47,6 +49,17 @@ class EvidenceBlocks:
     errors: tuple[str, ...] = ()
     decisions: tuple[CandidateDecision, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
+    document_ids: frozenset[str] = frozenset()
+
+    def with_document(self, document: DocumentBlocks) -> EvidenceBlocks:
+        """Return these blocks with those of the session's document."""
+        return replace(
+            self,
+            blocks=(*document.blocks, *self.blocks),
+            degradations=(*self.degradations, *document.degradations),
+            left_out=(*self.left_out, *document.left_out),
+            document_ids=document.ids,
+        )
 
 
 NO_RESULTS = EvidenceBlocks()

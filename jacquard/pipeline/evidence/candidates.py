@@ -158,9 +158,9 @@ def _decide(
             unlisted += 1
         else:
             made.append(_decision(session_id, each, rank, code, reason))
-    for each in expired[-_LISTED:]:
-        ended = f"{each.expires_at:%Y-%m-%d %H:%M}" if each.expires_at is not None else "?"
-        late = RankedEvidence(evidence=each, score=0.0, signals=Signals())
+    for gone in expired[-_LISTED:]:
+        ended = f"{gone.expires_at:%Y-%m-%d %H:%M}" if gone.expires_at is not None else "?"
+        late = RankedEvidence(evidence=gone, score=0.0, signals=Signals())
         made.append(_decision(session_id, late, len(made) + 1, "expired", f"It was valid until {ended}."))
     rest = []
     if unlisted:

@@ -136,7 +136,12 @@ def _build_prepared_turn(inputs: PromptInputs, prompt: Prompt, report: Report) -
     report = replace(
         report,
         new_evidence_ids=tuple(evidence.evidence_id for evidence in evidences),
-        new_block_ids=tuple(block.block_id for block in select_stored_blocks(held)),
+        # A block of the session's document keeps its id: a record of the prompt does not take its place.
+        new_block_ids=tuple(
+            block.block_id
+            for block in select_stored_blocks(held)
+            if block.block_id not in inputs.skeleton.results.document_ids
+        ),
     )
     return PreparedTurn(
         turn_id=inputs.turn.turn_id,

@@ -147,7 +147,7 @@ class AutomationStream:
             shown = trim_history(turn.window.messages, start, turn.config.history, self._count)
         return Skeleton(
             blocks=made.blocks,
-            history=history_blocks(shown, turn.world, self._count, turn.window.head.session_id),
+            history=history_blocks((*turn.pinned, *shown), turn.world, self._count, turn.window.head.session_id),
             user_input=input_block(turn.user_message, self._count),
             anchors=find_shown_anchors(state, quests, made.shown),
             history_start=shown[0].message.message_id if shown else None,

@@ -34,9 +34,9 @@ def history_blocks(
 ) -> tuple[PromptBlock, ...]:
     """Return one block for each message of a session, oldest first; `rank` is its age (0 = newest).
 
-    A message that got no reply is followed by a notice in the world's language. The newest NEWEST_MESSAGES are HIGH,
-    older ones MEDIUM. A tool call and its result are kept or dropped together (P5): in a turn with tool messages,
-    everything but the user's message is one group.
+    A message that got no reply is followed by a notice in the world's language. System messages are MUST, of the others the
+    newest NEWEST_MESSAGES are HIGH, older ones MEDIUM. A tool call and its result are kept or dropped together (P5): in a
+    turn with tool messages, everything but those of the user and the system is one group.
     """
     notice = _UNANSWERED["zh" if world.locale.lower().startswith("zh") else "en"]
     known, scope = default_parties(world), session_scope(session_id)
@@ -48,7 +48,7 @@ def history_blocks(
         content = escape_text(f"{speaker}: {message.content}" if speaker else message.content)
         if is_unanswered(message):
             content = f"{content}\n{notice}"
-        grouped = each.turn_id in with_tools and message.role is not Role.USER
+        grouped = each.turn_id in with_tools and message.role not in (Role.USER, Role.SYSTEM)
         blocks.append(
             PromptBlock(
                 block_id=message.message_id,
@@ -57,7 +57,7 @@ def history_blocks(
                 source=HISTORY_SOURCE,
                 content=content,
                 role=message.role,
-                priority=Priority.HIGH if age < NEWEST_MESSAGES else Priority.MEDIUM,
+                priority=_priority(message.role, age),
                 placement=Placement(position=Position.IN_HISTORY, depth=age),
                 group=f"turn:{each.turn_id}" if grouped else None,
                 rank=age,
@@ -70,6 +70,12 @@ def history_blocks(
             )
         )
     return tuple(blocks)
+
+
+def _priority(role: Role, age: int) -> Priority:
+    if role is Role.SYSTEM:
+        return Priority.MUST
+    return Priority.HIGH if age < NEWEST_MESSAGES else Priority.MEDIUM
 
 
 def without_notice(content: str) -> str:

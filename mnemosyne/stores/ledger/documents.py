@@ -272,7 +272,10 @@ def list_context_blocks(ledger: Ledger, session_id: str, where: BlockFilter | No
     """Return blocks in the order of first writing."""
     session_row(ledger, session_id)
     where = where or BlockFilter()
-    return _first(where.limit, (each for each in _items(ledger, "block", ContextBlock) if where.admits(each)))
+    rows = ledger.bodies("block").items()
+    # Prompts of turns leave many blocks behind, which need not be read where their names say that they are not wanted.
+    found = (decode_raw(body, ContextBlock) for name, body in rows if not name.startswith(where.without_prefixes))
+    return _first(where.limit, (each for each in found if where.admits(each)))
 
 
 def put_context_blocks(

@@ -121,8 +121,13 @@ def _first(limit: int | None, items: Iterable[T]) -> tuple[T, ...]:
 def list_context_blocks(connection: Connection, session_id: str, where: BlockFilter | None) -> tuple[ContextBlock, ...]:
     """Return blocks in the order of first writing; SessionNotFoundError."""
     where = where or BlockFilter()
-    blocks = read_parts(connection, load_session(connection, session_id).key, "block", ContextBlock)
-    return _first(where.limit, (block for block in blocks if where.admits(block)))
+    rows = connection.execute(
+        "SELECT part_id, body FROM parts WHERE session = ? AND kind = 'block' ORDER BY ord",
+        (load_session(connection, session_id).key,),
+    )
+    # Prompts of turns leave many blocks behind, which need not be read where their names say that they are not wanted.
+    found = (decode(body, ContextBlock) for name, body in rows if not name.startswith(where.without_prefixes))
+    return _first(where.limit, (block for block in found if where.admits(block)))
 
 
 def read_parts(connection: Connection, key: int, kind: Kind, what: type[T]) -> tuple[T, ...]:
