@@ -20,7 +20,7 @@ from mnemosyne.schema.document import MessageIndexRange, ModelUsage, ModelUsageS
 from mnemosyne.schema.evidence import Evidence, EvidenceLinks, EvidenceSource, EvidenceType, SourceKind
 from mnemosyne.schema.memory import Trust, session_scope
 from mnemosyne.schema.record import PathSummary, SessionWindow, TurnRecord
-from mnemosyne.schema.session import Role, SessionHead
+from mnemosyne.schema.session import Role, SessionHead, TurnKind
 
 BATCH_TOKENS = 6000
 PAGE_TURNS = 200
@@ -73,8 +73,14 @@ class BatchSummarizer:
             if not turns:
                 break
             usage_id = f"summary-{head.turn_id}-{len(usages) + 1}"
+            told = await self._load_messages(head.session_id, turns, coverage)
+            if not any(turn.lines for turn in told):
+                # Nothing but actions and system messages: the summary covers them and says no more than before.
+                coverage = _extend_coverage(coverage, turns)
+                summary = _summary_of(text, coverage, turns[-1].turn_id, at)
+                continue
             request = SummaryRequest(
-                turns=await self._load_messages(head.session_id, turns, coverage),
+                turns=told,
                 previous=text,
                 limit_tokens=config.summary.max_summary_tokens,
                 locale=locale,
@@ -90,12 +96,7 @@ class BatchSummarizer:
                     usages.append(self._usage_record(f"summary-{head.turn_id}-failed", call, head, began, failure))
                 break
             text, coverage = answer.content, _extend_coverage(coverage, turns)
-            summary = Summary(
-                content=text,
-                updated_at=at,
-                message_index_range=MessageIndexRange(from_index=1, to_index=coverage.messages),
-                extra={UPTO: {"turn_id": turns[-1].turn_id, "depth": coverage.depth, "to": coverage.messages}},
-            )
+            summary = _summary_of(text, coverage, turns[-1].turn_id, at)
             if answer.model is not None:
                 usages.append(self._usage_record(usage_id, answer.call(), head, began))
                 evidences.append(_evidence(usage_id, answer, coverage, at))
@@ -144,12 +145,23 @@ class BatchSummarizer:
                 gist=gists.get(f"{turn.turn_id}.summary", ""),
             )
             for turn in turns
+            # A numerical turn changes numbers, which the state shows; it is not part of the story.
+            if turn.kind is TurnKind.NARRATIVE
         )
 
     def _usage_record(self, usage_id: str, call: Call, head: SessionHead, began: float, error: str = "") -> ModelUsage:
         timed = replace(call, latency_ms=(perf_counter() - began) * 1000)
         stage = ModelUsageStage.SUMMARIZE
         return usage_of(usage_id, timed, self._count, stage=stage, purpose="summary", turn_id=head.turn_id, error=error)
+
+
+def _summary_of(text: str, coverage: Coverage, turn_id: str, at: datetime) -> Summary:
+    return Summary(
+        content=text,
+        updated_at=at,
+        message_index_range=MessageIndexRange(from_index=1, to_index=coverage.messages),
+        extra={UPTO: {"turn_id": turn_id, "depth": coverage.depth, "to": coverage.messages}},
+    )
 
 
 def _extend_coverage(coverage: Coverage, turns: Sequence[TurnRecord]) -> Coverage:
