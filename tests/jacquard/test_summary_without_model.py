@@ -51,12 +51,10 @@ async def test_a_sentence_is_whole_or_not_there(long):
     assert "…" not in line
 
 
-@given(
-    st.lists(
-        st.sampled_from(["他说：「走。」", "She left.", "“No.” He sat.", "船名…只剩一个字。", '"Why?" he said.', "\n"]),
-        max_size=8,
-    )
-)
+PARTS = ("他说：「走。」", "She left.", "“No.” He sat.", "船名…只剩一个字。", '"Why?" he said.', "\n")
+
+
+@given(st.lists(st.sampled_from(PARTS), max_size=8))
 def test_no_letter_is_lost_or_moved_by_splitting(parts):
     text = "".join(parts)
     assert "".join("".join(split_sentences(text)).split()) == "".join(text.split())
@@ -83,7 +81,7 @@ async def test_actions_are_in_no_summary(tmp_path):
             await runtime.engine.prepare_turn("s", f"I walk to rock {n}.")
             await runtime.engine.commit_assistant_message("s", f"Rock {n} is wet.")
             await runtime.engine.prepare_turn("s", "buy a lamp")
-        for n in range(6):
+        for _ in range(6):
             await runtime.engine.prepare_turn("s", "buy a lamp")
         turn = await runtime.engine.prepare_turn("s", "Where am I?")
         assert "Rock 1 is wet." in turn.package.working_summary
