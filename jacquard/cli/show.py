@@ -82,6 +82,8 @@ def show_receipt(report: Report) -> None:
         show(f"evidence: {len(report.evidence)} candidates, {len(report.evidence) - len(results)} chosen")
     for each in results:
         show(f"  not {each.entry_id} ({each.title or each.kind}): {each.code}: {each.reason}", "dim")
+    for removed in report.redactions:
+        show(f"redacted before storage: {removed.evidence_id}: {', '.join(removed.rules_applied)}", "dim")
     _show_blocks(report)
     for gone in report.left_out:
         place = f" {gone.first} to {gone.last}" if gone.first else ""

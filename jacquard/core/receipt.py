@@ -14,6 +14,7 @@ from jacquard.core.degradations import Degradation
 from mnemosyne.schema.ingest import ConflictRecord
 from mnemosyne.schema.memory import Trust
 from mnemosyne.schema.query import Signals
+from mnemosyne.schema.redaction import RedactionRecord
 
 
 class Action(StrEnum):
@@ -225,8 +226,9 @@ class StateCut:
 class Report:
     """The whole receipt of one prepared turn; `tags` are those of its configuration (A/B arms among them).
 
-    `evidence` has a decision for each result of a tool or search that might have been shown, best first; `left_out` says what
-    else is not in the prompt and was no block of it.
+    `evidence` has a decision for each result of a tool or search that might have been shown, best first; `redactions` says
+    what was removed from those that are shown, before they were stored. `left_out` says what else is not in the prompt and
+    was no block of it.
     """
 
     turn_id: str
@@ -249,3 +251,4 @@ class Report:
     state_cut: StateCut | None = None
     evidence: tuple[CandidateDecision, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
+    redactions: tuple[RedactionRecord, ...] = ()

@@ -123,7 +123,7 @@ class TurnLoader:
         config, pending = context.config, window.pending
         limits = history_limits(config)
         most_tokens = (config.budget.max_input_tokens - config.budget.reserved_reply_tokens) // 2
-        if pending is None or pending.turn_id == context.turn_id:
+        if pending is None or pending.turn_id == context.turn_id or _is_retry(pending, context.user_message.content):
             load = partial(self._load_window, context)
             ready = await self._roller.prepare_summary(window, config, limits, most_tokens, load)
             context.degradations += ready.degradations
@@ -163,12 +163,16 @@ class TurnLoader:
 
 
 def _turn_id_after(window: SessionWindow, text: str) -> str:
-    """Return the id of the turn that this input makes: the waiting one's for its own input, else that of one after it."""
+    """Return the id of the turn that this input makes: in the place of the waiting one for its own input, else after it."""
     head, pending = window.head, window.pending
-    turn_id = turn_id_of(head.session_id, head.branch_id, head.turn_id, head.depth + 1, text)
-    if pending is None or pending.turn_id == turn_id:
-        return turn_id
+    if pending is None or _is_retry(pending, text):
+        return turn_id_of(head.session_id, head.branch_id, head.turn_id, head.depth + 1, text)
     return turn_id_of(head.session_id, head.branch_id, pending.turn_id, head.depth + 2, text)
+
+
+def _is_retry(pending: TurnRecord, text: str) -> bool:
+    """Return whether an input is that of the waiting turn once more, whatever the turn is called now."""
+    return bool(pending.messages) and pending.messages[-1].content == text
 
 
 def _use_configured_template(plan: PlanContext, config: RuntimeConfig) -> PlanContext:

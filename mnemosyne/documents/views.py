@@ -29,7 +29,7 @@ from mnemosyne.schema.document import (
 )
 from mnemosyne.schema.evidence import ContextBlock, Evidence
 from mnemosyne.schema.memory import EMPTY
-from mnemosyne.schema.session import Message, WindowMessage
+from mnemosyne.schema.session import Message, Ref, WindowMessage
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -130,7 +130,9 @@ def compose_document(
 
 
 def check_document(session_id: str, document: SessionDocument) -> None:
-    """Raise SchemaValidationError unless a document belongs to this session and every id in it is unique."""
+    """Raise SchemaValidationError unless a document belongs to this session, every id in it is unique and every ref leads to
+    evidence.
+    """
     session = document.session
     faults = []
     if session.session_id != session_id:
@@ -149,6 +151,30 @@ def check_document(session_id: str, document: SessionDocument) -> None:
     faults += _find_duplicates("session.model_usage", [usage.model_usage_id for usage in session.model_usage or ()])
     if faults:
         raise SchemaValidationError(tuple(faults))
+    held = [(f"session.messages[{place}]", message.refs) for place, message in enumerate(session.messages)]
+    held += [(f"context_blocks[{place}]", block.refs) for place, block in enumerate(document.context_blocks)]
+    check_refs(held, document.evidences.__contains__)
+
+
+def check_refs(items: Iterable[tuple[str, Sequence[Ref]]], knows: Callable[[str], bool]) -> None:
+    """Raise SchemaValidationError for refs that the check of a document would refuse: to evidence that the session does not
+    hold, unless they are marked as remote.
+
+    `items` are refs with the place of what holds them; `knows` returns whether the session holds evidence with an id.
+    """
+    faults = [
+        f"{path}.refs: no evidence has the id {ref.evidence_id!r}; store it first, or mark the ref with remote: true"
+        for path, refs in items
+        for ref in refs
+        if not ref.remote and not knows(ref.evidence_id)
+    ]
+    if faults:
+        raise SchemaValidationError(tuple(faults))
+
+
+def refs_of_messages(messages: Sequence[Message], where: str = "") -> list[tuple[str, Sequence[Ref]]]:
+    """Return the refs of messages with their places, for `check_refs`."""
+    return [(f"{where}message {place}", message.refs) for place, message in enumerate(messages) if message.refs]
 
 
 def _find_duplicates(path: str, ids: Sequence[str]) -> list[str]:

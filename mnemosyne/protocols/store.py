@@ -259,8 +259,8 @@ class Store(Protocol):
         or which leaves newer ones out, becomes a new branch after the last complete turn that both share: no message is
         lost. Everything else is replaced by the document's. A pending turn of the head stays where the document's messages
         are those of `get_session`, and is abandoned otherwise.
-        VersionConflictError; SchemaValidationError for another `session_id` or a duplicate id; CodecError for a time
-        without a zone.
+        VersionConflictError; SchemaValidationError for another `session_id`, a duplicate id or a ref that leads to no
+        evidence of the document and is not remote; CodecError for a time without a zone.
         """
         ...
 
@@ -275,7 +275,8 @@ class Store(Protocol):
         """Commit messages as one turn after the active head; a key that was used before writes nothing. A pending turn is
         committed before them, without a reply.
 
-        Without a key each call is a new turn. SessionNotFoundError; VersionConflictError.
+        Without a key each call is a new turn. SessionNotFoundError; VersionConflictError; SchemaValidationError for a ref to
+        evidence that the session does not hold, unless it is remote.
         """
         ...
 
@@ -310,7 +311,9 @@ class Store(Protocol):
     async def put_context_blocks(
         self, session_id: str, blocks: Sequence[ContextBlock], *, expected_version: int | None = None
     ) -> PutResult:
-        """Write or replace blocks by id; VersionConflictError."""
+        """Write or replace blocks by id; VersionConflictError; SchemaValidationError for a ref to evidence that the session
+        does not hold, unless it is remote.
+        """
         ...
 
     async def list_context_blocks(self, session_id: str, where: BlockFilter | None = None) -> tuple[ContextBlock, ...]:

@@ -102,6 +102,14 @@ async def test_the_same_input_again_is_a_retry_and_counts_once(runtime):
     assert await said(runtime) == ["Hello?", "Anybody?"]
 
 
+async def test_the_same_input_under_another_turn_id_is_a_retry_too(runtime):
+    for turn_id in ("a", "b", None, "c"):
+        await runtime.engine.prepare_turn("s", "one", turn_id=turn_id)
+        assert await said(runtime) == ["one"]
+    await runtime.engine.commit_assistant_message("s", "Here.", turn_id="c")
+    assert await said(runtime) == ["one", "Here."]
+
+
 async def test_a_host_that_names_its_turns_can_repeat_each(runtime):
     await runtime.engine.prepare_turn("s", "one", turn_id="a")
     await runtime.engine.prepare_turn("s", "one", turn_id="a")

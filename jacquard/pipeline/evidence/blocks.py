@@ -27,10 +27,12 @@ from mnemosyne.chains.uris import evidence_uri
 from mnemosyne.core.off_loop import calculate
 from mnemosyne.evidence.derive import derive_evidence_blocks
 from mnemosyne.evidence.ingestor import SHOWN_REFS
+from mnemosyne.evidence.redactions import redaction_of
 from mnemosyne.evidence.resolve import RefResolver, ResolvedBlock
 from mnemosyne.protocols import Clock, Store
 from mnemosyne.schema.evidence import ContextBlock, Evidence
 from mnemosyne.schema.ingest import ConflictRecord
+from mnemosyne.schema.redaction import RedactionRecord
 
 _log = logging.getLogger(__name__)
 _PLACEMENT = Placement(position=Position.BEFORE_HISTORY, priority=20)
@@ -50,6 +52,7 @@ class EvidenceBlocks:
     decisions: tuple[CandidateDecision, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     document_ids: frozenset[str] = frozenset()
+    redactions: tuple[RedactionRecord, ...] = ()
 
     def with_document(self, document: DocumentBlocks) -> EvidenceBlocks:
         """Return these blocks with those of the session's document."""
@@ -115,6 +118,7 @@ async def load_evidence_blocks(
         errors=errors,
         decisions=choice.decisions,
         left_out=choice.left_out,
+        redactions=tuple(record for each in kept if (record := redaction_of(each)) is not None),
     )
 
 

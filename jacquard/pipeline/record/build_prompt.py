@@ -114,6 +114,7 @@ def build_turn_prompt(inputs: PromptInputs, laid: PromptLayout, carried: Mapping
         state_cut=inputs.skeleton.state_cut,
         evidence=inputs.skeleton.results.decisions,
         left_out=inputs.skeleton.results.left_out,
+        redactions=inputs.skeleton.results.redactions,
     )
     return _build_prepared_turn(inputs, prompt, report)
 

@@ -19,6 +19,7 @@ from mnemosyne.documents.views import (
     TURN_PREFIX,
     bare_frame,
     check_document,
+    check_refs,
     compose_document,
     continues,
     diff_messages,
@@ -26,6 +27,7 @@ from mnemosyne.documents.views import (
     free_name,
     keyed_turn_id,
     patch_document,
+    refs_of_messages,
 )
 from mnemosyne.schema.document import ModelUsage, SessionDocument, Summary, Task, ToolCall
 from mnemosyne.schema.evidence import ContextBlock, Evidence
@@ -192,6 +194,7 @@ def append_messages(
     if known is not None and known.status is TurnStatus.COMMITTED:
         return PutResult(version=head.version)
     check_version(head.session_id, head.version, expected_version)
+    check_refs(refs_of_messages(messages), ledger.evidences.__contains__)
     if not messages:
         return PutResult(version=head.version)
     _append_turn(ledger, session_id, messages, turn_id)
@@ -281,7 +284,8 @@ def list_context_blocks(ledger: Ledger, session_id: str, where: BlockFilter | No
 def put_context_blocks(
     ledger: Ledger, session_id: str, blocks: Sequence[ContextBlock], expected_version: int | None
 ) -> PutResult:
-    """Write or replace blocks by id."""
+    """Write or replace blocks by id; SchemaValidationError for a ref that leads nowhere."""
+    check_refs(((f"context block {block.block_id!r}", block.refs) for block in blocks), ledger.evidences.__contains__)
     return _upsert(ledger, session_id, "block", {block.block_id: block for block in blocks}, expected_version)
 
 

@@ -32,6 +32,7 @@ from mnemosyne.core.errors import (
     StateOpError,
     TurnNotPendingError,
 )
+from mnemosyne.documents.views import check_refs, refs_of_messages
 from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.record import ImportedTurn, PathSummary, Prefetch, SessionStart, TurnCommit, TurnRecord
 from mnemosyne.schema.session import SessionHead, TurnKind, TurnStatus
@@ -113,6 +114,8 @@ def append_turns(
 ) -> SessionHead:
     """Commit finished turns after the active head; turns that are committed already are skipped."""
     before = read_head(ledger, session_id)
+    for turn in turns:
+        check_refs(refs_of_messages(turn.messages, f"turn {turn.turn_id!r}, "), ledger.evidences.__contains__)
     appended = append(ledger, before, turns, None)
     after = read_head(ledger, session_id)
     wrote = write_session_entries(ledger, after, entries)
@@ -188,6 +191,7 @@ def commit_turn(ledger: Ledger, session_id: str, commit: TurnCommit, expected_ve
     head = read_head(ledger, session_id, record.branch_id)
     check_version(head.session_id, head.version, expected_version)
     check_place(head, record)
+    check_refs(refs_of_messages(commit.messages), ledger.evidences.__contains__)
     record = replace(
         record, status=TurnStatus.COMMITTED, messages=record.messages + commit.messages, ops=commit.ops, report=None
     )

@@ -25,6 +25,7 @@ from mnemosyne.documents.views import (
     free_name,
     keyed_turn_id,
     patch_document,
+    refs_of_messages,
 )
 from mnemosyne.schema.document import ModelUsage, SessionDocument, Summary, Task, ToolCall
 from mnemosyne.schema.evidence import ContextBlock
@@ -34,6 +35,7 @@ from mnemosyne.schema.session import Message, SessionHead, TurnStatus
 from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.parts import (
     bump,
+    check_stored_refs,
     read_evidences,
     read_parts,
     refill_evidences,
@@ -206,6 +208,7 @@ def append_messages(
         return PutResult(version=session.version)
     if expected_version is not None and session.version != expected_version:
         raise VersionConflictError(session_id, expected_version, session.version)
+    check_stored_refs(connection, session.key, refs_of_messages(messages))
     if not messages:
         return PutResult(version=session.version)
     _append(connection, session, head_of(connection, session), messages, turn_id)

@@ -23,8 +23,8 @@ from mnemosyne.schema.document import (
     TodoList,
 )
 from mnemosyne.schema.memory import Chain
-from mnemosyne.schema.record import PathSummary
-from mnemosyne.schema.session import TurnStatus
+from mnemosyne.schema.record import PathSummary, TurnCommit
+from mnemosyne.schema.session import Ref, Role, TurnStatus
 from mnemosyne.testing.stores.samples import (
     AT,
     SCOPE,
@@ -194,6 +194,28 @@ class StoreDocuments(StoreTests):
             )
             assert (await store.turn(SESSION, "t1")).status is TurnStatus.ABANDONED
             assert (await store.window(SESSION, message_limit=0)).pending is None
+
+    async def test_refs_that_lead_nowhere_are_refused(self, tmp_path: Path) -> None:
+        """What the check of a document refuses is not stored, whatever writes it; remote refs are not checked."""
+        nowhere, remote = Ref(evidence_id="e9"), Ref(evidence_id="e9", remote=True)
+        async with self.open_session(tmp_path) as store:
+            await store.put_evidence(SESSION, evidence("e1"))
+            head = await store.save_prepared(prepared_turn(await store.head(SESSION), "t1"), expected_version=2)
+            bad = user_message("see", Role.ASSISTANT, refs=(nowhere,))
+            before = await read_everything(store)
+            for write in (
+                store.append_messages(SESSION, (bad,)),
+                store.append_turns(SESSION, (replace(imported_turn("p1"), messages=(bad,)),)),
+                store.commit_turn(SESSION, TurnCommit(turn_id="t1", messages=(bad,)), expected_version=head.version),
+                store.put_context_blocks(SESSION, (block("k", refs=(nowhere,)),)),
+                store.put_session(SESSION, document_of(bad)),
+            ):
+                with pytest.raises(SchemaValidationError, match="no evidence has the id 'e9'"):
+                    await write
+            assert await read_everything(store) == before
+            refs = (Ref(evidence_id="e1"), remote)
+            await store.append_messages(SESSION, (replace(bad, refs=refs),))
+            await store.put_context_blocks(SESSION, (block("k", refs=refs),))
 
     async def test_documents_that_cannot_be_written_change_nothing(self, tmp_path: Path) -> None:
         """Rules 2 and 3 for documents: another session's, doubled ids, stale versions, a patch that makes no document."""

@@ -32,11 +32,13 @@ from mnemosyne.core.errors import (
     StateOpError,
     TurnNotPendingError,
 )
+from mnemosyne.documents.views import refs_of_messages
 from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.record import ImportedTurn, PathSummary, Prefetch, SessionStart, TurnCommit, TurnRecord
 from mnemosyne.schema.session import SessionHead, TurnKind, TurnStatus
 from mnemosyne.stores.sql.blobs import pack_blob
 from mnemosyne.stores.sql.connection import Connection
+from mnemosyne.stores.sql.parts import check_stored_refs
 from mnemosyne.stores.sql.reading.turns import find_turn, rebuild_state
 from mnemosyne.stores.sql.sessions import (
     StoredSession,
@@ -132,6 +134,8 @@ def append_turns(
     """Commit finished turns after the active head; turns that are committed already are skipped."""
     session = load_session(connection, session_id)
     before = head_of(connection, session)
+    refs = [held for turn in turns for held in refs_of_messages(turn.messages, f"turn {turn.turn_id!r}, ")]
+    check_stored_refs(connection, session.key, refs)
     appended = append(connection, session, before, turns, None)
     after = head_of(connection, session) if appended else before
     written = write_session_entries(connection, session, after, entries)
@@ -175,6 +179,7 @@ def commit_turn(connection: Connection, session_id: str, commit: TurnCommit, exp
     head = head_of(connection, session, record.branch_id)
     check_version(session.session_id, session.version, expected_version)
     check_place(head, record)
+    check_stored_refs(connection, session.key, refs_of_messages(commit.messages))
     (number,) = connection.execute(
         "UPDATE turns SET status = 'committed', draft = NULL, ops = ? WHERE session = ? AND turn_id = ? RETURNING number",
         (encode(commit.ops) if commit.ops else None, session.key, commit.turn_id),
