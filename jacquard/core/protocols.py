@@ -298,7 +298,7 @@ class SummaryText:
     """A new summary.
 
     `model` is None where no model was called; token counts are None where the provider did not report them; `prompt` is
-    the text that was sent.
+    the text that was sent. `dropped_lines`: what was left out to keep the limit, as a summarizer that counts it says.
     """
 
     content: str
@@ -306,6 +306,7 @@ class SummaryText:
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     prompt: str = ""
+    dropped_lines: int = 0
 
     def call(self, answer: str | None = None) -> Call:
         """Return the model call behind the summary; `answer` is the model's answer, where it is not the summary itself."""

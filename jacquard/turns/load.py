@@ -15,7 +15,7 @@ from anyio.abc import TaskGroup
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.errors import ConfigError
 from jacquard.core.plan import PlanContext, Triage
-from jacquard.memory.summarize.roller import SummaryRoller
+from jacquard.memory.summarize.roller import SummarizedWindow, SummaryRoller
 from jacquard.memory.system_messages import SystemMessages
 from jacquard.pipeline.curation.prefetch import is_late
 from jacquard.pipeline.curation.recall_query import find_hidden_entries, known_keywords, recent_texts
@@ -84,7 +84,8 @@ class TurnLoader:
         """
         config, text = context.config, context.user_message.content
         path = window.head
-        window, history = await self._load_history(context, window)
+        ready = await self._load_history(context, window)
+        window, history = ready.window, ready.history
         pinned = await self._system_messages.load(path, history)
         context.stopwatch.lap("summary")
         begin_prefetch = partial(self._begin_prefetch, text, window, history, config)
@@ -101,6 +102,7 @@ class TurnLoader:
             config=config,
             history=history,
             pinned=pinned,
+            left_out=ready.left_out,
         )
         context.stopwatch.lap("plan")
         await emit_planned(context.emitter, context.session_id, context.turn_id, turn.plan)
@@ -113,9 +115,7 @@ class TurnLoader:
         limit = context.config.history.max_messages + SPARE_MESSAGES
         return await self._parts.store.window(context.session_id, message_limit=limit, branch_id=context.branch_id)
 
-    async def _load_history(
-        self, context: TurnContext, window: SessionWindow
-    ) -> tuple[SessionWindow, tuple[WindowMessage, ...]]:
+    async def _load_history(self, context: TurnContext, window: SessionWindow) -> SummarizedWindow:
         """Return the window with its rolling summary, made now if it was due, and the history that goes with it.
 
         Where another turn waits for its reply, the window is that after it, with its message as unanswered.
@@ -127,7 +127,7 @@ class TurnLoader:
             load = partial(self._load_window, context)
             ready = await self._roller.prepare_summary(window, config, limits, most_tokens, load)
             context.degradations += ready.degradations
-            return ready.window, ready.history
+            return ready
 
         async def load_with_unanswered() -> SessionWindow:
             return with_unanswered(await self._load_window(context))
@@ -137,7 +137,7 @@ class TurnLoader:
         )
         context.degradations += ready.degradations
         # The turn follows the one that waits, which is committed with it; a summary belongs to a committed turn.
-        return replace(ready.window, head=head_after(ready.window.head, pending)), ready.history
+        return replace(ready, window=replace(ready.window, head=head_after(ready.window.head, pending)))
 
     def _begin_prefetch(
         self,

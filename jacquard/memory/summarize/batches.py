@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from time import perf_counter
+from typing import Any
 
 import anyio
 
@@ -13,7 +14,7 @@ from jacquard.config.sections import RuntimeConfig
 from jacquard.core.errors import SummarizerError
 from jacquard.core.model_calls import Call, usage_of
 from jacquard.core.protocols import ConversationTurn, Summarizer, SummaryRequest, SummaryText
-from jacquard.memory.summarize.span import UPTO, Coverage
+from jacquard.memory.summarize.span import THINNED, UPTO, Coverage, read_thinned
 from jacquard.prompts.templates import find_text_language, warm_prompts
 from mnemosyne.protocols import Clock, Store
 from mnemosyne.schema.document import MessageIndexRange, ModelUsage, ModelUsageStage, Summary
@@ -67,7 +68,7 @@ class BatchSummarizer:
         summary: Summary | None = None
         usages: list[ModelUsage] = []
         evidences: list[Evidence] = []
-        failure = ""
+        failure, dropped = "", read_thinned(window.summary)
         while coverage.depth < upto and not failure:
             turns = await self._select_batch(head, coverage, upto)
             if not turns:
@@ -77,7 +78,7 @@ class BatchSummarizer:
             if not any(turn.lines for turn in told):
                 # Nothing but actions and system messages: the summary covers them and says no more than before.
                 coverage = _extend_coverage(coverage, turns)
-                summary = _summary_of(text, coverage, turns[-1].turn_id, at)
+                summary = _summary_of(text, coverage, turns[-1].turn_id, at, dropped)
                 continue
             request = SummaryRequest(
                 turns=told,
@@ -96,7 +97,8 @@ class BatchSummarizer:
                     usages.append(self._usage_record(f"summary-{head.turn_id}-failed", call, head, began, failure))
                 break
             text, coverage = answer.content, _extend_coverage(coverage, turns)
-            summary = _summary_of(text, coverage, turns[-1].turn_id, at)
+            dropped += answer.dropped_lines
+            summary = _summary_of(text, coverage, turns[-1].turn_id, at, dropped)
             if answer.model is not None:
                 usages.append(self._usage_record(usage_id, answer.call(), head, began))
                 evidences.append(_evidence(usage_id, answer, coverage, at))
@@ -155,12 +157,15 @@ class BatchSummarizer:
         return usage_of(usage_id, timed, self._count, stage=stage, purpose="summary", turn_id=head.turn_id, error=error)
 
 
-def _summary_of(text: str, coverage: Coverage, turn_id: str, at: datetime) -> Summary:
+def _summary_of(text: str, coverage: Coverage, turn_id: str, at: datetime, dropped: int) -> Summary:
+    upto: dict[str, Any] = {"turn_id": turn_id, "depth": coverage.depth, "to": coverage.messages}
+    if dropped:
+        upto[THINNED] = dropped
     return Summary(
         content=text,
         updated_at=at,
         message_index_range=MessageIndexRange(from_index=1, to_index=coverage.messages),
-        extra={UPTO: {"turn_id": turn_id, "depth": coverage.depth, "to": coverage.messages}},
+        extra={UPTO: upto},
     )
 
 

@@ -42,10 +42,14 @@ class ExtractSummarizer:
 
     def _extract_summary(self, request: SummaryRequest) -> SummaryText:
         lines = [line for line in request.previous.splitlines() if line.strip()]
-        lines += [f"{MARK}{gist}" for turn in request.turns if (gist := summarize_turn(turn))]
-        if not lines and not any(text.strip() for turn in request.turns for _, text in turn.lines):
+        spoken = [turn for turn in request.turns if turn.gist.strip() or any(text.strip() for _, text in turn.lines)]
+        made = [f"{MARK}{gist}" for turn in spoken if (gist := summarize_turn(turn))]
+        lines = list(dict.fromkeys((*lines, *made)))
+        if not lines and not spoken:
             raise SummarizerError("There is nothing to sum up: the conversation holds no words.")
-        return SummaryText(content="\n".join(thin_lines(lines, request.limit_tokens, self._count)))
+        kept = thin_lines(lines, request.limit_tokens, self._count)
+        dropped = len(lines) - len(kept) + len(spoken) - len(made)
+        return SummaryText(content="\n".join(kept), dropped_lines=dropped)
 
 
 def summarize_turn(turn: ConversationTurn) -> str:

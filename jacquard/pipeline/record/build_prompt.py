@@ -113,7 +113,7 @@ def build_turn_prompt(inputs: PromptInputs, laid: PromptLayout, carried: Mapping
         errors=inputs.skeleton.results.errors,
         state_cut=inputs.skeleton.state_cut,
         evidence=inputs.skeleton.results.decisions,
-        left_out=inputs.skeleton.results.left_out,
+        left_out=(*inputs.turn.left_out, *inputs.skeleton.results.left_out),
         redactions=inputs.skeleton.results.redactions,
     )
     return _build_prepared_turn(inputs, prompt, report)
