@@ -141,7 +141,7 @@ class ReplyCommitter:
     def _emitter_of(self, record: TurnRecord) -> EventEmitter:
         """Return an emitter with the tags of a turn, which may have had a configuration of its own."""
         tags = (record.receipt or {}).get("tags")
-        return self._emitter.retagged(tags) if isinstance(tags, Mapping) and tags else self._emitter
+        return self._emitter.with_tags(tags) if isinstance(tags, Mapping) and tags else self._emitter
 
     async def _answer_finished(self, key: Key) -> CommitResult:
         """Answer a second call for a reply that is written; MissingChunksError when it never was."""

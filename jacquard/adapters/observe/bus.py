@@ -77,12 +77,8 @@ class EventEmitter:
         """Return an emitter with the tags that a function gives for a session; it emits nothing unless `enabled`."""
         return EventEmitter(self._bus if enabled else None, self._clock, tags_of)
 
-    def with_tags(self, tags: Mapping[str, str], *, enabled: bool = True) -> EventEmitter:
-        """Return an emitter with the same tags for every session; it emits nothing unless `enabled`."""
-        return self.with_tags_of(lambda _: tags, enabled=enabled)
-
-    def retagged(self, tags: Mapping[str, str]) -> EventEmitter:
-        """Return an emitter to the same bus with these tags."""
+    def with_tags(self, tags: Mapping[str, str]) -> EventEmitter:
+        """Return an emitter to the same bus with the same tags for every session."""
         return EventEmitter(self._bus, self._clock, lambda _: tags)
 
     async def emit(
