@@ -6,19 +6,18 @@ that the words do not tell apart the newer is better.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 
-import numpy as np
-
-from mnemosyne.retrieval.text.lexical import Postings
+from mnemosyne.retrieval.text.lexical import K1, B, inverse_frequency
 from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.query import Signals
 
-READ_CHARS = 20_000
+READ_CHARS = 8_000
 """How much of a text is read for its words."""
 
 _HALF_RELEVANT = 1.0
@@ -48,12 +47,10 @@ def rank_evidence(
     """
     if not evidences:
         return ()
-    postings = Postings()
-    postings.append([_words_of(each.source.name, each.content[:READ_CHARS]) for each in evidences])
-    scores = postings.scores(terms, np.ones(len(evidences), dtype=np.bool_))
+    scores = _score([_count_words(each.source.name, each.content[:READ_CHARS]) for each in evidences], terms)
     ranked = []
     for place, each in enumerate(evidences):
-        age, words = len(evidences) - 1 - place, float(scores[place])
+        age, words = len(evidences) - 1 - place, scores[place]
         made = each.created_at
         is_fresh = age == 0 if since is None else made is not None and made > since
         recency = 0.5 ** (age / _HALF_AGE)
@@ -65,6 +62,19 @@ def rank_evidence(
     return tuple(each for _, _, each in sorted(ranked, key=lambda item: item[:2]))
 
 
-@lru_cache(maxsize=1 << 10)
-def _words_of(name: str, text: str) -> tuple[str, ...]:
-    return tuple(word_tokens(f"{name}\n{text}"))
+def _score(texts: Sequence[tuple[Mapping[str, int], int]], terms: Mapping[str, float]) -> list[float]:
+    """Return the BM25 score of each text, given as its words with their counts, and its length."""
+    scores = [0.0] * len(texts)
+    mean = sum(length for _, length in texts) / len(texts) or 1.0
+    for term, weight in terms.items():
+        holding = [(place, count) for place, (words, _) in enumerate(texts) if (count := words.get(term))]
+        scale = weight * inverse_frequency(len(texts), len(holding)) * (K1 + 1.0)
+        for place, count in holding:
+            scores[place] += scale * count / (count + K1 * (1.0 - B + B * texts[place][1] / mean))
+    return scores
+
+
+@lru_cache(maxsize=1 << 11)
+def _count_words(name: str, text: str) -> tuple[Mapping[str, int], int]:
+    words = word_tokens(f"{name}\n{text}")
+    return Counter(words), len(words)

@@ -27,7 +27,7 @@ from mnemosyne.schema.session import Role
 CHAIN = "evidence"
 _FOUND = frozenset({EvidenceType.TOOL_RESULT, EvidenceType.SKILL_OUTPUT, EvidenceType.USER_INPUT, EvidenceType.OTHER})
 _SEARCHED = frozenset({EvidenceType.RAG_DOC})
-LOOKED_THROUGH = 1_000
+LOOKED_THROUGH = 500
 """How many of the newest results, and of the newest found pages, are read, so that a turn's cost has a bound."""
 
 _COMPARED = 96
