@@ -77,7 +77,17 @@ def show_receipt(report: Report) -> None:
     show(f"candidates: {len(stream.candidates)} recalled, {len(chosen)} chosen")
     for candidate in chosen:
         show(f"  {candidate.entry_id} ({candidate.chain}, rank {candidate.rank}): {candidate.reason}", "yellow")
+    results = [each for each in report.evidence if not each.chosen]
+    if report.evidence:
+        show(f"evidence: {len(report.evidence)} candidates, {len(report.evidence) - len(results)} chosen")
+    for each in results:
+        show(f"  not {each.entry_id} ({each.title or each.kind}): {each.code}: {each.reason}", "dim")
+    for removed in report.redactions:
+        show(f"redacted before storage: {removed.evidence_id}: {', '.join(removed.rules_applied)}", "dim")
     _show_blocks(report)
+    for gone in report.left_out:
+        place = f" {gone.first} to {gone.last}" if gone.first else ""
+        show(f"not in the prompt: {gone.what}{place} ({gone.code}): {gone.reason}", "dim")
     budget, prefix = report.budget, report.prefix
     show(f"budget: {budget.used_tokens} of {budget.limit_tokens} tokens (counted by: {budget.counter})")
     broken = f", first break in {prefix.first_break}" if prefix.first_break else ""

@@ -64,6 +64,12 @@ def apply_experiments(config: RuntimeConfig, session_id: str) -> RuntimeConfig:
     return replace(settled, tags={**config.tags, **{f"{TAG}{name}": arm for name, arm in chosen.items()}})
 
 
+def tags_of_session(config: RuntimeConfig, session_id: str) -> Mapping[str, str]:
+    """Return the tags of a session under a configuration: its own, and one for the arm of each experiment."""
+    arms = {f"{TAG}{name}": arm_of(name, arms, session_id) for name, arms in config.experiments.items()}
+    return {**config.tags, **arms}
+
+
 def check_experiments(config: RuntimeConfig) -> None:
     """Raise ConfigError for every fault that would otherwise appear only in the sessions of some arms; all faults at
     once.

@@ -126,7 +126,7 @@ class EvidenceConfig:
 
     enabled: bool = plain_field(True, doc="Whether results of tools and searches are shown in prompts.")
     limit: int = bounded_field(
-        6, 0, 100, doc="The most results of tools and searches in a prompt; the newest are shown."
+        6, 0, 100, doc="The most results of tools and searches in a prompt; those that fit the turn best are shown."
     )
     max_tokens: int = bounded_field(600, 1, doc="Tokens of a result above which only its beginning is shown.")
     conflict_policy: str = choice_field(

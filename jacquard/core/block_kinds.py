@@ -18,6 +18,7 @@ HOST_SOURCE = "host"
 TEMPLATE_SOURCE = "automation:"
 CURATION_SOURCE = "curation"
 EVIDENCE_SOURCE = "evidence:"
+DOCUMENT_SOURCE = "document:"
 HISTORY_SOURCE = "history"
 USER_SOURCE = "user"
 
@@ -26,6 +27,7 @@ INPUT_SLOT = "user_input"
 FLESH_SLOT = "flesh"
 INSTRUCTION_SLOT = "instruction"
 SUMMARY_SLOT = "summary"
+DOCUMENT_SLOT = "document"
 
 FLESH_LAYER = "probabilistic"
 EVIDENCE_LAYER = "evidence"
@@ -82,6 +84,7 @@ class BlockKind(StrEnum):
     DIRECTIVE = "directive"
     INJECTION = "injection"
     INSTRUCTION = "instruction"
+    CONTEXT = "context_block"
     RATIONALE = "rationale"
     MEMORY = "memory"
     EVIDENCE = "evidence"
@@ -111,6 +114,7 @@ KINDS: Mapping[BlockKind, KindTraits] = MappingProxyType(
         BlockKind.DIRECTIVE: KindTraits(source=TEMPLATE_SOURCE),
         BlockKind.INJECTION: KindTraits(source=TEMPLATE_SOURCE),
         BlockKind.INSTRUCTION: KindTraits(slot=INSTRUCTION_SLOT, source=HOST_SOURCE, subject=Subject.NONE),
+        BlockKind.CONTEXT: KindTraits(slot=DOCUMENT_SLOT, source=DOCUMENT_SOURCE, subject=Subject.NONE),
         BlockKind.RATIONALE: KindTraits(
             slot=FLESH_SLOT, source=CURATION_SOURCE, has_own_part=True, layer=FLESH_LAYER, subject=Subject.MEMORIES
         ),
@@ -176,6 +180,9 @@ SLOTS: Mapping[str, SlotTraits] = MappingProxyType(
             package_type="goals",
             subject=Subject.GUIDANCE,
             remedy="it holds the goal: shorten the step of the quest that it comes from",
+        ),
+        DOCUMENT_SLOT: SlotTraits(
+            remedy="it is a context block of the session: shorten it, or give it a lower priority", subject=Subject.NONE
         ),
         SUMMARY_SLOT: SlotTraits(shared_layer=Layer.COMPRESSION.value, part=PackagePart.OWN, subject=Subject.TALK),
         HISTORY_SLOT: SlotTraits(shared_layer=None, part=PackagePart.OWN, subject=Subject.TALK),

@@ -200,7 +200,8 @@ class PruneRules:
     `must_keep`: priorities that are never dropped. `ttl_seconds`: how old a block of a priority may be at `now`; a
     block without a time never expires. `max_sensitivity`: more sensitive blocks are masked, or dropped when `mask` is
     false. `shorten_to` (0..1) and `shorten_least_tokens`: how long a shortened block is, as a share of its tokens and
-    at least.
+    at least. `defer_oversize`: a block that is far longer than the others comes after all of them, so that it does not keep
+    them out (off for records of releases that did not).
     """
 
     must_keep: frozenset[Priority] = frozenset({Priority.MUST})
@@ -210,6 +211,7 @@ class PruneRules:
     mask: bool = True
     shorten_to: float = 0.25
     shorten_least_tokens: int = 24
+    defer_oversize: bool = True
 
 
 NO_RULES = PruneRules()
@@ -296,7 +298,7 @@ class SummaryText:
     """A new summary.
 
     `model` is None where no model was called; token counts are None where the provider did not report them; `prompt` is
-    the text that was sent.
+    the text that was sent. `dropped_lines`: what was left out to keep the limit, as a summarizer that counts it says.
     """
 
     content: str
@@ -304,6 +306,7 @@ class SummaryText:
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     prompt: str = ""
+    dropped_lines: int = 0
 
     def call(self, answer: str | None = None) -> Call:
         """Return the model call behind the summary; `answer` is the model's answer, where it is not the summary itself."""

@@ -14,6 +14,7 @@ from jacquard.core.degradations import Degradation
 from mnemosyne.schema.ingest import ConflictRecord
 from mnemosyne.schema.memory import Trust
 from mnemosyne.schema.query import Signals
+from mnemosyne.schema.redaction import RedactionRecord
 
 
 class Action(StrEnum):
@@ -102,6 +103,21 @@ class CandidateDecision:
     turn_id: str | None = None
     trust: Trust = Trust.AUTHORED
     uri: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LeftOut:
+    """What is not in a prompt and was no block of it: `count` of a kind (`what`), from `first` to `last` where they are in order.
+
+    Codes are for machines, `reason` for people. `what`: `evidence`, `messages`, `context_block`.
+    """
+
+    what: str
+    code: str
+    reason: str
+    first: str = ""
+    last: str = ""
+    count: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -208,7 +224,12 @@ class StateCut:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
-    """The whole receipt of one prepared turn; `tags` are those of its configuration (A/B arms among them)."""
+    """The whole receipt of one prepared turn; `tags` are those of its configuration (A/B arms among them).
+
+    `evidence` has a decision for each result of a tool or search that might have been shown, best first; `redactions` says
+    what was removed from those that are shown, before they were stored. `left_out` says what else is not in the prompt and
+    was no block of it.
+    """
 
     turn_id: str
     session_id: str
@@ -228,3 +249,6 @@ class Report:
     errors: tuple[str, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
     state_cut: StateCut | None = None
+    evidence: tuple[CandidateDecision, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    redactions: tuple[RedactionRecord, ...] = ()

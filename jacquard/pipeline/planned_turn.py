@@ -9,6 +9,7 @@ from typing import Any
 
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.plan import PlanContext
+from jacquard.core.receipt import LeftOut
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import WindowMessage
 from mnemosyne.schema.world import WorldPack
@@ -19,9 +20,11 @@ class PlannedTurn:
     """A turn that has been planned: everything that its prompt depends on, but for templates, layout and memory.
 
     `history` are the messages to show, oldest first, trimmed already (None: those of the window, trimmed by the
-    configuration). `at` is when the user spoke (None: now). `hidden` are ids of entries that the turn's viewer may not see.
-    `todo` is what is shown of the to-do list (None: what the window's tasks say). `reply` is the answer of a numerical action
-    that has been applied to the window's state, and `ops` are its JSON Patch ops; None and none where a model answers.
+    configuration). `pinned` are older system messages, which every prompt shows before the history. `at` is when the user
+    spoke (None: now). `hidden` are ids of entries that the turn's viewer may not see. `todo` is what is shown of the to-do
+    list (None: what the window's tasks say). `left_out` says which turns neither `history` nor the summary holds. `reply` is
+    the answer of a numerical action that has been applied to the window's state, and `ops` are its JSON Patch ops; None and
+    none where a model answers.
     """
 
     plan: PlanContext
@@ -32,6 +35,8 @@ class PlannedTurn:
     turn_id: str = ""
     at: datetime | None = None
     history: tuple[WindowMessage, ...] | None = None
+    pinned: tuple[WindowMessage, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
     hidden: frozenset[str] = frozenset()
     todo: Mapping[str, Any] | None = None
     reply: str | None = None

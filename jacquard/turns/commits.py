@@ -6,7 +6,7 @@ import a concrete store.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -18,13 +18,15 @@ from jacquard.core.degradations import DegradationCode
 from jacquard.core.errors import MissingChunksError
 from jacquard.pipeline.record.commit import CommitResult, build_commit, read_commit_result
 from jacquard.pipeline.record.events import emit_error
-from jacquard.pipeline.record.tools import require_refs
+from jacquard.pipeline.record.tools import resolve_refs
 from jacquard.pipeline.worlds import WorldSource
 from jacquard.turns.chunks import ChunkBuffer, Key
 from jacquard.turns.parts import EngineParts
-from mnemosyne.core.errors import NoPendingTurnError, VersionConflictError
+from mnemosyne.chains.unanswered import is_closed_unanswered
+from mnemosyne.core.errors import NoPendingTurnError, TurnNotPendingError, VersionConflictError
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.schema.event import EventType
+from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import Message, Ref, Role, TurnStatus
 
 T = TypeVar("T")
@@ -109,18 +111,21 @@ class ReplyCommitter:
         else:
             record = await store.turn(session_id, turn_id)
             window = await store.window(session_id, message_limit=1, branch_id=record.branch_id)
+        if is_closed_unanswered(record):
+            raise TurnNotPendingError(session_id, record.turn_id)
         if record.status is TurnStatus.COMMITTED:
             return read_commit_result(record, window.head.version)
         check_reply(reply.content, self._limits)
-        await require_refs(store, session_id, refs or reply.refs)
+        refs = await resolve_refs(store, session_id, refs or reply.refs)
         world = await self._worlds.world(window.head.world_id)
         agent = str(world.persona.get("name") or "assistant")
         decide = partial(build_commit, agent=agent, at=self._parts.clock.now(), refs=refs, limits=self._limits)
         size = size_of(reply.content, window.state)
         commit, result = await calculate(decide, record, window.state, reply, size=size)
         head = await store.commit_turn(session_id, commit, expected_version=window.head.version)
-        await self._emitter.emit(EventType.MESSAGE_APPENDED, session_id, record.turn_id, role="assistant", messages=1)
-        await self._emitter.emit(
+        emitter = self._emitter_of(record)
+        await emitter.emit(EventType.MESSAGE_APPENDED, session_id, record.turn_id, role="assistant", messages=1)
+        await emitter.emit(
             EventType.PERSISTED,
             session_id,
             record.turn_id,
@@ -132,6 +137,11 @@ class ReplyCommitter:
             set_aside=len(result.set_aside),
         )
         return replace(result, version=head.version)
+
+    def _emitter_of(self, record: TurnRecord) -> EventEmitter:
+        """Return an emitter with the tags of a turn, which may have had a configuration of its own."""
+        tags = (record.receipt or {}).get("tags")
+        return self._emitter.with_tags(tags) if isinstance(tags, Mapping) and tags else self._emitter
 
     async def _answer_finished(self, key: Key) -> CommitResult:
         """Answer a second call for a reply that is written; MissingChunksError when it never was."""

@@ -21,7 +21,7 @@ import anyio
 
 from jacquard.adapters.observe.bus import EventEmitter
 from jacquard.adapters.observe.spans import Span
-from jacquard.config.experiments import apply_experiments, check_experiments
+from jacquard.config.experiments import apply_experiments, check_experiments, tags_of_session
 from jacquard.config.input_limits import check_tool_result, check_user_message
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.errors import BudgetExceededError, ConfigError
@@ -34,7 +34,7 @@ from jacquard.pipeline.record.prepared_turn import (
     PreparedTurn,
     turn_from_record,
 )
-from jacquard.pipeline.record.tools import check_tasks, record_model_usage, record_tool_call
+from jacquard.pipeline.record.tools import check_tasks, check_tool_call, record_model_usage, record_tool_call
 from jacquard.pipeline.skeleton.state_fit import StateLimit
 from jacquard.pipeline.skeleton.stream import SkeletonStream, state_tokens_of
 from jacquard.pipeline.weaving.tool_pairs import check_pairs, check_tail_fits
@@ -277,10 +277,11 @@ class ContextEngine:
 
         The same id again replaces the call. Its arguments are redacted where the engine has a redactor. A `result` is taken
         in as evidence first (`jacquard.pipeline.record.evidence`); what the prompt had shown is no news and becomes none.
-        EvidenceNotFoundError, SessionNotFoundError; ConfigError for a result where the engine has no ingestor;
-        InputTooLargeError for one that is too long, and then the call is not written either.
+        EvidenceNotFoundError, SessionNotFoundError; ConfigError for a call that cannot be stored and for a result where the
+        engine has no ingestor; InputTooLargeError for one that is too long. Then nothing is written.
         """
         async with self._hold("record_tool_call", session_id, self._emitter):
+            tool_call = await check_tool_call(self._parts.store, session_id, tool_call, result_evidence_ids, result)
             check_tool_result(result or "", self._config.limits)
             taken = await self._ingest_result(session_id, tool_call, result, options)
             evidence_ids = (*result_evidence_ids, *taken.evidence_ids)
@@ -375,16 +376,18 @@ class ContextEngine:
         return self._open
 
     def _emitter_of(self, config: RuntimeConfig) -> EventEmitter:
-        return EventEmitter(self._parts.events, self._parts.clock).with_tags(
-            config.tags, enabled=config.observability.emit_events
+        return EventEmitter(self._parts.events, self._parts.clock).with_tags_of(
+            partial(tags_of_session, config), enabled=config.observability.emit_events
         )
 
     @asynccontextmanager
     async def _hold(
         self, name: str, session_id: str, emitter: EventEmitter, turn_id: str | None = None
     ) -> AsyncIterator[Span]:
-        """Hold a session for one call, in a span of its own; an error that leaves it is emitted."""
-        with self._parts.tracing.span(f"jacquard.{name}", {"gen_ai.conversation.id": session_id}) as span:
+        """Hold a session for one call, in a span of its own with the session's tags; an error that leaves it is emitted."""
+        facts = {f"jacquard.tag.{tag}": value for tag, value in emitter.tags_of(session_id).items()}
+        facts["gen_ai.conversation.id"] = session_id
+        with self._parts.tracing.span(f"jacquard.{name}", facts) as span:
             try:
                 async with self._session_lock.acquire(session_id):
                     yield span

@@ -15,7 +15,8 @@ from anyio.abc import TaskGroup
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.errors import ConfigError
 from jacquard.core.plan import PlanContext, Triage
-from jacquard.memory.summarize.roller import SummaryRoller
+from jacquard.memory.summarize.roller import SummarizedWindow, SummaryRoller
+from jacquard.memory.system_messages import SystemMessages
 from jacquard.pipeline.curation.prefetch import is_late
 from jacquard.pipeline.curation.recall_query import find_hidden_entries, known_keywords, recent_texts
 from jacquard.pipeline.planned_turn import PlannedTurn
@@ -27,6 +28,7 @@ from jacquard.pipeline.skeleton.history import SPARE_MESSAGES, history_limits
 from jacquard.pipeline.worlds import WorldSource
 from jacquard.turns.context import TurnContext
 from jacquard.turns.parts import EngineParts
+from mnemosyne.chains.unanswered import head_after, with_unanswered
 from mnemosyne.core.errors import TurnNotFoundError
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.schema.memory import session_scope, world_scope
@@ -40,6 +42,7 @@ class TurnLoader:
 
     def __init__(self, parts: EngineParts, tasks: TaskGroup, roller: SummaryRoller, worlds: WorldSource) -> None:
         self._parts, self._tasks, self._roller, self._worlds = parts, tasks, roller, worlds
+        self._system_messages = SystemMessages(parts.store)
         self._planner = TurnPlanner(parts.planner, parts.refiner, parts.tracing)
 
     async def load(self, context: TurnContext) -> tuple[SessionWindow, WorldPack]:
@@ -58,9 +61,7 @@ class TurnLoader:
         """Return the record that answers this request already, or None; the turn's id is known in `context` then."""
         head, text = window.head, context.user_message.content
         context.fingerprint = request_fingerprint(text, context.config, world.digest)
-        turn_id = context.requested_turn_id
-        if turn_id is None:
-            turn_id = turn_id_of(head.session_id, head.branch_id, head.turn_id, head.depth + 1, text)
+        turn_id = context.requested_turn_id or _turn_id_after(window, text)
         context.turn_id = turn_id
         record = window.pending
         if record is None or record.turn_id != turn_id:
@@ -82,7 +83,10 @@ class TurnLoader:
         ConfigError, StateOpError and TemplateError for an action that cannot be applied.
         """
         config, text = context.config, context.user_message.content
-        window, history = await self._load_history(context, window)
+        path = window.head
+        ready = await self._load_history(context, window)
+        window, history = ready.window, ready.history
+        pinned = await self._system_messages.load(path, history)
         context.stopwatch.lap("summary")
         begin_prefetch = partial(self._begin_prefetch, text, window, history, config)
         planned = await self._planner.plan(text, window, world, config, context.turn_id, on_plan=begin_prefetch)
@@ -97,6 +101,8 @@ class TurnLoader:
             at=context.user_message.at,
             config=config,
             history=history,
+            pinned=pinned,
+            left_out=ready.left_out,
         )
         context.stopwatch.lap("plan")
         await emit_planned(context.emitter, context.session_id, context.turn_id, turn.plan)
@@ -109,18 +115,29 @@ class TurnLoader:
         limit = context.config.history.max_messages + SPARE_MESSAGES
         return await self._parts.store.window(context.session_id, message_limit=limit, branch_id=context.branch_id)
 
-    async def _load_history(
-        self, context: TurnContext, window: SessionWindow
-    ) -> tuple[SessionWindow, tuple[WindowMessage, ...]]:
-        """Return the window with its rolling summary, made now if it was due, and the history that goes with it."""
-        config = context.config
+    async def _load_history(self, context: TurnContext, window: SessionWindow) -> SummarizedWindow:
+        """Return the window with its rolling summary, made now if it was due, and the history that goes with it.
+
+        Where another turn waits for its reply, the window is that after it, with its message as unanswered.
+        """
+        config, pending = context.config, window.pending
         limits = history_limits(config)
         most_tokens = (config.budget.max_input_tokens - config.budget.reserved_reply_tokens) // 2
+        if pending is None or pending.turn_id == context.turn_id or _is_retry(pending, context.user_message.content):
+            load = partial(self._load_window, context)
+            ready = await self._roller.prepare_summary(window, config, limits, most_tokens, load)
+            context.degradations += ready.degradations
+            return ready
+
+        async def load_with_unanswered() -> SessionWindow:
+            return with_unanswered(await self._load_window(context))
+
         ready = await self._roller.prepare_summary(
-            window, config, limits, most_tokens, partial(self._load_window, context)
+            with_unanswered(window), config, limits, most_tokens, load_with_unanswered
         )
         context.degradations += ready.degradations
-        return ready.window, ready.history
+        # The turn follows the one that waits, which is committed with it; a summary belongs to a committed turn.
+        return replace(ready, window=replace(ready.window, head=head_after(ready.window.head, pending)))
 
     def _begin_prefetch(
         self,
@@ -143,6 +160,19 @@ class TurnLoader:
         restricted = await self._parts.store.gated_entries(scopes)
         state, viewer = turn.window.state, turn.config.viewer
         return await calculate(find_hidden_entries, turn.world, restricted, state, viewer, size=size_of(state))
+
+
+def _turn_id_after(window: SessionWindow, text: str) -> str:
+    """Return the id of the turn that this input makes: in the place of the waiting one for its own input, else after it."""
+    head, pending = window.head, window.pending
+    if pending is None or _is_retry(pending, text):
+        return turn_id_of(head.session_id, head.branch_id, head.turn_id, head.depth + 1, text)
+    return turn_id_of(head.session_id, head.branch_id, pending.turn_id, head.depth + 2, text)
+
+
+def _is_retry(pending: TurnRecord, text: str) -> bool:
+    """Return whether an input is that of the waiting turn once more, whatever the turn is called now."""
+    return bool(pending.messages) and pending.messages[-1].content == text
 
 
 def _use_configured_template(plan: PlanContext, config: RuntimeConfig) -> PlanContext:

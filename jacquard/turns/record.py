@@ -8,7 +8,7 @@ from dataclasses import replace
 from jacquard.core.plan import Triage
 from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.record.events import emit_prepared, emit_usage, emit_woven
-from jacquard.pipeline.record.prepared_turn import PreparedTurn, build_record, select_stored_blocks, usages_of
+from jacquard.pipeline.record.prepared_turn import PreparedTurn, build_record, usages_of
 from jacquard.turns.context import TurnContext
 from jacquard.turns.parts import EngineParts
 
@@ -30,7 +30,9 @@ async def record_turn(
     record = build_record(
         prompt, turn.window, context.user_message, context.fingerprint, anchors, with_report=with_report
     )
-    blocks, usages = select_stored_blocks(prompt.context_blocks), (*context.usages, *usages_of(prompt))
+    made = frozenset(report.new_block_ids)
+    blocks = tuple(block for block in prompt.context_blocks if block.block_id in made)
+    usages = (*context.usages, *usages_of(prompt))
     if is_numerical:
         record, usages = replace(record, ops=turn.ops), ()
         head = await store.commit_numerical(

@@ -111,12 +111,12 @@ class NoPendingTurnError(TurnNotFoundError):
 
 
 class TurnNotPendingError(StoreError):
-    """The turn cannot be committed: a later input replaced it."""
+    """The turn cannot be committed: a later input came before its reply."""
 
     def __init__(self, session_id: str, turn_id: str) -> None:
         self.session_id, self.turn_id = session_id, turn_id
         super().__init__(
-            f"Turn {turn_id!r} of session {session_id!r} was abandoned: a later input replaced it. Prepare it again."
+            f"Turn {turn_id!r} of session {session_id!r} waits no more: an input came before its reply. Prepare it again."
         )
 
 

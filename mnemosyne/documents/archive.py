@@ -282,12 +282,21 @@ async def import_session(store: Store, document: SessionDocument, *, session_id:
         )
     await _write_tree(store, name, tree)
     await store.switch(name, tree.told)
-    await store.put_session(name, bare)
+    await store.put_session(name, _without_waiting(bare, tree))
     for turn in tree.pending:
         head = await store.head(name, turn.branch_id)
         await store.save_prepared(replace(turn, session_id=name), expected_version=head.version)
     head = await store.switch(name, tree.active)
     return ImportReport(session_id=name, branch_id=head.branch_id, version=head.version, turns=len(tree.turns))
+
+
+def _without_waiting(document: SessionDocument, tree: TurnTree) -> SessionDocument:
+    """Return a document without the messages of the turn that waits on its branch, which is written as a turn."""
+    waiting = tuple(each for turn in tree.pending if turn.branch_id == tree.told for each in turn.messages)
+    said = document.session.messages
+    if not waiting or said[-len(waiting) :] != waiting:
+        return document
+    return replace(document, session=replace(document.session, messages=said[: -len(waiting)]))
 
 
 async def _begin_session(store: Store, name: str, tree: TurnTree) -> bool:

@@ -29,7 +29,7 @@ from mnemosyne.schema.document import (
 )
 from mnemosyne.schema.evidence import ContextBlock, Evidence
 from mnemosyne.schema.memory import EMPTY
-from mnemosyne.schema.session import Message, WindowMessage
+from mnemosyne.schema.session import Message, Ref, WindowMessage
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,6 +58,14 @@ def diff_messages(stored: Sequence[WindowMessage], given: Sequence[Message]) -> 
     while same and stored[same].turn_id == stored[same - 1].turn_id:
         same -= 1
     return MessageDiff(messages=tuple(given[same:]), fork=True, after=stored[same - 1].turn_id if same else None)
+
+
+def continues(stored: Sequence[WindowMessage], waiting: Sequence[Message], given: Sequence[Message]) -> bool:
+    """Return whether a document says what a path and its waiting turn say, no more and no less; ids are names."""
+    said = [*(placed.message for placed in stored), *waiting]
+    return len(said) == len(given) and all(
+        _without_id(one) == _without_id(two) for one, two in zip(said, given, strict=True)
+    )
 
 
 def _without_id(message: Message) -> Message:
@@ -122,7 +130,9 @@ def compose_document(
 
 
 def check_document(session_id: str, document: SessionDocument) -> None:
-    """Raise SchemaValidationError unless a document belongs to this session and every id in it is unique."""
+    """Raise SchemaValidationError unless a document belongs to this session, every id in it is unique and every ref leads to
+    evidence.
+    """
     session = document.session
     faults = []
     if session.session_id != session_id:
@@ -141,6 +151,30 @@ def check_document(session_id: str, document: SessionDocument) -> None:
     faults += _find_duplicates("session.model_usage", [usage.model_usage_id for usage in session.model_usage or ()])
     if faults:
         raise SchemaValidationError(tuple(faults))
+    held = [(f"session.messages[{place}]", message.refs) for place, message in enumerate(session.messages)]
+    held += [(f"context_blocks[{place}]", block.refs) for place, block in enumerate(document.context_blocks)]
+    check_refs(held, document.evidences.__contains__)
+
+
+def check_refs(items: Iterable[tuple[str, Sequence[Ref]]], knows: Callable[[str], bool]) -> None:
+    """Raise SchemaValidationError for refs that the check of a document would refuse: to evidence that the session does not
+    hold, unless they are marked as remote.
+
+    `items` are refs with the place of what holds them; `knows` returns whether the session holds evidence with an id.
+    """
+    faults = [
+        f"{path}.refs: no evidence has the id {ref.evidence_id!r}; store it first, or mark the ref with remote: true"
+        for path, refs in items
+        for ref in refs
+        if not ref.remote and not knows(ref.evidence_id)
+    ]
+    if faults:
+        raise SchemaValidationError(tuple(faults))
+
+
+def refs_of_messages(messages: Sequence[Message], where: str = "") -> list[tuple[str, Sequence[Ref]]]:
+    """Return the refs of messages with their places, for `check_refs`."""
+    return [(f"{where}message {place}", message.refs) for place, message in enumerate(messages) if message.refs]
 
 
 def _find_duplicates(path: str, ids: Sequence[str]) -> list[str]:

@@ -15,6 +15,7 @@ from anyio import to_thread
 
 from mnemosyne.core.errors import CodecError, EvidenceNotFoundError, RedactionError, SelectorResolveError
 from mnemosyne.evidence.recalled import without_shown
+from mnemosyne.evidence.redactions import redaction_field
 from mnemosyne.evidence.rules import (
     OWN_SCHEME,
     IngestRules,
@@ -247,6 +248,7 @@ class RedactingIngestor:
             created_at=now,
             expires_at=expiry_time(now, seconds),
             content_hash=digest,
+            extra=redaction_field(cleaned.rules, cleaned.fields),
         )
         refs = await to_thread.run_sync(_build_refs, evidence, chosen, cleaned)
         if refs:

@@ -74,7 +74,10 @@ class Store(Protocol):
     async def append_turns(
         self, session_id: str, turns: Sequence[ImportedTurn], entries: Sequence[MemoryEntry] = ()
     ) -> SessionHead:
-        """Commit finished turns after the head (for imports); turns whose ids exist already are skipped."""
+        """Commit finished turns after the head (for imports); turns whose ids exist already are skipped.
+
+        A pending turn that is not among them is committed before them, without a reply.
+        """
         ...
 
     async def sessions(self) -> tuple[str, ...]:
@@ -103,16 +106,18 @@ class Store(Protocol):
         """Write a prepared turn (user message, plan, receipt, prompt) at once; it becomes the pending turn of its head.
 
         `evidences` and `blocks` are the parts of its prompt, `usages` the model calls that made it; they are written or
-        replaced by id in the same transaction. An older pending turn of the same head is marked abandoned, unless it is
-        the same turn, which is replaced. VersionConflictError; ValueError when the turn does not follow the head.
+        replaced by id in the same transaction. A turn that follows the pending turn of the head (its `parent_id`) commits
+        that one first, without a reply and with its messages marked as unanswered (`mnemosyne.chains.unanswered`). One that
+        follows the head itself takes the place of an older pending turn, which is marked abandoned, unless it is the same
+        turn, which is replaced. VersionConflictError; ValueError when the turn follows neither.
         """
         ...
 
     async def commit_turn(self, session_id: str, commit: TurnCommit, *, expected_version: int) -> SessionHead:
         """Commit a prepared turn: reply, ops, state and entries at once. The head moves to it.
 
-        A turn that is committed already returns its head. TurnNotFoundError; TurnNotPendingError when it was abandoned;
-        VersionConflictError.
+        A turn that is committed already returns its head. TurnNotFoundError; TurnNotPendingError when it was abandoned
+        or committed without a reply; VersionConflictError.
         """
         ...
 
@@ -126,8 +131,8 @@ class Store(Protocol):
         blocks: Sequence[ContextBlock] = (),
         usages: Sequence[ModelUsage] = (),
     ) -> SessionHead:
-        """Write and commit a numerical turn in one step; VersionConflictError; ValueError when the turn does not follow
-        the head.
+        """Write and commit a numerical turn in one step; a pending turn is treated as by `save_prepared`.
+        VersionConflictError; ValueError when the turn follows neither the head nor its pending turn.
         """
         ...
 
@@ -240,7 +245,7 @@ class Store(Protocol):
 
     async def get_session(self, session_id: str, *, branch_id: str | None = None) -> SessionDocument | None:
         """Return the whole session as a document, or None if there is no session; its messages are those on the path to
-        the head. BranchNotFoundError.
+        the head, and those of its pending turn. BranchNotFoundError.
         """
         ...
 
@@ -252,9 +257,10 @@ class Store(Protocol):
 
         Messages that continue those of the head are appended as one turn. A document in which an older message differs,
         or which leaves newer ones out, becomes a new branch after the last complete turn that both share: no message is
-        lost. Everything else is replaced by the document's. A pending turn of the head is abandoned.
-        VersionConflictError; SchemaValidationError for another `session_id` or a duplicate id; CodecError for a time
-        without a zone.
+        lost. Everything else is replaced by the document's. A pending turn of the head stays where the document's messages
+        are those of `get_session`, and is abandoned otherwise.
+        VersionConflictError; SchemaValidationError for another `session_id`, a duplicate id or a ref that leads to no
+        evidence of the document and is not remote; CodecError for a time without a zone.
         """
         ...
 
@@ -266,9 +272,11 @@ class Store(Protocol):
         idempotency_key: str | None = None,
         expected_version: int | None = None,
     ) -> PutResult:
-        """Commit messages as one turn after the active head; a key that was used before writes nothing.
+        """Commit messages as one turn after the active head; a key that was used before writes nothing. A pending turn is
+        committed before them, without a reply.
 
-        Without a key each call is a new turn. SessionNotFoundError; VersionConflictError.
+        Without a key each call is a new turn. SessionNotFoundError; VersionConflictError; SchemaValidationError for a ref to
+        evidence that the session does not hold, unless it is remote.
         """
         ...
 
@@ -303,7 +311,9 @@ class Store(Protocol):
     async def put_context_blocks(
         self, session_id: str, blocks: Sequence[ContextBlock], *, expected_version: int | None = None
     ) -> PutResult:
-        """Write or replace blocks by id; VersionConflictError."""
+        """Write or replace blocks by id; VersionConflictError; SchemaValidationError for a ref to evidence that the session
+        does not hold, unless it is remote.
+        """
         ...
 
     async def list_context_blocks(self, session_id: str, where: BlockFilter | None = None) -> tuple[ContextBlock, ...]:

@@ -64,15 +64,20 @@ class EvidenceFilter:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlockFilter:
-    """Which context blocks to list (seed 002 section 6.1); `min_priority` admits this priority and all above it."""
+    """Which context blocks to list (seed 002 section 6.1); `min_priority` admits this priority and all above it.
+    `without_prefixes` leaves out blocks whose ids begin with one of these.
+    """
 
     block_types: frozenset[BlockType] | None = None
     priorities: frozenset[Priority] | None = None
     min_priority: Priority | None = None
     limit: int | None = None
+    without_prefixes: tuple[str, ...] = ()
 
     def admits(self, block: ContextBlock) -> bool:
         """Return whether a block passes, apart from `limit`."""
+        if block.block_id.startswith(self.without_prefixes):
+            return False
         if self.block_types is not None and block.block_type not in self.block_types:
             return False
         if self.priorities is not None and block.priority not in self.priorities:

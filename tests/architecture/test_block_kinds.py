@@ -24,7 +24,8 @@ NAMED = {
     "jacquard/pipeline/weaving/layers.py": {"INPUT"},  # the query has no layer
     "jacquard/pipeline/weaving/weave.py": {"UNKNOWN"},
     "jacquard/pipeline/record/build_prompt.py": {"MEMORY"},  # which memories a prompt holds
-    "jacquard/pipeline/skeleton/evidence_blocks.py": {"EVIDENCE"},  # makes them
+    "jacquard/pipeline/evidence/blocks.py": {"EVIDENCE"},  # makes them
+    "jacquard/pipeline/evidence/context_blocks.py": {"CONTEXT"},  # makes them
     "jacquard/pipeline/record/package.py": {"UNKNOWN"},
     "jacquard/replay/provenance.py": {"UNKNOWN"},
 }
@@ -87,6 +88,7 @@ def test_every_kind_has_its_row_and_blocks_of_code_their_slot() -> None:
     assert {kind: slot_of(kind) for kind, traits in KINDS.items() if traits.slot is not None} == {
         BlockKind.INPUT: "user_input",
         BlockKind.INSTRUCTION: "instruction",
+        BlockKind.CONTEXT: "document",
         BlockKind.RATIONALE: "flesh",
         BlockKind.MEMORY: "flesh",
         BlockKind.EVIDENCE: "flesh",
@@ -130,6 +132,7 @@ def test_what_an_own_slot_is() -> None:
         ("curation:lore", Subject.MEMORIES),
         ("curation:selector", Subject.MEMORIES),
         ("evidence:tool", Subject.NONE),
+        ("document:instruction", Subject.NONE),
         ("host", Subject.NONE),
         ("history", Subject.TALK),
         ("user", Subject.INPUT),

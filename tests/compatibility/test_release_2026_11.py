@@ -118,7 +118,10 @@ def test_a_session_goes_on(address, worlds, session_id):
     assert persona in first.text.lower()
     assert SESSIONS[session_id] in first.messages[-1].content
     assert done.refused is None
-    assert second.depth == first.depth + 1 == before.depth + 2
+    # The input that waited in the Chinese session stays in the talk, as a turn without a reply.
+    waited = {"zh-cache": 1, "en-classic": 0}[session_id]
+    assert second.depth == first.depth + 1 == before.depth + 2 + waited
+    assert ("还有别的路吗?\n<notice>" in first.text) == bool(waited)
 
 
 def test_a_turn_that_waits_is_answered_from_its_record(address, worlds):

@@ -144,7 +144,7 @@ async def test_retry_of_a_pending_turn_is_answered_from_its_record_and_changes_n
     assert await quiet.engine.prepare_turn("s", story.asked) == first
     other = await quiet.engine.prepare_turn("s", story.again)
     assert (await quiet.store.window("s", message_limit=1)).pending.turn_id == other.turn_id
-    assert story.asked not in words(other)
+    assert words(other).count(story.asked) == 1
     assert await gold(quiet) == start
 
 

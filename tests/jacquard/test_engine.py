@@ -138,7 +138,7 @@ async def test_an_id_of_the_hosts_own_is_answered_once_also_after_the_commit(run
     assert (await runtime.store.head("s")).turn_id == "mine"
 
 
-async def test_an_input_that_took_anothers_place_abandons_it(runtime):
+async def test_an_input_that_another_followed_takes_no_reply_any_more(runtime):
     first = await runtime.engine.prepare_turn("s", SEED_QUESTION)
     await runtime.engine.prepare_turn("s", OTHER_SCENE)
     with pytest.raises(TurnNotPendingError):

@@ -5,8 +5,8 @@ import pytest
 from engine_parts import small_engine
 
 from jacquard import ConfigError, EvidenceConfig, RedactionConfig, RuntimeConfig, open_runtime
+from jacquard.pipeline.evidence.blocks import load_evidence_blocks
 from jacquard.pipeline.record.evidence import find_shown_texts, ingest_result
-from jacquard.pipeline.skeleton.evidence_blocks import load_evidence_blocks
 from jacquard.wiring.ingest import open_redactor, options_of, ttl_of
 from mnemosyne import (
     ConflictPolicy,

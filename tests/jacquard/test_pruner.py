@@ -146,7 +146,7 @@ blocks_strategy = st.lists(
         lambda tokens, priority, rank, group, evidence, kind: replace(
             block("", tokens, priority, rank=rank, group=group), refs=evidence, block_type=kind
         ),
-        st.integers(0, 120),
+        st.integers(0, 120) | st.sampled_from([1_600, 5_000]),
         st.sampled_from([Priority.HIGH, Priority.MEDIUM, Priority.LOW]),
         st.integers(0, 4),
         st.sampled_from([None, None, "a", "b"]),
@@ -159,7 +159,22 @@ quota_strategy = st.dictionaries(st.sampled_from([Priority.HIGH, Priority.MEDIUM
 
 
 @ALL
-@given(blocks=blocks_strategy, quotas=quota_strategy, limit=st.integers(0, 500), more=st.integers(0, 500))
+def test_one_oversize_block_does_not_starve_those_after_it(pruner):
+    small = [block(f"b{n}", 100, Priority.LOW, rank=n) for n in range(5)]
+    state = [replace(each, block_type=BlockType.STATE) for each in (block("long", 20_000, Priority.HIGH), *small)]
+    result = pruner.prune(state, room(1_000))
+    assert ids(result.kept) == ids(small)
+    assert "20000" in result.decisions[0].reason
+    assert len(pruner.prune(state, room(21_000)).kept) == 6
+
+
+@ALL
+@given(
+    blocks=blocks_strategy,
+    quotas=quota_strategy,
+    limit=st.integers(0, 500) | st.integers(0, 9_000),
+    more=st.integers(0, 500),
+)
 def test_a_bigger_budget_never_gives_a_worse_set(pruner, blocks, quotas, limit, more):
     small = pruner.prune(blocks, PruneBudget(max_tokens=limit, tier_tokens=quotas))
     large = pruner.prune(blocks, PruneBudget(max_tokens=limit + more, tier_tokens=quotas))

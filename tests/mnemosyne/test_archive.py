@@ -176,10 +176,11 @@ def test_whatever_was_played_comes_back_whole(actions: list[tuple[str, Any]], ag
         one, two = MemoryStore(), MemoryStore()
         await played(one, actions)
         head = await one.head("s")
-        if not head.depth:
+        is_silent = not head.depth and (await one.window("s", message_limit=1)).pending is None
+        if is_silent:
             with pytest.raises(SchemaValidationError, match="this branch has no messages yet"):
                 await export_session(one, "s")
-        branch = head.branch_id if head.depth else "main"
+        branch = "main" if is_silent else head.branch_id
         document = await export_session(one, "s", branch_id=branch)
         wire = json_text(document_to_json(document))
         told = document_from_json(json.loads(wire))

@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 from jacquard import EvidenceConfig, InMemoryEventBus, create_context_engine, open_runtime
 from jacquard.cli.app import app
+from jacquard.pipeline.evidence.blocks import load_evidence_blocks
 from jacquard.pipeline.planning.actions import match_action
-from jacquard.pipeline.skeleton.evidence_blocks import load_evidence_blocks
 from jacquard.wiring.runtime import SystemClock
 from mnemosyne import (
     EvidenceSource,

@@ -57,18 +57,29 @@ class InMemoryEventBus:
                 _log.exception("a handler of %s failed", event.event_type.value)
 
 
+def _no_tags(session_id: str) -> Mapping[str, str]:
+    return EMPTY
+
+
 class EventEmitter:
-    """Emits events to a bus with the time and the tags of a configuration; callers give only the facts.
+    """Emits events to a bus with the time and the tags of a session (`tags_of`: A/B arms among them); callers give only the
+    facts.
 
     Without a bus nothing is emitted.
     """
 
-    def __init__(self, bus: EventBus | None, clock: Clock, tags: Mapping[str, str] = EMPTY) -> None:
-        self._bus, self._clock, self._tags = bus, clock, tags
+    def __init__(
+        self, bus: EventBus | None, clock: Clock, tags_of: Callable[[str], Mapping[str, str]] | None = None
+    ) -> None:
+        self._bus, self._clock, self.tags_of = bus, clock, tags_of or _no_tags
 
-    def with_tags(self, tags: Mapping[str, str], *, enabled: bool = True) -> EventEmitter:
-        """Return an emitter with the tags of one configuration; it emits nothing unless `enabled`."""
-        return EventEmitter(self._bus if enabled else None, self._clock, tags)
+    def with_tags_of(self, tags_of: Callable[[str], Mapping[str, str]], *, enabled: bool = True) -> EventEmitter:
+        """Return an emitter with the tags that a function gives for a session; it emits nothing unless `enabled`."""
+        return EventEmitter(self._bus if enabled else None, self._clock, tags_of)
+
+    def with_tags(self, tags: Mapping[str, str]) -> EventEmitter:
+        """Return an emitter to the same bus with the same tags for every session."""
+        return EventEmitter(self._bus, self._clock, lambda _: tags)
 
     async def emit(
         self,
@@ -92,7 +103,7 @@ class EventEmitter:
             task_id=task_id,
             tool_call_id=tool_call_id,
             model_usage_id=model_usage_id,
-            tags=self._tags,
+            tags=self.tags_of(session_id),
             payload=payload,
         )
         try:

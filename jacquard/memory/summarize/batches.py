@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from time import perf_counter
+from typing import Any
 
 import anyio
 
@@ -13,14 +14,14 @@ from jacquard.config.sections import RuntimeConfig
 from jacquard.core.errors import SummarizerError
 from jacquard.core.model_calls import Call, usage_of
 from jacquard.core.protocols import ConversationTurn, Summarizer, SummaryRequest, SummaryText
-from jacquard.memory.summarize.span import UPTO, Coverage
+from jacquard.memory.summarize.span import THINNED, UPTO, Coverage, read_thinned
 from jacquard.prompts.templates import find_text_language, warm_prompts
 from mnemosyne.protocols import Clock, Store
 from mnemosyne.schema.document import MessageIndexRange, ModelUsage, ModelUsageStage, Summary
 from mnemosyne.schema.evidence import Evidence, EvidenceLinks, EvidenceSource, EvidenceType, SourceKind
 from mnemosyne.schema.memory import Trust, session_scope
 from mnemosyne.schema.record import PathSummary, SessionWindow, TurnRecord
-from mnemosyne.schema.session import SessionHead
+from mnemosyne.schema.session import Role, SessionHead, TurnKind
 
 BATCH_TOKENS = 6000
 PAGE_TURNS = 200
@@ -67,14 +68,20 @@ class BatchSummarizer:
         summary: Summary | None = None
         usages: list[ModelUsage] = []
         evidences: list[Evidence] = []
-        failure = ""
+        failure, dropped = "", read_thinned(window.summary)
         while coverage.depth < upto and not failure:
             turns = await self._select_batch(head, coverage, upto)
             if not turns:
                 break
             usage_id = f"summary-{head.turn_id}-{len(usages) + 1}"
+            told = await self._load_messages(head.session_id, turns, coverage)
+            if not any(turn.lines for turn in told):
+                # Nothing but actions and system messages: the summary covers them and says no more than before.
+                coverage = _extend_coverage(coverage, turns)
+                summary = _summary_of(text, coverage, turns[-1].turn_id, at, dropped)
+                continue
             request = SummaryRequest(
-                turns=await self._load_messages(head.session_id, turns, coverage),
+                turns=told,
                 previous=text,
                 limit_tokens=config.summary.max_summary_tokens,
                 locale=locale,
@@ -90,12 +97,8 @@ class BatchSummarizer:
                     usages.append(self._usage_record(f"summary-{head.turn_id}-failed", call, head, began, failure))
                 break
             text, coverage = answer.content, _extend_coverage(coverage, turns)
-            summary = Summary(
-                content=text,
-                updated_at=at,
-                message_index_range=MessageIndexRange(from_index=1, to_index=coverage.messages),
-                extra={UPTO: {"turn_id": turns[-1].turn_id, "depth": coverage.depth, "to": coverage.messages}},
-            )
+            dropped += answer.dropped_lines
+            summary = _summary_of(text, coverage, turns[-1].turn_id, at, dropped)
             if answer.model is not None:
                 usages.append(self._usage_record(usage_id, answer.call(), head, began))
                 evidences.append(_evidence(usage_id, answer, coverage, at))
@@ -136,17 +139,34 @@ class BatchSummarizer:
                 lines=tuple(
                     (message.author.id if message.author else message.role.value, message.content)
                     for message in turn.messages
-                    if message.content.strip() and message.message_id not in coverage.message_ids
+                    # System messages are in every prompt as they are.
+                    if message.role is not Role.SYSTEM
+                    and message.content.strip()
+                    and message.message_id not in coverage.message_ids
                 ),
                 gist=gists.get(f"{turn.turn_id}.summary", ""),
             )
             for turn in turns
+            # A numerical turn changes numbers, which the state shows; it is not part of the story.
+            if turn.kind is TurnKind.NARRATIVE
         )
 
     def _usage_record(self, usage_id: str, call: Call, head: SessionHead, began: float, error: str = "") -> ModelUsage:
         timed = replace(call, latency_ms=(perf_counter() - began) * 1000)
         stage = ModelUsageStage.SUMMARIZE
         return usage_of(usage_id, timed, self._count, stage=stage, purpose="summary", turn_id=head.turn_id, error=error)
+
+
+def _summary_of(text: str, coverage: Coverage, turn_id: str, at: datetime, dropped: int) -> Summary:
+    upto: dict[str, Any] = {"turn_id": turn_id, "depth": coverage.depth, "to": coverage.messages}
+    if dropped:
+        upto[THINNED] = dropped
+    return Summary(
+        content=text,
+        updated_at=at,
+        message_index_range=MessageIndexRange(from_index=1, to_index=coverage.messages),
+        extra={UPTO: upto},
+    )
 
 
 def _extend_coverage(coverage: Coverage, turns: Sequence[TurnRecord]) -> Coverage:

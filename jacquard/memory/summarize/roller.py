@@ -22,11 +22,13 @@ from jacquard.config.sections import HistoryConfig, RuntimeConfig
 from jacquard.core.degradations import DegradationCode
 from jacquard.core.errors import SummarizerError
 from jacquard.core.protocols import Summarizer
+from jacquard.core.receipt import LeftOut
 from jacquard.memory.summarize.batches import BatchSummarizer, RollingSummary
 from jacquard.memory.summarize.extract import ExtractSummarizer
 from jacquard.memory.summarize.span import (
     Coverage,
     coverage_of_summary,
+    describe_unshown,
     extend_history_limits,
     find_due_depth,
     history_of,
@@ -51,11 +53,12 @@ Hold = Callable[[str], AbstractAsyncContextManager[None]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SummarizedWindow:
-    """A window with its summary, the history to show, and the codes of degradations."""
+    """A window with its summary, the history to show, the codes of degradations, and what neither of the two holds."""
 
     window: SessionWindow
     history: tuple[WindowMessage, ...]
     degradations: tuple[str, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
 
 
 @dataclass(slots=True)
@@ -111,11 +114,11 @@ class SummaryRoller:
         """
         if not config.summary.enabled:
             bare = replace(window, summary=None)
-            return SummarizedWindow(window=bare, history=await self._load_history(bare, Coverage(), limits))
+            return _summarized(bare, Coverage(), await self._load_history(bare, Coverage(), limits))
         coverage = await self._load_coverage(window)
         shown, upto = await self._check_history(window, coverage, limits, config)
         if upto is None:
-            return SummarizedWindow(window=window, history=shown)
+            return _summarized(window, coverage, shown)
         job = self._start_job(window, coverage, upto, config)
         result = await self._await_job(job, window.head.session_id, config)
         if result is not None and result.summary is not None:
@@ -123,16 +126,13 @@ class SummaryRoller:
             # A model call also writes its usage and evidence into the session.
             window = replace(window, summary=result.path_summary or window.summary) if self._is_local else await load()
             coverage = await self._load_coverage(window)
-            return SummarizedWindow(window=window, history=await self._load_history(window, coverage, limits))
+            return _summarized(window, coverage, await self._load_history(window, coverage, limits))
         if result is not None:
             await self._write(job)
             window = await load()
         longer = await self._load_history(window, coverage, extend_history_limits(limits, most_tokens))
-        return SummarizedWindow(
-            window=window,
-            history=longer,
-            degradations=(DegradationCode.SUMMARIZE_LATE if result is None else DegradationCode.SUMMARIZE_FAILED,),
-        )
+        code = DegradationCode.SUMMARIZE_LATE if result is None else DegradationCode.SUMMARIZE_FAILED
+        return replace(_summarized(window, coverage, longer), degradations=(code,))
 
     async def _load_history(
         self, window: SessionWindow, coverage: Coverage, limits: HistoryConfig
@@ -290,6 +290,10 @@ class SummaryRoller:
             calls=len(made.usages),
             summarizer=self._batches.name,
         )
+
+
+def _summarized(window: SessionWindow, coverage: Coverage, history: tuple[WindowMessage, ...]) -> SummarizedWindow:
+    return SummarizedWindow(window=window, history=history, left_out=describe_unshown(window, coverage, history))
 
 
 def _count_unread_chars(window: SessionWindow) -> int:

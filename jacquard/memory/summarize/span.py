@@ -7,10 +7,11 @@ prefix of the prompt changes once for a batch of turns, and summary and history 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from jacquard.config.sections import HistoryConfig, SummaryConfig
+from jacquard.core.receipt import LeftOut
 from jacquard.pipeline.skeleton.history import find_history_start, trim_history
 from mnemosyne.schema.document import Summary
 from mnemosyne.schema.record import PathSummary, SessionWindow, TurnRecord
@@ -18,6 +19,12 @@ from mnemosyne.schema.session import WindowMessage
 
 UPTO = "upto"
 """The field of `Summary.extra` in which our summaries name their last covered turn: `{turn_id, depth, to}`."""
+
+THINNED = "thinned"
+"""The field of UPTO that says how many lines the summary has lost to its limit; absent where it lost none."""
+
+MESSAGES = "messages"
+"""What the receipt calls the conversation."""
 
 STRETCH = 1.5
 """How far the window may grow beyond its limits while the messages that left it are not summarized."""
@@ -85,6 +92,34 @@ def history_of(
     if messages and start not in known and coverage.depth and messages[0].depth <= coverage.depth + 1:
         start = messages[0].message.message_id
     return trim_history(messages, start, limits, count)
+
+
+def describe_unshown(window: SessionWindow, coverage: Coverage, shown: Sequence[WindowMessage]) -> tuple[LeftOut, ...]:
+    """Return the receipt's lines on the conversation that neither the history nor the summary holds: ranges of turns, by their
+    number on the path (from 1).
+    """
+    newest = window.messages[-1].depth if window.messages else 0
+    first, last = coverage.depth + 1, shown[0].depth - 1 if shown else newest
+    thinned = read_thinned(window.summary) if coverage.depth else 0
+    lines: list[LeftOut] = []
+    if newest and first <= last:
+        reason = f"Turns {first} to {last} are older than the history, and no summary covers them."
+        lines.append(_range_of("unshown", reason, first, last, last - first + 1))
+    if thinned:
+        reason = f"To keep summary.max_summary_tokens, {thinned} lines of the summary were left out."
+        lines.append(_range_of("summary_thinned", reason, 1, coverage.depth, thinned))
+    return tuple(lines)
+
+
+def _range_of(code: str, reason: str, first: int, last: int, count: int) -> LeftOut:
+    return LeftOut(what=MESSAGES, code=code, reason=reason, first=str(first), last=str(last), count=count)
+
+
+def read_thinned(summary: PathSummary | None) -> int:
+    """Return how many lines a summary of ours has lost to its limit so far."""
+    upto = summary.summary.extra.get(UPTO) if summary is not None else None
+    number = upto.get(THINNED) if isinstance(upto, Mapping) else None
+    return number if isinstance(number, int) else 0
 
 
 def extend_history_limits(limits: HistoryConfig, most_tokens: int) -> HistoryConfig:

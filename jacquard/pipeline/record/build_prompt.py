@@ -20,6 +20,7 @@ from jacquard.pipeline.record.package import build_package, context_blocks_of, e
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, select_stored_blocks
 from jacquard.pipeline.record.stored_turn import report_damage
 from jacquard.pipeline.skeleton.automation import Skeleton
+from jacquard.pipeline.skeleton.messages import without_notice
 from jacquard.pipeline.weaving.assemble import PromptMessage, is_history_message, prefix
 from jacquard.pipeline.weaving.layers import share
 from jacquard.pipeline.weaving.policies import rules_of, tier_tokens_of
@@ -111,6 +112,9 @@ def build_turn_prompt(inputs: PromptInputs, laid: PromptLayout, carried: Mapping
         plan=plan_to_json(inputs.turn.plan),
         errors=inputs.skeleton.results.errors,
         state_cut=inputs.skeleton.state_cut,
+        evidence=inputs.skeleton.results.decisions,
+        left_out=(*inputs.turn.left_out, *inputs.skeleton.results.left_out),
+        redactions=inputs.skeleton.results.redactions,
     )
     return _build_prepared_turn(inputs, prompt, report)
 
@@ -122,14 +126,23 @@ def _build_prepared_turn(inputs: PromptInputs, prompt: Prompt, report: Report) -
     shown = {block.uri for block in blocks if block.kind is BlockKind.MEMORY}
     entries = [entry for entry in inputs.curation.entries if entry_uri(entry) in shown]
     # A package holds the original texts; only the prompt is escaped (decision 0004).
-    history = [PackageMessage(role=b.role.value, content=unescape(b.content)) for b in blocks if is_history_message(b)]
+    history = [
+        PackageMessage(role=b.role.value, content=unescape(without_notice(b.content)))
+        for b in blocks
+        if is_history_message(b)
+    ]
     head = inputs.turn.window.head
     evidences = tuple(evidence_of(entry, inputs.evidence_ids) for entry in entries)
     held = context_blocks_of(blocks)
     report = replace(
         report,
         new_evidence_ids=tuple(evidence.evidence_id for evidence in evidences),
-        new_block_ids=tuple(block.block_id for block in select_stored_blocks(held)),
+        # A block of the session's document keeps its id: a record of the prompt does not take its place.
+        new_block_ids=tuple(
+            block.block_id
+            for block in select_stored_blocks(held)
+            if block.block_id not in inputs.skeleton.results.document_ids
+        ),
     )
     return PreparedTurn(
         turn_id=inputs.turn.turn_id,

@@ -1,6 +1,6 @@
 """Evidence that a turn records: the ids of recalled memories, and the results that tools gave (seed 002 section 7.2).
 
-Only the ingestor writes. `jacquard.pipeline.skeleton.evidence_blocks` shows results in the prompt.
+Only the ingestor writes. `jacquard.pipeline.evidence.blocks` shows results in the prompt.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from jacquard.core.block_kinds import EVIDENCE_LAYER, KINDS, SUMMARY_SLOT, Packa
 from jacquard.core.blocks import BlockKind, PromptBlock
 from jacquard.core.plan import PlanContext
 from jacquard.core.receipt import Action, Report
+from jacquard.pipeline.evidence.context_blocks import MADE_BY_ENGINE, is_of_document
 from jacquard.pipeline.record.diversity import RESULTS, DroppedItem, constrain, document_of, source_of
 from mnemosyne.chains.uris import EntryAddress, entry_uri, evidence_uri, parse_uri
 from mnemosyne.evidence.rules import content_hash
@@ -52,7 +53,8 @@ def evidence_of(entry: MemoryEntry, evidence_ids: Mapping[str, str] = EMPTY) -> 
 def context_blocks_of(blocks: Sequence[PromptBlock]) -> tuple[ContextBlock, ...]:
     """Return prompt blocks in the form of session document 1.0.
 
-    Blocks with refs have no text of their own unless it was shortened.
+    Blocks with refs have no text of their own unless it was shortened. All but those of the session's document say that a turn
+    made them.
     """
     return tuple(
         ContextBlock(
@@ -62,6 +64,7 @@ def context_blocks_of(blocks: Sequence[PromptBlock]) -> tuple[ContextBlock, ...]
             token_estimate=block.tokens,
             content="" if block.refs and not block.shortened else block.content,
             refs=block.refs,
+            extra=EMPTY if is_of_document(block) else MADE_BY_ENGINE,
         )
         for block in blocks
     )

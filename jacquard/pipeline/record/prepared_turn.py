@@ -19,6 +19,7 @@ from jacquard.core.calibration import COUNTED, REPORTED
 from jacquard.core.model_calls import UNKNOWN
 from jacquard.core.plan import PlanContext, Triage, plan_to_json
 from jacquard.core.receipt import CurationPath, Report
+from jacquard.pipeline.evidence.context_blocks import MADE_BY_ENGINE
 from jacquard.pipeline.record.stored_turn import plan_of, report_damage, report_of
 from jacquard.pipeline.weaving.assemble import PromptMessage
 from mnemosyne.core import codec
@@ -144,10 +145,12 @@ def request_fingerprint(user_message: str, config: RuntimeConfig, world_digest: 
 
 
 def select_stored_blocks(blocks: Sequence[ContextBlock]) -> tuple[ContextBlock, ...]:
-    """Return the blocks that are written with a turn: all except the conversation, which the session stores as
-    messages.
+    """Return the blocks that are written with a turn: all except the conversation, which the session stores as messages,
+    and the session's own blocks, which are stored already.
     """
-    return tuple(block for block in blocks if block.block_type is not BlockType.CONVERSATION)
+    return tuple(
+        block for block in blocks if block.block_type is not BlockType.CONVERSATION and block.extra == MADE_BY_ENGINE
+    )
 
 
 def usages_of(turn: PreparedTurn) -> tuple[ModelUsage, ...]:
@@ -178,7 +181,7 @@ def usages_of(turn: PreparedTurn) -> tuple[ModelUsage, ...]:
 
 def _report_to_store(report: Report) -> Report:
     """Return the part of a receipt that is stored where its decisions are not."""
-    return replace(report, decisions=(), spans=(), stream_b=replace(report.stream_b, candidates=()))
+    return replace(report, decisions=(), spans=(), evidence=(), stream_b=replace(report.stream_b, candidates=()))
 
 
 def build_record(

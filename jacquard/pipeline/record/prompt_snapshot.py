@@ -27,7 +27,9 @@ from mnemosyne.core import codec
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.record import TurnRecord
 
-SNAPSHOT_VERSION = 1
+SNAPSHOT_VERSION = 2
+DEFERS_OVERSIZE = 2
+"""From this version on, oversize blocks were packed last."""
 SNAPSHOT_KEY = "tape"
 _STATUS = "status"
 _LEAVES = frozenset((str, int, float, bool))

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from jacquard.core.block_kinds import EVIDENCE_SOURCE
 from jacquard.core.calibration import add_token_counts
 from jacquard.core.degradations import DegradationCode
 from jacquard.core.errors import ConfigError
-from mnemosyne.core.errors import EvidenceNotFoundError, RedactionError
+from mnemosyne.chains.uris import EntryAddress, EvidenceAddress, parse_uri
+from mnemosyne.core.codec import check_times, decode, encode
+from mnemosyne.core.errors import CodecError, EvidenceNotFoundError, RedactionError, UriError
 from mnemosyne.protocols import Redactor, Store, TokenEstimator
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage, Task, ToolCall
 from mnemosyne.schema.evidence import Evidence
@@ -35,9 +39,53 @@ async def require_evidence(store: Store, session_id: str, evidence_ids: Sequence
     return tuple(found)
 
 
-async def require_refs(store: Store, session_id: str, refs: Sequence[Ref]) -> None:
-    """Raise EvidenceNotFoundError for a ref to evidence that the session does not hold; remote refs are not checked."""
-    await require_evidence(store, session_id, [ref.evidence_id for ref in refs if not ref.remote])
+async def resolve_refs(store: Store, session_id: str, refs: Sequence[Ref]) -> tuple[Ref, ...]:
+    """Return refs by the ids of the session's evidence. Ids as a context package gives them are known too: that of the block
+    (`evidence:ID`) and the address (`mnemosyne://…`).
+
+    EvidenceNotFoundError for a ref to evidence that the session does not hold; remote refs are returned as they are.
+    """
+    resolved = []
+    for ref in refs:
+        if ref.remote:
+            resolved.append(ref)
+            continue
+        names = [ref.evidence_id, ref.evidence_id.removeprefix(EVIDENCE_SOURCE)]
+        with suppress(UriError):
+            address = parse_uri(ref.evidence_id)
+            names += [address.evidence_id] if isinstance(address, EvidenceAddress) else []
+            names += [address.entry_id] if isinstance(address, EntryAddress) else []
+        for name in dict.fromkeys(names):
+            if await store.get_evidence(session_id, name) is not None:
+                resolved.append(replace(ref, evidence_id=name))
+                break
+        else:
+            raise EvidenceNotFoundError(session_id, ref.evidence_id)
+    return tuple(resolved)
+
+
+async def check_tool_call(
+    store: Store, session_id: str, call: ToolCall, result_evidence_ids: Sequence[str], result: object
+) -> ToolCall:
+    """Return a call as it will be stored: its arguments as plain JSON values (a time as ISO text, a Decimal as a text).
+
+    Everything that could refuse the call later is checked here, before anything is written: ConfigError for an empty id, for a
+    result that is no text, for arguments that JSON cannot write and for a time without a zone; EvidenceNotFoundError.
+    """
+    _require_id(call.tool_call_id, "tool_call_id")
+    if result is not None and not isinstance(result, str):
+        kind = type(result).__name__
+        raise ConfigError(
+            f"The result of tool call {call.tool_call_id!r} is a {kind}; give its text, as JSON for example."
+        )
+    await require_evidence(store, session_id, (*call.result_evidence_ids, *result_evidence_ids))
+    try:
+        check_times(call.called_at)
+        plain = decode(encode(call.args_digest), dict)
+        encode(call)
+    except CodecError as error:
+        raise ConfigError(f"Tool call {call.tool_call_id!r} cannot be stored. {error} Nothing was written.") from None
+    return replace(call, args_digest=plain)
 
 
 async def record_tool_call(

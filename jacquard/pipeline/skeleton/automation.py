@@ -19,9 +19,9 @@ from jacquard.core.errors import JacquardError
 from jacquard.core.names import mentions, normalise
 from jacquard.core.quests import META, QUESTS_KEY, Quest, drop_quests, find_active_quests
 from jacquard.core.receipt import StateCut
+from jacquard.pipeline.evidence.blocks import NO_RESULTS, EvidenceBlocks
 from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.schedule import INJECTION, list_injected_entries
-from jacquard.pipeline.skeleton.evidence_blocks import NO_RESULTS, EvidenceBlocks
 from jacquard.pipeline.skeleton.history import find_history_start, trim_history
 from jacquard.pipeline.skeleton.messages import history_blocks, input_block
 from jacquard.pipeline.skeleton.naming import rename_duplicates
@@ -147,7 +147,7 @@ class AutomationStream:
             shown = trim_history(turn.window.messages, start, turn.config.history, self._count)
         return Skeleton(
             blocks=made.blocks,
-            history=history_blocks(shown, turn.world, self._count, turn.window.head.session_id),
+            history=history_blocks((*turn.pinned, *shown), turn.world, self._count, turn.window.head.session_id),
             user_input=input_block(turn.user_message, self._count),
             anchors=find_shown_anchors(state, quests, made.shown),
             history_start=shown[0].message.message_id if shown else None,

@@ -11,10 +11,13 @@ from dataclasses import replace
 from anyio import to_thread
 
 from jacquard.core.calibration import correction_of
+from jacquard.pipeline.evidence.blocks import load_evidence_blocks
+from jacquard.pipeline.evidence.candidates import evidence_query
+from jacquard.pipeline.evidence.context_blocks import load_context_blocks
 from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.skeleton.automation import AutomationStream, Skeleton
-from jacquard.pipeline.skeleton.evidence_blocks import load_evidence_blocks
 from jacquard.pipeline.skeleton.state_origin import describe_state
+from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.protocols import Clock, Store
 
 
@@ -27,10 +30,12 @@ class SkeletonStream:
     async def render(self, turn: PlannedTurn, state_tokens: int) -> Skeleton:
         """Return the skeleton of a turn, whose state takes at most `state_tokens`; TemplateError."""
         skeleton = await to_thread.run_sync(self._automation.render, turn, state_tokens)
-        shown = turn.config.evidence
+        shown, query = turn.config.evidence, await calculate(evidence_query, turn, size=size_of(turn.user_message))
+        results = await load_evidence_blocks(self._store, self._clock, turn.session_id, shown, self._count, query)
+        document = await load_context_blocks(self._store, self._clock, turn, self._count)
         return replace(
             skeleton,
-            results=await load_evidence_blocks(self._store, self._clock, turn.session_id, shown, self._count),
+            results=results.with_document(document),
             degradations=await describe_state(self._store, turn.window.head, skeleton.state_cut),
         )
 

@@ -2,7 +2,8 @@
 
 All pruners count and give their reasons with these functions. Packing is monotone (P6) because the order of the steps
 does not depend on the budget, and the first step that does not fit ends it. So the result of a budget is always a
-prefix of the result of a bigger one. Pure; it must not import a pruner.
+prefix of the result of a bigger one. For the same reason a block counts as oversize by the other blocks, not by the
+budget. Pure; it must not import a pruner.
 """
 
 from __future__ import annotations
@@ -25,6 +26,12 @@ MASKED = "masked"
 _RANK = {priority: place for place, priority in enumerate(TIERS)}
 _GUARD = {level: place for place, level in enumerate(Sensitivity)}
 _TAG = re.compile(r"(<[^>]*>)")
+OVERSIZE_TOKENS = 1_500
+"""A block of at most this length is never oversize."""
+
+OVERSIZE_TIMES = 8
+"""How many times the median length an oversize block exceeds."""
+
 _MARK_TOKENS = 8
 """The tokens of the mark of a shortened element."""
 _SHORTENABLE = frozenset({BlockType.CONVERSATION, BlockType.EVIDENCE, BlockType.MEMORY})
@@ -88,16 +95,34 @@ def build_units(
     )
 
 
-def build_whole_steps(units: Sequence[Unit]) -> tuple[PackingStep, ...]:
-    """Return one step for each unit, in packing order."""
-    return tuple(
+def build_whole_steps(units: Sequence[Unit], rules: PruneRules) -> tuple[PackingStep, ...]:
+    """Return one step for each unit, in packing order, those of oversize units last."""
+    steps = [
         PackingStep(unit=place, tokens=unit.tokens, whole=True)
         for place, unit in enumerate(units)
         if not unit.must and not unit.out
+    ]
+    return _defer_oversize(steps, units, rules)
+
+
+def _defer_oversize(steps: Sequence[PackingStep], units: Sequence[Unit], rules: PruneRules) -> tuple[PackingStep, ...]:
+    """Return the steps in their order, but those that add an oversize length after all others.
+
+    The first step that does not fit ends packing; a block of 20,000 tokens would keep everything after it out.
+    """
+    sizes = sorted(unit.tokens for unit in units if not unit.must and not unit.out)
+    if not sizes or not rules.defer_oversize:
+        return tuple(steps)
+    limit = max(OVERSIZE_TOKENS, OVERSIZE_TIMES * sizes[(len(sizes) - 1) // 2])
+    late = {step.unit for step in steps if not step.whole and step.tokens > limit}
+    is_late = [step.tokens > limit or step.unit in late for step in steps]
+    return (
+        *(step for step, oversize in zip(steps, is_late, strict=True) if not oversize),
+        *(step for step, oversize in zip(steps, is_late, strict=True) if oversize),
     )
 
 
-def build_shortening_steps(units: Sequence[Unit]) -> tuple[PackingStep, ...]:
+def build_shortening_steps(units: Sequence[Unit], rules: PruneRules) -> tuple[PackingStep, ...]:
     """Return steps that, tier by tier, first give every unit of the tier a place in its short form, then its whole
     text.
     """
@@ -115,7 +140,8 @@ def build_shortening_steps(units: Sequence[Unit]) -> tuple[PackingStep, ...]:
             PackingStep(unit=place, tokens=unit.tokens - unit.short_tokens, whole=True) for place, unit in shorter
         ]
     late = [(place, unit) for place, unit in enumerate(units) if unit.only_short and not unit.must and not unit.out]
-    return (*steps, *(PackingStep(unit=place, tokens=unit.short_tokens, whole=False) for place, unit in late))
+    steps += [PackingStep(unit=place, tokens=unit.short_tokens, whole=False) for place, unit in late]
+    return _defer_oversize(steps, units, rules)
 
 
 def pack(

@@ -19,12 +19,15 @@ from mnemosyne.documents.views import (
     TURN_PREFIX,
     bare_frame,
     check_document,
+    check_refs,
     compose_document,
+    continues,
     diff_messages,
     frame_of,
     free_name,
     keyed_turn_id,
     patch_document,
+    refs_of_messages,
 )
 from mnemosyne.schema.document import ModelUsage, SessionDocument, Summary, Task, ToolCall
 from mnemosyne.schema.evidence import ContextBlock, Evidence
@@ -38,6 +41,7 @@ from mnemosyne.stores.ledger.reads import (
     newest_summary_row,
     path_back,
     read_head,
+    read_turn,
     session_row,
 )
 from mnemosyne.stores.ledger.rows import EvidenceRow, Row
@@ -59,7 +63,7 @@ def _document(ledger: Ledger, head: SessionHead) -> SessionDocument:
     frame = _frame(ledger, head.session_id)
     return compose_document(
         frame,
-        messages=(placed.message for placed in _path(ledger, head)),
+        messages=(*(placed.message for placed in _path(ledger, head)), *_waiting(ledger, head)),
         summary=_summary(ledger, head, frame),
         tasks=_items(ledger, "task", Task),
         tool_calls=_items(ledger, "tool_call", ToolCall),
@@ -80,6 +84,12 @@ def _frame(ledger: Ledger, session_id: str) -> SessionDocument:
 def _path(ledger: Ledger, head: SessionHead) -> list[WindowMessage]:
     turns = list(path_back(ledger, head.lineage))
     return [placed for turn_id in reversed(turns) for placed in messages_of_turn(ledger, turn_id)]
+
+
+def _waiting(ledger: Ledger, head: SessionHead) -> tuple[Message, ...]:
+    """Return the messages of the turn after a head that waits for its reply."""
+    pending = ledger.branches[head.branch_id].pending
+    return () if pending is None else read_turn(ledger, head.session_id, pending).messages
 
 
 def _summary(ledger: Ledger, head: SessionHead, frame: SessionDocument) -> Summary | None:
@@ -108,14 +118,20 @@ def put_session(ledger: Ledger, session_id: str, document: SessionDocument, expe
         begin(ledger, session_id, "", locale, {}, at, version=0)
     head = read_head(ledger, session_id)
     check_version(head.session_id, head.version, expected_version)
-    abandon_pending(ledger, head.branch_id)
-    diff = diff_messages(_path(ledger, head), document.session.messages)
-    if diff.fork:
-        name = free_name(BRANCH_PREFIX, head.version + 1, ledger.branches.__contains__)
-        open_branch(ledger, session_id, diff.after, name)
-    _append_turn(ledger, session_id, diff.messages)
+    if not continues(_path(ledger, head), _waiting(ledger, head), document.session.messages):
+        _write_messages(ledger, head, document.session.messages)
     _replace_parts(ledger, document)
     return PutResult(version=advance_head(ledger, read_head(ledger, session_id)).version)
+
+
+def _write_messages(ledger: Ledger, head: SessionHead, given: Sequence[Message]) -> None:
+    """Have the path to the head hold these messages; a waiting turn is abandoned, and what it said is among them."""
+    abandon_pending(ledger, head.branch_id)
+    diff = diff_messages(_path(ledger, head), given)
+    if diff.fork:
+        name = free_name(BRANCH_PREFIX, head.version + 1, ledger.branches.__contains__)
+        open_branch(ledger, head.session_id, diff.after, name)
+    _append_turn(ledger, head.session_id, diff.messages)
 
 
 def _append_turn(ledger: Ledger, session_id: str, messages: Sequence[Message], turn_id: str | None = None) -> None:
@@ -178,6 +194,7 @@ def append_messages(
     if known is not None and known.status is TurnStatus.COMMITTED:
         return PutResult(version=head.version)
     check_version(head.session_id, head.version, expected_version)
+    check_refs(refs_of_messages(messages), ledger.evidences.__contains__)
     if not messages:
         return PutResult(version=head.version)
     _append_turn(ledger, session_id, messages, turn_id)
@@ -258,13 +275,17 @@ def list_context_blocks(ledger: Ledger, session_id: str, where: BlockFilter | No
     """Return blocks in the order of first writing."""
     session_row(ledger, session_id)
     where = where or BlockFilter()
-    return _first(where.limit, (each for each in _items(ledger, "block", ContextBlock) if where.admits(each)))
+    rows = ledger.bodies("block").items()
+    # Prompts of turns leave many blocks behind, which need not be read where their names say that they are not wanted.
+    found = (decode_raw(body, ContextBlock) for name, body in rows if not name.startswith(where.without_prefixes))
+    return _first(where.limit, (each for each in found if where.admits(each)))
 
 
 def put_context_blocks(
     ledger: Ledger, session_id: str, blocks: Sequence[ContextBlock], expected_version: int | None
 ) -> PutResult:
-    """Write or replace blocks by id."""
+    """Write or replace blocks by id; SchemaValidationError for a ref that leads nowhere."""
+    check_refs(((f"context block {block.block_id!r}", block.refs) for block in blocks), ledger.evidences.__contains__)
     return _upsert(ledger, session_id, "block", {block.block_id: block for block in blocks}, expected_version)
 
 

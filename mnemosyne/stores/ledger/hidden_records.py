@@ -13,7 +13,8 @@ from mnemosyne.schema.record import HiddenRecords, PathSummary
 from mnemosyne.schema.session import TurnStatus
 from mnemosyne.stores.ledger.ledger import Ledger
 from mnemosyne.stores.ledger.reads import NO_SUMMARY, branch_row, committed_turn, read_turn, session_row
-from mnemosyne.stores.ledger.writes import insert_pending, save_summary
+from mnemosyne.stores.ledger.turn_rows import insert_pending
+from mnemosyne.stores.ledger.writes import save_summary
 
 
 def read_hidden_records(ledger: Ledger, session_id: str) -> HiddenRecords:

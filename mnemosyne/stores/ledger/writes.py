@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from mnemosyne.chains.json_patch import replay_ops
-from mnemosyne.chains.message_ids import assign_free_ids, assign_ids, is_recalled
+from mnemosyne.chains.message_ids import assign_ids
 from mnemosyne.chains.turn_tree import (
     BASE_BRANCH,
     MAIN_BRANCH,
@@ -24,6 +24,7 @@ from mnemosyne.chains.turn_tree import (
     is_same,
     place_at_turn,
 )
+from mnemosyne.chains.unanswered import is_closed_unanswered, mark_unanswered
 from mnemosyne.core.codec import JsonText, check_times, decode_raw, encode_raw, encode_raw_tree
 from mnemosyne.core.errors import (
     BranchExistsError,
@@ -31,6 +32,7 @@ from mnemosyne.core.errors import (
     StateOpError,
     TurnNotPendingError,
 )
+from mnemosyne.documents.views import check_refs, refs_of_messages
 from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.record import ImportedTurn, PathSummary, Prefetch, SessionStart, TurnCommit, TurnRecord
 from mnemosyne.schema.session import SessionHead, TurnKind, TurnStatus
@@ -46,15 +48,18 @@ from mnemosyne.stores.ledger.reads import (
     session_row,
 )
 from mnemosyne.stores.ledger.rows import (
-    NO_OPS,
-    PAPERS,
     BranchRow,
-    MessageRow,
-    RecallMark,
     SessionRow,
     SnapshotRow,
-    TurnRow,
     snapshot_key,
+)
+from mnemosyne.stores.ledger.turn_rows import (
+    forget_turn,
+    insert_messages,
+    insert_pending,
+    insert_turn,
+    move_tip,
+    turn_row,
 )
 
 
@@ -112,6 +117,8 @@ def append_turns(
 ) -> SessionHead:
     """Commit finished turns after the active head; turns that are committed already are skipped."""
     before = read_head(ledger, session_id)
+    for turn in turns:
+        check_refs(refs_of_messages(turn.messages, f"turn {turn.turn_id!r}, "), ledger.evidences.__contains__)
     appended = append(ledger, before, turns, None)
     after = read_head(ledger, session_id)
     wrote = write_session_entries(ledger, after, entries)
@@ -119,27 +126,38 @@ def append_turns(
 
 
 def append(ledger: Ledger, head: SessionHead, turns: Sequence[ImportedTurn], at: datetime | None) -> int:
-    """Commit finished turns after `head` without changing the version; return how many were new."""
+    """Commit finished turns after `head` without changing the version; return how many were new.
+
+    A turn that waits for its reply is committed without one before them, unless it is among them.
+    """
+    new = [turn for turn in turns if not _is_committed(ledger, turn.turn_id)]
+    if new and ledger.branches[head.branch_id].pending not in {turn.turn_id for turn in new}:
+        head = close_pending(ledger, head)
     parent_id, depth = head.turn_id, head.depth
-    for turn in turns:
-        row = ledger.turns.get(turn.turn_id)
-        if row is not None and row.status is TurnStatus.COMMITTED:
+    for turn in new:
+        if _is_committed(ledger, turn.turn_id):
             continue
-        if row is not None:
-            _forget(ledger, turn.turn_id)
+        if turn.turn_id in ledger.turns:
+            forget_turn(ledger, turn.turn_id)
         depth += 1
         record = build_imported_record(turn, head, parent_id, depth, at)
-        _insert(ledger, record)
-        _insert_messages(ledger, record)
+        insert_turn(ledger, record)
+        insert_messages(ledger, record)
         parent_id = turn.turn_id
     if depth > head.depth:
         abandon_pending(ledger, head.branch_id)
-        _move_tip(ledger, head.branch_id, parent_id, depth)
+        move_tip(ledger, head.branch_id, parent_id, depth)
     return depth - head.depth
 
 
+def _is_committed(ledger: Ledger, turn_id: str) -> bool:
+    row = ledger.turns.get(turn_id)
+    return row is not None and row.status is TurnStatus.COMMITTED
+
+
 def save_prepared(ledger: Ledger, session_id: str, record: TurnRecord, expected_version: int) -> SessionHead:
-    """Write a prepared turn as the pending one of its head; an older pending one is abandoned.
+    """Write a prepared turn as the pending one of its head; an older pending one is abandoned, or committed without a
+    reply where the turn follows it.
 
     A turn that is committed, or prepared with the same content, is not changed: the call is a repetition.
     """
@@ -153,10 +171,12 @@ def save_prepared(ledger: Ledger, session_id: str, record: TurnRecord, expected_
         if is_same(stored, record):
             return head
     check_version(head.session_id, head.version, expected_version)
+    if record.parent_id is not None and record.parent_id == ledger.branches[record.branch_id].pending:
+        head = close_pending(ledger, head)
     check_place(head, record)
     abandon_pending(ledger, record.branch_id)
     if row is not None:
-        _forget(ledger, record.turn_id)
+        forget_turn(ledger, record.turn_id)
     insert_pending(ledger, record)
     ledger.put("branch", record.branch_id, replace(ledger.branches[record.branch_id], pending=record.turn_id))
     return advance_head(ledger, head)
@@ -164,21 +184,22 @@ def save_prepared(ledger: Ledger, session_id: str, record: TurnRecord, expected_
 
 def commit_turn(ledger: Ledger, session_id: str, commit: TurnCommit, expected_version: int) -> SessionHead:
     """Commit the pending turn with its reply, ops, state and entries; the head of its branch moves to it.
-    TurnNotPendingError for an abandoned turn.
+    TurnNotPendingError for an abandoned turn, and for one that was committed without a reply.
     """
     record = read_turn(ledger, session_id, commit.turn_id)
+    if record.status is TurnStatus.ABANDONED or is_closed_unanswered(record):
+        raise TurnNotPendingError(session_id, commit.turn_id)
     if record.status is TurnStatus.COMMITTED:
         return _head_of_turn(ledger, record)
-    if record.status is TurnStatus.ABANDONED:
-        raise TurnNotPendingError(session_id, commit.turn_id)
     head = read_head(ledger, session_id, record.branch_id)
     check_version(head.session_id, head.version, expected_version)
     check_place(head, record)
+    check_refs(refs_of_messages(commit.messages), ledger.evidences.__contains__)
     record = replace(
         record, status=TurnStatus.COMMITTED, messages=record.messages + commit.messages, ops=commit.ops, report=None
     )
     before = head_state(ledger, record.branch_id)
-    ledger.put("turn", commit.turn_id, _turn_row(record))
+    ledger.put("turn", commit.turn_id, turn_row(record))
     ledger.drop("draft", commit.turn_id)
     if commit.report is not None:
         ledger.put("report", commit.turn_id, encode_raw(commit.report))
@@ -191,19 +212,23 @@ def commit_turn(ledger: Ledger, session_id: str, commit: TurnCommit, expected_ve
 def commit_numerical(
     ledger: Ledger, session_id: str, record: TurnRecord, state: Mapping[str, Any], expected_version: int
 ) -> SessionHead:
-    """Write and commit a numerical turn at once; the pending turn of its head is abandoned."""
+    """Write and commit a numerical turn at once; the pending turn is abandoned, or committed without a reply where the
+    turn follows it.
+    """
     head = read_head(ledger, session_id, record.branch_id)
     row = ledger.turns.get(record.turn_id)
     if row is not None and row.status is TurnStatus.COMMITTED:
         return _head_of_turn(ledger, record)
     check_version(head.session_id, head.version, expected_version)
+    if record.parent_id is not None and record.parent_id == ledger.branches[record.branch_id].pending:
+        head = close_pending(ledger, head)
     check_place(head, record)
     abandon_pending(ledger, record.branch_id)
     if row is not None:
-        _forget(ledger, record.turn_id)
+        forget_turn(ledger, record.turn_id)
     record = replace(record, kind=TurnKind.NUMERICAL, status=TurnStatus.COMMITTED)
     before = head_state(ledger, record.branch_id)
-    _insert(ledger, record)
+    insert_turn(ledger, record)
     _finish_commit(ledger, record, before, state)
     return advance_head(ledger, read_head(ledger, session_id, record.branch_id))
 
@@ -286,10 +311,23 @@ def abandon_pending(ledger: Ledger, branch_id: str) -> None:
         ledger.put("branch", branch_id, replace(branch, pending=None))
 
 
+def close_pending(ledger: Ledger, head: SessionHead) -> SessionHead:
+    """Commit the pending turn after a head without a reply, if there is one; return the head after it."""
+    turn_id = ledger.branches[head.branch_id].pending
+    if turn_id is None:
+        return head
+    record = read_turn(ledger, head.session_id, turn_id)
+    record = replace(record, status=TurnStatus.COMMITTED, messages=mark_unanswered(record.messages))
+    ledger.put("turn", turn_id, turn_row(record))
+    ledger.drop("draft", turn_id)
+    _finish_commit(ledger, record, head_state(ledger, head.branch_id), None)
+    return read_head(ledger, head.session_id, head.branch_id)
+
+
 def _finish_commit(ledger: Ledger, record: TurnRecord, before: JsonText, state: Mapping[str, Any] | None) -> None:
     """Complete a commit: write the turn's messages and state, and move the head of its branch."""
-    _insert_messages(ledger, record)
-    _move_tip(ledger, record.branch_id, record.turn_id, record.depth)
+    insert_messages(ledger, record)
+    move_tip(ledger, record.branch_id, record.turn_id, record.depth)
     if state is not None or record.ops:
         _write_state(ledger, record, before, state)
 
@@ -317,69 +355,6 @@ def _write_state(ledger: Ledger, record: TurnRecord, before: JsonText, state: Ma
 def _snapshot(ledger: Ledger, branch_id: str, depth: int, state: JsonText) -> None:
     row = SnapshotRow(branch_id=branch_id, depth=depth, state=state)
     ledger.put("snapshot", snapshot_key(branch_id, depth), row)
-
-
-def _turn_row(record: TurnRecord) -> TurnRow:
-    check_times(record.created_at)
-    return TurnRow(
-        branch_id=record.branch_id,
-        depth=record.depth,
-        parent_id=record.parent_id,
-        kind=record.kind,
-        status=record.status,
-        fingerprint=record.fingerprint,
-        created_at=record.created_at,
-        ops=encode_raw(record.ops) if record.ops else NO_OPS,
-    )
-
-
-def _insert(ledger: Ledger, record: TurnRecord) -> None:
-    ledger.put("turn", record.turn_id, _turn_row(record))
-    blobs: dict[str, Mapping[str, Any] | None] = {
-        "plan": record.plan,
-        "anchors": record.anchors or None,
-        "receipt": record.receipt,
-        "prompt": record.prompt,
-    }
-    for table, blob in blobs.items():
-        if blob is not None:
-            ledger.put(table, record.turn_id, encode_raw(blob))
-
-
-def insert_pending(ledger: Ledger, record: TurnRecord) -> None:
-    """Write a turn that is not committed, its messages as a draft."""
-    _insert(ledger, record)
-    ledger.put("draft", record.turn_id, encode_raw(record.messages))
-
-
-def _insert_messages(ledger: Ledger, record: TurnRecord) -> None:
-    said = assign_free_ids(record.turn_id, record.messages, ledger.messages.__contains__)
-    for place, message in enumerate(said):
-        check_times(message.at)
-        row = MessageRow(
-            sequence=ledger.next_sequence(),
-            turn_id=record.turn_id,
-            place=place,
-            recalled=RecallMark.YES if is_recalled(message, record.kind) else RecallMark.NO,
-            body=encode_raw(message),
-        )
-        ledger.put("message", message.message_id, row)
-
-
-def _forget(ledger: Ledger, turn_id: str) -> None:
-    """Remove a turn that is not committed, so that its id can be used again."""
-    row = ledger.turns[turn_id]
-    branch = ledger.branches[row.branch_id]
-    if branch.pending == turn_id:
-        ledger.put("branch", row.branch_id, replace(branch, pending=None))
-    for table in PAPERS:
-        ledger.drop(table, turn_id)
-    ledger.drop("turn", turn_id)
-
-
-def _move_tip(ledger: Ledger, branch_id: str, turn_id: str | None, depth: int) -> None:
-    branch = replace(ledger.branches[branch_id], head_turn=turn_id, head_depth=depth)
-    ledger.put("branch", branch_id, replace(branch, pending=None if branch.pending == turn_id else branch.pending))
 
 
 def _head_of_turn(ledger: Ledger, record: TurnRecord) -> SessionHead:

@@ -15,14 +15,17 @@ from mnemosyne.core.errors import VersionConflictError
 from mnemosyne.documents.views import (
     BRANCH_PREFIX,
     TURN_PREFIX,
+    MessageDiff,
     bare_frame,
     check_document,
     compose_document,
+    continues,
     diff_messages,
     frame_of,
     free_name,
     keyed_turn_id,
     patch_document,
+    refs_of_messages,
 )
 from mnemosyne.schema.document import ModelUsage, SessionDocument, Summary, Task, ToolCall
 from mnemosyne.schema.evidence import ContextBlock
@@ -32,14 +35,16 @@ from mnemosyne.schema.session import Message, SessionHead, TurnStatus
 from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.parts import (
     bump,
+    check_stored_refs,
     read_evidences,
     read_parts,
     refill_evidences,
     refill_parts,
 )
-from mnemosyne.stores.sql.reading.turns import read_path, read_summary
+from mnemosyne.stores.sql.reading.turns import find_turn, read_path, read_summary
 from mnemosyne.stores.sql.sessions import StoredSession, find_session, has_branch, head_of, load_session
 from mnemosyne.stores.sql.writing.append import append
+from mnemosyne.stores.sql.writing.close import pending_id
 from mnemosyne.stores.sql.writing.turn_rows import abandon_pending, turn_status
 from mnemosyne.stores.sql.writing.turns import begin_session, open_branch, put_summary
 
@@ -56,7 +61,10 @@ def _document(connection: Connection, session: StoredSession, head: SessionHead)
     shown = frame.session.summary if not is_stated else None if summary is None else summary.summary
     return compose_document(
         frame,
-        messages=(placed.message for placed in read_path(connection, session.key, head.lineage)),
+        messages=(
+            *(placed.message for placed in read_path(connection, session.key, head.lineage)),
+            *_waiting(connection, session, head),
+        ),
         summary=shown,
         tasks=read_parts(connection, session.key, "task", Task),
         tool_calls=read_parts(connection, session.key, "tool_call", ToolCall),
@@ -64,6 +72,12 @@ def _document(connection: Connection, session: StoredSession, head: SessionHead)
         evidences=read_evidences(connection, session.key, EvidenceFilter()),
         blocks=read_parts(connection, session.key, "block", ContextBlock),
     )
+
+
+def _waiting(connection: Connection, session: StoredSession, head: SessionHead) -> tuple[Message, ...]:
+    """Return the messages of the turn after a head that waits for its reply."""
+    turn_id = pending_id(connection, session, head.branch_id)
+    return () if turn_id is None else find_turn(connection, session, turn_id).messages
 
 
 def _frame(connection: Connection, session: StoredSession) -> SessionDocument:
@@ -85,8 +99,20 @@ def put_session(
         _begin(connection, session_id, document)
     session = load_session(connection, session_id, expected_version)
     head = head_of(connection, session)
+    stored, given = read_path(connection, session.key, head.lineage), document.session.messages
+    if not continues(stored, _waiting(connection, session, head), given):
+        session, head = _write_messages(connection, session, head, diff_messages(stored, given))
+    _put_rest(connection, session, head, document)
+    return PutResult(version=bump(connection, session))
+
+
+def _write_messages(
+    connection: Connection, session: StoredSession, head: SessionHead, diff: MessageDiff
+) -> tuple[StoredSession, SessionHead]:
+    """Write what a document says beyond the path to the head; a waiting turn is abandoned. Return session and head after
+    it.
+    """
     abandon_pending(connection, session.key, head.branch_id)
-    diff = diff_messages(read_path(connection, session.key, head.lineage), document.session.messages)
     if diff.fork:
         branch_id = free_name(
             BRANCH_PREFIX, session.version + 1, lambda name: has_branch(connection, session.key, name)
@@ -97,8 +123,7 @@ def put_session(
     if diff.messages:
         _append(connection, session, head, diff.messages, None)
         head = head_of(connection, session)
-    _put_rest(connection, session, head, document)
-    return PutResult(version=bump(connection, session))
+    return session, head
 
 
 def _begin(connection: Connection, session_id: str, document: SessionDocument) -> None:
@@ -183,6 +208,7 @@ def append_messages(
         return PutResult(version=session.version)
     if expected_version is not None and session.version != expected_version:
         raise VersionConflictError(session_id, expected_version, session.version)
+    check_stored_refs(connection, session.key, refs_of_messages(messages))
     if not messages:
         return PutResult(version=session.version)
     _append(connection, session, head_of(connection, session), messages, turn_id)

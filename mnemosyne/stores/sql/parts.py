@@ -13,10 +13,12 @@ from itertools import islice
 from typing import Any, Literal, TypeVar
 
 from mnemosyne.core.codec import check_times, decode, encode
+from mnemosyne.documents.views import check_refs
 from mnemosyne.schema.document import ModelUsage, Task, ToolCall
 from mnemosyne.schema.evidence import ContextBlock, Evidence
 from mnemosyne.schema.query import BlockFilter, EvidenceFilter
 from mnemosyne.schema.record import PutResult
+from mnemosyne.schema.session import Ref
 from mnemosyne.stores.sql.connection import Connection, expand_in
 from mnemosyne.stores.sql.sessions import StoredSession, load_session
 
@@ -121,8 +123,13 @@ def _first(limit: int | None, items: Iterable[T]) -> tuple[T, ...]:
 def list_context_blocks(connection: Connection, session_id: str, where: BlockFilter | None) -> tuple[ContextBlock, ...]:
     """Return blocks in the order of first writing; SessionNotFoundError."""
     where = where or BlockFilter()
-    blocks = read_parts(connection, load_session(connection, session_id).key, "block", ContextBlock)
-    return _first(where.limit, (block for block in blocks if where.admits(block)))
+    rows = connection.execute(
+        "SELECT part_id, body FROM parts WHERE session = ? AND kind = 'block' ORDER BY ord",
+        (load_session(connection, session_id).key,),
+    )
+    # Prompts of turns leave many blocks behind, which need not be read where their names say that they are not wanted.
+    found = (decode(body, ContextBlock) for name, body in rows if not name.startswith(where.without_prefixes))
+    return _first(where.limit, (block for block in found if where.admits(block)))
 
 
 def read_parts(connection: Connection, key: int, kind: Kind, what: type[T]) -> tuple[T, ...]:
@@ -134,8 +141,22 @@ def read_parts(connection: Connection, key: int, kind: Kind, what: type[T]) -> t
 def put_context_blocks(
     connection: Connection, session_id: str, blocks: Sequence[ContextBlock], expected_version: int | None
 ) -> PutResult:
-    """Write or replace blocks by id."""
+    """Write or replace blocks by id; SchemaValidationError for a ref that leads nowhere."""
+    key = load_session(connection, session_id).key
+    check_stored_refs(connection, key, ((f"context block {block.block_id!r}", block.refs) for block in blocks))
     return _upsert(connection, session_id, "block", {block.block_id: block for block in blocks}, expected_version)
+
+
+def check_stored_refs(connection: Connection, key: int, items: Iterable[tuple[str, Sequence[Ref]]]) -> None:
+    """Raise SchemaValidationError for refs to evidence that a session does not hold, unless they are remote."""
+    held = [(path, refs) for path, refs in items if refs]
+    wanted = list({ref.evidence_id for _, refs in held for ref in refs})
+    if wanted:
+        marks, values = expand_in(wanted)
+        rows = connection.execute(
+            f"SELECT evidence_id FROM evidences WHERE session = ? AND evidence_id IN ({marks})", (key, *values)
+        )
+        check_refs(held, {name for (name,) in rows}.__contains__)
 
 
 def append_tool_calls(

@@ -23,8 +23,8 @@ from mnemosyne.schema.document import (
     TodoList,
 )
 from mnemosyne.schema.memory import Chain
-from mnemosyne.schema.record import PathSummary
-from mnemosyne.schema.session import TurnStatus
+from mnemosyne.schema.record import PathSummary, TurnCommit
+from mnemosyne.schema.session import Ref, Role, TurnStatus
 from mnemosyne.testing.stores.samples import (
     AT,
     SCOPE,
@@ -61,7 +61,7 @@ class StoreDocuments(StoreTests):
     """Whole documents in and out, messages appended, summaries and late entries."""
 
     async def test_rule_9_a_played_session_reads_as_a_document(self, tmp_path: Path) -> None:
-        """The messages on the path to the head, in the order said, whatever the turns were."""
+        """The messages on the path to the head and of its pending turn, in the order said, whatever the turns were."""
         async with self.open_session(tmp_path, imported_turn("p001"), imported_turn("p002")) as store:
             await play(store, "t1", 5)
             head = await store.head(SESSION)
@@ -69,7 +69,9 @@ class StoreDocuments(StoreTests):
             document = await store.get_session(SESSION)
             assert document is not None
             window = await store.window(SESSION, message_limit=99)
-            assert document.session.messages == tuple(placed.message for placed in window.messages)
+            assert window.pending is not None
+            said = tuple(placed.message for placed in window.messages)
+            assert document.session.messages == (*said, *window.pending.messages)
             assert document.session.session_id == SESSION
             assert document.meta == Meta(locale="en", created_at=AT)
             await store.fork(SESSION, "p001", "side")
@@ -179,15 +181,41 @@ class StoreDocuments(StoreTests):
             assert (await store.head(SESSION)).branch_id == "main"
 
     async def test_a_document_takes_the_place_of_a_pending_turn(self, tmp_path: Path) -> None:
-        """A pending turn is abandoned."""
+        """A pending turn is abandoned, unless the document says what it says."""
         async with self.open_session(tmp_path, imported_turn("p001")) as store:
             head = await store.head(SESSION)
             await store.save_prepared(prepared_turn(head, "t1"), expected_version=head.version)
+            shown = await store.get_session(SESSION)
+            assert shown is not None
+            await store.put_session(SESSION, replace(shown, meta=Meta(locale="zh")))
+            assert (await store.turn(SESSION, "t1")).status is TurnStatus.PREPARED
             await store.put_session(
                 SESSION, document_of(user_message("ask p001"), reply_message("tell p001"), user_message("else"))
             )
             assert (await store.turn(SESSION, "t1")).status is TurnStatus.ABANDONED
             assert (await store.window(SESSION, message_limit=0)).pending is None
+
+    async def test_refs_that_lead_nowhere_are_refused(self, tmp_path: Path) -> None:
+        """What the check of a document refuses is not stored, whatever writes it; remote refs are not checked."""
+        nowhere, remote = Ref(evidence_id="e9"), Ref(evidence_id="e9", remote=True)
+        async with self.open_session(tmp_path) as store:
+            await store.put_evidence(SESSION, evidence("e1"))
+            head = await store.save_prepared(prepared_turn(await store.head(SESSION), "t1"), expected_version=2)
+            bad = user_message("see", Role.ASSISTANT, refs=(nowhere,))
+            before = await read_everything(store)
+            for write in (
+                store.append_messages(SESSION, (bad,)),
+                store.append_turns(SESSION, (replace(imported_turn("p1"), messages=(bad,)),)),
+                store.commit_turn(SESSION, TurnCommit(turn_id="t1", messages=(bad,)), expected_version=head.version),
+                store.put_context_blocks(SESSION, (block("k", refs=(nowhere,)),)),
+                store.put_session(SESSION, document_of(bad)),
+            ):
+                with pytest.raises(SchemaValidationError, match="no evidence has the id 'e9'"):
+                    await write
+            assert await read_everything(store) == before
+            refs = (Ref(evidence_id="e1"), remote)
+            await store.append_messages(SESSION, (replace(bad, refs=refs),))
+            await store.put_context_blocks(SESSION, (block("k", refs=refs),))
 
     async def test_documents_that_cannot_be_written_change_nothing(self, tmp_path: Path) -> None:
         """Rules 2 and 3 for documents: another session's, doubled ids, stale versions, a patch that makes no document."""

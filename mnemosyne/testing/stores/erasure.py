@@ -276,4 +276,4 @@ class StoreErasure(StoreTests):
             assert await store.find_text((SECRET, CHINESE)) == ()
             assert await store.sessions() == (SESSION,)
             turn = replace(imported_turn("p9"), messages=(message_by("kai", OTHER),))
-            assert (await store.append_turns(SESSION, (turn,))).depth == 3
+            assert (await store.append_turns(SESSION, (turn,))).depth == 4

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from mnemosyne.chains.unanswered import head_after, is_unanswered
 from mnemosyne.core.errors import (
     BranchExistsError,
     BranchNotFoundError,
@@ -17,6 +18,8 @@ from mnemosyne.core.errors import (
     TurnNotPendingError,
     VersionConflictError,
 )
+from mnemosyne.protocols import Store
+from mnemosyne.schema.document import SessionDocument
 from mnemosyne.schema.memory import Chain, session_scope
 from mnemosyne.schema.record import TurnCommit
 from mnemosyne.schema.session import (
@@ -33,6 +36,7 @@ from mnemosyne.testing.stores.samples import (
     StoreTests,
     gold_commit,
     gold_state,
+    head_to_follow,
     imported_turn,
     memory,
     play,
@@ -228,6 +232,44 @@ class StoreRules(StoreTests):
             assert window.state == gold_state(3)
             assert await store.turns(SESSION, limit=3) == (replace(done, receipt=None, prompt=None, report=None),)
 
+    async def test_an_input_after_the_pending_one_leaves_it_unanswered(self, tmp_path: Path) -> None:
+        """A turn that follows the pending one, prepared or numerical, commits it: its message is marked, listed and recalled."""
+        async with self.open_session(tmp_path) as store:
+            head = await store.head(SESSION)
+            first = await store.save_prepared(prepared_turn(head, "t1", "one"), expected_version=head.version)
+            assert [said.content for said in (await self.document(store)).session.messages] == ["one"]
+            second = prepared_turn(await head_to_follow(store, first), "t2", "two")
+            for _ in range(2):
+                head = await store.save_prepared(second, expected_version=first.version)
+            assert (head.turn_id, head.depth, head.version) == ("t1", 1, first.version + 1)
+            assert head == await store.head(SESSION)
+            window = await store.window(SESSION, message_limit=9)
+            assert [(said.message.content, is_unanswered(said.message)) for said in window.messages] == [("one", True)]
+            assert (window.previous and window.previous.turn_id, window.pending and window.pending.turn_id) == (
+                "t1",
+                "t2",
+            )
+            assert [said.content for said in (await self.document(store)).session.messages] == ["one", "two"]
+            with pytest.raises(TurnNotPendingError):
+                await store.commit_turn(SESSION, gold_commit("t1", 1), expected_version=head.version)
+            third = prepared_turn(await head_to_follow(store, head), "n1", "three")
+            head = await store.commit_numerical(third, gold_state(1), expected_version=head.version)
+            assert (head.turn_id, head.depth) == ("n1", 3)
+            listed = await store.entries_after(SCOPE, Chain.HISTORY, 0, 99)
+            assert [found.entry.text for found in listed] == ["one", "two"]
+            await store.fork(SESSION, "t1", "side")
+            assert (await self.document(store)).session.messages[0].content == "one"
+            with pytest.raises(ValueError, match="claims to follow"):
+                await store.save_prepared(
+                    prepared_turn(head_after(head, third), "t9"), expected_version=(await store.head(SESSION)).version
+                )
+
+    async def document(self, store: Store) -> SessionDocument:
+        """Return the session as a document."""
+        document = await store.get_session(SESSION)
+        assert document is not None
+        return document
+
     async def test_a_newer_input_takes_the_place_of_the_pending_one(self, tmp_path: Path) -> None:
         """Two prepared turns at one head: the newer abandons the older; the same id again replaces it."""
         async with self.open_session(tmp_path) as store:
@@ -244,6 +286,7 @@ class StoreRules(StoreTests):
             head = await store.append_turns(SESSION, (imported_turn("x1"),))
             with pytest.raises(TurnNotPendingError):
                 await store.commit_turn(SESSION, gold_commit("t1", 1), expected_version=head.version)
+            assert head.depth == 2
             head = await store.save_prepared(prepared_turn(head, "t3"), expected_version=head.version)
             head = await store.commit_numerical(prepared_turn(head, "n1"), gold_state(1), expected_version=head.version)
             assert (await store.window(SESSION, message_limit=9)).pending is None

@@ -26,6 +26,7 @@ from mnemosyne.testing.stores.samples import (
     StoreTests,
     gold_commit,
     gold_state,
+    head_to_follow,
     imported_turn,
     memory,
     play,
@@ -169,6 +170,9 @@ async def _move(store: Store, tree: ModelTree, step: int, choice: tuple[int, int
     head = await store.head(SESSION, branch_id)
     turn_id, text = f"t{step}", f"text {second}"
     if move == 0:
+        if second % 2:
+            head = await head_to_follow(store, head)
+            tree.close(branch_id)
         reused = sorted(tree.abandoned)[second % len(tree.abandoned)] if tree.abandoned and second % 3 == 0 else turn_id
         await store.save_prepared(prepared_turn(head, reused, text), expected_version=head.version)
         tree.prepare(branch_id, reused, text)
@@ -180,6 +184,7 @@ async def _move(store: Store, tree: ModelTree, step: int, choice: tuple[int, int
         tree.commit(branch_id, branch.pending, commit.messages[0].content, gain)
     elif move == 2:
         await store.append_turns(SESSION, (imported_turn(turn_id, text),))
+        tree.close(tree.active)
         tree.append(tree.active, turn_id, (f"ask {text}", f"tell {text}"), 0)
     elif move == 3:
         amount = tree.state(branch.path)["hero"]["gold"] + 1

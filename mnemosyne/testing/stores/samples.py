@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from mnemosyne.chains.unanswered import head_after
 from mnemosyne.protocols import Store
 from mnemosyne.schema.document import (
     Actor,
@@ -195,6 +196,12 @@ async def read_everything(store: Store, session_id: str = SESSION) -> tuple[Any,
     documents = [await store.get_session(session_id, branch_id=head.branch_id) for head in heads]
     chains = [await store.entries_after(session_scope(session_id), chain, 0, 1000) for chain in Chain]
     return heads, windows, documents, chains, await store.sessions(), await store.audits()
+
+
+async def head_to_follow(store: Store, head: SessionHead) -> SessionHead:
+    """Return the head that a turn follows which comes after the pending turn, if there is one: then that is its parent."""
+    pending = (await store.window(head.session_id, message_limit=1, branch_id=head.branch_id)).pending
+    return head if pending is None else head_after(head, pending)
 
 
 async def play(store: Store, turn_id: str, amount: int | None = None, text: str = "hello") -> SessionHead:

@@ -51,6 +51,14 @@ class ModelTree:
         self.gains[turn_id] = gain
         self.version += 1
 
+    def close(self, branch_id: str) -> None:
+        """Commit the pending turn of a branch without a reply, as a write of what follows it does."""
+        branch = self.branches[branch_id]
+        if branch.pending is not None:
+            branch.path.append(branch.pending)
+            self.gains[branch.pending] = 0
+            branch.pending = None
+
     def append(self, branch_id: str, turn_id: str, texts: tuple[str, ...], gain: int) -> None:
         """Commit a finished turn."""
         self._abandon(branch_id)
@@ -78,6 +86,11 @@ class ModelTree:
     def contents(self, branch_id: str) -> list[str]:
         """Return the texts of a branch, oldest first."""
         return [text for turn_id in self.branches[branch_id].path for text in self.texts[turn_id]]
+
+    def said(self, branch_id: str) -> list[str]:
+        """Return the texts of a branch, oldest first, with those that wait for a reply."""
+        pending = self.branches[branch_id].pending
+        return [*self.contents(branch_id), *(() if pending is None else self.texts[pending])]
 
     def state(self, path: list[str]) -> dict[str, Any]:
         """Return the state after the turns of `path`: the sum of their gains."""

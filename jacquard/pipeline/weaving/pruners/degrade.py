@@ -21,4 +21,4 @@ class DegradeToSummaryPruner:
     def prune(self, blocks: Sequence[PromptBlock], budget: PruneBudget, rules: PruneRules = NO_RULES) -> PruneResult:
         """Return what fits. Raises BudgetExceededError when what must be kept does not."""
         units = build_units(blocks, rules, group_by_name, shorten=True)
-        return pack(blocks, units, build_shortening_steps(units), budget, rules)
+        return pack(blocks, units, build_shortening_steps(units, rules), budget, rules)

@@ -19,4 +19,4 @@ class GreedyPriorityPruner:
     def prune(self, blocks: Sequence[PromptBlock], budget: PruneBudget, rules: PruneRules = NO_RULES) -> PruneResult:
         """Return what fits. Raises BudgetExceededError when what must be kept does not."""
         units = build_units(blocks, rules, group_by_name)
-        return pack(blocks, units, build_whole_steps(units), budget, rules)
+        return pack(blocks, units, build_whole_steps(units, rules), budget, rules)

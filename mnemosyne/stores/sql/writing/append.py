@@ -14,6 +14,7 @@ from mnemosyne.schema.record import ImportedTurn, TurnRecord
 from mnemosyne.schema.session import SessionHead, TurnStatus
 from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.sessions import StoredSession
+from mnemosyne.stores.sql.writing.close import close_pending
 from mnemosyne.stores.sql.writing.messages import insert_messages
 from mnemosyne.stores.sql.writing.turn_rows import (
     abandon_pending,
@@ -37,8 +38,11 @@ def append(
 ) -> int:
     """Commit finished turns after a head without changing the version; return how many were new.
 
-    With `new` the caller guarantees that there are no turns with these ids.
+    With `new` the caller guarantees that there are no turns with these ids. A turn that waits for its reply is committed
+    without one before them, unless it is among them.
     """
+    if _is_any_new(connection, session, turns, all_new=new):
+        head = close_pending(connection, session, head, unless={turn.turn_id for turn in turns})
     parent_id, depth = head.turn_id, head.depth
     for start in range(0, len(turns), _AT_ONCE):
         some = turns[start : start + _AT_ONCE]
@@ -60,3 +64,12 @@ def append(
         abandon_pending(connection, session.key, head.branch_id)
         move_tip(connection, session.key, head.branch_id, parent_id, depth)
     return depth - head.depth
+
+
+def _is_any_new(
+    connection: Connection, session: StoredSession, turns: Sequence[ImportedTurn], *, all_new: bool
+) -> bool:
+    if all_new or not turns:
+        return bool(turns)
+    known = turn_statuses(connection, session.key, [turn.turn_id for turn in turns])
+    return any(known.get(turn.turn_id) is not TurnStatus.COMMITTED for turn in turns)

@@ -23,6 +23,7 @@ from mnemosyne.chains.turn_tree import (
     is_same,
     place_at_turn,
 )
+from mnemosyne.chains.unanswered import is_closed_unanswered
 from mnemosyne.core.codec import check_times, decode_tree, encode, encode_tree, format_time
 from mnemosyne.core.errors import (
     BranchExistsError,
@@ -31,11 +32,13 @@ from mnemosyne.core.errors import (
     StateOpError,
     TurnNotPendingError,
 )
+from mnemosyne.documents.views import refs_of_messages
 from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.record import ImportedTurn, PathSummary, Prefetch, SessionStart, TurnCommit, TurnRecord
 from mnemosyne.schema.session import SessionHead, TurnKind, TurnStatus
 from mnemosyne.stores.sql.blobs import pack_blob
 from mnemosyne.stores.sql.connection import Connection
+from mnemosyne.stores.sql.parts import check_stored_refs
 from mnemosyne.stores.sql.reading.turns import find_turn, rebuild_state
 from mnemosyne.stores.sql.sessions import (
     StoredSession,
@@ -46,6 +49,7 @@ from mnemosyne.stores.sql.sessions import (
     load_session,
 )
 from mnemosyne.stores.sql.writing.append import append
+from mnemosyne.stores.sql.writing.close import close_pending, pending_id
 from mnemosyne.stores.sql.writing.entries import append_session_entries, write_session_entries
 from mnemosyne.stores.sql.writing.messages import insert_messages
 from mnemosyne.stores.sql.writing.turn_rows import abandon_pending, forget_turn, insert_turn, move_tip, turn_status
@@ -130,6 +134,8 @@ def append_turns(
     """Commit finished turns after the active head; turns that are committed already are skipped."""
     session = load_session(connection, session_id)
     before = head_of(connection, session)
+    refs = [held for turn in turns for held in refs_of_messages(turn.messages, f"turn {turn.turn_id!r}, ")]
+    check_stored_refs(connection, session.key, refs)
     appended = append(connection, session, before, turns, None)
     after = head_of(connection, session) if appended else before
     written = write_session_entries(connection, session, after, entries)
@@ -137,7 +143,8 @@ def append_turns(
 
 
 def save_prepared(connection: Connection, record: TurnRecord, expected_version: int) -> SessionHead:
-    """Write a prepared turn as the pending one of its head; an older pending one is abandoned.
+    """Write a prepared turn as the pending one of its head; an older pending one is abandoned, or committed without a
+    reply where the turn follows it.
 
     A turn that is committed, or prepared with the same content, is not changed: the call is a repetition.
     """
@@ -150,6 +157,7 @@ def save_prepared(connection: Connection, record: TurnRecord, expected_version: 
     if status is TurnStatus.PREPARED and is_same(find_turn(connection, session, record.turn_id), record):
         return head
     check_version(session.session_id, session.version, expected_version)
+    head = _close_parent(connection, session, head, record)
     check_place(head, record)
     if status is not None:
         forget_turn(connection, session.key, record.turn_id)
@@ -160,17 +168,18 @@ def save_prepared(connection: Connection, record: TurnRecord, expected_version: 
 
 def commit_turn(connection: Connection, session_id: str, commit: TurnCommit, expected_version: int) -> SessionHead:
     """Commit the pending turn with its reply, ops, state and entries; the head of its branch moves to it.
-    TurnNotPendingError for an abandoned turn.
+    TurnNotPendingError for an abandoned turn, and for one that was committed without a reply.
     """
     session = load_session(connection, session_id)
     record = find_turn(connection, session, commit.turn_id)
+    if record.status is TurnStatus.ABANDONED or is_closed_unanswered(record):
+        raise TurnNotPendingError(session_id, commit.turn_id)
     if record.status is TurnStatus.COMMITTED:
         return _head_of_turn(connection, session, record)
-    if record.status is TurnStatus.ABANDONED:
-        raise TurnNotPendingError(session_id, commit.turn_id)
     head = head_of(connection, session, record.branch_id)
     check_version(session.session_id, session.version, expected_version)
     check_place(head, record)
+    check_stored_refs(connection, session.key, refs_of_messages(commit.messages))
     (number,) = connection.execute(
         "UPDATE turns SET status = 'committed', draft = NULL, ops = ? WHERE session = ? AND turn_id = ? RETURNING number",
         (encode(commit.ops) if commit.ops else None, session.key, commit.turn_id),
@@ -190,13 +199,16 @@ def commit_turn(connection: Connection, session_id: str, commit: TurnCommit, exp
 def commit_numerical(
     connection: Connection, record: TurnRecord, state: Mapping[str, Any], expected_version: int
 ) -> SessionHead:
-    """Write and commit a numerical turn at once; the pending turn of its head is abandoned."""
+    """Write and commit a numerical turn at once; the pending turn is abandoned, or committed without a reply where the
+    turn follows it.
+    """
     session = load_session(connection, record.session_id)
     head = head_of(connection, session, record.branch_id)
     status = turn_status(connection, session.key, record.turn_id)
     if status is TurnStatus.COMMITTED:
         return _head_of_turn(connection, session, record)
     check_version(session.session_id, session.version, expected_version)
+    head = _close_parent(connection, session, head, record)
     check_place(head, record)
     if status is not None:
         forget_turn(connection, session.key, record.turn_id)
@@ -205,6 +217,15 @@ def commit_numerical(
     insert_turn(connection, session.key, record)
     _finish_commit(connection, session.key, record, state)
     return advance_head(connection, session, head_of(connection, session, record.branch_id))
+
+
+def _close_parent(connection: Connection, session: StoredSession, head: SessionHead, record: TurnRecord) -> SessionHead:
+    """Return the head that a turn follows: after the pending turn, which is committed without a reply, where it is the
+    parent.
+    """
+    if record.parent_id is None or record.parent_id != pending_id(connection, session, record.branch_id):
+        return head
+    return close_pending(connection, session, head)
 
 
 def fork(connection: Connection, session_id: str, turn_id: str | None, branch_id: str) -> SessionHead:

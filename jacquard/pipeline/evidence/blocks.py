@@ -1,7 +1,8 @@
 """Results of tools and searches as prompt blocks: what a session's evidence shows in the prompt (seed 002 sections 6.4, 6.6).
 
-The newest results are read, conflicts are settled, each ref is resolved by its selector and checked against its hash, and the
-text is escaped and labelled with its trust. It reads the session and writes nothing; it must not import a concrete store.
+`jacquard.pipeline.evidence.candidates` chooses what is shown; here each ref is resolved by its selector and checked against its
+hash, and the text is escaped and labelled with its trust. It reads the session and writes nothing; it must not import a concrete
+store.
 """
 
 from __future__ import annotations
@@ -18,58 +19,73 @@ from jacquard.config.sections import EvidenceConfig
 from jacquard.core.block_kinds import EVIDENCE_LAYER, EVIDENCE_SOURCE, slot_of
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, sensitivity_of
 from jacquard.core.degradations import DegradationCode
+from jacquard.core.receipt import CandidateDecision, LeftOut
+from jacquard.pipeline.evidence.candidates import NO_QUERY, EvidenceQuery, choose_evidence
+from jacquard.pipeline.evidence.context_blocks import DocumentBlocks
 from jacquard.pipeline.truncation import truncate_with_size
 from mnemosyne.chains.uris import evidence_uri
 from mnemosyne.core.off_loop import calculate
-from mnemosyne.evidence.conflicts import resolve_conflicts
 from mnemosyne.evidence.derive import derive_evidence_blocks
 from mnemosyne.evidence.ingestor import SHOWN_REFS
+from mnemosyne.evidence.redactions import redaction_of
 from mnemosyne.evidence.resolve import RefResolver, ResolvedBlock
-from mnemosyne.evidence.rules import OWN_SCHEME, is_expired
 from mnemosyne.protocols import Clock, Store
-from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceType
-from mnemosyne.schema.ingest import ConflictPolicy, ConflictRecord
-from mnemosyne.schema.query import EvidenceFilter
+from mnemosyne.schema.evidence import ContextBlock, Evidence
+from mnemosyne.schema.ingest import ConflictRecord
+from mnemosyne.schema.redaction import RedactionRecord
 
 _log = logging.getLogger(__name__)
 _PLACEMENT = Placement(position=Position.BEFORE_HISTORY, priority=20)
-_TYPES = frozenset({EvidenceType.TOOL_RESULT, EvidenceType.SKILL_OUTPUT, EvidenceType.RAG_DOC})
-_LOOKED_THROUGH = 96
-"""How many of the newest evidences are read, of any kind, so that the cost of a turn does not grow with its session."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvidenceBlocks:
-    """A session's evidence as blocks, oldest first, with what was settled, what had to be done without (`code: detail`),
-    and what went wrong.
+    """A session's evidence as blocks, the best last, with what was settled, what had to be done without (`code: detail`),
+    what went wrong, and the receipt's lines on all candidates. The context blocks of the session's document are among the
+    blocks (`document_ids` are the ids of all of those).
     """
 
     blocks: tuple[PromptBlock, ...] = ()
     conflicts: tuple[ConflictRecord, ...] = ()
     degradations: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
+    decisions: tuple[CandidateDecision, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    document_ids: frozenset[str] = frozenset()
+    redactions: tuple[RedactionRecord, ...] = ()
+
+    def with_document(self, document: DocumentBlocks) -> EvidenceBlocks:
+        """Return these blocks with those of the session's document."""
+        return replace(
+            self,
+            blocks=(*document.blocks, *self.blocks),
+            degradations=(*self.degradations, *document.degradations),
+            left_out=(*self.left_out, *document.left_out),
+            document_ids=document.ids,
+        )
 
 
 NO_RESULTS = EvidenceBlocks()
 
 
 async def load_evidence_blocks(
-    store: Store, clock: Clock, session_id: str, config: EvidenceConfig, count: Callable[[str], int]
+    store: Store,
+    clock: Clock,
+    session_id: str,
+    config: EvidenceConfig,
+    count: Callable[[str], int],
+    query: EvidenceQuery = NO_QUERY,
 ) -> EvidenceBlocks:
-    """Return the newest results of a session's tools and searches as blocks.
+    """Return the results of a session's tools and searches that a turn shows as blocks: those that `query` asks for most.
 
-    They are sought among the session's newest 96 evidences. Memories that a turn recalled are evidence too, but come by
-    recall and not from here. `count` gives the tokens of a text.
+    Memories that a turn recalled are evidence too, but come by recall and not from here. `count` gives the tokens of a text.
     """
-    if not config.enabled or config.limit <= 0:
+    if not config.enabled:
         return NO_RESULTS
-    where = EvidenceFilter(limit=max(_LOOKED_THROUGH, config.limit), newest=True)
     now = clock.now()
-    newest = await store.list_evidences(session_id, where)
-    live = [each for each in newest if _is_result(each) and not is_expired(each, now)]
-    size = sum(len(each.content) for each in live)
-    settled = await calculate(resolve_conflicts, live, ConflictPolicy(config.conflict_policy), size=size)
-    kept = [each for each in live if each.evidence_id not in settled.left_out][-config.limit :]
+    choice = await choose_evidence(store, session_id, config, query, now)
+    kept, settled = choice.chosen, choice.settled
+    size = sum(len(each.content) for each in kept)
     resolver = RefResolver(store, clock)
     blocks: list[PromptBlock] = []
     told = [f"{DegradationCode.CONFLICT}: {_sentence(record)}" for record in settled.records]
@@ -95,7 +111,15 @@ async def load_evidence_blocks(
             notices = settled.notices.get(evidence.evidence_id, ())
             made = _prompt_block(evidence, resolved, notices, len(kept) - len(blocks), count)
             blocks.append(replace(made, uri=evidence_uri(session_id, evidence.evidence_id)))
-    return EvidenceBlocks(blocks=tuple(blocks), conflicts=settled.records, degradations=tuple(told), errors=errors)
+    return EvidenceBlocks(
+        blocks=tuple(blocks),
+        conflicts=settled.records,
+        degradations=tuple(told),
+        errors=errors,
+        decisions=choice.decisions,
+        left_out=choice.left_out,
+        redactions=tuple(record for each in kept if (record := redaction_of(each)) is not None),
+    )
 
 
 def _derive_blocks(
@@ -114,10 +138,6 @@ def _derive_blocks(
         except Exception as error:
             errors.append(f"evidence {each.evidence_id} was left out: {type(error).__name__}: {error}")
     return tuple(blocks), tuple(errors)
-
-
-def _is_result(evidence: Evidence) -> bool:
-    return evidence.type in _TYPES and not evidence.source.uri.startswith(OWN_SCHEME)
 
 
 def _prompt_block(

@@ -1,0 +1,77 @@
+"""Sentences of a text, with the speech that they quote, and the facts that they hold. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_PAIRS = {"「": "」", "『": "』", "“": "”", "«": "»", '"': '"'}
+_ALWAYS = frozenset("!?。！？")
+_AT_END = frozenset(".…")
+_AFTER = frozenset("\"'”’」』»）)")
+_SPEECH = re.compile(r"^[「『“«\"].*[」』”»\"][.!?。！？…]*$", re.DOTALL)
+_FACT = re.compile(
+    r"\d|[「『“«\"]\S|[一二三四五六七八九十百千两][一-鿿]|(?<=[a-z,;:] )[A-Z][a-z]+"
+    r"|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|dozen|hundred|thousand)\b"
+)
+
+
+def split_sentences(text: str) -> tuple[str, ...]:
+    """Return the sentences of a text, in order; a quotation stays in the sentence that quotes it.
+
+    A sentence that begins with speech goes on after it, unless a capital letter or a new line begins another.
+    """
+    found: list[str] = []
+    for line in text.splitlines():
+        start, closing, is_led = 0, "", False
+        for place, sign in enumerate(line):
+            if closing:
+                if sign != closing:
+                    continue
+                closing = ""
+                ended = line[place - 1] in _ALWAYS | _AT_END and _is_over(line, place + 1, is_led=is_led)
+            elif sign in _PAIRS and _PAIRS[sign] in line[place + 1 :]:
+                closing, is_led = _PAIRS[sign], bool(line[start:place].strip())
+                continue
+            else:
+                ended = sign in _ALWAYS or (sign in _AT_END and _is_edge(line, place + 1))
+                ended = ended and line[place + 1 : place + 2] not in (*_ALWAYS, *_AT_END, *_AFTER)
+            if ended:
+                found.append(line[start : place + 1])
+                start = place + 1
+        found.append(line[start:])
+    return tuple(sentence.strip() for sentence in found if any(sign.isalnum() for sign in sentence))
+
+
+def is_speech(sentence: str) -> bool:
+    """Return whether a sentence is nothing but quoted speech."""
+    return bool(_SPEECH.match(sentence.strip()))
+
+
+def is_question(sentence: str) -> bool:
+    """Return whether a sentence asks."""
+    return sentence.rstrip("\"'”’」』»）) ").endswith(("?", "？"))
+
+
+def holds_facts(sentence: str) -> bool:
+    """Return whether a sentence holds a number, a name, or words that it quotes."""
+    return bool(_FACT.search(sentence))
+
+
+def join_sentences(sentences: Sequence[str]) -> str:
+    """Return sentences as one line: with blanks between them, but for those of scripts that have none."""
+    line = ""
+    for sentence in sentences:
+        words = " ".join(sentence.split())
+        line += f" {words}" if line and line[-1].isascii() else words
+    return line
+
+
+def _is_edge(line: str, place: int) -> bool:
+    return place >= len(line) or line[place].isspace() or line[place] in _AFTER
+
+
+def _is_over(line: str, place: int, *, is_led: bool) -> bool:
+    """Return whether a sentence ends with the speech before `place`; `is_led`: words stand before the speech."""
+    rest = line[place:].lstrip()
+    return not rest or rest[0].isupper() or rest[0] in _PAIRS or is_led

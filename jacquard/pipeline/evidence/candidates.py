@@ -1,0 +1,191 @@
+"""The evidence of a session as candidates for a prompt: which are shown, and a line of the receipt for every other.
+
+It reads the session and writes nothing; it must not import a concrete store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from jacquard.config.sections import EvidenceConfig
+from jacquard.core.receipt import CandidateDecision, LeftOut
+from jacquard.pipeline.planned_turn import PlannedTurn
+from mnemosyne.chains.uris import evidence_uri
+from mnemosyne.core.off_loop import calculate
+from mnemosyne.evidence.conflicts import ConflictResolution, resolve_conflicts
+from mnemosyne.evidence.relevance import RankedEvidence, rank_evidence
+from mnemosyne.evidence.rules import OWN_SCHEME, is_expired
+from mnemosyne.protocols import Store
+from mnemosyne.retrieval.text.words import word_tokens
+from mnemosyne.schema.evidence import Evidence, EvidenceType
+from mnemosyne.schema.ingest import ConflictPolicy
+from mnemosyne.schema.query import EvidenceFilter, Signals
+from mnemosyne.schema.session import Role
+
+CHAIN = "evidence"
+_FOUND = frozenset({EvidenceType.TOOL_RESULT, EvidenceType.SKILL_OUTPUT, EvidenceType.USER_INPUT, EvidenceType.OTHER})
+_SEARCHED = frozenset({EvidenceType.RAG_DOC})
+LOOKED_THROUGH = 500
+"""How many of the newest results, and of the newest found pages, are read, so that a turn's cost has a bound."""
+
+_COMPARED = 96
+"""How many of the best are compared for contradictions."""
+
+_LISTED = 50
+"""How many candidates that are left out have a line each; the rest share one."""
+
+_KEYWORD_WEIGHT = 0.5
+_RECENT_WEIGHT = 0.3
+_RECENT_MESSAGES = 2
+_PREVIEW_CHARS = 160
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvidenceQuery:
+    """What a turn asks of its evidence: words with their weights, and when the last reply was committed."""
+
+    terms: Mapping[str, float]
+    since: datetime | None = None
+
+
+NO_QUERY = EvidenceQuery(terms={})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvidenceChoice:
+    """The evidence to show, with what was settled on all candidates, and the receipt's lines.
+
+    `chosen` is oldest first where all are shown, else best last, so that what comes last has the better rank in both.
+    """
+
+    chosen: tuple[Evidence, ...]
+    settled: ConflictResolution
+    decisions: tuple[CandidateDecision, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+
+
+def evidence_query(turn: PlannedTurn) -> EvidenceQuery:
+    """Return what a turn asks of its evidence."""
+    terms: dict[str, float] = {}
+    for weight, texts in (
+        (1.0, (turn.user_message,)),
+        (_KEYWORD_WEIGHT, turn.plan.search_intent.focus_keywords),
+        (_RECENT_WEIGHT, tuple(placed.message.content for placed in (turn.history or ())[-_RECENT_MESSAGES:])),
+    ):
+        for word in {word for text in texts for word in word_tokens(text)}:
+            terms[word] = max(terms.get(word, 0.0), weight)
+    replies = [placed.message.at for placed in turn.window.messages if placed.message.role is Role.ASSISTANT]
+    return EvidenceQuery(terms=terms, since=replies[-1] if replies else None)
+
+
+async def choose_evidence(
+    store: Store, session_id: str, config: EvidenceConfig, query: EvidenceQuery, now: datetime
+) -> EvidenceChoice:
+    """Return the evidence to show, at most `config.limit`, and what became of every other candidate.
+
+    Candidates are the session's results of tools, skills and searches, its user inputs and others, except memories that recall
+    brought, which are candidates of their own chains, and texts of models, which stand in the talk.
+    """
+    found: list[Evidence] = []
+    unread = False
+    for types in (_FOUND, _SEARCHED):
+        where = EvidenceFilter(types=types, limit=LOOKED_THROUGH, newest=True)
+        listed = await store.list_evidences(session_id, where)
+        unread = unread or len(listed) == LOOKED_THROUGH
+        found += [each for each in listed if not each.source.uri.startswith(OWN_SCHEME)]
+    expired = [each for each in found if is_expired(each, now)]
+    live = [each for each in found if not is_expired(each, now)]
+    size = sum(len(each.content) for each in live)
+    live = _in_order(live)
+    ranked = await calculate(rank_evidence, live, query.terms, query.since, size=size)
+    compared = _in_order([each.evidence for each in ranked[:_COMPARED]], live)
+    settled = await calculate(resolve_conflicts, compared, ConflictPolicy(config.conflict_policy), size=size)
+    best = [each for each in ranked if each.evidence.evidence_id not in settled.left_out][: max(config.limit, 0)]
+    shown = {each.evidence.evidence_id for each in best}
+    everything = len(best) == len(live)
+    chosen = (
+        [each for each in live if each.evidence_id in shown] if everything else [each.evidence for each in best][::-1]
+    )
+    decisions, rest = _decide(session_id, ranked, shown, settled, expired)
+    return EvidenceChoice(
+        chosen=tuple(chosen),
+        settled=settled,
+        decisions=decisions,
+        left_out=(*rest, *((_NOT_READ,) if unread else ())),
+    )
+
+
+_NOT_READ = LeftOut(
+    what=CHAIN,
+    code="not_searched",
+    reason=f"Only the newest {LOOKED_THROUGH:,} results and the newest {LOOKED_THROUGH:,} pages are candidates.",
+)
+
+
+def _in_order(evidences: Sequence[Evidence], order: Sequence[Evidence] = ()) -> list[Evidence]:
+    """Return items oldest first: by an order, else by the time of storing, where both have one."""
+    if order:
+        wanted = {each.evidence_id for each in evidences}
+        return [each for each in order if each.evidence_id in wanted]
+    if any(each.created_at is None for each in evidences):
+        return list(evidences)
+    return sorted(evidences, key=lambda each: each.created_at)  # type: ignore[arg-type, return-value]
+
+
+def _decide(
+    session_id: str,
+    ranked: Sequence[RankedEvidence],
+    shown: set[str],
+    settled: ConflictResolution,
+    expired: Sequence[Evidence],
+) -> tuple[tuple[CandidateDecision, ...], tuple[LeftOut, ...]]:
+    """Return a decision on every candidate, best first, the expired last; many that are left out share one line."""
+    made: list[CandidateDecision] = []
+    unlisted = 0
+    for rank, each in enumerate(ranked, start=1):
+        name = each.evidence.evidence_id
+        if name in shown:
+            why = "It came after the last reply." if each.is_fresh else "It is among the best by its words and its age."
+            code, reason = "selected", why
+        elif name in settled.left_out:
+            code, reason = "contradicted", settled.left_out[name]
+        else:
+            code = "below_cut"
+            reason = f"Rank {rank} of {len(ranked)}: evidence.limit leaves room for {len(shown)}."
+        if code == "below_cut" and rank - len(shown) > _LISTED:
+            unlisted += 1
+        else:
+            made.append(_decision(session_id, each, rank, code, reason))
+    for gone in expired[-_LISTED:]:
+        ended = f"{gone.expires_at:%Y-%m-%d %H:%M}" if gone.expires_at is not None else "?"
+        late = RankedEvidence(evidence=gone, score=0.0, signals=Signals())
+        made.append(_decision(session_id, late, len(made) + 1, "expired", f"It was valid until {ended}."))
+    rest = []
+    if unlisted:
+        reason = f"{unlisted} more results are less relevant than those listed."
+        rest.append(LeftOut(what=CHAIN, code="below_cut", reason=reason, count=unlisted))
+    if len(expired) > _LISTED:
+        number = len(expired) - _LISTED
+        rest.append(LeftOut(what=CHAIN, code="expired", reason=f"{number} older results have expired.", count=number))
+    return tuple(made), tuple(rest)
+
+
+def _decision(session_id: str, each: RankedEvidence, rank: int, code: str, reason: str) -> CandidateDecision:
+    evidence = each.evidence
+    return CandidateDecision(
+        entry_id=evidence.evidence_id,
+        chain=CHAIN,
+        kind=evidence.type.value,
+        title=evidence.source.name,
+        rank=rank,
+        score=round(each.score, 6),
+        signals=each.signals,
+        chosen=code == "selected",
+        code=code,
+        reason=reason,
+        preview=evidence.content[:_PREVIEW_CHARS],
+        trust=evidence.trust,
+        uri=evidence_uri(session_id, evidence.evidence_id),
+    )

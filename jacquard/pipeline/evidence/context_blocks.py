@@ -1,0 +1,124 @@
+"""The context blocks of a session's document as prompt blocks (seed 001 section 3): assembled with the rest of the prompt.
+
+These are the blocks that a host wrote or that came with a document; those that turns made of their own prompts are a record and are
+not shown again. It reads the session and writes nothing; it must not import a concrete store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from filament import escape_text, open_tag
+from jacquard.core.block_kinds import DOCUMENT_SOURCE, slot_of
+from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, sensitivity_of
+from jacquard.core.receipt import LeftOut
+from jacquard.pipeline.planned_turn import PlannedTurn
+from mnemosyne.evidence.resolve import RefResolver, ResolvedBlock
+from mnemosyne.evidence.rules import lowest_trust
+from mnemosyne.protocols import Clock, Store
+from mnemosyne.schema.evidence import BlockType, ContextBlock
+from mnemosyne.schema.memory import Trust
+from mnemosyne.schema.query import BlockFilter
+
+MADE_BY = "made_by"
+ENGINE = "jacquard"
+MADE_BY_ENGINE: Mapping[str, Any] = {MADE_BY: ENGINE}
+"""The field (in `extra`) of blocks that a turn made of its own prompt."""
+
+_RECORDED = ("flesh:", "evidence:", "host:")
+"""How the ids of recorded blocks begin that change from turn to turn; a session has many of them."""
+
+_PLACEMENT = Placement(position=Position.SYSTEM)
+_TRUST = {BlockType.CONVERSATION: Trust.USER, BlockType.EVIDENCE: Trust.TOOL, BlockType.MEMORY: Trust.TOOL}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DocumentBlocks:
+    """The blocks of a document, in its order; `ids` are those of all of them, shown or not.
+
+    `degradations` are `code: detail`; `left_out` has a line for each block that has no place of its own.
+    """
+
+    blocks: tuple[PromptBlock, ...] = ()
+    ids: frozenset[str] = frozenset()
+    degradations: tuple[str, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+
+
+async def load_context_blocks(
+    store: Store, clock: Clock, turn: PlannedTurn, count: Callable[[str], int]
+) -> DocumentBlocks:
+    """Return the context blocks of a session that belong into its prompts. `count` gives the tokens of a text.
+
+    A block of the talk whose words stand in the history or the summary is left out with a line, and so is one without a text.
+    """
+    stored = await store.list_context_blocks(turn.session_id, BlockFilter(without_prefixes=_RECORDED))
+    own = [block for block in stored if not _is_recorded(block, turn)]
+    said = {placed.message.content.strip() for placed in turn.history or ()}
+    if turn.window.summary is not None:
+        said.add(turn.window.summary.summary.content.strip())
+    resolver = RefResolver(store, clock)
+    blocks: list[PromptBlock] = []
+    told: list[str] = []
+    left_out: list[LeftOut] = []
+    for place, block in enumerate(own):
+        resolved = await resolver.resolve_block(turn.session_id, block)
+        told += resolved.details
+        text = resolved.text.strip()
+        if not text or (block.block_type is BlockType.CONVERSATION and text in said):
+            code, reason = (
+                ("empty", "It has no text.") if not text else ("duplicate", "The talk says the same already.")
+            )
+            left_out.append(LeftOut(what="context_block", code=code, reason=reason, first=block.block_id, count=1))
+        else:
+            blocks.append(_prompt_block(resolved, text, place, count))
+    return DocumentBlocks(
+        blocks=tuple(blocks),
+        ids=frozenset(block.block_id for block in own),
+        degradations=tuple(told),
+        left_out=tuple(left_out),
+    )
+
+
+def is_of_document(block: PromptBlock) -> bool:
+    """Return whether a prompt block is a context block of the session's document."""
+    return block.kind is BlockKind.CONTEXT
+
+
+def _is_recorded(block: ContextBlock, turn: PlannedTurn) -> bool:
+    """Return whether a turn made a block of its prompt. Releases before the present one did not mark theirs: such a block
+    stands in the record of the last turn, or is a directive.
+    """
+    if block.extra.get(MADE_BY) == ENGINE:
+        return True
+    prompt = turn.window.previous.prompt if turn.window.previous is not None else None
+    recorded = [each for each in (prompt or {}).get("context_blocks", ()) if isinstance(each, Mapping)]
+    if not recorded or any((each.get("extra") or {}).get(MADE_BY) == ENGINE for each in recorded):
+        return False
+    return block.content.startswith("<directive ") or block.block_id in {each.get("block_id") for each in recorded}
+
+
+def _prompt_block(resolved: ResolvedBlock, text: str, rank: int, count: Callable[[str], int]) -> PromptBlock:
+    block = resolved.block
+    found = [each.evidence for each in resolved.refs if each.text and each.evidence is not None]
+    trust = lowest_trust(each.trust for each in found) if found else _TRUST.get(block.block_type, Trust.AUTHORED)
+    attributes = (("id", block.block_id), ("type", block.block_type.value), ("trust", trust.value))
+    content = f"{open_tag('context_block', attributes)}\n{escape_text(text)}\n</context_block>"
+    return PromptBlock(
+        block_id=block.block_id,
+        block_type=block.block_type,
+        slot=slot_of(BlockKind.CONTEXT),
+        source=f"{DOCUMENT_SOURCE}{block.block_type.value}",
+        content=content,
+        priority=block.priority,
+        placement=_PLACEMENT,
+        rank=rank,
+        tokens=count(content),
+        title=block.block_id,
+        refs=block.refs if found else (),
+        trust=trust,
+        sensitivity=sensitivity_of(block.extra),
+        kind=BlockKind.CONTEXT,
+    )

@@ -1,0 +1,80 @@
+"""Ranks the evidence of a session for a turn: what was found since the last reply first, then by words and age. Pure.
+
+Relevance is BM25 over name and text of each item, on its absolute scale: a word that all items contain says nothing. Of items
+that the words do not tell apart the newer is better.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+
+from mnemosyne.retrieval.text.lexical import K1, B, inverse_frequency
+from mnemosyne.retrieval.text.words import word_tokens
+from mnemosyne.schema.evidence import Evidence
+from mnemosyne.schema.query import Signals
+
+READ_CHARS = 8_000
+"""How much of a text is read for its words."""
+
+_HALF_RELEVANT = 1.0
+"""The BM25 score that counts half."""
+
+_NEWEST = 0.5
+_HALF_AGE = 6.0
+_FRESH = 2.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RankedEvidence:
+    """An evidence item with its score; `is_fresh`: it came after the last reply. Signals: BM25 (`fts`) and `recency` (0..1)."""
+
+    evidence: Evidence
+    score: float
+    signals: Signals
+    is_fresh: bool = False
+
+
+def rank_evidence(
+    evidences: Sequence[Evidence], terms: Mapping[str, float], since: datetime | None = None
+) -> tuple[RankedEvidence, ...]:
+    """Return evidence items (given oldest first), best first; ties by age, newest first.
+
+    `terms` are the words of the turn with their weights. Items made after `since` are fresh; where it is None, the newest is.
+    """
+    if not evidences:
+        return ()
+    scores = _score([_count_words(each.source.name, each.content[:READ_CHARS]) for each in evidences], terms)
+    ranked = []
+    for place, each in enumerate(evidences):
+        age, words = len(evidences) - 1 - place, scores[place]
+        made = each.created_at
+        is_fresh = age == 0 if since is None else made is not None and made > since
+        recency = 0.5 ** (age / _HALF_AGE)
+        score = words / (words + _HALF_RELEVANT) + _NEWEST * recency + (_FRESH if is_fresh else 0.0)
+        signals = Signals(fts=words or None, recency=round(recency, 6))
+        ranked.append(
+            (-round(score, 6), age, RankedEvidence(evidence=each, score=score, signals=signals, is_fresh=is_fresh))
+        )
+    return tuple(each for _, _, each in sorted(ranked, key=lambda item: item[:2]))
+
+
+def _score(texts: Sequence[tuple[Mapping[str, int], int]], terms: Mapping[str, float]) -> list[float]:
+    """Return the BM25 score of each text, given as its words with their counts, and its length."""
+    scores = [0.0] * len(texts)
+    mean = sum(length for _, length in texts) / len(texts) or 1.0
+    for term, weight in terms.items():
+        holding = [(place, count) for place, (words, _) in enumerate(texts) if (count := words.get(term))]
+        scale = weight * inverse_frequency(len(texts), len(holding)) * (K1 + 1.0)
+        for place, count in holding:
+            scores[place] += scale * count / (count + K1 * (1.0 - B + B * texts[place][1] / mean))
+    return scores
+
+
+@lru_cache(maxsize=1 << 11)
+def _count_words(name: str, text: str) -> tuple[Mapping[str, int], int]:
+    words = word_tokens(f"{name}\n{text}")
+    return Counter(words), len(words)
