@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from filament.state.quests import OBJECTIVE_STATUSES as OBJECTIVE_STATUSES
+from filament.state.quests import QUEST_STATUSES as QUEST_STATUSES
 from mnemosyne.schema.memory import Comparison, LoreCategory
 from mnemosyne.world.format.shapes import (
     SLUG,
@@ -24,8 +26,6 @@ from mnemosyne.world.format.shapes import (
 )
 
 VERBS = ("SET", "PUSH", "ADD", "SUB", "MUL", "DIV", "POP", "DELETE")
-QUEST_STATUSES = ("inactive", "active", "completed", "failed", "paused")
-OBJECTIVE_STATUSES = ("active", "completed", "failed")
 TEMPORALS = ("past", "now", "future")
 
 WORDS = Many(item=Text())
