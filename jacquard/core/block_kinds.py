@@ -18,6 +18,7 @@ HOST_SOURCE = "host"
 TEMPLATE_SOURCE = "automation:"
 CURATION_SOURCE = "curation"
 EVIDENCE_SOURCE = "evidence:"
+REFUSALS_SOURCE = "refusals"
 HISTORY_SOURCE = "history"
 USER_SOURCE = "user"
 
@@ -26,10 +27,12 @@ INPUT_SLOT = "user_input"
 FLESH_SLOT = "flesh"
 INSTRUCTION_SLOT = "instruction"
 SUMMARY_SLOT = "summary"
+REFUSALS_SLOT = "refused_update"
 
 FLESH_LAYER = "probabilistic"
+STATE_LAYER = "deterministic"
 EVIDENCE_LAYER = "evidence"
-WRAPPED_LAYERS = ("deterministic", FLESH_LAYER)
+WRAPPED_LAYERS = (STATE_LAYER, FLESH_LAYER)
 """The wrappers `<context_layer>` that a template may ask for."""
 
 KNOWLEDGE_SECTION = "knowledge_base"
@@ -82,6 +85,7 @@ class BlockKind(StrEnum):
     DIRECTIVE = "directive"
     INJECTION = "injection"
     INSTRUCTION = "instruction"
+    REFUSAL = "refusal"
     RATIONALE = "rationale"
     MEMORY = "memory"
     EVIDENCE = "evidence"
@@ -111,6 +115,9 @@ KINDS: Mapping[BlockKind, KindTraits] = MappingProxyType(
         BlockKind.DIRECTIVE: KindTraits(source=TEMPLATE_SOURCE),
         BlockKind.INJECTION: KindTraits(source=TEMPLATE_SOURCE),
         BlockKind.INSTRUCTION: KindTraits(slot=INSTRUCTION_SLOT, source=HOST_SOURCE, subject=Subject.NONE),
+        BlockKind.REFUSAL: KindTraits(
+            slot=REFUSALS_SLOT, source=REFUSALS_SOURCE, layer=STATE_LAYER, subject=Subject.STATE
+        ),
         BlockKind.RATIONALE: KindTraits(
             slot=FLESH_SLOT, source=CURATION_SOURCE, has_own_part=True, layer=FLESH_LAYER, subject=Subject.MEMORIES
         ),
@@ -169,6 +176,7 @@ SLOTS: Mapping[str, SlotTraits] = MappingProxyType(
         f"{FLESH_SLOT}.{KNOWLEDGE_SECTION}": SlotTraits(part=PackagePart.OWN, subject=Subject.MEMORIES),
         FLESH_SLOT: SlotTraits(shared_layer=Layer.EXPERIENCE.value, part=PackagePart.OWN, subject=Subject.MEMORIES),
         "status": SlotTraits(shared_layer=Layer.TODO.value, subject=Subject.STATE),
+        "limits": SlotTraits(shared_layer=Layer.TODO.value, subject=Subject.STATE),
         "active_quests": SlotTraits(shared_layer=Layer.TODO.value, package_type="goals", subject=Subject.STATE),
         "todo": SlotTraits(shared_layer=Layer.TODO.value, remedy="it is the session's to-do list: close tasks"),
         "guidance": SlotTraits(
@@ -177,6 +185,7 @@ SLOTS: Mapping[str, SlotTraits] = MappingProxyType(
             subject=Subject.GUIDANCE,
             remedy="it holds the goal: shorten the step of the quest that it comes from",
         ),
+        REFUSALS_SLOT: SlotTraits(shared_layer=Layer.TODO.value, subject=Subject.STATE),
         SUMMARY_SLOT: SlotTraits(shared_layer=Layer.COMPRESSION.value, part=PackagePart.OWN, subject=Subject.TALK),
         HISTORY_SLOT: SlotTraits(shared_layer=None, part=PackagePart.OWN, subject=Subject.TALK),
         INPUT_SLOT: SlotTraits(

@@ -15,6 +15,7 @@ TABLE = "jacquard/core/block_kinds.py"
 NAMED = {
     "jacquard/core/blocks.py": {"UNKNOWN"},
     "jacquard/core/receipt.py": {"UNKNOWN"},
+    "jacquard/pipeline/refusals.py": {"REFUSAL"},  # makes them
     "jacquard/pipeline/skeleton/automation.py": {"TEMPLATE", "DIRECTIVE", "INJECTION"},  # makes them
     "jacquard/pipeline/skeleton/instructions.py": {"INSTRUCTION"},  # makes them
     "jacquard/pipeline/skeleton/messages.py": {"INPUT", "MESSAGE"},  # makes them
@@ -87,6 +88,7 @@ def test_every_kind_has_its_row_and_blocks_of_code_their_slot() -> None:
     assert {kind: slot_of(kind) for kind, traits in KINDS.items() if traits.slot is not None} == {
         BlockKind.INPUT: "user_input",
         BlockKind.INSTRUCTION: "instruction",
+        BlockKind.REFUSAL: "refused_update",
         BlockKind.RATIONALE: "flesh",
         BlockKind.MEMORY: "flesh",
         BlockKind.EVIDENCE: "flesh",

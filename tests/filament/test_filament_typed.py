@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from filament import Authority, JudgedOps, Note, OpVerdict, apply_patch, judge_ops
+from filament import Authority, JudgedOps, Note, OpVerdict, apply_patch, judge_ops, list_limits
 
 
 def state(**meta: Any) -> dict[str, Any]:
@@ -336,3 +336,17 @@ def test_a_state_without_the_word_is_free() -> None:
         ["SET", "q_light.status", "已完成"],
     ):
         assert judged(op, tree=tree).refused is None
+
+
+def test_limits_are_listed_with_the_paths_that_have_them() -> None:
+    tree = state()
+    tree["cave"] = {"depth": 3, "air": [2, "thin"], "$meta": {"units": {"depth": "m"}, "limits": {"air": [None, 9]}}}
+    tree["bag"]["items"][0]["$meta"] = {"limits": {"count": [0, 9]}}
+    del tree["quests"]
+    assert list_limits(tree) == {
+        "0..100": ["hero.health"],
+        "novice | master": ["hero.rank"],
+        "0..9": ["item_bread.count"],
+        "m": ["cave.depth"],
+        "<= 9": ["cave.air"],
+    }

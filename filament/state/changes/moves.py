@@ -283,7 +283,7 @@ def _missing_error(spot: Spot, use: str) -> RefusedError:
     names = tuple(name for name in spot.owner if name != META) if isinstance(spot.owner, Mapping) else ()
     near = find_nearest(spot.key, names)
     hint = f"; did you mean {near!r}?" if near else f"; there are {list_choices(names)}" if names else ""
-    reason = f"there is no {spot.key!r} to {use}{hint}"
+    reason = f"there is no {spot.key!r} to {use.partition(';')[0] if near else use}{hint}"
     return RefusedError(Refusal.UNKNOWN_PATH, reason, Legal(field=spot.key, near=near, choices=names))
 
 

@@ -76,7 +76,11 @@ def quest_state(quest: Mapping[str, Any]) -> dict[str, Any]:
     `$meta.lists` keeps lists of two ids from being read as a value with a description.
     """
     kept = {key: quest[key] for key in ("id", "title", "status", "description") if key in quest}
-    kept["objectives"] = [dict(step) for step in quest.get("objectives", ()) if isinstance(step, dict)]
+    kept["objectives"] = [
+        {key: value for key, value in step.items() if key != "progress" or value is not None}
+        for step in quest.get("objectives", ())
+        if isinstance(step, dict)
+    ]
     links = {key: value for key, value in quest.get("links", {}).items() if value}
     if links:
         lists = [key for key in ("requires", "leads_to") if key in links]

@@ -139,6 +139,7 @@ OBJECTIVE = Record(
         Field(name="text", shape=Text(), required=True, doc="What is to be done."),
         Field(name="status", shape=Choice(words=OBJECTIVE_STATUSES), fallback="active", doc="Its status."),
         Field(name="optional", shape=Flag(), fallback=False, doc="True if the quest can end without it."),
+        Field(name="progress", shape=Described(), doc="Progress of this step; shown with the goal."),
     ),
 )
 LINKS = Record(
@@ -161,7 +162,11 @@ QUEST = Record(
         Field(name="objectives", shape=Many(item=OBJECTIVE), fallback=(), doc="Steps, in order."),
         Field(name="links", shape=LINKS, fallback={}, doc="Its links to other quests."),
         Field(name="entities", shape=IDENTIFIERS, fallback=(), doc="Ids of the entities that it is about."),
-        Field(name="progress", shape=Described(), doc="Progress: a value, or a value with a description."),
+        Field(
+            name="progress",
+            shape=Described(),
+            doc="Progress of the whole quest: a value, or a value with a description.",
+        ),
         Field(name="outcome", shape=Text(), doc="How it ended; recalled for a finished quest."),
     ),
 )
