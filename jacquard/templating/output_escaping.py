@@ -123,7 +123,10 @@ def show_yaml(value: Any, indent: int = 0) -> Markup:
 
 
 def show_limits(value: Any) -> Markup:
-    """Filter `limits`: show the ranges, choices and units of a state, one rule a line with the fields that have it."""
+    """Filter `limits`: show the ranges, choices and units of a state, one rule a line with the fields that have it.
+
+    Raises PrintError for anything but a mapping.
+    """
     if not isinstance(value, Mapping):
         raise PrintError("`limits` shows the rules of a mapping, such as `status`")
     pay(value)
