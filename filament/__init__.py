@@ -31,13 +31,14 @@ from filament.state.changes.ops import Op, Verb, parse_op
 from filament.state.changes.patch import apply_patch
 from filament.state.changes.sizes import OpLimits
 from filament.state.descriptions import with_descriptions
-from filament.state.display import display, with_own_lists
-from filament.state.verdicts import Note, OpVerdict, Outcome, Refusal, Remark
+from filament.state.display import display, list_limits, with_own_lists
+from filament.state.verdicts import Authority, Legal, Note, OpVerdict, Outcome, Refusal, Remark
 
 __all__ = [
     "REPLY",
     "AnchorError",
     "AppliedOps",
+    "Authority",
     "Block",
     "Body",
     "Correction",
@@ -47,6 +48,7 @@ __all__ = [
     "Expected",
     "FilamentError",
     "JudgedOps",
+    "Legal",
     "MarkupError",
     "Node",
     "Note",
@@ -81,6 +83,7 @@ __all__ = [
     "escape_attribute",
     "escape_text",
     "judge_ops",
+    "list_limits",
     "load_yaml",
     "load_yaml_marked",
     "open_tag",

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from filament.state.conventions import META, is_number, is_pair, is_scalar, same_scalar
-from filament.state.rules import DROP, KEEP, Rules, rules_at_root
+from filament.state.rules import KEEP, VALUE, Rules, rules_at_root
 from filament.state.verdicts import Note, Remark
 
 
@@ -30,33 +30,36 @@ def look_up_text(table: Sequence[tuple[Any, str]], value: Any) -> str | None:
 def describe_new_value(rules: Rules, field: str, old: Any, new: Any, notes: list[Note]) -> Any:
     """Return what a field holds once `new` (a scalar, or a pair of a value and its description) is set in it.
 
-    `old` is what it held: a pair if that was a VWD, None for nothing. The author's table decides first, then the op,
-    then the old description, which stays unless the author's rule drops it.
+    `old` is what it held: a pair if that was a VWD, None for nothing. The author's table or text decides first, then
+    the op. Without these, the old description is dropped with the old value, unless the author's rule keeps it.
     """
     value, given = (new[0], new[1]) if is_pair(new) else (new, None)
     rule = rules.description_rule(field)
-    if isinstance(rule, tuple):
-        text = look_up_text(rule, value)
-        if text is not None:
-            if given is not None and given != text:
-                add_note(
-                    notes, Remark.DESCRIPTION_RULED, field, f"{field!r} is described by the world's table: {text!r}."
-                )
-            return [value, text]
+    text = derive_text(rule, value)
+    if text is not None:
+        if given is not None and given != text:
+            add_note(notes, Remark.DESCRIPTION_RULED, field, f"{field!r} is described by the world's rule: {text!r}.")
+        return [value, text]
     if given is not None:
         return [value, given]
     if not is_pair(old):
         return value
     if same_scalar(old[0], value) or rule == KEEP:
         return [value, old[1]]
-    if rule == DROP or isinstance(rule, tuple):
-        add_note(notes, Remark.DESCRIPTION_DROPPED, field, f"{old[1]!r} was dropped with the old value of {field!r}.")
-        return value
-    sentence = (
-        f"{field!r} is {value!r} now but still described as {old[1]!r}; give [value, description] to change that."
-    )
-    add_note(notes, Remark.DESCRIPTION_KEPT, field, sentence)
-    return [value, old[1]]
+    sentence = f"{old[1]!r} was dropped with the old value of {field!r}; give [value, description] for a new one."
+    add_note(notes, Remark.DESCRIPTION_DROPPED, field, sentence)
+    return value
+
+
+def derive_text(rule: str | tuple[tuple[Any, str], ...] | None, value: Any) -> str | None:
+    """Return the description that an author's rule gives a value, or None."""
+    if isinstance(rule, tuple):
+        return look_up_text(rule, value)
+    return rule.replace(VALUE, _value_text(value)) if isinstance(rule, str) and VALUE in rule else None
+
+
+def _value_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else "null" if value is None else str(value)
 
 
 def add_note(notes: list[Note], code: Remark, field: str, text: str) -> None:
@@ -87,7 +90,7 @@ def _describe_field(rules: Rules, key: str, value: Any) -> Any:
     if rules.is_list(key, value):
         return _describe_entries(rules, key, value)
     rule = rules.description_rule(key) if is_scalar(value) else None
-    return describe_new_value(rules, key, None, value, []) if isinstance(rule, tuple) else value
+    return value if derive_text(rule, value) is None else describe_new_value(rules, key, None, value, [])
 
 
 def _describe_entries(rules: Rules, key: str, entries: Sequence[Any]) -> Any:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from filament.payload import number_text
-from filament.state.conventions import META, is_pair, meta_of
+from filament.state.conventions import META, anchors_of, is_pair, meta_of
 from filament.state.rules import LISTS, Rules, rules_at_root
+from filament.state.verdicts import RefusedError
 
 
 def display(tree: Any) -> Any:
@@ -38,6 +39,56 @@ def _display_node(node: Any, rules: Rules, field: str) -> Any:
             for item in node
         ]
     return node
+
+
+def list_limits(tree: Any) -> dict[str, list[str]]:
+    """Return the rules for values that a model has to know: for each the paths of the fields that have it.
+
+    A rule is a range (`0..100`, `>= 0`, `<= 9`), the values to choose from (`novice | master`), a unit, or a range with
+    its unit. Paths are those of ops, in reading order; a field that the tree does not have is left out.
+    """
+    found: dict[str, list[str]] = {}
+    for rule, path in _walk_limits(tree, rules_at_root(tree), "", ""):
+        found.setdefault(rule, []).append(path)
+    return found
+
+
+def _walk_limits(node: Any, rules: Rules, base: str, field: str) -> Iterator[tuple[str, str]]:
+    """Yield (rule, path) for the fields of a node; `base` is its path, `rules` are a mapping's own."""
+    if isinstance(node, Mapping):
+        base = next(iter(anchors_of(node)), base)
+        for key, value in node.items():
+            if key == META:
+                continue
+            path = f"{base}.{key}" if base else key
+            if isinstance(value, Mapping):
+                yield from _walk_limits(value, rules.rules_below(key, value), path, key)
+            elif rules.is_list(key, value):
+                yield from _walk_limits(value, rules, path, key)
+            elif rule := _describe_rule(rules, key):
+                yield rule, path
+    elif isinstance(node, list | tuple):
+        for item in node:
+            if isinstance(item, Mapping) and anchors_of(item):
+                yield from _walk_limits(item, rules.rules_below(field, item, entry=True), "", field)
+
+
+def _describe_rule(rules: Rules, field: str) -> str:
+    try:
+        limits, kind = rules.limits_of(field), rules.type_of(field)
+    except RefusedError:
+        return ""
+    choices = " | ".join(_plain_value(each) for each in kind) if isinstance(kind, tuple) else ""
+    low, high = (None, None) if limits is None else (_end_text(end) for end in limits)
+    if low is not None and high is not None:
+        words = f"{low}..{high}"
+    else:
+        words = f">= {low}" if low is not None else f"<= {high}" if high is not None else ""
+    return " ".join(part for part in (choices, words, rules.unit_of(field)) if part)
+
+
+def _end_text(end: float | None) -> str | None:
+    return None if end is None else _plain_value(end)
 
 
 def with_own_lists(tree: Any) -> Any:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
+from itertools import chain
 from typing import Any
 
 from filament.state.anchors import item_number, read_removed_ids, walk_anchors
 from filament.state.conventions import ID, META, anchors_of, is_pair
 from filament.state.pointer import Tokens, list_place, look_up, split_pointer, step
 from filament.state.rules import Rules, rules_at_root
-from filament.state.verdicts import Refusal, RefusedError
+from filament.state.verdicts import Authority, Legal, Refusal, RefusedError, find_nearest, list_choices
 
 _MOST_COMPARED = 20_000
 """At most this many names are compared for the hints of one turn: each costs as much as judging an op."""
+
+_MOST_LISTED = 12
 
 _WALK_COST = 10
 """Finding an anchor in the tree costs about this many times as much as looking up a known one."""
@@ -107,14 +109,13 @@ class AnchorIndex:
         back = {name for name in waiting if name in self.gone and (name in self.places or name in self.ambiguous)}
         return [name for name in self.gone if name in back] if len(back) > 1 else list(back)
 
-    def suggest(self, name: str, others: Iterable[str]) -> str | None:
-        """Return the anchor or other name most similar to a name, if there is one; None once many names have been
-        compared.
+    def suggest(self, name: str, others: Iterable[str]) -> str:
+        """Return the anchor or other name most similar to a name, empty if there is none or many names have been
+        compared already.
         """
-        known = [*self.places, *others] if self._compared < _MOST_COMPARED else []
+        known = list(others) if self._compared < _MOST_COMPARED else []
         self._compared += len(known)
-        found = get_close_matches(name[:100], known, n=1)
-        return found[0] if found else None
+        return find_nearest(name, known, most=len(known))
 
 
 def locate(target: str, index: AnchorIndex, tree: Any, *, may_create: bool = True) -> Tokens:
@@ -130,7 +131,7 @@ def locate(target: str, index: AnchorIndex, tree: Any, *, may_create: bool = Tru
         except ValueError as error:
             raise _unknown_path(str(error)) from error
         if not look_up(tree, tokens[:-1])[0]:
-            raise _unknown_path(f"there is nothing at {target!r} in the state")
+            raise _unknown_path(f"there is nothing at {target!r} in the state{_hint_at_pointer(tree, tokens)}")
         return tokens
     names = target.split(".")
     if "" in names:
@@ -141,24 +142,27 @@ def locate(target: str, index: AnchorIndex, tree: Any, *, may_create: bool = Tru
             reason = f"the id {anchor!r} occurs at more than one place of the state; use a JSON Pointer"
             raise RefusedError(Refusal.AMBIGUOUS_ID, reason)
         if anchor in index.places:
-            return _descend(tree, index.places[anchor], names[size:], anchor)
+            return _descend(tree, index.places[anchor], names[size:], anchor, index)
     if not isinstance(tree, Mapping) or (names[0] not in tree and (len(names) > 1 or not may_create)):
-        raise _unknown_path(_describe_unknown(names[0], index, tree))
-    return _descend(tree, (), names, "the state")
+        others = [key for key in tree if key != META] if isinstance(tree, Mapping) else []
+        reason = f"{names[0]!r} is neither an id or _anchor nor a top field of the state"
+        raise _unknown_name(reason, names[0], index, others, chain(others, index.places))
+    return _descend(tree, (), names, "the state", index)
 
 
-def _descend(tree: Any, tokens: Tokens, names: list[str], name_above: str) -> Tokens:
+def _descend(tree: Any, tokens: Tokens, names: list[str], name_above: str, index: AnchorIndex) -> Tokens:
     node = look_up(tree, tokens)[1]
     for place, name in enumerate(names):
-        token = _child(node, name, name_above)
+        token = _child(node, name, name_above, index)
         found, inner = step(node, token)
         if not found and place < len(names) - 1:
-            raise _unknown_path(f"{name_above} has no field {name!r}")
+            fields = [key for key in node if key != META]
+            raise _unknown_name(f"{name_above} has no field {name!r}", name, index, fields, fields)
         tokens, node, name_above = (*tokens, token), inner, name
     return tokens
 
 
-def _child(node: Any, name: str, name_above: str) -> str:
+def _child(node: Any, name: str, name_above: str, index: AnchorIndex) -> str:
     """Return the token under which a node keeps what the path calls `name`."""
     if isinstance(node, Mapping):
         return name
@@ -166,18 +170,37 @@ def _child(node: Any, name: str, name_above: str) -> str:
         for place, item in enumerate(node):
             if isinstance(item, Mapping) and item.get(ID) == name:
                 return str(place)
-        raise _unknown_path(f"{name_above} is a list: address an entry by its id, not as {name!r}")
-    raise _unknown_path(f"{name_above} is a value and has no field {name!r}")
+        ids = [item[ID] for item in node if isinstance(item, Mapping) and isinstance(item.get(ID), str)]
+        reason = f"{name_above} is a list: address an entry by its id, not as {name!r}"
+        raise _unknown_name(reason, name, index, ids, ids)
+    raise _unknown_path(f"{name_above} is a value and has no field {name!r}; name {name_above} alone")
 
 
 def _unknown_path(reason: str) -> RefusedError:
     return RefusedError(Refusal.UNKNOWN_PATH, reason)
 
 
-def _describe_unknown(name: str, index: AnchorIndex, tree: Any) -> str:
-    near = index.suggest(name, (key for key in tree if key != META)) if isinstance(tree, Mapping) else None
-    hint = f"; did you mean {near!r}?" if near is not None else ""
-    return f"{name!r} is neither an id or _anchor nor a top field of the state{hint}"
+def _unknown_name(
+    reason: str, name: str, index: AnchorIndex, known: Sequence[str], compared: Iterable[str]
+) -> RefusedError:
+    """Return the refusal of a name that is not known; it names the most similar one of `compared`, else `known`."""
+    near = index.suggest(name, compared)
+    hint = f"; did you mean {near!r}?" if near else f"; there are {list_choices(known)}" if known else ""
+    legal = Legal(field=name, near=near, choices=tuple(known[:_MOST_LISTED]))
+    return RefusedError(Refusal.UNKNOWN_PATH, f"{reason}{hint}", legal)
+
+
+def _hint_at_pointer(tree: Any, tokens: Tokens) -> str:
+    """Return which names there are where a pointer leaves the tree, as the end of a sentence."""
+    node = tree
+    for token in tokens:
+        found, inner = step(node, token)
+        if not found:
+            break
+        node = inner
+    names = [key for key in node if key != META] if isinstance(node, Mapping) else []
+    near = find_nearest(token, names)
+    return f"; did you mean {near!r}?" if near else f"; there are {list_choices(names)}" if names else ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -214,16 +237,16 @@ class Spot:
         return not (self.inner.updatable if self.inner is not None else self.rules.may_update(self.field))
 
 
-def spot_at(tree: Any, tokens: Tokens) -> Spot:
+def spot_at(tree: Any, tokens: Tokens, authority: Authority = Authority.MODEL) -> Spot:
     """Return the spot that the tokens lead to; RefusedError for the root, for `$meta`, and for a path that does not
-    exist.
+    exist. The rules are those that hold for ops of an authority.
     """
     if not tokens:
         raise RefusedError(Refusal.PROTECTED, "the root of the state is not changed as a whole; name a field")
     if META in tokens:
         raise RefusedError(Refusal.PROTECTED, "$meta belongs to the author of the world")
     node, owner, found = tree, tree, True
-    inner: Rules | None = rules_at_root(tree)
+    inner: Rules | None = rules_at_root(tree, authority)
     rules = Rules()
     holder: Mapping[str, Any] = {}
     field = ""

@@ -12,17 +12,22 @@ Pure; imports `conventions` and `verdicts` only.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from filament.state.conventions import EMPTY, ID, META, is_container, is_number, is_pair, meta_of
-from filament.state.verdicts import Refusal, RefusedError
+from filament.state.quests import QUESTS, QUESTS_SHAPE
+from filament.state.verdicts import Authority, Refusal, RefusedError
 
 UPDATABLE, EXTENSIBLE, NECESSARY = "updatable", "extensible", "necessary"
 LIMITS, LISTS, TYPES, DESCRIPTIONS = "limits", "lists", "types", "descriptions"
-TEMPLATE, DESCRIPTION = "template", "description"
-META_KEYS = (DESCRIPTION, EXTENSIBLE, UPDATABLE, NECESSARY, LIMITS, LISTS, TYPES, DESCRIPTIONS, TEMPLATE)
+TEMPLATE, DESCRIPTION, UNITS = "template", "description", "units"
+META_KEYS = (DESCRIPTION, EXTENSIBLE, UPDATABLE, NECESSARY, LIMITS, LISTS, TYPES, UNITS, DESCRIPTIONS, TEMPLATE)
 """What an author may write in `$meta`."""
+TYPED = "typed"
+"""A key of the root's `$meta` (decision 0036): `true` in a state that a world pack started, unless its author says `false`."""
+TRANSITIONS, SYNONYMS, ENTRIES = "transitions", "synonyms", "entries"
+"""Rules of quests only; authors do not write them."""
 GONE = "gone"
 """A key of the root's `$meta` that we write: the ids of removed things, with their names."""
 OTHERS = "*"
@@ -31,9 +36,15 @@ SELF = "$self"
 """In `necessary`: the thing itself."""
 KEEP, DROP = "keep", "drop"
 """In `descriptions`: the description stays whatever the value is, or is dropped with the old value."""
-TYPE_WORDS = ("text", "integer", "number", "boolean", "list", "mapping")
+VALUE = "{value}"
+"""In a text of `descriptions`: the place of the value. A text with it describes every value."""
+ANY, OR_NULL = "any", "?"
+"""The type of every single value; the end of a type that allows null as well (`text?`)."""
+TYPE_WORDS = ("text", "integer", "number", "boolean", "list", "mapping", ANY)
+COUNT = "count"
+"""A number of this name is never below 0 in a typed state."""
 NECESSARY_WORDS = ("self", "children", "all")
-_FIELDWISE = (LIMITS, TYPES, DESCRIPTIONS)
+_FIELDWISE = (LIMITS, TYPES, UNITS, DESCRIPTIONS)
 _NO_FIELDS: frozenset[str] = frozenset()
 
 
@@ -47,7 +58,9 @@ class Rules:
 
     `meta` is its own `$meta` over that of its template, rule by rule; `shape` the template that it follows; `pattern`
     the template for the things in it. `updatable` and `extensible` are resolved, inherited where nothing is said;
-    `lists` are the fields that are lists and never VWDs. `container`: it has an `_anchor`.
+    `lists` are the fields that are lists and never VWDs. `container`: it has an `_anchor`. `closed`: its author says
+    that it is not extensible, so that its lists may not grow either. `typed`: values keep their type, and only what is
+    extensible takes new fields; containers are, everything else is not. `authority`: whose ops the rules are for.
     """
 
     meta: Mapping[str, Any] = field(default_factory=_empty_mapping)
@@ -57,6 +70,14 @@ class Rules:
     extensible: bool = True
     lists: frozenset[str] = _NO_FIELDS
     container: bool = False
+    closed: bool = False
+    typed: bool = False
+    authority: Authority = Authority.MODEL
+
+    @property
+    def is_free(self) -> bool:
+        """Whether everything may be changed, added and deleted."""
+        return self.authority is not Authority.MODEL
 
     def rules_below(self, field: str, child: Mapping[str, Any], *, entry: bool = False) -> Rules:
         """Return the rules of a mapping in `field`: the field itself, or an `entry` of the list there."""
@@ -70,14 +91,21 @@ class Rules:
         updatable, extensible = meta.get(UPDATABLE), meta.get(EXTENSIBLE)
         if isinstance(updatable, Mapping):
             updatable = updatable.get(OTHERS)
+        if isinstance(extensible, bool):
+            closed = not extensible
+        else:
+            closed, extensible = self.closed, self.extensible or (self.typed and container and not self.closed)
         return Rules(
             meta=meta,
             shape=shape,
             pattern=pattern if isinstance(pattern, Mapping) else EMPTY,
-            updatable=updatable if isinstance(updatable, bool) else self.may_update(field),
-            extensible=extensible if isinstance(extensible, bool) else self.extensible,
+            updatable=self.is_free or (updatable if isinstance(updatable, bool) else self.may_update(field)),
+            extensible=self.is_free or extensible,
             lists=_lists_of(meta) if meta else _NO_FIELDS,
             container=container,
+            closed=closed and not self.is_free,
+            typed=self.typed,
+            authority=self.authority,
         )
 
     def shape_below(self, field: str, *, entry: bool) -> Mapping[str, Any]:
@@ -87,7 +115,8 @@ class Rules:
         container; what this mapping's own template has under the field's name takes precedence.
         """
         if entry:
-            return self.pattern
+            by_field = self.meta.get(ENTRIES)
+            return by_field.get(field, self.pattern) if isinstance(by_field, Mapping) else self.pattern
         named = self._rules_named(field)
         return named if self.container else merge_shapes(self.pattern, named)
 
@@ -97,7 +126,7 @@ class Rules:
 
     def may_update(self, field: str) -> bool:
         """Return whether the value of a field may be changed."""
-        by_field = self.meta.get(UPDATABLE)
+        by_field = None if self.is_free else self.meta.get(UPDATABLE)
         word = by_field.get(field) if isinstance(by_field, Mapping) else None
         return word if isinstance(word, bool) else self.updatable
 
@@ -134,13 +163,17 @@ class Rules:
             )
         return pair[0], pair[1]
 
+    def bounds_of(self, field: str) -> tuple[float | None, float | None]:
+        """Return the (min, max) that hold for a number in a field: its limits, else what its name says."""
+        return self.limits_of(field) or (0 if self.typed and field == COUNT else None, None)
+
     def type_of(self, field: str) -> str | tuple[Any, ...] | None:
-        """Return a word of TYPE_WORDS, or the values to choose from; None if the field has no type. RefusedError if it
-        is misspelt.
+        """Return a word of TYPE_WORDS (with OR_NULL at its end, where null is allowed), or the values to choose from;
+        None if the field has no type. RefusedError if it is misspelt.
         """
         types = self.meta.get(TYPES)
         word = types.get(field) if isinstance(types, Mapping) else None
-        if word is None or (isinstance(word, str) and word in TYPE_WORDS):
+        if word is None or (isinstance(word, str) and word.removesuffix(OR_NULL) in TYPE_WORDS):
             return word
         if isinstance(word, list | tuple) and word:
             return tuple(word)
@@ -148,13 +181,30 @@ class Rules:
             f"its $meta.types has {word!r} for {field!r}; the author of the world has to correct it"
         )
 
+    def unit_of(self, field: str) -> str:
+        """Return the unit of a field, empty if it has none."""
+        units = self.meta.get(UNITS)
+        unit = units.get(field) if isinstance(units, Mapping) else None
+        return unit if isinstance(unit, str) else ""
+
+    def followers_of(self, field: str, value: Any) -> tuple[str, ...] | None:
+        """Return the values that may follow a value of a field; None where any may."""
+        by_field = None if self.is_free else self.meta.get(TRANSITIONS)
+        table = by_field.get(field) if isinstance(by_field, Mapping) else None
+        return table.get(value) if isinstance(table, Mapping) and isinstance(value, str) else None
+
+    def synonyms_of(self, field: str) -> Mapping[str, str]:
+        """Return other words for the values of a field."""
+        by_field = self.meta.get(SYNONYMS)
+        return by_field.get(field, EMPTY) if isinstance(by_field, Mapping) else EMPTY
+
     def description_rule(self, field: str) -> str | tuple[tuple[Any, str], ...] | None:
-        """Return the table of a field, in its order, or KEEP or DROP; None if nothing is said. RefusedError if it is no
-        table.
+        """Return the table of a field, in its order, or a text with VALUE, KEEP or DROP; None if nothing is said.
+        RefusedError if it is none of these.
         """
         rules = self.meta.get(DESCRIPTIONS)
         rule = rules.get(field) if isinstance(rules, Mapping) else None
-        if rule is None or rule in (KEEP, DROP):
+        if rule is None or rule in (KEEP, DROP) or (isinstance(rule, str) and VALUE in rule):
             return rule
         if isinstance(rule, list | tuple) and rule and all(is_pair(row) for row in rule):
             return tuple((row[0], row[1]) for row in rule)
@@ -163,7 +213,11 @@ class Rules:
         )
 
     def is_necessary(self, field: str) -> bool:
-        """Return whether a field may not be taken away."""
+        """Return whether a field may not be taken away: in a typed state, one that could not be made again either."""
+        if self.is_free:
+            return False
+        if self.typed and not self.extensible:
+            return True
         word = self.meta.get(NECESSARY)
         return word in ("children", "all") if isinstance(word, str) else field in self.necessary_fields
 
@@ -178,6 +232,8 @@ class Rules:
     @property
     def must_stay(self) -> bool:
         """Whether the mapping itself may not be taken away."""
+        if self.is_free:
+            return False
         word = self.meta.get(NECESSARY)
         return word in ("self", "all") if isinstance(word, str) else isinstance(word, list | tuple) and SELF in word
 
@@ -186,9 +242,19 @@ def _is_group(child: Mapping[str, Any]) -> bool:
     return ID not in child and isinstance(meta_of(child).get(TEMPLATE), Mapping)
 
 
-def rules_at_root(tree: Any) -> Rules:
-    """Return the rules of the root of a state."""
-    return Rules().rules_below("", tree) if isinstance(tree, Mapping) else Rules()
+def rules_at_root(tree: Any, authority: Authority = Authority.MODEL) -> Rules:
+    """Return the rules of the root of a state, for ops of an authority."""
+    if not isinstance(tree, Mapping):
+        return Rules()
+    if not is_typed(tree):
+        return Rules(authority=authority).rules_below("", tree)
+    rules = Rules(typed=True, extensible=False, authority=authority).rules_below("", tree)
+    return replace(rules, shape={QUESTS: QUESTS_SHAPE}) if QUESTS in tree else rules
+
+
+def is_typed(tree: Any) -> bool:
+    """Return whether a state is typed: its root says so."""
+    return meta_of(tree).get(TYPED) is True
 
 
 def merge_meta(under: Mapping[str, Any], over: Mapping[str, Any]) -> Mapping[str, Any]:

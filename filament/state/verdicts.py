@@ -5,8 +5,27 @@ Codes are for programs and do not change; sentences are for models, players and 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import StrEnum
+from itertools import islice
+from typing import Any
+
+_CHOICES_SHOWN = 12
+
+
+class Authority(StrEnum):
+    """Whose ops are judged.
+
+    MODEL: all rules hold. HOST: a program that repairs the state; it may do what `updatable`, `extensible`,
+    `necessary` and the transitions of quests forbid a model, but types and limits hold. AUTHOR: the actions of a world
+    pack; as HOST, and a value without a declared type may change its kind.
+    """
+
+    MODEL = "model"
+    HOST = "host"
+    AUTHOR = "author"
 
 
 class Outcome(StrEnum):
@@ -31,6 +50,7 @@ class Refusal(StrEnum):
     MISSING_FIELD = "missing_field"
     OUTSIDE_LIMITS = "outside_limits"
     WRONG_TYPE = "wrong_type"
+    ILLEGAL_TRANSITION = "illegal_transition"
     NOT_A_NUMBER = "not_a_number"
     NOT_A_LIST = "not_a_list"
     NO_ENTRY = "no_entry"
@@ -50,24 +70,63 @@ class Refusal(StrEnum):
 class Remark(StrEnum):
     """A side effect of an applied op.
 
-    CLAMPED: the result stopped at a limit. DESCRIPTION_KEPT: the value changed and its old description stayed, which
-    may no longer be true. DESCRIPTION_DROPPED: it was dropped with the old value. DESCRIPTION_RULED: the author's table
-    chose another description than the op gave. READ_AS_DESCRIBED: a list of two texts was read as a value with a
-    description.
+    CLAMPED: the result stopped at a limit. NORMALISED: another spelling or a synonym of a legal value was given.
+    CONVERTED: a number or truth value was given as text. DESCRIPTION_DROPPED: the description was dropped with the old
+    value. DESCRIPTION_RULED: the author's rule chose another description than the op gave. READ_AS_DESCRIBED: a list of
+    two texts was read as a value with a description. DESCRIPTION_KEPT is only in records of older releases: the value
+    changed and its old description stayed.
     """
 
     CLAMPED = "clamped"
+    NORMALISED = "normalised"
+    CONVERTED = "converted"
     DESCRIPTION_KEPT = "description_kept"
     DESCRIPTION_DROPPED = "description_dropped"
     DESCRIPTION_RULED = "description_ruled"
     READ_AS_DESCRIBED = "read_as_described"
 
 
-class RefusedError(ValueError):
-    """Why an op is refused, as a code and a sentence; the caller adds which op it was."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Legal:
+    """What would have been legal instead of a refused op; whatever is not known is empty.
 
-    def __init__(self, code: Refusal, reason: str) -> None:
-        self.code, self.reason = code, reason
+    `field` is the field (or id) that the op named, `near` the most similar name that exists, `choices` the values or
+    names to choose from, `limits` the least and the greatest value (None: open), `kind` the type of the field
+    (`text`, `integer`, `number`, `boolean`, `list`, `mapping`).
+    """
+
+    field: str = ""
+    near: str = ""
+    choices: tuple[Any, ...] = ()
+    limits: tuple[float | None, float | None] | None = None
+    kind: str = ""
+
+
+def find_nearest(name: str, names: Iterable[str], *, most: int = 60) -> str:
+    """Return the name most similar to a name, empty if there is none; at most `most` are compared."""
+    known = {each.casefold(): each for each in islice(names, most)}
+    found = get_close_matches(name[:100].casefold(), known, n=1)
+    return known[found[0]] if found else ""
+
+
+def list_choices(choices: Iterable[Any]) -> str:
+    """Return choices as a list for a sentence, the first twelve of many."""
+    shown = [_describe_choice(choice) for choice in choices]
+    more = len(shown) - _CHOICES_SHOWN
+    return ", ".join(shown[:_CHOICES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _describe_choice(choice: Any) -> str:
+    if choice is None:
+        return "null"
+    return str(choice).lower() if isinstance(choice, bool) else str(choice)
+
+
+class RefusedError(ValueError):
+    """Why an op is refused, as a code, a sentence and what would have been legal; the caller adds which op it was."""
+
+    def __init__(self, code: Refusal, reason: str, legal: Legal | None = None) -> None:
+        self.code, self.reason, self.legal = code, reason, legal
         super().__init__(reason)
 
 
@@ -82,9 +141,10 @@ class Note:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpVerdict:
-    """The verdict on one op. `number` is its place in the reply (0-based), `op` its text.
+    """The verdict on one op. `number` is its place in the reply (0-based), `op` its text, `target` its path.
 
-    `code` is `applied` or a Refusal, `reason` a sentence that says what changed, or why nothing did.
+    `code` is `applied` or a Refusal, `reason` a sentence that says what changed, or why nothing did. `legal` says for a
+    refused op what would have been legal.
     """
 
     number: int
@@ -93,6 +153,8 @@ class OpVerdict:
     code: str
     reason: str
     notes: tuple[Note, ...] = ()
+    target: str = ""
+    legal: Legal | None = None
 
     @property
     def is_applied(self) -> bool:
@@ -100,6 +162,10 @@ class OpVerdict:
         return self.outcome is Outcome.APPLIED
 
 
-def build_refusal(number: int, op: str, code: Refusal, reason: str) -> OpVerdict:
+def build_refusal(
+    number: int, op: str, code: Refusal, reason: str, *, target: str = "", legal: Legal | None = None
+) -> OpVerdict:
     """Return the verdict on an op that is refused."""
-    return OpVerdict(number=number, op=op, outcome=Outcome.REFUSED, code=code.value, reason=reason)
+    return OpVerdict(
+        number=number, op=op, outcome=Outcome.REFUSED, code=code.value, reason=reason, target=target, legal=legal
+    )

@@ -19,6 +19,7 @@ TEMPLATE_SOURCE = "automation:"
 CURATION_SOURCE = "curation"
 EVIDENCE_SOURCE = "evidence:"
 DOCUMENT_SOURCE = "document:"
+REFUSALS_SOURCE = "refusals"
 HISTORY_SOURCE = "history"
 USER_SOURCE = "user"
 
@@ -28,10 +29,12 @@ FLESH_SLOT = "flesh"
 INSTRUCTION_SLOT = "instruction"
 SUMMARY_SLOT = "summary"
 DOCUMENT_SLOT = "document"
+REFUSALS_SLOT = "refused_update"
 
 FLESH_LAYER = "probabilistic"
+STATE_LAYER = "deterministic"
 EVIDENCE_LAYER = "evidence"
-WRAPPED_LAYERS = ("deterministic", FLESH_LAYER)
+WRAPPED_LAYERS = (STATE_LAYER, FLESH_LAYER)
 """The wrappers `<context_layer>` that a template may ask for."""
 
 KNOWLEDGE_SECTION = "knowledge_base"
@@ -85,6 +88,7 @@ class BlockKind(StrEnum):
     INJECTION = "injection"
     INSTRUCTION = "instruction"
     CONTEXT = "context_block"
+    REFUSAL = "refusal"
     RATIONALE = "rationale"
     MEMORY = "memory"
     EVIDENCE = "evidence"
@@ -115,6 +119,9 @@ KINDS: Mapping[BlockKind, KindTraits] = MappingProxyType(
         BlockKind.INJECTION: KindTraits(source=TEMPLATE_SOURCE),
         BlockKind.INSTRUCTION: KindTraits(slot=INSTRUCTION_SLOT, source=HOST_SOURCE, subject=Subject.NONE),
         BlockKind.CONTEXT: KindTraits(slot=DOCUMENT_SLOT, source=DOCUMENT_SOURCE, subject=Subject.NONE),
+        BlockKind.REFUSAL: KindTraits(
+            slot=REFUSALS_SLOT, source=REFUSALS_SOURCE, layer=STATE_LAYER, subject=Subject.STATE
+        ),
         BlockKind.RATIONALE: KindTraits(
             slot=FLESH_SLOT, source=CURATION_SOURCE, has_own_part=True, layer=FLESH_LAYER, subject=Subject.MEMORIES
         ),
@@ -173,6 +180,7 @@ SLOTS: Mapping[str, SlotTraits] = MappingProxyType(
         f"{FLESH_SLOT}.{KNOWLEDGE_SECTION}": SlotTraits(part=PackagePart.OWN, subject=Subject.MEMORIES),
         FLESH_SLOT: SlotTraits(shared_layer=Layer.EXPERIENCE.value, part=PackagePart.OWN, subject=Subject.MEMORIES),
         "status": SlotTraits(shared_layer=Layer.TODO.value, subject=Subject.STATE),
+        "limits": SlotTraits(shared_layer=Layer.TODO.value, subject=Subject.STATE),
         "active_quests": SlotTraits(shared_layer=Layer.TODO.value, package_type="goals", subject=Subject.STATE),
         "todo": SlotTraits(shared_layer=Layer.TODO.value, remedy="it is the session's to-do list: close tasks"),
         "guidance": SlotTraits(
@@ -184,6 +192,7 @@ SLOTS: Mapping[str, SlotTraits] = MappingProxyType(
         DOCUMENT_SLOT: SlotTraits(
             remedy="it is a context block of the session: shorten it, or give it a lower priority", subject=Subject.NONE
         ),
+        REFUSALS_SLOT: SlotTraits(shared_layer=Layer.TODO.value, subject=Subject.STATE),
         SUMMARY_SLOT: SlotTraits(shared_layer=Layer.COMPRESSION.value, part=PackagePart.OWN, subject=Subject.TALK),
         HISTORY_SLOT: SlotTraits(shared_layer=None, part=PackagePart.OWN, subject=Subject.TALK),
         INPUT_SLOT: SlotTraits(

@@ -17,13 +17,17 @@ QUESTS_KEY = "quests"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Objective:
-    """One step of a quest; `index` is its place in the list (0-based), `raw` the mapping in the state."""
+    """One step of a quest; `index` is its place in the list (0-based), `raw` the mapping in the state.
+
+    `progress` is its own, not that of its quest.
+    """
 
     index: int
     text: str
     status: str
     optional: bool
     raw: Mapping[str, Any]
+    progress: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,6 +109,7 @@ def _objective(index: int, raw: Mapping[str, Any]) -> Objective:
         status=_text(raw.get("status")),
         optional=read_plain_value(raw.get("optional")) is True,
         raw=raw,
+        progress=_describe_value(raw.get("progress")),
     )
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.plan import PlanContext
 from jacquard.core.receipt import LeftOut
+from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import WindowMessage
 from mnemosyne.schema.world import WorldPack
@@ -24,7 +25,8 @@ class PlannedTurn:
     spoke (None: now). `hidden` are ids of entries that the turn's viewer may not see. `todo` is what is shown of the to-do
     list (None: what the window's tasks say). `left_out` says which turns neither `history` nor the summary holds. `reply` is
     the answer of a numerical action that has been applied to the window's state, and `ops` are its JSON Patch ops; None and
-    none where a model answers.
+    none where a model answers. `last_report` is what
+    the commit of the model's last reply recorded.
     """
 
     plan: PlanContext
@@ -41,6 +43,7 @@ class PlannedTurn:
     todo: Mapping[str, Any] | None = None
     reply: str | None = None
     ops: tuple[Mapping[str, Any], ...] = ()
+    last_report: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
 
     @property
     def session_id(self) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from filament import display, dump_yaml, escape_attribute, escape_text, scalar
+from filament import display, dump_yaml, escape_attribute, escape_text, list_limits, scalar
 from jacquard.core.quests import is_scalar, read_plain_value
 from jacquard.templating.limits import (
     FILTER_OPERATIONS,
@@ -120,6 +120,19 @@ def show_yaml(value: Any, indent: int = 0) -> Markup:
         _check_leaf(value)
     pay(value)
     return Markup(pay_for_value(escape_text(dump_yaml(display(strip_mark(value)), indent))))
+
+
+def show_limits(value: Any) -> Markup:
+    """Filter `limits`: show the ranges, choices and units of a state, one rule a line with the fields that have it.
+
+    Raises PrintError for anything but a mapping.
+    """
+    if not isinstance(value, Mapping):
+        raise PrintError("`limits` shows the rules of a mapping, such as `status`")
+    pay(value)
+    rows = list_limits(strip_mark(value)).items()
+    lines = (" ".join(f"{rule}: {', '.join(paths)}".split()) for rule, paths in rows)
+    return Markup(pay_for_value(escape_text("\n".join(lines))))
 
 
 def show_text(value: Any) -> Markup:

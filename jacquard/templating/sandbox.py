@@ -58,6 +58,7 @@ from jacquard.templating.output_escaping import (
     finalize_reply,
     join_texts,
     show_attribute,
+    show_limits,
     show_text,
     show_yaml,
     strip_mark,
@@ -137,7 +138,12 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         self.filters = {**build_filters(FILTERS), **COUNTING_FILTERS}
         self.tests = cast("Any", build_tests(cast("Any", TESTS)))
         if safe_output:
-            self.filters |= {"yaml": show_yaml, "text": show_text, "attr": show_attribute}
+            self.filters |= {
+                "yaml": show_yaml,
+                "text": show_text,
+                "attr": show_attribute,
+                "limits": show_limits,
+            }
         self.globals = {
             "range": bounded_range,
             "dict": dict,

@@ -22,6 +22,7 @@ from jacquard.pipeline.record.build_prompt import PromptInputs, build_turn_promp
 from jacquard.pipeline.record.evidence import evidence_ids_of
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
 from jacquard.pipeline.record.prompt_snapshot import snapshot_prompt, snapshot_to_json
+from jacquard.pipeline.refusals import refusal_blocks
 from jacquard.pipeline.skeleton.automation import Skeleton, make_block_ids_unique
 from jacquard.pipeline.skeleton.instructions import instruction_blocks
 from jacquard.pipeline.weaving.degrade import apply_degradations
@@ -102,7 +103,12 @@ class PromptComposer:
         chosen = replace(curation.selection, entry_ids=names)
         limit_tokens, with_dates = config.curation.max_entry_tokens, shows_dates(turn)
         memories = render_memories(chosen, entries, parts.estimator, limit_tokens, evidence_ids, with_dates=with_dates)
-        joining = (*instruction_blocks(config.instructions, count), *skeleton.results.blocks, *memories)
+        joining = (
+            *instruction_blocks(config.instructions, count),
+            *refusal_blocks(turn, count),
+            *skeleton.results.blocks,
+            *memories,
+        )
         skeleton, flesh = make_block_ids_unique(skeleton, joining)
         codes = (*codes, *curation.degradations, *skeleton.results.degradations, *describe_cuts(flesh, entries))
         inputs = PromptInputs(

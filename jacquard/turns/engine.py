@@ -47,6 +47,7 @@ from jacquard.turns.curate import DeferredUsage, TurnCurator
 from jacquard.turns.load import TurnLoader
 from jacquard.turns.parts import EngineParts
 from jacquard.turns.record import record_turn
+from jacquard.turns.repair import RepairResult, repair_state
 from jacquard.turns.session_lock import SessionLock
 from jacquard.turns.streams import StreamRunner
 from mnemosyne.chains.session_start import session_start
@@ -355,6 +356,19 @@ class ContextEngine:
         roller = self._require_open().background.roller
         async with self._hold("summarize", session_id, self._emitter):
             return await roller.roll(session_id, self._config, branch_id)
+
+    async def repair_state(
+        self, session_id: str, ops: Sequence[Any], *, reason: str = "", branch_id: str | None = None
+    ) -> RepairResult:
+        """Apply the host's own ops to the state, all or none, as a turn without messages.
+
+        They may do what rules forbid a model; types and limits hold. A turn that waits for its reply is abandoned.
+        ConfigError without ops, StateOpError for one that is refused, SessionNotFoundError, VersionConflictError.
+        """
+        async with self._hold("repair_state", session_id, self._emitter):
+            return await repair_state(
+                self._parts, self._emitter, self._config.limits, session_id, ops, reason, branch_id
+            )
 
     async def upsert_tasks(self, session_id: str, tasks: Sequence[Task]) -> PutResult:
         """Write or replace tasks of the to-do list by id; ConfigError for one that waits for an unknown task or for itself."""

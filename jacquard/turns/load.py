@@ -24,6 +24,7 @@ from jacquard.pipeline.planning.actions import apply_action, read_input
 from jacquard.pipeline.planning.turn_planner import TurnPlanner
 from jacquard.pipeline.record.events import emit_loaded, emit_planned
 from jacquard.pipeline.record.prepared_turn import request_fingerprint, turn_id_of
+from jacquard.pipeline.refusals import find_last_report
 from jacquard.pipeline.skeleton.history import SPARE_MESSAGES, history_limits
 from jacquard.pipeline.worlds import WorldSource
 from jacquard.turns.context import TurnContext
@@ -103,6 +104,7 @@ class TurnLoader:
             history=history,
             pinned=pinned,
             left_out=ready.left_out,
+            last_report=await find_last_report(self._parts.store, window),
         )
         context.stopwatch.lap("plan")
         await emit_planned(context.emitter, context.session_id, context.turn_id, turn.plan)

@@ -15,7 +15,7 @@ from filament.state.changes.sizes import NO_LIMITS, OpLimits
 from filament.state.conventions import ANCHOR, META, is_pair
 from filament.state.places import AnchorIndex, locate, spot_at
 from filament.state.pointer import look_up
-from filament.state.verdicts import OpVerdict
+from filament.state.verdicts import Authority, OpVerdict
 from mnemosyne.core.errors import StateOpError
 from mnemosyne.schema.memory import Comparison, Condition
 
@@ -29,14 +29,16 @@ def judge_reply_ops(
     lost: Sequence[OpVerdict] = (),
     *,
     limits: OpLimits = NO_LIMITS,
+    authority: Authority = Authority.MODEL,
 ) -> JudgedOps:
     """Judge the ops of a reply and return a verdict on each, with the state after them; `state` is not changed.
 
     Ops come typed or in either spelling (`["SET", "hero.health", 80]`, `{"op": "replace", …}`). `anchors` are those
     that the prompt of the turn showed, `lost` the verdicts on ops that could not be read. All or nothing: if one is
-    refused, none takes effect. `limits` bound the ops, their values and the state. Never raises for an op.
+    refused, none takes effect. `limits` bound the ops, their values and the state, `authority` says whose ops these
+    are. Never raises for an op.
     """
-    return judge_ops(state, ops, anchors, lost=lost, limits=limits)
+    return judge_ops(state, ops, anchors, lost=lost, limits=limits, authority=authority)
 
 
 def apply_reply_ops(
@@ -45,25 +47,27 @@ def apply_reply_ops(
     anchors: Mapping[str, str] | None = None,
     *,
     limits: OpLimits = NO_LIMITS,
+    authority: Authority = Authority.MODEL,
 ) -> AppliedOps:
     """Return the tree after the ops and the JSON Patch that leads to it; like `judge_reply_ops`, but any refusal is an
     error.
 
     StateOpError for the first op that is refused, with its place, reason and code.
     """
-    judged = judge_reply_ops(state, ops, anchors, limits=limits)
+    judged = judge_reply_ops(state, ops, anchors, limits=limits, authority=authority)
     if (bad := judged.refused) is not None:
         raise StateOpError(bad.number, bad.op, bad.reason, bad.code)
     return AppliedOps(tree=judged.tree, patch=judged.patch)
 
 
 def apply_action_ops(state: Mapping[str, Any], ops: Sequence[Any], *, state_chars: int | None = None) -> AppliedOps:
-    """Return the tree after the ops of a numerical action; like `apply_reply_ops`, but without anchors of a prompt.
+    """Return the tree after the ops of a numerical action, which are the author's; like `apply_reply_ops`, but without
+    anchors of a prompt.
 
-    `state_chars` bounds the state after each op (None: no limit); the ops and their values are the author's and have no
-    limit. StateOpError as for `apply_reply_ops`.
+    `state_chars` bounds the state after each op (None: no limit); the ops and their values have no limit.
+    StateOpError as for `apply_reply_ops`.
     """
-    return apply_reply_ops(state, ops, limits=OpLimits(state_chars=state_chars))
+    return apply_reply_ops(state, ops, limits=OpLimits(state_chars=state_chars), authority=Authority.AUTHOR)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -15,6 +15,7 @@ TABLE = "jacquard/core/block_kinds.py"
 NAMED = {
     "jacquard/core/blocks.py": {"UNKNOWN"},
     "jacquard/core/receipt.py": {"UNKNOWN"},
+    "jacquard/pipeline/refusals.py": {"REFUSAL"},  # makes them
     "jacquard/pipeline/skeleton/automation.py": {"TEMPLATE", "DIRECTIVE", "INJECTION"},  # makes them
     "jacquard/pipeline/skeleton/instructions.py": {"INSTRUCTION"},  # makes them
     "jacquard/pipeline/skeleton/messages.py": {"INPUT", "MESSAGE"},  # makes them
@@ -89,6 +90,7 @@ def test_every_kind_has_its_row_and_blocks_of_code_their_slot() -> None:
         BlockKind.INPUT: "user_input",
         BlockKind.INSTRUCTION: "instruction",
         BlockKind.CONTEXT: "document",
+        BlockKind.REFUSAL: "refused_update",
         BlockKind.RATIONALE: "flesh",
         BlockKind.MEMORY: "flesh",
         BlockKind.EVIDENCE: "flesh",

@@ -216,7 +216,7 @@ def _thaw(node: Any) -> Any:
 
 
 def clamp_law(start: float, steps: list[tuple[str, float]]) -> None:
-    tree: Any = {"hp": [start, "x"], "$meta": {"limits": {"hp": [0, 100]}}}
+    tree: Any = {"hp": [start, "x"], "$meta": {"limits": {"hp": [0, 100]}, "descriptions": {"hp": "keep"}}}
     reasons: list[str] = []
     for verb, number in steps:
         try:

@@ -64,10 +64,10 @@ def refused(*raws: Any, tree: Any = None) -> OpError:
     [
         (["SET", "item_sword_01.count", 0], "/main_bag/items/0/count", 0),
         (["set", "hero.gold", 7], "/hero/gold", 7),
-        (["SET", "hero.health", 50], "/hero/health", [50, "受伤状态"]),
+        (["SET", "hero.health", 50], "/hero/health", 50),
         (["SET", "hero.health", [50, "better"]], "/hero/health", [50, "better"]),
-        (["SET", "/hero/health", 50], "/hero/health", [50, "受伤状态"]),
-        (["SET", "/hero/health/0", 50], "/hero/health", [50, "受伤状态"]),
+        (["SET", "/hero/health", 50], "/hero/health", 50),
+        (["SET", "/hero/health/0", 50], "/hero/health", 50),
         (["SET", "/hero/health/1", "fine"], "/hero/health", [85, "fine"]),
         (["SET", "hero.mood", "glad"], "/hero/mood", "glad"),
         (["SET", "weathervane", "north"], "/weathervane", "north"),
@@ -76,7 +76,7 @@ def refused(*raws: Any, tree: Any = None) -> OpError:
         (["SET", "quests.other", None], "/quests/other", None),
         (["SET", "world.door.open", True], "/world/door/open", True),
         (["ADD", "hero.gold", 5], "/hero/gold", 15),
-        (["ADD", "hero.health", 50], "/hero/health", [100, "受伤状态"]),
+        (["ADD", "hero.health", 50], "/hero/health", 100),
         (["SUB", "hero.gold", 50], "/hero/gold", 0),
         (["SUB", "hero.gold", -(2**40)], "/hero/gold", 10 + 2**40),
         (["MUL", "hero.gold", 0.1], "/hero/gold", 1.0),
@@ -127,7 +127,7 @@ def test_the_patch_has_pointers() -> None:
         ],
     )
     assert list(applied.patch) == [
-        {"op": "replace", "path": "/hero/health/0", "value": 80},
+        {"op": "replace", "path": "/hero/health", "value": 80},
         {"op": "add", "path": "/main_bag/items/-", "value": {"id": "item_1", "name": "Lamp"}},
         {"op": "remove", "path": "/main_bag/items/0"},
         {"op": "add", "path": "/$meta", "value": {"gone": {"item_sword_01": "Iron Sword"}}},
@@ -227,7 +227,7 @@ def test_an_anchor_of_the_tree_goes_before_where_the_prompt_saw_it() -> None:
         (["SET", "hero.health", [1, 2]], "number"),
         (["ADD", "hero.name", 1], "not a number"),
         (["ADD", "hero.nothing", 1], "there is no 'nothing' to calculate with"),
-        (["ADD", "hero.gold", "1"], "needs a number"),
+        (["ADD", "hero.gold", "one"], "needs a number"),
         (["ADD", "hero.gold", True], "needs a number"),
         (["DIV", "hero.gold", 0], "zero"),
         (["DIV", "hero.gold", 0.0], "zero"),
@@ -273,7 +273,7 @@ def test_a_whole_mapping_settles_field_by_field() -> None:
     assert after["main_bag"]["items"][0] == {"id": "item_sword_01", "name": "Steel Sword", "edge": [3, "sharp"]}
     tree = {"npc": {"id": "npc", "mood": ["calm", "since noon"], "$meta": {"limits": {"trust": [0, 9]}}}}
     after = run(["SET", "npc", {"mood": "angry", "trust": 4}], tree=tree)
-    assert after["npc"] == {"id": "npc", "mood": ["angry", "since noon"], "$meta": tree["npc"]["$meta"], "trust": 4}
+    assert after["npc"] == {"id": "npc", "mood": "angry", "$meta": tree["npc"]["$meta"], "trust": 4}
 
 
 def test_a_list_that_comes_to_look_like_a_value_with_description_stays_a_list() -> None:

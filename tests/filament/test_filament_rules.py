@@ -216,12 +216,12 @@ def test_a_table_tells_the_new_value_whatever_the_op_says() -> None:
     assert remarks(["SUB", "hero.health", 999]) == ["clamped"]
 
 
-def test_without_a_table_the_old_text_stays_and_that_is_remarked() -> None:
+def test_without_a_rule_the_old_text_goes_with_the_old_value_and_that_is_remarked() -> None:
     tree = {"health": [85, "受伤状态"]}
     done = judged(["SET", "health", 100], tree=tree)
-    assert done.tree == {"health": [100, "受伤状态"]}
+    assert done.tree == {"health": 100}
     (note,) = done.verdicts[0].notes
-    assert note.code == "description_kept"
+    assert note.code == "description_dropped"
     assert "受伤状态" in note.text
     assert judged(["SET", "health", [100, "安然无恙"]], tree=tree).tree == {"health": [100, "安然无恙"]}
     assert judged(["SET", "health", 85], tree=tree).verdicts[0].notes == ()

@@ -133,6 +133,15 @@ def test_a_to_do_list_of_any_length_stays_short():
     assert len(todo.content) < TASKS_SHOWN * 3 * TEXT_CHARS
 
 
+def test_limits_of_the_state_stand_beside_it_and_the_reply_format_names_the_legal_statuses():
+    assert block(render(), "limits").content == "<limits>\n0..100: hero.health\n</limits>"
+    for world, words in ((WORLD, "任务的 status 只能是"), (ENGLISH, "The status of a quest is")):
+        shown = block(render(world=world), "instruction").content
+        assert words in shown
+        assert all(status in shown for status in ("inactive", "active", "completed", "failed", "paused"))
+        assert '["SET", ' in shown
+
+
 def test_guidance_carries_the_goal():
     assert body(block(render(), "guidance").content)["current_goal"] == PLAN.current_goal
 
@@ -140,9 +149,9 @@ def test_guidance_carries_the_goal():
 def test_blocks_say_where_they_belong():
     skeleton = render("一首诗")
     assert [each.block_id for each in skeleton.blocks] == [
-        "instruction", "persona", "axioms", "status", "active_quests", "guidance", "dir_always", "dir_poem",
+        "instruction", "persona", "axioms", "status", "limits", "active_quests", "guidance", "dir_always", "dir_poem",
     ]  # fmt: skip
-    assert [each.layer for each in skeleton.blocks] == [None] * 3 + ["deterministic"] * 3 + [None] * 2
+    assert [each.layer for each in skeleton.blocks] == [None] * 3 + ["deterministic"] * 4 + [None] * 2
     assert all(each.tokens == len(each.content) for each in (*skeleton.blocks, *skeleton.history, skeleton.user_input))
     assert block(skeleton, "status").volatile
     assert not block(skeleton, "axioms").volatile

@@ -30,7 +30,7 @@ def test_the_seeds_question_is_about_the_key_and_the_past():
     assert made.search_intent.temporal_context is Temporal.PAST
     assert made.entities == ("temple_key", "temple")
     assert made.active_quest_id == "q_001"
-    assert made.current_goal == "找到森林神庙的入口（已找到 2/3 个符文）"
+    assert made.current_goal == "找到森林神庙的入口"
     assert made.confidence >= 0.6
 
 
@@ -92,8 +92,19 @@ def test_without_quests_there_is_no_focus_and_no_goal():
     ],
 )
 def test_a_goal_tells_progress_with_its_description(progress, told):
-    quests = {"q_001": {**STATE["quests"]["q_001"], "progress": progress}}
-    assert plan("神庙", state={**STATE, "quests": quests}).current_goal == f"找到森林神庙的入口{told}"
+    quest = STATE["quests"]["q_001"]
+    steps = [{**step, "progress": progress} for step in quest["objectives"]]
+    own = {"q_001": {**quest, "progress": None, "objectives": steps}}
+    assert plan("神庙", state={**STATE, "quests": own}).current_goal == f"找到森林神庙的入口{told}"
+    only = {"q_001": {**quest, "progress": progress, "objectives": quest["objectives"][1:]}}
+    assert plan("神庙", state={**STATE, "quests": only}).current_goal == f"找到森林神庙的入口{told}"
+
+
+def test_a_goal_never_tells_the_progress_of_another_step():
+    quest = {**STATE["quests"]["q_001"], "progress": [1, "三桶灯油已搬上一桶"]}
+    steps = [{"id": "a", "text": "搬油", "status": "completed", "progress": 3}, *quest["objectives"]]
+    state = {**STATE, "quests": {"q_001": {**quest, "objectives": steps}}}
+    assert plan("神庙", state=state).current_goal == "找到森林神庙的入口"
 
 
 def test_goal_follows_the_focus():

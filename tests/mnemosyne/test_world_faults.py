@@ -269,7 +269,11 @@ CASES = {
         "is not a number to calculate with",
     ),
     "op with text": case(
-        A, "[SUB, item_bread.count, 1]", '[SUB, item_bread.count, "1"]', "actions[0].ops[0]", "needs a number"
+        A,
+        "[SUB, item_bread.count, 1]",
+        '[SUB, item_bread.count, "1"]',
+        "actions[0].ops[0]",
+        "was text and was read as 1",
     ),
     "op by zero": case(
         A, "[SUB, item_bread.count, 1]", "[DIV, item_bread.count, 0]", "actions[0].ops[0]", "divided by zero"

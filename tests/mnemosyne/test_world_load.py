@@ -115,7 +115,8 @@ def test_what_yaml_leaves_empty_counts_as_absent(tmp_path: Path) -> None:
     }
     world = load_world(write(tmp_path, files))
     assert world.state == {
-        "quests": {"q": {"id": "q", "title": "Q", "status": "inactive", "description": "", "objectives": []}}
+        "quests": {"q": {"id": "q", "title": "Q", "status": "inactive", "description": "", "objectives": []}},
+        "$meta": {"typed": True},
     }
     assert world.planner.domain_weights == {"past": {"event": 0.5}}
 

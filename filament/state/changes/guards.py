@@ -5,14 +5,15 @@ Pure checks that raise RefusedError, with a code and a reason that a model or an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from filament.state.conventions import IDENTITY, META, is_number, is_pair, is_scalar, same_scalar
 from filament.state.places import Spot
-from filament.state.rules import Rules
-from filament.state.verdicts import Note, Refusal, RefusedError, Remark
+from filament.state.rules import ANY, OR_NULL, Rules
+from filament.state.verdicts import Legal, Note, Refusal, RefusedError, Remark, find_nearest, list_choices
 
+_LEAST_COMPARED = 5
 _CALLED = {
     "text": "text",
     "integer": "a whole number",
@@ -20,6 +21,7 @@ _CALLED = {
     "boolean": "true or false",
     "list": "a list",
     "mapping": "a mapping",
+    ANY: "a single value",
 }
 
 
@@ -27,6 +29,10 @@ def has_type(word: str | tuple[Any, ...], value: Any) -> bool:
     """Return whether a value, taken without its description, is of a type (a word, or the values to choose from)."""
     if isinstance(word, tuple):
         return is_scalar(value) and any(same_scalar(choice, value) for choice in word)
+    if word.endswith(OR_NULL):
+        return value is None or has_type(word.removesuffix(OR_NULL), value)
+    if word == ANY:
+        return is_scalar(value)
     if word == "number":
         return is_number(value)
     if word == "integer":
@@ -37,7 +43,9 @@ def has_type(word: str | tuple[Any, ...], value: Any) -> bool:
 
 def type_text(word: str | tuple[Any, ...]) -> str:
     """Return a type in words."""
-    return f"one of {', '.join(str(choice) for choice in word)}" if isinstance(word, tuple) else _CALLED[word]
+    if isinstance(word, tuple):
+        return f"one of {list_choices(word)}"
+    return _CALLED[word.removesuffix(OR_NULL)] + (" or null" if word.endswith(OR_NULL) else "")
 
 
 def limits_text(limits: tuple[float | None, float | None]) -> str:
@@ -46,32 +54,29 @@ def limits_text(limits: tuple[float | None, float | None]) -> str:
     return f"{'-∞' if low is None else low} to {'∞' if high is None else high}"
 
 
-def check_value(rules: Rules, field: str, value: Any) -> None:
-    """Raise RefusedError for a value that is not of the type of its field or outside its limits."""
-    plain = value[0] if rules.is_described(field, value) else value
-    word = rules.type_of(field)
-    if word is not None and not has_type(word, plain):
-        raise RefusedError(Refusal.WRONG_TYPE, f"{field!r} takes {type_text(word)} ($meta.types)")
+def check_limits(rules: Rules, field: str, plain: Any) -> None:
+    """Raise RefusedError for a value, taken without its description, that is outside the limits of its field."""
     limits = rules.limits_of(field)
-    if limits is None:
-        return
+    if limits is not None and not is_number(plain):
+        reason = f"{field!r} takes a number from {limits_text(limits)}"
+        raise RefusedError(Refusal.WRONG_TYPE, reason, Legal(field=field, kind="number", limits=limits))
+    limits = rules.bounds_of(field)
     low, high = limits
-    if not is_number(plain):
-        raise RefusedError(Refusal.WRONG_TYPE, f"{field!r} takes a number from {limits_text(limits)}")
-    if (low is not None and plain < low) or (high is not None and plain > high):
-        raise RefusedError(Refusal.OUTSIDE_LIMITS, f"{plain} is outside the limits of {field!r}, {limits_text(limits)}")
+    if is_number(plain) and ((low is not None and plain < low) or (high is not None and plain > high)):
+        reason = f"{plain} is outside the limits of {field!r}, {limits_text(limits)}"
+        raise RefusedError(Refusal.OUTSIDE_LIMITS, reason, Legal(field=field, limits=limits))
 
 
 def clamp_number(rules: Rules, field: str, number: int | float, notes: list[Note]) -> int | float:
     """Return the number, moved to the nearer limit of the field if it is outside; a remark says so."""
-    limits = rules.limits_of(field)
-    low, high = limits or (None, None)
+    limits = rules.bounds_of(field)
+    low, high = limits
     kept = number
     if low is not None and kept < low:
         kept = low
     if high is not None and kept > high:
         kept = high
-    if limits is not None and kept != number:
+    if kept != number:
         field_name = f"{number} was set to {kept}: {field!r} takes {limits_text(limits)}."
         notes.append(Note(code=Remark.CLAMPED, field=field, text=field_name))
     return kept
@@ -80,23 +85,78 @@ def clamp_number(rules: Rules, field: str, number: int | float, notes: list[Note
 def check_changeable(spot: Spot) -> None:
     """Raise RefusedError for a change at a frozen spot, and for a change of an `id` or `_anchor`."""
     if spot.is_frozen:
-        raise RefusedError(Refusal.NOT_UPDATABLE, f"{spot.key!r} may not be updated ($meta.updatable)")
+        raise _frozen_error(spot.rules, spot.key, spot.holder)
     if spot.key in IDENTITY and isinstance(spot.owner, Mapping):
-        raise RefusedError(Refusal.PROTECTED, f"the {spot.key!r} of a thing cannot be changed")
+        raise RefusedError(
+            Refusal.PROTECTED, f"the {spot.key!r} of a thing cannot be changed", Legal(choices=_fields_of(spot.owner))
+        )
 
 
-def check_new_field(rules: Rules, field: str) -> None:
-    """Raise RefusedError for a new field in a mapping that may not be extended and does not declare it."""
-    if not rules.extensible and not rules.expects_field(field):
-        raise RefusedError(Refusal.NOT_EXTENSIBLE, f"no new field {field!r} may be added here ($meta.extensible)")
+def check_new_field(rules: Rules, field: str, siblings: Iterable[str] = ()) -> None:
+    """Raise RefusedError for a new field in a mapping that may not be extended and does not declare it, and in a typed
+    state for one that is only another spelling of a field that is there. `siblings` are the fields that are there.
+    """
+    names = tuple(name for name in siblings if name != META)
+    near = find_nearest(field, names)
+    hint = f"; did you mean {near!r}?" if near else f"; it has {list_choices(names)}" if names else ""
+    legal = Legal(field=field, near=near, choices=names)
+    if rules.expects_field(field):
+        pass
+    elif not rules.extensible:
+        raise RefusedError(
+            Refusal.NOT_EXTENSIBLE, f"no new field {field!r} may be added here ($meta.extensible){hint}", legal
+        )
+    elif rules.typed and is_misspelt(field, near):
+        reason = f"{field!r} is very like the field {near!r}; name that, or call a new field something else"
+        raise RefusedError(Refusal.NOT_EXTENSIBLE, reason, legal)
     if not rules.may_update(field):
-        raise RefusedError(Refusal.NOT_UPDATABLE, f"{field!r} may not be updated ($meta.updatable)")
+        raise _frozen_error(rules, field, names)
+
+
+def is_misspelt(name: str, known: str) -> bool:
+    """Return whether a name is another one with one letter added, left out, changed, or two letters swapped.
+
+    Only for names of ASCII letters of at least five characters; names that differ in a digit are different names.
+    """
+    if name == known or min(len(name), len(known)) < _LEAST_COMPARED or not (name + known).isascii():
+        return False
+    start = 0
+    while start < min(len(name), len(known)) and name[start] == known[start]:
+        start += 1
+    left, right = name[start:], known[start:]
+    ends = {(left[1:], right), (left, right[1:]), (left[1:], right[1:])}
+    swapped = len(left) > 1 and left[:2] == right[1::-1] and left[2:] == right[2:]
+    if any(character.isdigit() for character in left[:1] + right[:1]):
+        return False
+    return swapped or any(one == other for one, other in ends)
 
 
 def check_growth(rules: Rules, field: str) -> None:
     """Raise RefusedError where a list may not grow because its mapping may not be extended."""
-    if not rules.extensible:
-        raise RefusedError(Refusal.NOT_EXTENSIBLE, f"{field!r} may not grow ($meta.extensible)")
+    if rules.closed:
+        reason = f"{field!r} may not grow ($meta.extensible); SET, POP or change what is in it"
+        raise RefusedError(Refusal.NOT_EXTENSIBLE, reason, Legal(field=field))
+
+
+def check_transition(rules: Rules, field: str, old: Any, new: Any) -> None:
+    """Raise RefusedError for a value that may not follow the old one."""
+    followers = rules.followers_of(field, old)
+    if followers is None or old == new or new in followers:
+        return
+    may = f"only {list_choices(followers)} may follow" if followers else "it stays so"
+    reason = f"{field!r} is {old!r}, and {new!r} may not follow; {may}"
+    raise RefusedError(Refusal.ILLEGAL_TRANSITION, reason, Legal(field=field, choices=followers))
+
+
+def _frozen_error(rules: Rules, field: str, names: Iterable[str]) -> RefusedError:
+    free = tuple(name for name in names if name not in (META, *IDENTITY, field) and rules.may_update(name))
+    hint = f"; you may change {list_choices(free)}" if free else ""
+    reason = f"{field!r} may not be updated ($meta.updatable){hint}"
+    return RefusedError(Refusal.NOT_UPDATABLE, reason, Legal(field=field, choices=free))
+
+
+def _fields_of(node: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(name for name in node if name not in (META, *IDENTITY))
 
 
 def check_removal(rules: Rules, field: str, value: Any, *, entry: bool = False) -> None:
@@ -106,9 +166,10 @@ def check_removal(rules: Rules, field: str, value: Any, *, entry: bool = False) 
     `rules` are those of the mapping that holds `field`; with `entry`, an entry of the list there is removed.
     """
     if not rules.may_update(field):
-        raise RefusedError(Refusal.NOT_UPDATABLE, f"{field!r} may not be updated ($meta.updatable)")
+        raise _frozen_error(rules, field, ())
     if not entry and rules.is_necessary(field):
-        raise RefusedError(Refusal.NECESSARY, f"{field!r} is necessary and stays ($meta.necessary)")
+        reason = f"{field!r} is necessary and stays ($meta.necessary); SET it to another value instead"
+        raise RefusedError(Refusal.NECESSARY, reason, Legal(field=field))
     _check_parts(rules, field, value, field, entry=entry)
 
 
@@ -116,8 +177,11 @@ def _check_parts(rules: Rules, field: str, value: Any, field_name: str, *, entry
     if isinstance(value, Mapping):
         inner = rules.rules_below(field, value, entry=entry)
         if inner.must_stay:
-            name = value.get("id", field)
-            raise RefusedError(Refusal.NECESSARY, f"{name!r} is necessary and stays ($meta.necessary)")
+            name = str(value.get("id", field))
+            free = tuple(key for key in _fields_of(value) if inner.may_update(key))
+            reason = f"{name!r} is necessary and stays ($meta.necessary); SET one of its fields instead"
+            reason += f": {list_choices(free)}" if free else ""
+            raise RefusedError(Refusal.NECESSARY, reason, Legal(field=name, choices=free))
         if not inner.updatable:
             reason = f"{field_name!r} holds a part that may not be updated ($meta.updatable)"
             raise RefusedError(Refusal.NOT_UPDATABLE, reason)

@@ -27,7 +27,7 @@ from filament.state.changes.sizes import (
 from filament.state.conventions import label_of
 from filament.state.places import AnchorIndex, locate
 from filament.state.pointer import join_pointer, look_up, split_pointer
-from filament.state.verdicts import Note, OpVerdict, Outcome, Refusal, RefusedError, build_refusal
+from filament.state.verdicts import Authority, Note, OpVerdict, Outcome, Refusal, RefusedError, build_refusal
 
 PatchOp = Mapping[str, Any]
 APPLIED = "applied"
@@ -58,6 +58,7 @@ def judge_ops(
     *,
     lost: Sequence[OpVerdict] = (),
     limits: OpLimits = NO_LIMITS,
+    authority: Authority = Authority.MODEL,
 ) -> JudgedOps:
     """Return the verdicts on ops, and the tree and patch that follow from them; the given tree is not changed. Never
     raises for an op.
@@ -68,18 +69,21 @@ def judge_ops(
     they count as refused, and all verdicts are then numbered by their place in the reply (`Op.number`). The same patch
     assigns ids to things in containers that have none yet (as `with_anchors` shows them). `limits` bound the ops, their
     values and the state after each; of more than `limits.reply_ops` ops only that many are judged, and one further
-    verdict (`too_many_ops`) reports the rest.
+    verdict (`too_many_ops`) reports the rest. `authority` says whose ops these are.
     """
     numbered = [(op.number if lost and isinstance(op, Op) else number, op) for number, op in enumerate(ops)]
     numbered, lost, beyond = _limit_ops(numbered, lost, limits)
-    run = _Run(tree, anchors, limits)
+    run = _Run(tree, anchors, limits, authority)
     judged = [run.take(number, op) for number, op in numbered]
     verdicts = sorted([*lost, *judged, *beyond], key=lambda verdict: verdict.number)
     first = find_refused(verdicts)
     if first is None:
         return JudgedOps(tree=run.tree if run.patch else tree, patch=tuple(run.patch), verdicts=tuple(verdicts))
     reason = f"nothing is wrong with it, but op {first.number} was refused, and a turn's ops are applied all or none"
-    bound = (build_refusal(v.number, v.op, Refusal.TURN_REFUSED, reason) if v.is_applied else v for v in verdicts)
+    bound = (
+        build_refusal(v.number, v.op, Refusal.TURN_REFUSED, reason, target=v.target) if v.is_applied else v
+        for v in verdicts
+    )
     return JudgedOps(tree=tree, patch=(), verdicts=tuple(bound))
 
 
@@ -148,7 +152,8 @@ def apply_ops(tree: Any, ops: Sequence[Op], anchors: Mapping[str, str] | None = 
 class _Run:
     """A tree to which ops are applied one after the other."""
 
-    def __init__(self, tree: Any, anchors: Mapping[str, str] | None, limits: OpLimits) -> None:
+    def __init__(self, tree: Any, anchors: Mapping[str, str] | None, limits: OpLimits, authority: Authority) -> None:
+        self._authority = authority
         self.patch: list[PatchOp] = []
         self._limits = limits
         self._changing = ChangingTree(with_anchors(tree))
@@ -165,9 +170,9 @@ class _Run:
         try:
             changes, notes = self._carry_out(op)
         except RefusedError as error:
-            return build_refusal(number, str(op), error.code, error.reason)
+            return build_refusal(number, str(op), error.code, error.reason, target=op.target, legal=error.legal)
         except ValueError as error:
-            return build_refusal(number, str(op), Refusal.MALFORMED, str(error))
+            return build_refusal(number, str(op), Refusal.MALFORMED, str(error), target=op.target)
         return OpVerdict(
             number=number,
             op=str(op),
@@ -175,6 +180,7 @@ class _Run:
             code=APPLIED,
             reason="; ".join(map(_describe_patch, changes)),
             notes=tuple(notes),
+            target=op.target,
         )
 
     def _carry_out(self, op: Op) -> tuple[list[dict[str, Any]], list[Note]]:
@@ -183,7 +189,7 @@ class _Run:
         index = self._index
         tokens = locate(op.target, index, self.tree, may_create=op.verb in CREATING)
         check_depth(sound, tokens, self.tree)
-        bench = OpPlanner(tree=self.tree, index=index)
+        bench = OpPlanner(tree=self.tree, index=index, authority=self._authority)
         changes = propose(sound, tokens, bench)
         check_state_size(sound, changes, self.tree, self._chars, self._limits)
         if self._id_patch:

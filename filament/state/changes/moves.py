@@ -12,6 +12,7 @@ from decimal import Context, Decimal, DivisionByZero, InvalidOperation, Overflow
 from typing import Any
 
 from filament.state.anchors import next_item_id, walk_anchors
+from filament.state.changes.fitting import fit_number
 from filament.state.changes.guards import check_changeable, check_growth, check_new_field, check_removal, clamp_number
 from filament.state.changes.new_values import assign_new_ids, build_value, replace_value
 from filament.state.changes.ops import ARITHMETIC, Op, Verb, check_json_number
@@ -26,10 +27,10 @@ from filament.state.conventions import (
     label_of,
     meta_of,
 )
-from filament.state.descriptions import describe_new_value
+from filament.state.descriptions import derive_text, describe_new_value
 from filament.state.places import AnchorIndex, Spot, open_place, spot_at
 from filament.state.pointer import Tokens, join_pointer, look_up
-from filament.state.verdicts import Note, Refusal, RefusedError
+from filament.state.verdicts import Authority, Legal, Note, Refusal, RefusedError, find_nearest, list_choices
 
 Patch = list[dict[str, Any]]
 
@@ -38,11 +39,19 @@ _EXACT = Context(prec=34, traps=[InvalidOperation, DivisionByZero, Overflow])
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpPlanner:
-    """What an op works on: the tree after the ops before it, its anchors, and the remarks so far."""
+    """What an op works on: the tree after the ops before it, its anchors, and the remarks so far.
+
+    `authority` says whose ops these are.
+    """
 
     tree: Any
     index: AnchorIndex
     notes: list[Note] = field(default_factory=list)
+    authority: Authority = Authority.MODEL
+
+    def spot(self, tokens: Tokens) -> Spot:
+        """Return the spot at the tokens, with the rules that hold for who gives the ops."""
+        return spot_at(self.tree, tokens, self.authority)
 
     def fresh_ids(self, value: Any) -> Iterator[str]:
         """Yield ids that neither name nor ever named anything in the tree, and do not occur in `value`."""
@@ -51,7 +60,7 @@ class OpPlanner:
 
 def propose(op: Op, tokens: Tokens, planner: OpPlanner) -> Patch:
     """Return the patch of an op whose target was located at `tokens`; RefusedError if a rule forbids it."""
-    spot = spot_at(planner.tree, tokens)
+    spot = planner.spot(tokens)
     if op.verb is Verb.DELETE:
         return _propose_delete(spot)
     check_changeable(spot)
@@ -61,7 +70,7 @@ def propose(op: Op, tokens: Tokens, planner: OpPlanner) -> Patch:
         return _propose_set(op, spot, planner, may_create=not op.target.startswith("/"))
     if op.verb is Verb.INSERT:
         return _propose_insert(op, spot, planner)
-    listed = _list_spot(spot, planner.tree)
+    listed = _list_spot(spot, planner)
     if op.verb is Verb.PUSH:
         return _propose_entry(listed, len(listed.old), op.value, planner)
     return _propose_pop(listed, op.value, planner)
@@ -94,10 +103,12 @@ def _propose_set(op: Op, spot: Spot, planner: OpPlanner, *, may_create: bool) ->
 def _new_field(spot: Spot, value: Any, planner: OpPlanner, *, may_create: bool) -> Any:
     if not isinstance(spot.owner, Mapping):
         reason = f"there is no {spot.key!r} to set; only mappings take new fields"
-        raise RefusedError(Refusal.UNKNOWN_PATH, reason)
+        names = tuple(key for key in spot.holder if key != META)
+        legal = Legal(field=spot.key, near=find_nearest(spot.key, names), choices=names)
+        raise RefusedError(Refusal.UNKNOWN_PATH, reason, legal)
     if not may_create:
-        raise RefusedError(Refusal.UNKNOWN_PATH, f"there is no {spot.key!r} to replace; use `add` for a new field")
-    check_new_field(spot.rules, spot.key)
+        raise _missing_error(spot, "replace; use `add` for a new field")
+    check_new_field(spot.rules, spot.key, spot.owner)
     made = build_value(spot.rules, spot.key, value, planner.notes)
     listed = spot.rules.container and spot.rules.is_list(spot.key, made)
     made = assign_new_ids(made, planner.fresh_ids(made), in_container=listed)
@@ -108,7 +119,7 @@ def _new_field(spot: Spot, value: Any, planner: OpPlanner, *, may_create: bool) 
 def _set_description(spot: Spot, text: Any) -> Patch:
     if not isinstance(text, str):
         raise RefusedError(Refusal.WRONG_TYPE, "a description is text")
-    if isinstance(spot.rules.description_rule(spot.field), tuple):
+    if derive_text(spot.rules.description_rule(spot.field), spot.old[0]) is not None:
         reason = f"the description of {spot.key!r} follows its value ($meta.descriptions)"
         raise RefusedError(Refusal.RULED_DESCRIPTION, reason)
     return [_propose_one("replace", (*spot.tokens, "1"), text)]
@@ -123,19 +134,28 @@ def _propose_description(spot: Spot, result: Any) -> dict[str, Any]:
 
 def _propose_calculation(op: Op, spot: Spot, planner: OpPlanner) -> Patch:
     if not spot.found:
-        raise RefusedError(Refusal.UNKNOWN_PATH, f"there is no {spot.key!r} to calculate with; SET makes a new field")
+        raise _missing_error(spot, "calculate with; SET makes a new field")
     old = spot.old[0] if spot.described else spot.old
     if not is_number(old) or spot.part == "1":
-        raise RefusedError(Refusal.NOT_A_NUMBER, f"{spot.key!r} is not a number to calculate with")
-    if not is_number(op.value):
-        raise RefusedError(Refusal.NOT_A_NUMBER, f"{op.verb} needs a number, not {type(op.value).__name__}")
-    number = calculate_number(op.verb, old, op.value)
+        numbers = tuple(
+            key
+            for key, value in spot.holder.items()
+            if key != META and is_number(value[0] if is_pair(value) else value)
+        )
+        hint = f"; numbers here: {list_choices(numbers)}" if numbers else "; SET it"
+        reason = f"{spot.key!r} is not a number to calculate with{hint}"
+        raise RefusedError(Refusal.NOT_A_NUMBER, reason, Legal(field=spot.key, choices=numbers))
+    amount = fit_number(spot.key, op.value, planner.notes)
+    if not is_number(amount):
+        reason = f"{op.verb} needs a number, not {type(op.value).__name__}"
+        raise RefusedError(Refusal.NOT_A_NUMBER, reason, Legal(field=spot.key, kind="number"))
+    number = calculate_number(op.verb, old, amount)
     if spot.is_in_list:
         return [_propose_one("replace", (*spot.tokens, "0") if spot.described else spot.tokens, number)]
     number = clamp_number(spot.rules, spot.field, number, planner.notes)
     if spot.rules.type_of(spot.field) == "integer" and not isinstance(number, int):
         reason = f"{spot.key!r} takes a whole number, and {number} is not one ($meta.types)"
-        raise RefusedError(Refusal.WRONG_TYPE, reason)
+        raise RefusedError(Refusal.WRONG_TYPE, reason, Legal(field=spot.field, kind="integer"))
     result = describe_new_value(spot.rules, spot.field, spot.old, number, planner.notes)
     return [_propose_description(spot, result) if spot.described else _propose_one("replace", spot.tokens, result)]
 
@@ -173,33 +193,37 @@ def _propose_insert(op: Op, spot: Spot, planner: OpPlanner) -> Patch:
     if op.target.startswith("/"):
         place = open_place(spot.key, spot.owner)
         if place is not None:
-            return _propose_entry(spot_at(planner.tree, spot.tokens[:-1]), place, op.value, planner)
+            return _propose_entry(planner.spot(spot.tokens[:-1]), place, op.value, planner)
     elif spot.found and (spot.rules.is_list(spot.field, spot.old) or is_container(spot.old)):
-        listed = _list_spot(spot, planner.tree)
+        listed = _list_spot(spot, planner)
         return _propose_entry(listed, len(listed.old), op.value, planner)
     return _propose_set(op, spot, planner, may_create=True)
 
 
-def _list_spot(spot: Spot, tree: Any) -> Spot:
+def _list_spot(spot: Spot, planner: OpPlanner) -> Spot:
     """Return the spot of the list that PUSH and POP mean: the target itself, or for a mapping its `items` or its only
     list.
     """
     if not spot.found:
-        raise RefusedError(Refusal.UNKNOWN_PATH, f"there is no {spot.key!r} to PUSH to or POP from")
+        raise _missing_error(spot, "PUSH to or POP from")
     if spot.part is not None or spot.described:
         reason = f"{spot.key!r} is a value with a description, not a list (name it in $meta.lists if it is one)"
-        raise RefusedError(Refusal.NOT_A_LIST, reason)
+        raise RefusedError(Refusal.NOT_A_LIST, reason, Legal(field=spot.key, choices=_lists_of(spot)))
     if isinstance(spot.old, list | tuple):
         return spot
     if spot.inner is None:
-        raise RefusedError(Refusal.NOT_A_LIST, f"{spot.key!r} is not a list")
+        lists = _lists_of(spot)
+        hint = f"; lists here: {list_choices(lists)}" if lists else "; SET it"
+        raise RefusedError(
+            Refusal.NOT_A_LIST, f"{spot.key!r} is not a list{hint}", Legal(field=spot.key, choices=lists)
+        )
     names = [key for key, value in spot.old.items() if key != META and spot.inner.is_list(key, value)]
     if "items" in names:
         names = ["items"]
     if len(names) != 1:
         has = f"has the lists {', '.join(names)}: name one" if names else "has no list"
-        raise RefusedError(Refusal.NOT_A_LIST, f"{spot.key!r} {has}")
-    listed = spot_at(tree, (*spot.tokens, names[0]))
+        raise RefusedError(Refusal.NOT_A_LIST, f"{spot.key!r} {has}", Legal(field=spot.key, choices=tuple(names)))
+    listed = planner.spot((*spot.tokens, names[0]))
     check_changeable(listed)
     return listed
 
@@ -210,6 +234,7 @@ def _propose_entry(spot: Spot, place: int, value: Any, planner: OpPlanner) -> Pa
         raise RefusedError(Refusal.NOT_A_LIST, f"{spot.key!r} is not a list")
     check_changeable(spot)
     check_growth(spot.rules, spot.field)
+    _check_entry_kind(spot, value)
     if isinstance(value, Mapping):
         name = value.get(ID, "made")
         if not isinstance(name, str) or not name:
@@ -230,9 +255,40 @@ def _propose_pop(spot: Spot, wanted: Any, planner: OpPlanner) -> Patch:
         raise RefusedError(Refusal.NO_ENTRY, f"{spot.key!r} is empty")
     place = len(spot.old) - 1 if wanted is None else _find_entry(spot, wanted, planner.index)
     if place is None:
-        raise RefusedError(Refusal.NO_ENTRY, f"{spot.key!r} has no entry {wanted!r}: give its id, or the entry itself")
+        ids = tuple(entry[ID] if isinstance(entry, Mapping) else entry for entry in spot.old if _is_named(entry))
+        near = find_nearest(str(wanted), (str(each) for each in ids))
+        hint = f"; did you mean {near!r}?" if near else f"; it has {list_choices(ids)}"
+        reason = f"{spot.key!r} has no entry {wanted!r}: give its id, or the entry itself{hint}"
+        raise RefusedError(Refusal.NO_ENTRY, reason, Legal(field=str(wanted), near=near, choices=ids))
     check_removal(spot.rules, spot.field, spot.old[place], entry=True)
     return [_propose_one("remove", (*spot.tokens, str(place))), *_declare_list(spot, _remove_entry(spot.old, place))]
+
+
+def _is_named(entry: Any) -> bool:
+    return isinstance(entry.get(ID), str) if isinstance(entry, Mapping) else is_scalar(entry)
+
+
+def _check_entry_kind(spot: Spot, value: Any) -> None:
+    """Raise RefusedError, in a typed state, for a bare value in a list of things."""
+    things = [entry for entry in spot.old if isinstance(entry, Mapping)]
+    if not spot.rules.typed or not things or len(things) < len(spot.old) or isinstance(value, Mapping):
+        return
+    names = tuple(name for name in things[0] if name not in (META, ID, ANCHOR))
+    reason = f"the entries of {spot.key!r} have fields: give {{…}} with {list_choices(names)}"
+    raise RefusedError(Refusal.WRONG_TYPE, reason, Legal(field=spot.key, choices=names, kind="mapping"))
+
+
+def _missing_error(spot: Spot, use: str) -> RefusedError:
+    """Return the refusal of an op at a field that is not there; it names the most similar one."""
+    names = tuple(name for name in spot.owner if name != META) if isinstance(spot.owner, Mapping) else ()
+    near = find_nearest(spot.key, names)
+    hint = f"; did you mean {near!r}?" if near else f"; there are {list_choices(names)}" if names else ""
+    reason = f"there is no {spot.key!r} to {use.partition(';')[0] if near else use}{hint}"
+    return RefusedError(Refusal.UNKNOWN_PATH, reason, Legal(field=spot.key, near=near, choices=names))
+
+
+def _lists_of(spot: Spot) -> tuple[str, ...]:
+    return tuple(key for key, value in spot.holder.items() if key != META and spot.rules.is_list(key, value))
 
 
 def _remove_entry(entries: Sequence[Any], place: int) -> Sequence[Any]:
@@ -260,7 +316,7 @@ def _propose_delete(spot: Spot) -> Patch:
         reason = "the parts of a value with a description are not deleted one by one; name the field"
         raise RefusedError(Refusal.PROTECTED, reason)
     if not spot.found:
-        raise RefusedError(Refusal.UNKNOWN_PATH, f"there is no {spot.key!r} to delete")
+        raise _missing_error(spot, "delete")
     check_removal(spot.rules, spot.field, spot.old, entry=spot.is_in_list)
     removal = _propose_one("remove", spot.tokens)
     if not spot.is_in_list:

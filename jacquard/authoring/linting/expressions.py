@@ -35,7 +35,7 @@ _KEEP_LIST = frozenset({"list", "sort", "reverse", "unique", "select", "reject",
 _GIVES = {
     **dict.fromkeys(("abs", "count", "float", "int", "length", "round", "sum"), NUMBER),
     **dict.fromkeys(("capitalize", "join", "lower", "replace", "string", "title", "trim", "truncate", "upper"), TEXT),
-    **dict.fromkeys(("attr", "text", "yaml"), MARKUP),
+    **dict.fromkeys(("attr", "limits", "text", "yaml"), MARKUP),
 }
 
 

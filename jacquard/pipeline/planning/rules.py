@@ -213,16 +213,20 @@ def _score_quest(text: str, entities: Sequence[str], quest: Quest, dictionary: N
 
 
 def goal_of(quest: Quest | None, locale: str) -> str:
-    """Return the current goal (T3): the first open step with the quest's progress; without open steps, the quest's
+    """Return the current goal (T3): the first open step with its progress; without open steps, the quest's
     description.
+
+    Progress of the quest belongs to the goal only where the quest has no more than one step: that of several may be
+    about another one.
     """
     if quest is None:
         return ""
     steps = quest.open_objectives
     text = steps[0].text if steps else quest.description or quest.title
-    if not quest.progress:
+    progress = (steps[0].progress if steps else "") or (quest.progress if len(quest.objectives) <= 1 else "")
+    if not progress:
         return text
-    return f"{text}（{quest.progress}）" if locale.startswith("zh") else f"{text} ({quest.progress})"
+    return f"{text}（{progress}）" if locale.startswith("zh") else f"{text} ({progress})"
 
 
 def weights_of(temporal: Temporal, rules: PlannerRules, *, is_history: bool = False) -> Mapping[str, float]:

@@ -6,13 +6,12 @@ from collections.abc import Iterable, Iterator
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from filament import apply_ops, parse_op
-from filament.errors import OpError
+from filament import Authority, Remark, judge_ops
 from mnemosyne.chains.event import QUEST_UPDATE
 from mnemosyne.core.plain_values import Path as KeyPath
 from mnemosyne.schema.memory import Comparison, Condition
 from mnemosyne.world.checking.patterns import pattern_fault, slow_fault
-from mnemosyne.world.checking.state import QUESTS, StateTree, plain_value, quest_state, read_tree
+from mnemosyne.world.checking.state import QUESTS, StateTree, plain_value, quest_state, read_tree, with_types
 from mnemosyne.world.format.check import iterate_sound
 from mnemosyne.world.format.faults import FaultList, SourceLocation, did_you_mean
 from mnemosyne.world.format.fields import OBJECTIVE_STATUSES, QUEST_STATUSES
@@ -54,7 +53,7 @@ def _build_tree(draft: PackDraft, faults: FaultList) -> StateTree | None:
     if not isinstance(state, dict):
         return None
     world, places = draft.world.place, {}
-    root = dict(state)
+    root = with_types(state) if state or draft.quests else {}
     if QUESTS in root:
         faults.add(world.at("state", QUESTS), "is in world.yaml; quests belong in quests.yaml, remove it here")
         return None
@@ -234,7 +233,11 @@ def _check_ops(ops: Iterable[tuple[SourceLocation, list[Any]]], tree: StateTree,
             near = tree.nearest(raw[1]) or "; add it to the state with its starting value"
             faults.add(place, f"changes {raw[1]!r}, which is not in the state{near}")
         elif tree.is_sound and raw[0] != "POP":
-            try:
-                root = apply_ops(root, [parse_op(raw)]).tree
-            except OpError as error:
-                faults.add(place, f"can never run: {error.reason}; change the op or the state")
+            judged = judge_ops(root, [raw], authority=Authority.AUTHOR)
+            (verdict,) = judged.verdicts
+            misspelt = [note.text for note in verdict.notes if note.code in (Remark.CONVERTED, Remark.NORMALISED)]
+            if not verdict.is_applied:
+                faults.add(place, f"can never run: {verdict.reason}; change the op or the state")
+            elif misspelt:
+                faults.add(place, f"is not written as it is read: {misspelt[0]} Write it so")
+            root = judged.tree

@@ -24,12 +24,16 @@ from filament.state.rules import (
     META_KEYS,
     NECESSARY,
     NECESSARY_WORDS,
+    OR_NULL,
     OTHERS,
     SELF,
     TEMPLATE,
     TYPE_WORDS,
+    TYPED,
     TYPES,
+    UNITS,
     UPDATABLE,
+    VALUE,
     Rules,
     rules_at_root,
 )
@@ -37,10 +41,23 @@ from filament.state.verdicts import RefusedError
 from mnemosyne.world.format.faults import FaultList, SourceLocation, did_you_mean, kind_name
 
 MAX_DEPTH = 16
+_OTHER_WORDS = {
+    "required": NECESSARY,
+    "min": LIMITS,
+    "max": LIMITS,
+    "range": LIMITS,
+    "enum": TYPES,
+    "values": TYPES,
+    "type": TYPES,
+    "unit": UNITS,
+}
+"""Words for which authors of other formats look, with the key that says the same."""
 
 
-def check_meta(node: dict[str, Any], place: SourceLocation, faults: FaultList, *, depth: int = 0) -> None:
-    """Record every fault of a mapping's (or template's) own `$meta`."""
+def check_meta(
+    node: dict[str, Any], place: SourceLocation, faults: FaultList, *, depth: int = 0, is_root: bool = False
+) -> None:
+    """Record every fault of a mapping's (or template's) own `$meta`; `is_root`: it is that of the state itself."""
     if META not in node:
         return
     meta, here = node[META], place.at(META)
@@ -58,12 +75,17 @@ def check_meta(node: dict[str, Any], place: SourceLocation, faults: FaultList, *
         TYPES: lambda value, at: _check_types(value, at, faults),
         DESCRIPTIONS: lambda value, at: _check_descriptions(value, known, at, faults),
         TEMPLATE: lambda value, at: _check_template(value, at, faults, depth),
+        UNITS: lambda value, at: _check_units(value, known, at, faults),
     }
+    if is_root:
+        checks[TYPED] = lambda value, at: _check_kind(value, bool, "true or false; change it", at, faults)
     for key, value in meta.items():
         if key in checks:
             checks[key](value, here.at(key))
         else:
-            near = did_you_mean(key, META_KEYS) or f"; known keys: {', '.join(META_KEYS)}"
+            meant = _OTHER_WORDS.get(key)
+            near = f"; use {meant!r}" if meant else did_you_mean(key, META_KEYS)
+            near = near or f"; known keys: {', '.join(META_KEYS)}"
             faults.add(here.at(key), f"is not a key of $meta{near}")
 
 
@@ -174,9 +196,19 @@ def _check_types(types: Any, place: SourceLocation, faults: FaultList) -> None:
                 faults.add(here, "must list single values to choose from; write them in [ ]")
         elif not isinstance(word, str):
             faults.add(here, f"is {kind_name(word)}, but must be one of {words}, or a list of values")
-        elif word not in TYPE_WORDS:
+        elif word.removesuffix(OR_NULL) not in TYPE_WORDS:
             near = did_you_mean(word, TYPE_WORDS)
             faults.add(here, f"is {word[:80]!r}, but must be one of {words}, or a list of values{near}")
+
+
+def _check_units(units: Any, known: Mapping[str, Any], place: SourceLocation, faults: FaultList) -> None:
+    if not isinstance(units, dict):
+        faults.add(place, f"is {kind_name(units)}, but must be a mapping; write 'field: unit'")
+        return
+    for name, unit in units.items():
+        here = place.at(name)
+        if _is_field(known, name, here, faults) and (not isinstance(unit, str) or not unit.strip()):
+            faults.add(here, f"is {kind_name(unit)}, but must be text, such as kg")
 
 
 def _check_descriptions(rules: Any, known: Mapping[str, Any], place: SourceLocation, faults: FaultList) -> None:
@@ -185,7 +217,12 @@ def _check_descriptions(rules: Any, known: Mapping[str, Any], place: SourceLocat
         return
     for name, rule in rules.items():
         here = place.at(name)
-        if _is_field(known, name, here, faults) and rule not in (KEEP, DROP):
+        if not _is_field(known, name, here, faults) or rule in (KEEP, DROP):
+            continue
+        if isinstance(rule, str):
+            if VALUE not in rule:
+                faults.add(here, f"is a text without {VALUE}, where the value goes; write it, or {KEEP}, or {DROP}")
+        else:
             _check_table(rule, here, faults)
 
 

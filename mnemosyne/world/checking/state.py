@@ -12,18 +12,18 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from filament import apply_patch
 from filament.state.anchors import with_anchors
-from filament.state.conventions import ANCHOR, ID, META, is_pair
+from filament.state.conventions import ANCHOR, ID, META, is_pair, meta_of
 from filament.state.descriptions import with_descriptions
 from filament.state.places import AnchorIndex, locate
-from filament.state.pointer import look_up
-from filament.state.rules import Rules, rules_at_root
+from filament.state.pointer import join_pointer, look_up
+from filament.state.quests import QUESTS as QUESTS
+from filament.state.rules import ANY, TYPED, TYPES, Rules, rules_at_root
 from mnemosyne.core.plain_values import Path as KeyPath
 from mnemosyne.world.checking.meta import check_follows, check_meta
 from mnemosyne.world.format.faults import FaultList, SourceLocation, did_you_mean, kind_name
 from mnemosyne.world.format.shapes import IDENTIFIER
-
-QUESTS = "quests"
 
 Where = Callable[[KeyPath], SourceLocation]
 
@@ -76,7 +76,11 @@ def quest_state(quest: Mapping[str, Any]) -> dict[str, Any]:
     `$meta.lists` keeps lists of two ids from being read as a value with a description.
     """
     kept = {key: quest[key] for key in ("id", "title", "status", "description") if key in quest}
-    kept["objectives"] = [dict(step) for step in quest.get("objectives", ()) if isinstance(step, dict)]
+    kept["objectives"] = [
+        {key: value for key, value in step.items() if key != "progress" or value is not None}
+        for step in quest.get("objectives", ())
+        if isinstance(step, dict)
+    ]
     links = {key: value for key, value in quest.get("links", {}).items() if value}
     if links:
         lists = [key for key in ("requires", "leads_to") if key in links]
@@ -94,7 +98,7 @@ def read_tree(root: dict[str, Any], where: Where, faults: FaultList) -> StateTre
         if isinstance(node, dict):
             _note_anchors(anchors, path, node, rules, where, faults)
             _check_keys(path, node, where, faults)
-            check_meta(node, where(path), faults)
+            check_meta(node, where(path), faults, is_root=not path)
             check_follows(node, rules, where(path), faults)
         elif described:
             _check_pair(node, where(path), faults)
@@ -109,15 +113,39 @@ def read_tree(root: dict[str, Any], where: Where, faults: FaultList) -> StateTre
     return StateTree(root=root, index=index, is_sound=is_sound)
 
 
+def with_types(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the state of a pack marked as typed, unless its author says `typed: false` (decision 0036)."""
+    meta = state.get(META, {})
+    if not isinstance(meta, dict) or TYPED in meta:
+        return dict(state)
+    return {**state, META: {**meta, TYPED: True}}
+
+
 def plain_value(node: Any) -> Any:
     """Return the value of a pair `[scalar, description]`, and any other node as it is."""
     return node[0] if is_pair(node) else node
 
 
 def start_state(tree: StateTree) -> dict[str, Any]:
-    """Return the state with which sessions start: things in containers have ids, values with a table have descriptions."""
+    """Return the state with which sessions start: things in lists have ids, values with a table have descriptions, and
+    fields without a value, whose type is not known, take any.
+    """
     started: dict[str, Any] = with_descriptions(with_anchors(tree.root))
-    return started
+    empty: dict[KeyPath, list[str]] = {}
+    for path, node, rules, described in _nodes(started) if rules_at_root(started).typed else ():
+        if path and isinstance(path[-1], str) and not isinstance(node, dict):
+            plain = plain_value(node) if described else node
+            if plain is None and rules.type_of(path[-1]) is None:
+                empty.setdefault(path[:-1], []).append(path[-1])
+    typed: dict[str, Any] = apply_patch(started, [_declare_any(started, holder, empty[holder]) for holder in empty])
+    return typed
+
+
+def _declare_any(root: Any, holder: KeyPath, fields: list[str]) -> dict[str, Any]:
+    tokens = tuple(map(str, holder))
+    meta = meta_of(look_up(root, tokens)[1])
+    types = {**meta.get(TYPES, {}), **dict.fromkeys(fields, ANY)}
+    return {"op": "add", "path": join_pointer((*tokens, META)), "value": {**meta, TYPES: types}}
 
 
 def read_pairs(root: Mapping[str, Any]) -> Iterator[str]:

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from filament.state.quests import OBJECTIVE_STATUSES as OBJECTIVE_STATUSES
+from filament.state.quests import QUEST_STATUSES as QUEST_STATUSES
 from mnemosyne.schema.memory import Comparison, LoreCategory
 from mnemosyne.schema.world import INTENTS
 from mnemosyne.world.format.shapes import (
@@ -25,8 +27,6 @@ from mnemosyne.world.format.shapes import (
 )
 
 VERBS = ("SET", "PUSH", "ADD", "SUB", "MUL", "DIV", "POP", "DELETE")
-QUEST_STATUSES = ("inactive", "active", "completed", "failed", "paused")
-OBJECTIVE_STATUSES = ("active", "completed", "failed")
 TEMPORALS = ("past", "now", "future")
 
 WORDS = Many(item=Text())
@@ -140,6 +140,7 @@ OBJECTIVE = Record(
         Field(name="text", shape=Text(), required=True, doc="What is to be done."),
         Field(name="status", shape=Choice(words=OBJECTIVE_STATUSES), fallback="active", doc="Its status."),
         Field(name="optional", shape=Flag(), fallback=False, doc="True if the quest can end without it."),
+        Field(name="progress", shape=Described(), doc="Progress of this step; shown with the goal."),
     ),
 )
 LINKS = Record(
@@ -162,7 +163,11 @@ QUEST = Record(
         Field(name="objectives", shape=Many(item=OBJECTIVE), fallback=(), doc="Steps, in order."),
         Field(name="links", shape=LINKS, fallback={}, doc="Its links to other quests."),
         Field(name="entities", shape=IDENTIFIERS, fallback=(), doc="Ids of the entities that it is about."),
-        Field(name="progress", shape=Described(), doc="Progress: a value, or a value with a description."),
+        Field(
+            name="progress",
+            shape=Described(),
+            doc="Progress of the whole quest: a value, or a value with a description.",
+        ),
         Field(name="outcome", shape=Text(), doc="How it ended; recalled for a finished quest."),
     ),
 )

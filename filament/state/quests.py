@@ -1,0 +1,81 @@
+"""The built-in rules of quests: in a typed state the top field `quests` follows them as if a template said so.
+
+They are data in the form of `$meta`, with three rules of their own: `transitions` (for each value of a field those that
+may follow it), `synonyms` (other words for the values of a field) and `entries` (the template of the entries of one
+list). Imports nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+QUESTS = "quests"
+STATUS = "status"
+QUEST_STATUSES = ("inactive", "active", "completed", "failed", "paused")
+OBJECTIVE_STATUSES = ("active", "completed", "failed")
+
+QUEST_TRANSITIONS: Mapping[str, tuple[str, ...]] = {
+    "inactive": ("active", "failed"),
+    "active": ("completed", "failed", "paused"),
+    "paused": ("active", "completed", "failed"),
+    "failed": ("active",),
+    "completed": (),
+}
+OBJECTIVE_TRANSITIONS: Mapping[str, tuple[str, ...]] = {
+    "active": ("completed", "failed"),
+    "failed": ("active",),
+    "completed": (),
+}
+
+_WORDS: Mapping[str, tuple[str, ...]] = {
+    "completed": (
+        *("complete", "done", "finished", "finish", "succeeded", "success", "successful", "achieved", "true"),
+        *("完成", "已完成", "完成了", "已经完成", "做完", "做完了", "达成", "已达成", "成功"),
+    ),
+    "failed": ("fail", "failure", "失败", "已失败", "失败了", "已经失败"),
+    "active": (
+        *("in progress", "ongoing", "open", "started", "begun", "activated", "current"),
+        *("进行中", "进行", "正在进行", "激活", "已激活", "开始", "已开始", "开始了", "活跃"),
+    ),
+    "paused": ("pause", "on hold", "suspended", "暂停", "已暂停", "搁置", "已搁置"),
+    "inactive": ("not started", "not yet started", "未开始", "尚未开始", "未激活", "待开始"),
+}
+SYNONYMS: Mapping[str, str] = {word: status for status, words in _WORDS.items() for word in words}
+"""Words in lower case, `_` and `-` as blanks, for the statuses that they mean."""
+
+_OBJECTIVE: Mapping[str, Any] = {
+    "status": "active",
+    "$meta": {
+        "types": {
+            "text": "text",
+            "status": list(OBJECTIVE_STATUSES),
+            "optional": "boolean",
+            "progress": "any",
+            "outcome": "text",
+        },
+        "transitions": {STATUS: OBJECTIVE_TRANSITIONS},
+        "synonyms": {STATUS: SYNONYMS},
+        "necessary": ["$self", "text", "status"],
+        "extensible": False,
+    },
+}
+_QUEST: Mapping[str, Any] = {
+    "$meta": {
+        "types": {
+            "title": "text",
+            "status": list(QUEST_STATUSES),
+            "description": "text",
+            "objectives": "list",
+            "progress": "any",
+            "outcome": "text",
+        },
+        "transitions": {STATUS: QUEST_TRANSITIONS},
+        "synonyms": {STATUS: SYNONYMS},
+        "necessary": ["$self", "title", "status", "objectives"],
+        "updatable": {"links": False},
+        "entries": {"objectives": _OBJECTIVE},
+    },
+}
+QUESTS_SHAPE: Mapping[str, Any] = {"$meta": {"necessary": "self", "template": _QUEST}}
+"""What the field `quests` of a typed state follows."""

@@ -1,0 +1,121 @@
+"""What a model is told about refused ops, and how a host repairs a state: sessions of the starter packs, in both languages."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+from typer.testing import CliRunner
+
+from jacquard import ConfigError, open_runtime
+from jacquard.cli.app import app
+from mnemosyne import StateOpError
+from mnemosyne.world.scaffold import write_scaffold
+
+BAD = 'Fine.<state_update>[["SET", "location", 42], ["ADD", "hero.helth", 5], ["SUB", "hero.coins", 2]]</state_update>'
+EN = (
+    "<refused_update>",
+    "'location' takes text",
+    "did you mean 'health'",
+    "Right by themselves",
+    '["SUB", "hero.coins", 2]',
+)
+ZH = ("<refused_update>", "没有执行", "这里要文字", "最接近的是 health", '["SUB", "hero.coins", 2]')
+
+
+def play(tmp_path, locale, script):
+    """Run a script over a session of the starter pack; it gets the runtime and the engine."""
+    pack = tmp_path / "pack"
+    if not pack.exists():
+        write_scaffold(pack, locale)
+
+    async def run():
+        async with open_runtime(str(tmp_path / "store"), world=pack, embedder="none") as runtime:
+            await runtime.ensure_session("s")
+            return await script(runtime, runtime.engine)
+
+    return anyio.run(run)
+
+
+@pytest.mark.parametrize(("locale", "words"), [("en", EN), ("zh", ZH)])
+def test_the_next_prompt_tells_what_was_refused_and_only_the_next(tmp_path, locale, words):
+    async def script(runtime, engine):
+        await engine.prepare_turn("s", "I look around.")
+        done = await engine.commit_assistant_message("s", BAD)
+        told = await engine.prepare_turn("s", "And now?")
+        again = await engine.prepare_turn("s", "Or else?")
+        await engine.commit_assistant_message("s", "Well.")
+        after = await engine.prepare_turn("s", "Go on.")
+        return done, told, again, after
+
+    done, told, again, after = play(tmp_path, locale, script)
+    assert [verdict.code for verdict in done.verdicts] == ["wrong_type", "unknown_path", "turn_refused"]
+    for turn in (told, again):
+        shown = turn.text
+        assert all(word in shown for word in words)
+        place = {"en": "the jetty of Gull Rock", "zh": "鸥岩的栈桥"}[locale]
+        (line,) = (line for line in shown.splitlines() if line.startswith('- ["SET", "location", 42]'))
+        assert place in line
+        (kept,) = (each for each in turn.report.decisions if each.block_id == "refused_update")
+        assert kept.action.value == "kept"
+    assert "<refused_update>" not in after.text
+    replayed = CliRunner().invoke(app, ["replay", "--session", "s", "--store", str(tmp_path / "store"), "--json"])
+    assert replayed.exit_code == 0, replayed.output
+
+
+def test_an_action_in_between_does_not_hide_it(tmp_path):
+    async def script(runtime, engine):
+        await engine.prepare_turn("s", "I look around.")
+        await engine.commit_assistant_message("s", BAD)
+        action = await engine.prepare_turn("s", "light the lamp")
+        return action, await engine.prepare_turn("s", "And now?")
+
+    action, told = play(tmp_path, "en", script)
+    assert action.reply == "The lamp burns."
+    assert "<refused_update>" in told.text
+
+
+def test_an_update_at_the_wrong_place_is_told_and_a_quoted_one_is_not(tmp_path):
+    async def script(runtime, engine):
+        await engine.prepare_turn("s", "I look around.")
+        await engine.commit_assistant_message("s", '<state_update>[["SUB", "hero.coins", 2]]</state_update>')
+        told = await engine.prepare_turn("s", "And now?")
+        await engine.commit_assistant_message(
+            "s", 'You typed `<state_update>[["SUB", "hero.coins", 2]]</state_update>`.'
+        )
+        return told, await engine.prepare_turn("s", "Go on.")
+
+    told, after = play(tmp_path, "en", script)
+    assert "<refused_update>" in told.text
+    assert "content first" in told.text or "content before it" in told.text
+    assert "<refused_update>" not in after.text
+
+
+def test_a_host_repairs_the_state_and_the_repair_is_in_the_log(tmp_path):
+    async def script(runtime, engine):
+        await engine.prepare_turn("s", "I look around.")
+        await engine.commit_assistant_message(
+            "s", 'Done.<state_update>[["SET", "q_light.status", "已完成"]]</state_update>'
+        )
+        before = await runtime.store.head("s")
+        ops = [["SET", "q_light.status", "active"], ["SET", "hero.luck", 3]]
+        done = await engine.repair_state("s", ops, reason="The light still burns.")
+        record = await runtime.store.turn("s", done.turn_id)
+        state = await runtime.store.state_at("s", done.turn_id)
+        old = await runtime.store.state_at("s", before.turn_id)
+        with pytest.raises(StateOpError, match="takes text"):
+            await engine.repair_state("s", [["SET", "location", 42]])
+        with pytest.raises(ConfigError, match="at least one op"):
+            await engine.repair_state("s", [])
+        turn = await engine.prepare_turn("s", "Go on.")
+        return done, record, state, old, turn
+
+    done, record, state, old, turn = play(tmp_path, "en", script)
+    assert [verdict.is_applied for verdict in done.verdicts] == [True, True]
+    assert record.report["repair"] == "The light still burns."
+    assert record.report["events"]
+    assert (old["quests"]["q_light"]["status"], state["quests"]["q_light"]["status"]) == ("completed", "active")
+    assert state["hero"]["luck"] == 3
+    assert "luck: 3" in turn.text
+    assert turn.depth == record.depth + 1
+    replayed = CliRunner().invoke(app, ["replay", "--session", "s", "--store", str(tmp_path / "store"), "--json"])
+    assert replayed.exit_code == 0, replayed.output
