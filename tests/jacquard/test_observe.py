@@ -153,11 +153,11 @@ async def test_what_a_late_choice_does_stands_below_the_turn_that_asked_for_it()
             turn = await engine.prepare_turn("s", "村长的钥匙在哪里?")
             gate.set()
             assert await engine.settle(60)
-    assert turn.report.stream_b.path.value == "timeout"
+    assert turn.report.stream_b.code == "deadline"
     spans = {span.name: span for span in exporter.get_finished_spans()}
     assert spans["jacquard.select"].parent.span_id == spans["jacquard.stream_b"].context.span_id
     assert spans["jacquard.select"].attributes["jacquard.select.chosen"] == 1
-    assert spans["jacquard.stream_b"].attributes["jacquard.stream_b.path"] == "timeout"
+    assert spans["jacquard.stream_b"].attributes["jacquard.stream_b.code"] == "deadline"
 
 
 @pytest.mark.parametrize("capture", [False, True])
