@@ -43,6 +43,7 @@ MESSAGES = {
     "possessives": lambda size: "Ann's " * (size // 6),
     "weapons that hit nobody": lambda size: "throw a sword to the " * (size // 21),
     "negations of nothing": lambda size: "不得不" * (size // 3),
+    "numerals": lambda size: "一" * size,
 }
 
 
