@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from rich.text import Text
 
 from benchmarks import embedders as embedders_bench
 from benchmarks import flash_tokens as flash_tokens_bench
+from benchmarks import install as install_bench
 from benchmarks import lease as lease_bench
 from benchmarks import prefix as prefix_bench
 from benchmarks import recall as recall_bench
@@ -65,6 +67,7 @@ def bench(
             ("stalls", stalls_bench),
             ("rivals", rivals_bench),
             ("embedders", embedders_bench),
+            ("install", install_bench),
         ):
             first = (module.__doc__ or "").strip().splitlines()[0]
             _out.print(Text(f"{name:12} {first}"))
@@ -286,6 +289,27 @@ def embedders(
 ) -> None:
     """Run one embedding model under torch and under onnxruntime: a query, a batch, a cold start, memory."""
     _measure(partial(embedders_bench.run, model, queries), embedders_bench.show, json_file)
+
+
+@app.command("install")
+def install(
+    extras: Annotated[
+        str, typer.Option("--extras", metavar="A,B+C", help="What to install: extras joined by `+`; `core` for none.")
+    ] = "core,local",
+    tools: Annotated[
+        str, typer.Option("--tools", metavar="NAME,NAME", help="`pip`, `uv` or both; uv has to be in this environment.")
+    ] = "pip",
+    python: Annotated[
+        str, typer.Option("--python", metavar="FILE", help="The interpreter of the new environments.")
+    ] = sys.executable,
+    json_file: JsonOption = None,
+) -> None:
+    """Install the wheel into empty environments: seconds, megabytes, and whether its vectors know both languages."""
+    chosen = [tool.strip() for tool in tools.split(",")]
+    if not set(chosen) <= set(install_bench.TOOLS):
+        raise typer.BadParameter(f"choose from {', '.join(install_bench.TOOLS)}", param_hint="--tools")
+    wanted = [extra.strip() for extra in extras.split(",")]
+    _measure(partial(install_bench.run, wanted, chosen, python), install_bench.show, json_file)
 
 
 def _measure(

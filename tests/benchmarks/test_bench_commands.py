@@ -109,3 +109,19 @@ def test_a_lease_saves_calls_and_never_gives_what_was_not_recalled(tmp_path):
     assert asked["kept"] == asked["best"]
     assert all(row["reason"] for row in leased["rows"])
     assert "ended" in done.stdout
+
+
+def test_an_unknown_installer_is_refused():
+    done = bench("install", "--tools", "pip,conda")
+    assert done.exit_code == 2
+    assert "pip, uv" in done.output
+
+
+@pytest.mark.full
+def test_install_prints_what_an_installation_takes(tmp_path):
+    file = tmp_path / "figures.json"
+    done = bench("install", "--extras", "core", "--json", file)
+    assert done.exit_code == 0, done.output
+    (row,) = json.loads(file.read_text(encoding="utf-8"))["installs"]
+    assert (row["extra"], row["tool"], row["torch"]) == ("core", "pip", False)
+    assert row["megabytes"] > 0

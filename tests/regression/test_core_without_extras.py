@@ -102,7 +102,7 @@ def talk(folder: Path, lines: int) -> Path:
 
 
 def test_words_alone_find_what_they_find_with_everything_installed(run, run_all, tmp_path):
-    weave = ("weave", "--world", PACK, "--session", "s", "--input", QUESTION, "--json")
+    weave = ("weave", "--world", PACK, "--session", "s", "--input", QUESTION, "--json", "--deadline-ms", "600000")
     first = turn(run(*weave))
     again, explained, done = run_all((*weave, "--turn", "second"), ("explain", "--session", "s"), ("reindex",))
     assert first[0] == turn(again)[0] == ["no_embedder"]

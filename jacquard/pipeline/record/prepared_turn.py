@@ -38,6 +38,7 @@ LATER_SETTINGS = (
     ("planner", "name"),
     ("selector", "name"),
     ("redaction", "redactor"),
+    ("curation", "dates"),
 )
 """Settings that releases before the present one did not have, by path. At their default they are left out of a request's
 fingerprint: what was answered before there was such a setting is still the same request.

@@ -17,7 +17,6 @@ import anyio
 import numpy as np
 from anyio import to_thread
 
-from filament import clean_surrogates
 from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.protocols import Vectors
 
@@ -68,7 +67,11 @@ class UniversalSentenceEmbedder:
             return np.zeros((0, 0), dtype=np.float32)
         parts = []
         for start in range(0, len(texts), _BATCH_SIZE):
-            batch = [clean_surrogates(text[:_LIMIT_CHARS]) for text in texts[start : start + _BATCH_SIZE]]
+            # Half a surrogate pair cannot be written as UTF-8, which the package needs.
+            batch = [
+                text[:_LIMIT_CHARS].encode("utf-8", "replace").decode("utf-8")
+                for text in texts[start : start + _BATCH_SIZE]
+            ]
             parts.append(
                 await to_thread.run_sync(partial(self._encode, batch), limiter=self._workers, abandon_on_cancel=True)
             )
