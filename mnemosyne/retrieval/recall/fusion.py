@@ -56,8 +56,8 @@ class FusionWeights:
     beside_talk: float = 0.0
     speaker: float = 0.2
     time: float = 0.2
-    length: float = 1.0
-    asking: float = -0.8
+    length: float = 0.8
+    asking: float = -1.0
     pair: float = 0.4
     character: float = 0.7
     character_talk: float = -1.2
