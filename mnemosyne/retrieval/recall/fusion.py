@@ -37,8 +37,7 @@ class FusionWeights:
     is the exponent of their scaled scores (`Arm.power`). Neighbours pass on exp(beside + ...) of their scores: more in long
     queries, by chain, and where the query depends on the conversation (`beside_talk`). The last eight are what reranking
     adds for each feature (0..1) of an entry; `character_talk` and `longer_talk` multiply the share of the recent
-    conversation in the query. Of an entry without a speaker, which may be a passage of several turns, `length` and
-    `asking` count a quarter.
+    conversation in the query.
     """
 
     vector: float = -0.7
@@ -56,8 +55,8 @@ class FusionWeights:
     beside_talk: float = 0.0
     speaker: float = 0.2
     time: float = 0.2
-    length: float = 1.0
-    asking: float = -0.8
+    length: float = 0.2
+    asking: float = -0.25
     pair: float = 0.4
     character: float = 0.7
     character_talk: float = -1.2
