@@ -65,32 +65,47 @@ def next_item_id(taken: Iterable[str]) -> Iterator[str]:
 
 
 def with_anchors(tree: Any) -> Any:
-    """Return the tree in which every mapping inside a container's list has an `id`.
+    """Return the tree in which every mapping in a list has an `id`.
 
     A mapping without one gets `item_<n>`, in reading order, numbered from the highest such id that is or was in the
-    tree. The same tree gives the same ids; a tree in which none is missing is returned unchanged.
+    tree: first those in lists of containers, then those in all other lists (prompts of earlier releases showed ids of the
+    former alone, and these must still mean the same). The same tree gives the same ids; a tree in which none is missing
+    is returned unchanged.
     """
-    return assign_item_ids(tree, next_item_id({*read_removed_ids(tree), *(anchor for anchor, _ in walk_anchors(tree))}))
+    fresh = next_item_id({*read_removed_ids(tree), *(anchor for anchor, _ in walk_anchors(tree))})
+    return _assign_ids(_assign_ids(tree, fresh, everywhere=False), fresh, everywhere=True)
+
+
+def list_made_ids(tree: Any) -> list[tuple[str, str]]:
+    """Return (id, JSON Pointer) of every thing whose id has the form of those that `with_anchors` makes."""
+    return [(name, join_pointer(tokens)) for name, tokens in walk_anchors(tree) if _MADE_ID.fullmatch(name)]
 
 
 def assign_item_ids(node: Any, fresh: Iterator[str]) -> Any:
-    """Return a node in which every mapping inside a container's list has an `id`; those without take the next of `fresh`."""
+    """Return a node in which every mapping in a list has an `id`; those without take the next of `fresh`."""
+    return _assign_ids(node, fresh, everywhere=True)
+
+
+def _assign_ids(node: Any, fresh: Iterator[str], *, everywhere: bool) -> Any:
+    """Assign ids in all lists, or only in those of containers."""
     if isinstance(node, Mapping):
-        grows = isinstance(node.get(ANCHOR), str)
-        fields = {key: _assign_field_ids(key, value, fresh, grows=grows) for key, value in node.items()}
+        grows = everywhere or isinstance(node.get(ANCHOR), str)
+        fields = {
+            key: _assign_field_ids(key, value, fresh, grows=grows, everywhere=everywhere) for key, value in node.items()
+        }
         return fields if any(fields[key] is not value for key, value in node.items()) else node
     if isinstance(node, list | tuple):
-        items = [assign_item_ids(item, fresh) for item in node]
+        items = [_assign_ids(item, fresh, everywhere=everywhere) for item in node]
         return items if any(new is not old for new, old in zip(items, node, strict=True)) else node
     return node
 
 
-def _assign_field_ids(key: str, value: Any, fresh: Iterator[str], *, grows: bool) -> Any:
+def _assign_field_ids(key: str, value: Any, fresh: Iterator[str], *, grows: bool, everywhere: bool) -> Any:
     if key == META:
         return value
     if grows and isinstance(value, list | tuple) and any(_is_nameless(item) for item in value):
         value = [{ID: next(fresh), **item} if _is_nameless(item) else item for item in value]
-    return assign_item_ids(value, fresh)
+    return _assign_ids(value, fresh, everywhere=everywhere)
 
 
 def _is_nameless(item: Any) -> bool:

@@ -188,6 +188,6 @@ def _apply_action(turn: PlannedTurn) -> PlannedTurn:
         reason = f"The plan names action {turn.plan.action_id!r}, but the input does not match it."
         raise ConfigError(" ".join((reason, *found.faults)))
     chars = turn.config.limits.state_chars
-    outcome = apply_action(found.action, found.groups, turn.window.state, state_chars=chars)
+    outcome = apply_action(found.action, found.groups, turn.window.state, state_chars=chars, locale=turn.world.locale)
     window = replace(turn.window, state=outcome.state)
     return replace(turn, window=window, reply=outcome.reply, ops=outcome.patch)

@@ -23,12 +23,28 @@ class Entity:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ActionNumber:
+    """A number in the input of an action: the named group of its patterns, with the values that it may have.
+
+    `default` is its value where the input has none (None: the least). `message` is the answer outside of the bounds;
+    empty: a sentence with the bounds.
+    """
+
+    name: str
+    least: int = 1
+    most: int = 999_999_999
+    default: int | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class NumericalAction:
     """An action that changes numbers only (spec 2.1, T1).
 
     `patterns` are regular expressions that must match the whole input (after trimming, without end punctuation); named
     groups may be used by `reply`. `guards` must hold on the state; the message of the first that fails is the answer.
     `ops` are in the flat-path spelling. `reply` is a sandboxed template over the state after the ops.
+    `numbers` are the groups that are numbers; values of ops and guards in braces are then calculated.
     """
 
     action_id: str
@@ -36,6 +52,7 @@ class NumericalAction:
     ops: tuple[tuple[Any, ...], ...]
     reply: str
     guards: tuple[Condition, ...] = ()
+    numbers: tuple[ActionNumber, ...] = ()
 
 
 INTENTS = ("fight", "recall", "overview")

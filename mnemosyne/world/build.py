@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from mnemosyne.chains.quantities import expand_pattern
 from mnemosyne.schema.memory import Chain, MemoryEntry, world_scope
 from mnemosyne.schema.world import (
+    ActionNumber,
     Entity,
     Injection,
     NumericalAction,
@@ -70,12 +72,14 @@ def _lore(item: Item, scope: str) -> MemoryEntry:
 
 
 def _action(action: Mapping[str, Any]) -> NumericalAction:
+    names = [number["name"] for number in action["numbers"]]
     return NumericalAction(
         action_id=action["id"],
-        patterns=tuple(action["patterns"]),
+        patterns=tuple(expand_pattern(pattern, names) for pattern in action["patterns"]),
         ops=tuple(tuple(op) for op in action["ops"]),
         reply=action["reply"].strip(),
         guards=tuple(action["guards"]),
+        numbers=tuple(ActionNumber(**number) for number in action["numbers"]),
     )
 
 

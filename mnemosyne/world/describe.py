@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from filament.state.anchors import list_made_ids
 from mnemosyne.schema.memory import LoreCategory
 from mnemosyne.schema.world import WorldPack
 from mnemosyne.world.checking.state import QUESTS, read_pairs
@@ -14,7 +15,8 @@ from mnemosyne.world.checking.state import QUESTS, read_pairs
 def describe(world: WorldPack) -> dict[str, Any]:
     """Return counts of a world as a JSON value, in the order in which `jacquard validate` shows them.
 
-    `lore` is by category, `quests` by status; `described_values` are the paths of the state's `[value, description]`
+    `lore` is by category, `quests` by status; `generated_ids` are the places in lists whose things got an
+    id (`crew.0: item_1`), by which ops address them; `described_values` are the paths of the state's `[value, description]`
     pairs, so that an author notices one that was meant as a list of two.
     """
     categories = Counter(entry.kind for entry in world.lore)
@@ -39,6 +41,7 @@ def describe(world: WorldPack) -> dict[str, Any]:
         "events": sum(len(turn.events) for turn in world.prologue),
         "narratives": len(world.narratives),
         "described_values": list(read_pairs(world.state)),
+        "generated_ids": [f"{place.replace('/', '.')[1:]}: {name}" for name, place in list_made_ids(world.state)],
         "template_overrides": world.template_root is not None,
         "digest": world.digest,
     }

@@ -64,7 +64,7 @@ def test_every_mapping_in_a_container_gets_an_id() -> None:
     assert with_anchors(TREE) == named
 
 
-def test_ids_are_given_in_nested_containers_but_nowhere_else() -> None:
+def test_ids_are_given_in_nested_containers_first_and_then_in_all_other_lists() -> None:
     tree = {
         "_anchor": "c",
         "items": [{"_anchor": "d", "shelf": [{"n": 1}]}],
@@ -72,8 +72,8 @@ def test_ids_are_given_in_nested_containers_but_nowhere_else() -> None:
         "plain": {"list": [{"n": 3}]},
     }
     named = with_anchors(tree)
-    assert named["plain"] is tree["plain"]
-    assert len(collect_anchors(named)) == 5
+    assert named["plain"] == {"list": [{"id": "item_4", "n": 3}]}
+    assert len(collect_anchors(named)) == 6
     assert named["items"][0]["shelf"][0]["id"] != named["items"][0]["id"] != named["more"][0]["id"]
 
 
@@ -114,7 +114,8 @@ def test_showing_shares_nothing_and_changes_nothing(tree: Any) -> None:
     shown = display(tree)
     assert tree == before
     assert shown is not tree or not isinstance(tree, dict | list)
-    assert with_anchors(tree) is tree
+    named = with_anchors(tree)
+    assert with_anchors(named) is named
 
 
 @given(st.lists(st.one_of(st.just({"n": 1}), st.integers(1, 30).map(lambda n: {"id": f"item_{n}"})), max_size=12))

@@ -10,6 +10,7 @@ import pytest
 
 from filament import display
 from mnemosyne import Chain, Comparison, Condition, NumericalAction, PrologueEvent, TemplateRule, Trust, load_world
+from mnemosyne.chains.state import apply_reply_ops
 from mnemosyne.world import describe
 from mnemosyne.world.scaffold import starter_files
 
@@ -176,3 +177,11 @@ def test_a_large_pack_loads(count: int, tmp_path: Path) -> None:
     )
     world = load_world(write(tmp_path, {**starter_files("en"), "lore/many.yaml": entries}))
     assert len(world.lore) == count + 6
+
+
+def test_members_of_plain_lists_get_ids_and_validate_lists_them(tmp_path: Path) -> None:
+    world_yaml = MINIMAL["world.yaml"] + "state:\n  crew: [{name: Ann, oars: 2}, {id: bo, name: Bo}]\n"
+    world = load_world(write(tmp_path, {**MINIMAL, "world.yaml": world_yaml}))
+    assert world.state["crew"][0] == {"id": "item_1", "name": "Ann", "oars": 2}
+    assert describe(world)["generated_ids"] == ["crew.0: item_1"]
+    assert apply_reply_ops(world.state, [["SUB", "item_1.oars", 1]]).tree["crew"][0]["oars"] == 1

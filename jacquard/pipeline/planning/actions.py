@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from time import thread_time
 from typing import Any
@@ -16,12 +16,13 @@ from typing import Any
 from jacquard.core.errors import TemplateError
 from jacquard.core.names import normalise
 from jacquard.templating import check_reply, render_reply
+from mnemosyne.chains.quantities import calculate, is_expression, read_number
 from mnemosyne.chains.state import apply_action_ops, condition_holds, find_anchor, view_state
 from mnemosyne.core.errors import PatternError, StateOpError
 from mnemosyne.core.normal_forms import normal_form
 from mnemosyne.core.regexes import SECONDS, compile_re, group_names, match_whole
 from mnemosyne.schema.memory import Condition
-from mnemosyne.schema.world import Entity, NumericalAction, WorldPack
+from mnemosyne.schema.world import ActionNumber, Entity, NumericalAction, WorldPack
 
 MAX_INPUT_CHARS = 200
 INPUT_SECONDS = 0.5
@@ -98,7 +99,7 @@ def read_input(user_message: str, world: WorldPack, action_id: str | None = None
         except PatternError as error:
             faults.append(f"action {action.action_id}: {error}")
         spent += thread_time() - started
-        if groups is not None:
+        if groups is not None and all(is_number_group(groups, number.name) for number in action.numbers):
             return ActionMatch(action=action, groups=groups, faults=tuple(faults))
     return ActionMatch(faults=tuple(faults))
 
@@ -111,18 +112,29 @@ def is_read_at_once(user_message: str, world: WorldPack) -> bool:
 
 
 def apply_action(
-    action: NumericalAction, groups: Mapping[str, str], state: Mapping[str, Any], *, state_chars: int | None = None
+    action: NumericalAction,
+    groups: Mapping[str, str],
+    state: Mapping[str, Any],
+    *,
+    state_chars: int | None = None,
+    locale: str = "",
 ) -> ActionOutcome:
     """Return the action's effect on the state; `state` itself is not changed.
 
-    The first guard that does not hold answers with its message, and nothing changes. Raises StateOpError when an op is
-    refused, for example because it makes the state larger than `state_chars`, and TemplateError when the reply's
-    template has a fault; then nothing changes either.
+    A number outside of its bounds answers with its message, the first guard that does not hold with its own; then
+    nothing changes. Raises StateOpError when an op is refused (for example because it makes the state larger than
+    `state_chars`) or a value cannot be calculated, and TemplateError when the reply's template has a fault; then
+    nothing changes either.
     """
-    for guard in action.guards:
-        if not condition_holds(guard, state):
+    numbers = read_action_numbers(action, groups)
+    for number in action.numbers:
+        if not number.least <= numbers[number.name] <= number.most:
+            return ActionOutcome(reply=number.message or _bounds_text(number, locale), state=state)
+    guards, ops = calculate_values(action, numbers, state)
+    for guard, wanted in zip(action.guards, guards, strict=True):
+        if not condition_holds(replace(guard, value=wanted), state):
             return ActionOutcome(reply=guard.message, state=state, refused=guard)
-    applied = apply_action_ops(state, action.ops, state_chars=state_chars)
+    applied = apply_action_ops(state, ops, state_chars=state_chars)
     reply = reply_of(action, groups, applied.tree)
     return ActionOutcome(reply=reply, state=applied.tree, patch=tuple(applied.patch))
 
@@ -130,7 +142,7 @@ def apply_action(
 def reply_of(action: NumericalAction, groups: Mapping[str, str], state: Mapping[str, Any]) -> str:
     """Return the action's reply with the values of a state: plain text for the player, not escaped for a prompt.
 
-    The template sees `state`, `groups` (a group that did not match is empty) and `item(anchor)`, the mapping with this
+    The template sees `state`, `groups` (a group that did not match is empty), `numbers` and `item(anchor)`, the mapping with this
     `id` or `_anchor`. Raises TemplateError when the template has a fault.
     """
     names = dict.fromkeys((name for pattern in action.patterns for name in group_names(pattern)), "")
@@ -139,8 +151,59 @@ def reply_of(action: NumericalAction, groups: Mapping[str, str], state: Mapping[
     def item(anchor: str) -> Any:
         return find_anchor(view(), str(anchor))
 
-    variables = {"state": state, "groups": {**names, **groups}, "item": item}
+    numbers = read_action_numbers(action, groups)
+    variables = {"state": state, "groups": {**names, **groups}, "item": item, "numbers": numbers}
     return render_reply(action.reply, variables, name=_reply_name(action)).strip()
+
+
+def is_number_group(groups: Mapping[str, str], name: str) -> bool:
+    """Return whether a group is empty or a number; 两三 (two or three) is none."""
+    return not groups.get(name) or read_number(groups[name]) is not None
+
+
+def read_action_numbers(action: NumericalAction, groups: Mapping[str, str]) -> dict[str, int]:
+    """Return the numbers of an input by name; one that the input lacks has its default."""
+    found: dict[str, int] = {}
+    for number in action.numbers:
+        given = read_number(groups.get(number.name) or "")
+        default = number.least if number.default is None else number.default
+        found[number.name] = default if given is None else given
+    return found
+
+
+def calculate_values(
+    action: NumericalAction, numbers: Mapping[str, int], state: Mapping[str, Any]
+) -> tuple[list[Any], list[tuple[Any, ...]]]:
+    """Return the values of the guards and the ops of an action, their expressions calculated.
+
+    Raises StateOpError for an expression that cannot be calculated on this state.
+    """
+    view = cache(lambda: view_state(state))
+
+    def read_name(name: str) -> int:
+        if name in numbers:
+            return numbers[name]
+        _, value = view().read(name)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        raise ValueError(f"{name!r} is no whole number of the state now")
+
+    def value_of(place: int, value: Any) -> Any:
+        if not action.numbers or not is_expression(value):
+            return value
+        try:
+            return calculate(value, read_name)
+        except ValueError as error:
+            raise StateOpError(place, value, str(error)) from error
+
+    ops = [(*op[:2], value_of(place, op[2])) if len(op) == 3 else tuple(op) for place, op in enumerate(action.ops)]
+    return [value_of(0, guard.value) for guard in action.guards], ops
+
+
+def _bounds_text(number: ActionNumber, locale: str) -> str:
+    if locale.lower().startswith("zh"):
+        return f"数量要在 {number.least} 到 {number.most} 之间。"
+    return f"The number must be from {number.least} to {number.most}."
 
 
 def find_action_faults(world: WorldPack) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from filament import Authority, Remark, judge_ops
 from mnemosyne.chains.event import QUEST_UPDATE
+from mnemosyne.chains.quantities import calculate, expand_pattern, is_expression
 from mnemosyne.core.plain_values import Path as KeyPath
 from mnemosyne.schema.memory import Comparison, Condition
 from mnemosyne.world.checking.patterns import pattern_fault, slow_fault
@@ -38,14 +39,65 @@ def check_links(draft: PackDraft, faults: FaultList, *, try_patterns: bool = Fal
     _check_events(draft, faults)
     for place, action in draft.actions:
         for where, pattern in iterate_sound(action.get("patterns"), place.at("patterns")):
-            if wrong := pattern_fault(pattern) or (slow_fault(pattern) if try_patterns else None):
+            whole = expand_pattern(pattern, _number_names(action))
+            if wrong := pattern_fault(whole) or (slow_fault(whole) if try_patterns else None):
                 faults.add(where, wrong)
+        _check_numbers(action, place, faults)
     if tree is not None and draft.quests_known:
         for where, condition in _iterate_conditions(draft):
             _check_condition(condition, tree, where, faults)
         for place, action in draft.actions:
-            _check_ops(iterate_sound(action.get("ops"), place.at("ops")), tree, faults)
+            _check_ops(_calculated_ops(action, place, tree, faults), tree, faults)
     return tree
+
+
+def _number_names(action: dict[str, Any]) -> list[str]:
+    return [number["name"] for number in action.get("numbers") or () if isinstance(number.get("name"), str)]
+
+
+def _check_numbers(action: dict[str, Any], place: SourceLocation, faults: FaultList) -> None:
+    patterns = [text for text in action.get("patterns") or () if isinstance(text, str)]
+    for at, number in iterate_sound(action.get("numbers"), place.at("numbers")):
+        name, least, most = number.get("name"), number.get("least", 1), number.get("most", 0)
+        if name is not None and not any(f"{{{name}}}" in text or f"(?P<{name}>" in text for text in patterns):
+            faults.add(at.at("name"), f"names {name!r}, which is in no pattern; write {{{name}}} where the number is")
+        if isinstance(least, int) and isinstance(most, int) and least > most:
+            faults.add(at.at("least"), f"is {least}, above the most {most}; swap them")
+
+
+def _calculated_ops(
+    action: dict[str, Any], place: SourceLocation, tree: StateTree, faults: FaultList
+) -> Iterator[tuple[SourceLocation, list[Any]]]:
+    """Yield the ops of an action, with expressions calculated from the least numbers; those with faults are left out."""
+    numbers = {each["name"]: each.get("least", 1) for each in action.get("numbers") or () if "name" in each}
+
+    def read_name(name: str) -> int:
+        if name in numbers:
+            return int(numbers[name])
+        path = tree.find(name)
+        value = None if path is None else plain_value(tree.at(path))
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        known = f"the numbers {', '.join(numbers)}, or a path to a whole number"
+        raise ValueError(f"{name!r} is no number of this action and no whole number of the state; use {known}")
+
+    def check(value: Any, where: SourceLocation) -> Any:
+        if not numbers or not is_expression(value):
+            return value
+        try:
+            return calculate(value, read_name)
+        except ValueError as error:
+            faults.add(where, f"cannot be calculated: {error}")
+            return None
+
+    for where, guard in iterate_sound(action.get("guards"), place.at("guards")):
+        if is_expression(guard.value) and not numbers:
+            faults.add(where, "calculates, but the action declares no numbers; add 'numbers'")
+        check(guard.value, where)
+    for where, op in iterate_sound(action.get("ops"), place.at("ops")):
+        value = check(op[2], where) if len(op) == 3 else None
+        if len(op) < 3 or value is not None or op[2] is None:
+            yield where, [*op[:2], value] if len(op) == 3 else op
 
 
 def _build_tree(draft: PackDraft, faults: FaultList) -> StateTree | None:

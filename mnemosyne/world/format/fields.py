@@ -172,6 +172,31 @@ QUEST = Record(
     ),
 )
 
+NUMBER = Record(
+    name="number",
+    label="a number",
+    fields=(
+        Field(
+            name="name",
+            shape=Text(pattern=r"[A-Za-z_][A-Za-z0-9_]*", hint="a name consists of letters, digits and _"),
+            required=True,
+            doc="Name of the group; `{name}` in a pattern stands for a number.",
+        ),
+        Field(name="least", shape=Number(low=0, whole=True), fallback=1, doc="The least that it may be."),
+        Field(
+            name="most",
+            shape=Number(low=0, high=999_999_999, whole=True),
+            fallback=999_999_999,
+            doc="The most that it may be.",
+        ),
+        Field(
+            name="default", shape=Number(low=0, whole=True), doc="Its value where the input has none; else the least."
+        ),
+        Field(
+            name="message", shape=Text(blank=True), fallback="", doc="The reply to the player outside of the bounds."
+        ),
+    ),
+)
 ACTION = Record(
     name="action",
     label="an action",
@@ -183,6 +208,7 @@ ACTION = Record(
             required=True,
             doc="Regular expressions; one must match the whole input.",
         ),
+        Field(name="numbers", shape=Many(item=NUMBER), fallback=(), doc="Groups of the patterns that are numbers."),
         Field(
             name="guards",
             shape=GUARDS,
