@@ -44,7 +44,7 @@ async def run_world(
     limit: int | None = None,
     progress: Progress = lambda what, done, total: None,
 ) -> Result:
-    """Prepare a turn for every query of `file` on a fresh session of `pack`, and return what came back.
+    """Prepare a turn for every query of `file` at the start of a session of `pack`, and return what came back.
 
     DatasetError where a label names nothing that the session holds. No turn is late here: a score must not depend on how
     busy the machine is.
@@ -68,6 +68,8 @@ async def run_world(
         await runtime.warm()
         await runtime.sync(_SESSION, lambda done, total: progress("indexing", done, total))
         for count, query in enumerate(queries, start=1):
+            # A branch for each, because an input without a reply would belong to the session of the next.
+            await runtime.store.fork(_SESSION, head.turn_id, f"query-{count}")
             rows.append(await _turn(runtime, query, config, known))
             progress("queries", count, len(queries))
         name = runtime.embedder.name if runtime.embedder is not None else "none"
