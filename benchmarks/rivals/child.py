@@ -38,15 +38,17 @@ class Child:
         began = perf_counter()
         self._cache = Path(order["cache"]) if order.get("cache") else None
         module, _, name = find_entrant(order["stack"]).place.partition(":")
-        made_up = bool(order.get("made_up"))
+        self._made_up = bool(order.get("made_up"))
         self._ours = order["stack"] == OURS
         kinds = import_module("benchmarks.rivals.model")
         kind = kinds.NotingEmbedder if self._ours else kinds.SharedModel
-        self._model = kind(order["embedder"], made_up=made_up, cache=self._cache)
+        self._model = kind(order["embedder"], library=order["library"], cache=self._cache)
         self._stack: Stack = getattr(import_module(module), name)(self._model)
         self._documents: Sequence[CorpusDocument] = ()
         self._talk: Sequence[CorpusDocument] = ()
         self._texts: dict[str, str] = {}
+        self._played: list[str] = []
+        self._asked = ""
         self.opened = {"import_seconds": perf_counter() - began, "import_mb": memory_mb() - before}
 
     async def warm(self, order: Mapping[str, Any]) -> dict[str, Any]:
@@ -63,12 +65,17 @@ class Child:
         self._documents = await to_thread.run_sync(documents_of, order)
         self._talk = select_talk(self._documents, int(order["history"]))
         self._texts = {each.document_id: each.text for each in self._documents}
+        self._played = []
+        drawn, self._model.drawn = self._model.drawn, self._made_up or self._model.drawn
         self._model.cache = None if order.get("fresh") else self._cache
         before = memory_mb()
         began = perf_counter()
         await self._stack.index(self._documents, self._talk)
+        seconds = perf_counter() - began
+        # What is said from here on is embedded as a user's messages would be.
+        self._model.drawn, self._model.cache = drawn, None
         return {
-            "seconds": perf_counter() - began,
+            "seconds": seconds,
             "documents": len(self._documents),
             "shown": [each.document_id for each in self._talk],
             "index_mb": memory_mb() - before,
@@ -87,12 +94,17 @@ class Child:
         return {"seconds": perf_counter() - began, "documents": len(documents)}
 
     async def turn(self, order: Mapping[str, Any]) -> dict[str, Any]:
-        """Prepare a turn."""
+        """Prepare a turn; `reply`: right after that has been committed, while the stack may still be busy with it."""
         ask = TurnRequest(query=order["query"], limit=int(order["limit"]), tokens=int(order["tokens"]))
+        if reply := order.get("reply"):
+            await self._commit(reply)
         self._model.free, self._model.embed_ms = False, 0.0
         began, rested = perf_counter(), process_time()
         turn = await self._stack.turn(ask)
         took, worked = (perf_counter() - began) * 1000, (process_time() - rested) * 1000
+        self._asked = ask.query
+        if reply:
+            await self._stack.settle()
         prompt = turn.text
         return {
             "ms": took,
@@ -103,10 +115,28 @@ class Child:
             "prompt_tokens": estimate("\n".join(content for _, content in turn.messages)),
             "not_in_prompt": find_missing(turn, self._texts),
             "steps_ms": dict(turn.steps_ms),
-            "talk_not_in_prompt": [
-                each.document_id for each in self._talk if normalise_spaces(each.text) not in prompt
-            ],
+            "talk_not_in_prompt": [text for text in self._newest() if normalise_spaces(text) not in prompt],
         }
+
+    async def commit(self, order: Mapping[str, Any]) -> dict[str, Any]:
+        """Commit a reply to the turn before, and wait until nothing of that goes on."""
+        began, rested = perf_counter(), process_time()
+        await self._commit(order["reply"])
+        took = (perf_counter() - began) * 1000
+        await self._stack.settle()
+        whole, worked = (perf_counter() - began) * 1000, (process_time() - rested) * 1000
+        return {"ms": took, "behind_ms": whole - took, "processor_ms": worked}
+
+    async def _commit(self, reply: str) -> None:
+        self._model.free = False
+        await self._stack.commit(self._asked, reply)
+        self._played += [self._asked, reply]
+
+    def _newest(self) -> list[str]:
+        """Return the messages that every prompt must show: the session so far, moved on by what was played."""
+        said = [*(each.text for each in self._talk), *self._played]
+        # A prompt that would begin with the assistant may leave that message out.
+        return said[len(said) - max(len(self._talk) - bool(self._played), 0) :]
 
     async def recall(self, order: Mapping[str, Any]) -> dict[str, Any]:
         """Search, with a query vector that costs nothing."""
@@ -123,7 +153,7 @@ class Child:
 
     async def run_order(self, order: Mapping[str, Any]) -> dict[str, Any]:
         """Carry out one order and add what the process holds now."""
-        orders = {"warm", "index", "embed", "turn", "recall", "close"}
+        orders = {"warm", "index", "embed", "turn", "commit", "recall", "close"}
         if order["do"] not in orders:
             raise ValueError(f"there is no order {order['do']!r}")
         answer: dict[str, Any] = await getattr(self, order["do"])(order)

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from benchmarks.rivals.names import NAMES
+from benchmarks.rivals.names import NAMES, SETUP_NAMES
 from benchmarks.rivals.run import Options, run
 from benchmarks.rivals.show import show
 from benchmarks.rivals.worker import Limits
@@ -37,7 +37,13 @@ def rivals(
     sizes: Annotated[
         str, typer.Option("--sizes", metavar="N,N", help="Entries to recall among; `0` leaves this part out.")
     ] = "1000",
-    queries: Annotated[int, typer.Option("--queries", min=2, help="Recalls and turns at each size.")] = 20,
+    queries: Annotated[int, typer.Option("--queries", min=2, help="Recalls at each size.")] = 20,
+    turns: Annotated[
+        int, typer.Option("--turns", min=0, help="Real turns to play, on the set and at each size; 0 leaves them out.")
+    ] = 20,
+    setups: Annotated[
+        str, typer.Option("--setups", metavar="NAME,NAME", help=f"Of {', '.join(SETUP_NAMES)} (default: all).")
+    ] = "",
     only: Annotated[
         str, typer.Option("--only", metavar="NAME,NAME", help=f"Of {', '.join(NAMES)}; ours is always there.")
     ] = "",
@@ -67,6 +73,8 @@ def rivals(
         limit=limit,
         sizes=_sizes(sizes),
         queries=queries,
+        turns=turns,
+        setups=tuple(name for name in setups.split(",") if name) or SETUP_NAMES,
         only=tuple(name for name in only.split(",") if name),
         embedder=embedder,
         cache=cache.absolute(),

@@ -14,11 +14,15 @@ _SHOWN = ("recall@5", "recall@50", "ndcg@5")
 
 
 def sum_figures(rows: Rows, facts: Rows) -> dict[str, Any]:
-    """Return `turns`, `quality`, `rate` and `sizes`, each by stack in the order of the entrants; empty where not run."""
-    on_set = [row for row in rows if row["part"] == "set"]
+    """Return `turns`, `played`, `quality`, `rate` and `sizes`, each by stack in the order of the entrants; empty where not
+    run.
+    """
+    asked = ("narrow", "wide")
+    on_set = [row for row in rows if row["part"] == "set" and row["kind"] in asked]
     sizes = sorted({row["size"] for row in facts if row["part"] == "size"})
     return {
         "turns": _group_by_stack([row for row in on_set if row["kind"] == "narrow"], times),
+        "played": sum_played([row for row in rows if row["part"] == "set" and row["kind"] not in asked]),
         "wide_turns": _group_by_stack([row for row in on_set if row["kind"] == "wide"], times),
         "quality": _group_by_stack(on_set, quality),
         "rate": {row["stack"]: _rate(row) for row in facts if row["part"] == "rate"},
@@ -26,6 +30,33 @@ def sum_figures(rows: Rows, facts: Rows) -> dict[str, Any]:
         "sizes": {str(size): _summarize_size(size, rows, facts) for size in sizes},
         "fastest_framework": find_fastest([row for row in on_set if row["kind"] == "narrow"]),
     }
+
+
+def sum_played(rows: Rows) -> dict[str, Any]:
+    """Return of real turns, by stack: `real`, `fixed` and `at_once` as `times`; what a commit takes; the processor time of a
+    turn and its commit, with what goes on behind it; and how long a real turn takes beside one asked at one place.
+    """
+    return _group_by_stack(rows, _sum_played)
+
+
+def _sum_played(rows: Rows) -> dict[str, Any]:
+    kinds = {kind: [row for row in rows if row["kind"] == kind] for kind in ("commit", "real", "fixed", "at_once")}
+    found: dict[str, Any] = {kind: times(kinds[kind]) for kind in ("real", "fixed", "at_once") if kinds[kind]}
+    for name in ("ms", "behind_ms"):
+        values = [row[name] for row in kinds["commit"]]
+        found[f"commit_{name}_p50"], found[f"commit_{name}_p95"] = percentiles(values, 50, 95)
+    pairs = [*zip(kinds["commit"], kinds["real"], strict=False)]
+    found["whole_ms_p50"] = percentiles([one["ms"] + two["ms"] for one, two in pairs], 50)[0]
+    found["whole_processor_ms_p50"] = percentiles(
+        [one["processor_ms"] + two["processor_ms"] for one, two in pairs], 50
+    )[0]
+    if "fixed" in found:
+        found["real_to_fixed"] = ratio(found["real"]["ms_p50"], found["fixed"]["ms_p50"])
+        found["real_to_fixed_processor"] = ratio(found["real"]["processor_ms_p50"], found["fixed"]["processor_ms_p50"])
+    found["not_in_prompt"] = sum(
+        len(row["not_in_prompt"]) + len(row["talk_not_in_prompt"]) for row in rows if row["kind"] != "commit"
+    )
+    return found
 
 
 def times(rows: Rows) -> dict[str, Any]:
@@ -125,12 +156,11 @@ def _memory(rows: Rows, facts: Rows) -> dict[str, float]:
 def _summarize_size(size: int, rows: Rows, facts: Rows) -> dict[str, Any]:
     own = [row for row in rows if row["part"] == "size" and row["size"] == size]
     recalls = _group_by_stack([row for row in own if row["kind"] == "recall"], times)
-    turns = _group_by_stack([row for row in own if row["kind"] == "turn"], times)
+    played = sum_played([row for row in own if row["kind"] != "recall"])
     filled = {row["stack"]: row for row in facts if row["part"] == "size" and row["size"] == size}
     stacks = {
         name: {
             "recall": recalls.get(name),
-            "turn": turns.get(name),
             "index_seconds": fact["seconds"],
             "memory_mb": max(
                 [fact["memory_mb"], *(row["memory_mb"] for row in own if row["stack"] == name)], default=0.0
@@ -140,5 +170,6 @@ def _summarize_size(size: int, rows: Rows, facts: Rows) -> dict[str, Any]:
     }
     return {
         "stacks": stacks,
-        "fastest_framework": find_fastest([row for row in own if row["kind"] == "turn"]),
+        "played": played,
+        "fastest_framework": find_fastest([row for row in own if row["kind"] == "real"]),
     }

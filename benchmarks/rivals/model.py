@@ -1,4 +1,4 @@
-"""The embedder that all stacks share: one model through sentence-transformers, with a clock on the query's embedding.
+"""The embedder of the stacks: one model, through sentence-transformers or onnxruntime, with a clock on the query's embedding.
 
 Vectors of documents may come from the cache of the harness, or be made up by seed for sizes that no machine embeds in
 reasonable time; then all stacks get the same ones in the same order.
@@ -14,8 +14,11 @@ from typing import Any, Literal
 import numpy as np
 
 from benchmarks.recall import MadeUpVectors
+from benchmarks.rivals.names import TORCH
+from evals.errors import SetupError
 from evals.running.cache import VectorCache, text_key
-from mnemosyne import LocalEmbedder, Vectors, model_folder
+from jacquard import open_embedder
+from mnemosyne import Embedder, LocalEmbedder, Vectors, model_folder
 
 SEED = 7
 BATCH = 32
@@ -24,19 +27,20 @@ MADE_UP = "made-up"
 
 
 class SharedModel:
-    """For the rivals. `made_up`: draw the vectors of documents (and of queries, while `free` is set). `cache`: where vectors
-    of documents are kept; None computes them.
+    """For the rivals, by the library that a setup names. While `drawn` is set, vectors of documents are drawn, and those of
+    queries while `free` is set. `cache`: where vectors of documents are kept; None computes them.
     """
 
-    def __init__(self, name: str, *, made_up: bool, cache: Path | None) -> None:
-        self.name, self.embed_ms, self.free = name, 0.0, False
-        self._made = MadeUpVectors(SEED) if made_up or name == MADE_UP else None
+    def __init__(self, name: str, *, library: str, cache: Path | None) -> None:
+        self.name, self.embed_ms, self.free, self.drawn = name, 0.0, False, name == MADE_UP
+        self._made = MadeUpVectors(SEED)
         self.cache = cache
-        self._load_model: Any = None
+        self._library = library
+        self._encode_texts: Any = None
 
     def documents(self, texts: Sequence[str]) -> Vectors:
         """Return a unit vector a text."""
-        if self._made is not None:
+        if self.drawn:
             return self._made.draw(len(texts))
         if self.cache is None:
             return self._encode(texts)
@@ -53,46 +57,41 @@ class SharedModel:
 
     def query(self, text: str) -> Vectors:
         """Return the unit vector of a query and note the time."""
-        if self._made is not None and (self.free or self.name == MADE_UP):
+        if self.free or self.name == MADE_UP:
             return np.asarray(self._made.draw(1)[0])
         began = perf_counter()
-        row = self._encode([text])[0]
+        row = self._encode([text], "query")[0]
         self.embed_ms += (perf_counter() - began) * 1000
         return np.asarray(row)
 
-    def _encode(self, texts: Sequence[str]) -> Vectors:
-        if self._load_model is None:
-            self._load_model = _load_model(self.name)
-        rows = self._load_model.encode(
-            list(texts), batch_size=BATCH, normalize_embeddings=True, convert_to_numpy=True, show_progress_bar=False
-        )
-        return np.asarray(rows, dtype=np.float32)
+    def _encode(self, texts: Sequence[str], purpose: Literal["query", "document"] = "document") -> Vectors:
+        if self._encode_texts is None:
+            self._encode_texts = (_load_torch if self._library == TORCH else _load_onnx)(self.name)
+        return np.asarray(self._encode_texts(texts, purpose), dtype=np.float32)
 
 
 class NotingEmbedder:
-    """For ours: the product's own embedder under the same clock, with the same kinds of vectors."""
+    """For ours: the embedder that the product opens by that name, under the same clock, with the same kinds of vectors."""
 
-    def __init__(self, name: str, *, made_up: bool, cache: Path | None) -> None:
-        self.name, self.embed_ms, self.free = name, 0.0, False
-        self._inner = LocalEmbedder(name)
-        self._made = MadeUpVectors(SEED) if made_up or name == MADE_UP else None
+    def __init__(self, name: str, *, library: str, cache: Path | None) -> None:
+        self.name, self.embed_ms, self.free, self.drawn = name, 0.0, False, name == MADE_UP
+        self._made = MadeUpVectors(SEED)
+        self._inner: Embedder = self._made if name == MADE_UP else _open(name)
         self.cache = cache
 
     async def warm(self) -> None:
         """Load the model."""
-        if self.name != MADE_UP:
-            await self._inner.warm()
+        await self._inner.warm()
 
     async def fitness(self, text: str) -> float:
         """Ask the model; while queries cost nothing, everything is fit."""
-        drawn = self._made is not None and (self.free or self.name == MADE_UP)
-        return 1.0 if drawn else await self._inner.fitness(text)
+        return 1.0 if self.free else await self._inner.fitness(text)
 
     async def embed(self, texts: Sequence[str], purpose: Literal["query", "document"]) -> Vectors:
         """Return one row a text; note the time of queries."""
         if purpose == "document":
-            return self._made.draw(len(texts)) if self._made is not None else await self._documents(texts)
-        if self._made is not None and (self.free or self.name == MADE_UP):
+            return self._made.draw(len(texts)) if self.drawn else await self._documents(texts)
+        if self.free or self.name == MADE_UP:
             return self._made.draw(len(texts))
         began = perf_counter()
         rows = await self._inner.embed(texts, purpose)
@@ -113,7 +112,21 @@ class NotingEmbedder:
         return np.stack([known[key] for key in keys])
 
 
-def _load_model(name: str) -> Any:
+def _open(name: str) -> Embedder:
+    embedder = open_embedder(name)
+    if embedder is None:
+        raise SetupError(f"{name!r} names no embedder.")
+    return embedder
+
+
+def _load_onnx(name: str) -> Any:
+    embedder = _open(name)
+    if not isinstance(embedder, LocalEmbedder) or not embedder.uses_export:
+        raise SetupError(f"The model {name!r} has no ONNX form: name a packaged model, or `onnx:` and a folder.")
+    return embedder.encode
+
+
+def _load_torch(name: str) -> Any:
     # Imported when a text is embedded: made-up vectors need no model.
     import torch
     from sentence_transformers import SentenceTransformer
@@ -123,4 +136,11 @@ def _load_model(name: str) -> Any:
     quiet()
     # One thread, as everywhere here: beside other work two are many times slower.
     torch.set_num_threads(1)
-    return SentenceTransformer(str(model_folder(name)), device="cpu", local_files_only=True)
+    model = SentenceTransformer(str(model_folder(name)), device="cpu", local_files_only=True)
+
+    def encode(texts: Sequence[str], purpose: str) -> Any:
+        return model.encode(
+            list(texts), batch_size=BATCH, normalize_embeddings=True, convert_to_numpy=True, show_progress_bar=False
+        )
+
+    return encode

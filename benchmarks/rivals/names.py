@@ -32,6 +32,10 @@ QUIET = {
 """What the process of every stack is started with."""
 
 
+_LANGCHAIN = ("langchain-core", "langchain-classic", "langchain-community", "faiss-cpu", "rank-bm25")
+_LLAMAINDEX = ("llama-index-core", "llama-index-retrievers-bm25", "llama-index-vector-stores-faiss", "faiss-cpu")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entrant:
     """A stack: where its class lies, the distributions that it needs, and one line on how it is set up."""
@@ -47,20 +51,20 @@ ENTRANTS = (
     Entrant(
         name=OURS,
         place="benchmarks.rivals.stacks.ours:Ours",
-        needs=("sentence-transformers",),
-        how="prepare_turn, heuristic selector, SQLite on disk, tiered index",
+        needs=(),
+        how="prepare_turn and commit, heuristic selector, SQLite on disk, tiered index",
     ),
     Entrant(
         name="langchain",
         place="benchmarks.rivals.stacks.langchain_stack:LangChain",
-        needs=("langchain-core", "langchain-classic", "langchain-community", "faiss-cpu", "rank-bm25"),
+        needs=_LANGCHAIN,
         how="EnsembleRetriever(BM25Retriever, FAISS), ChatPromptTemplate, trim_messages",
         framework=True,
     ),
     Entrant(
         name="llamaindex",
         place="benchmarks.rivals.stacks.llamaindex_stack:LlamaIndex",
-        needs=("llama-index-core", "llama-index-retrievers-bm25", "llama-index-vector-stores-faiss", "faiss-cpu"),
+        needs=_LLAMAINDEX,
         how="QueryFusionRetriever(FAISS, bm25s), reciprocal_rerank, ChatMemoryBuffer",
         framework=True,
     ),
@@ -69,6 +73,27 @@ ENTRANTS = (
         place="benchmarks.rivals.stacks.haystack_stack:Haystack",
         needs=("haystack-ai",),
         how="InMemoryDocumentStore, BM25 and embedding retriever, DocumentJoiner, ChatPromptBuilder",
+        framework=True,
+    ),
+    Entrant(
+        name="langchain-sqlite",
+        place="benchmarks.rivals.stacks.langchain_durable:LangChainSqlite",
+        needs=(*_LANGCHAIN, "SQLAlchemy"),
+        how="as langchain, the session in SQLChatMessageHistory on SQLite",
+        framework=True,
+    ),
+    Entrant(
+        name="langgraph-sqlite",
+        place="benchmarks.rivals.stacks.langchain_durable:LangGraphSqlite",
+        needs=(*_LANGCHAIN, "langgraph", "langgraph-checkpoint-sqlite"),
+        how="as langchain, the session in the state of a graph, kept by SqliteSaver",
+        framework=True,
+    ),
+    Entrant(
+        name="llamaindex-sqlite",
+        place="benchmarks.rivals.stacks.llamaindex_durable:LlamaIndexSqlite",
+        needs=(*_LLAMAINDEX, "SQLAlchemy", "aiosqlite"),
+        how="as llamaindex, Memory over SQLAlchemyChatStore on SQLite",
         framework=True,
     ),
     Entrant(
@@ -85,6 +110,53 @@ ENTRANTS = (
     ),
 )
 NAMES = tuple(each.name for each in ENTRANTS)
+
+TORCH, ONNX = "sentence-transformers", "onnxruntime"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Setup:
+    """A row of the comparison: which stacks take part beside ours, and the library that embeds for them.
+
+    Ours embeds by onnxruntime in all of them, as it is shipped.
+    """
+
+    name: str
+    library: str
+    stacks: tuple[str, ...]
+    how: str
+
+
+SHIPPED = Setup(
+    name="shipped",
+    library=TORCH,
+    stacks=("langchain", "llamaindex", "haystack", "by-hand", "plain-vector"),
+    how="each as it is shipped: the others keep the session in memory and embed by sentence-transformers",
+)
+SETUPS = (
+    SHIPPED,
+    Setup(
+        name="durable",
+        library=TORCH,
+        stacks=("langchain-sqlite", "langgraph-sqlite", "llamaindex-sqlite"),
+        how="the others keep the session in a store that outlives the process, as ours does",
+    ),
+    Setup(
+        name="one-encoder",
+        library=ONNX,
+        stacks=tuple(name for name in NAMES if name != OURS),
+        how="all embed by the same model in the same library, onnxruntime",
+    ),
+)
+SETUP_NAMES = tuple(each.name for each in SETUPS)
+
+
+def find_setup(name: str) -> Setup:
+    """Return a setup by name; SetupError names those there are."""
+    for each in SETUPS:
+        if each.name == name:
+            return each
+    raise SetupError(f"There is no setup {name!r}; choose from {', '.join(SETUP_NAMES)}.")
 
 
 def find_entrant(name: str) -> Entrant:

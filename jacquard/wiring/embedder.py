@@ -82,6 +82,28 @@ def open_embedder(name: str, *, language: str | None = None) -> Embedder | None:
     return local
 
 
+def reopen_embedder(name: str) -> Embedder | None:
+    """Return the embedder whose vectors are stored under `name`, without loading its model; None where it is not installed.
+
+    Only models on this machine are opened: where a remote model was reached, and which plugin made a vector, is not stored.
+    """
+    packaged = next((model for model in PACKAGED_MODELS if model.name == name and model.is_usable()), None)
+    if packaged is not None:
+        return _open_packaged(packaged)
+    try:
+        if is_use_installed() and (universal := UniversalSentenceEmbedder()).name == name:
+            return universal
+        if name.startswith(ONNX):
+            return _open_exported(name.removeprefix(ONNX))
+        local = import_module("mnemosyne.retrieval.embedding.local")
+        local.model_folder(name)
+    except (ConfigError, EmbedderUnavailableError, OSError):
+        return None
+    has_torch = find_spec("sentence_transformers") is not None
+    reopened: Embedder | None = local.LocalEmbedder(name) if has_torch else None
+    return reopened
+
+
 async def find_language(store: Store, pack: WorldPack | None) -> str | None:
     """Return the locale for which `open_embedder` chooses a model: of the named pack and the packs in the store the first
     that is not English, else English; None without any pack.

@@ -29,7 +29,7 @@ from jacquard.pipeline.worlds import BARE_WORLDS
 from jacquard.templating import find_shipped_templates
 from jacquard.turns.engine import ContextEngine
 from jacquard.turns.parts import EngineParts
-from jacquard.wiring.embedder import find_language
+from jacquard.wiring.embedder import find_language, reopen_embedder
 from jacquard.wiring.embedder import open_embedder as open_embedder
 from jacquard.wiring.gc_tuning import ProcessTuning
 from jacquard.wiring.ingest import IngestServices, open_ingest_services
@@ -108,13 +108,14 @@ class Runtime:
     async def ensure_session(self, session_id: str, *, index: bool = True) -> SessionHead:
         """Return the head of a session. A new one starts from the named world; one without a world gets the named one.
 
-        Unless `index` is false the index is opened and updated, so that the first turn need not wait for it. Raises
+        Unless `index` is false the index is opened and updated, so that the first turn need not wait for it; vectors of
+        another embedding model go on serving. Raises
         SessionNotFoundError when there is neither a session nor a named world, and ConfigError when the session belongs
         to another world.
         """
         head = await self._head_of(session_id)
         if index:
-            await self.sync(session_id)
+            await self.sync(session_id, change_encoder=False)
         return head
 
     async def _head_of(self, session_id: str) -> SessionHead:
@@ -202,14 +203,20 @@ class Runtime:
                 await self._adopt(head, world)
             return await self.store.append_turns(start.session_id, start.turns, start.entries)
 
-    async def sync(self, session_id: str | None = None, progress: Progress = ignore_progress) -> None:
-        """Update the index from the store, for one session and its world."""
+    async def sync(
+        self, session_id: str | None = None, progress: Progress = ignore_progress, *, change_encoder: bool = True
+    ) -> None:
+        """Update the index from the store, for one session and its world.
+
+        `change_encoder`: where the vectors of another embedding model serve, make those of the configured one; else that is
+        done behind committed turns.
+        """
         scopes = [] if self.world is None else [world_scope(self.world.world_id)]
         if session_id is not None:
             head = await self.store.head(session_id)
             scopes = [world_scope(head.world_id), session_scope(session_id)]
         for scope in scopes:
-            await self.retriever.sync(scope, progress)
+            await self.retriever.sync(scope, progress, change_encoder=change_encoder)
 
     async def warm(self, text: str = "", *, tune_process: bool = True) -> None:
         """Load what is slow to load, so that no turn waits for it: the models, and the embedder if it knows the
@@ -323,7 +330,13 @@ def _build_fittings(
     index = TieredIndex(folder)
     estimator = open_token_estimator(settings)
     retriever = HybridRetriever(
-        opened, index, vectors, estimator, inline_vectors=0, index_degradations=index.degradations_for
+        opened,
+        index,
+        vectors,
+        estimator,
+        inline_vectors=0,
+        index_degradations=index.degradations_for,
+        open_former=reopen_embedder,
     )
     intake = open_ingest_services(opened, location, folder, settings, SystemClock())
     watchers = open_observability(settings.observability)

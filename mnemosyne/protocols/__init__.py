@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from mnemosyne.protocols.host import Clock, EventBus, SessionLocks, TokenEstimator
 from mnemosyne.protocols.ingestion import EvidenceIngestor, Importer, OriginalVault, PiiDetector, Redactor
-from mnemosyne.protocols.recall import Embedder, EntrySource, Index, Retriever, Vectors
+from mnemosyne.protocols.recall import Embedder, EntrySource, Index, ReencodableIndex, Retriever, Vectors
 from mnemosyne.protocols.store import Store
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "OriginalVault",
     "PiiDetector",
     "Redactor",
+    "ReencodableIndex",
     "Retriever",
     "SessionLocks",
     "Store",

@@ -6,7 +6,7 @@ Recall reads a store only through `EntrySource`. It must not import another modu
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -130,6 +130,26 @@ class Index(Protocol):
 
     async def close(self) -> None:
         """Write pending rows and release files."""
+        ...
+
+
+@runtime_checkable
+class ReencodableIndex(Index, Protocol):
+    """An `Index` whose scopes can be given the vectors of another embedder while the present ones serve.
+
+    1. A scope has one embedder: that of the entries with vectors that were added last.
+    2. After `adopt` the scope has what the staged scope had, and the staged scope is gone.
+    3. `drop` removes what is staged for the scope, too.
+    """
+
+    async def encoder_of(self, scope: str) -> str:
+        """Return the name of the embedder whose vectors the scope has; empty where it has none."""
+        ...
+
+    async def adopt(self, scope: str, staged: str) -> None:
+        """Put the staged scope, which holds at least the entries of `scope`, in its place; the caller keeps others from
+        writing to both. IndexUnavailableError; then the scope may have entries of both, and another call finishes the change.
+        """
         ...
 
 

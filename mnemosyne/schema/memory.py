@@ -109,3 +109,8 @@ def world_scope(world_id: str) -> str:
 def session_scope(session_id: str) -> str:
     """Return the scope of a session's entries."""
     return f"session:{session_id}"
+
+
+def staged_scope(scope: str) -> str:
+    """Return the name under which an index keeps what is to replace a scope; no scope of a store has such a name."""
+    return f"next:{scope}"

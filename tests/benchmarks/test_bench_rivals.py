@@ -20,10 +20,12 @@ from benchmarks.rivals.names import (
     EXTRA,
     NAMES,
     OURS,
+    SETUPS,
     Entrant,
     choose_entrants,
     find_entrant,
     find_missing_packages,
+    find_setup,
 )
 from benchmarks.rivals.show import show
 from benchmarks.rivals.stacks.stack import Lines, TurnRequest, find_missing, normalise_spaces, split_words
@@ -93,7 +95,27 @@ async def check_stack(stack):
     assert "ferryman want" in turn.messages[-1][1]
     small = await stack.turn(TurnRequest(query="What does the ferryman want, coins?", limit=2, tokens=1))
     assert small.evidence == ()
+    await check_commits(stack)
     await stack.close()
+
+
+async def check_commits(stack):
+    for query, reply in (
+        ("Does the otter guard the sunken bell tower?", "It does, and it bites."),
+        ("Who feeds it?", "A monk called Ambrose."),
+        ("What shall we do now?", "Wait for the rain to end."),
+    ):
+        turn = await stack.turn(TurnRequest(query=query, limit=2, tokens=200))
+        assert query in turn.messages[-1][1]
+        await stack.commit(query, reply)
+        await stack.settle()
+    turn = await stack.turn(TurnRequest(query="And the monk Ambrose, the otter, the bell tower?", limit=3, tokens=200))
+    newest = [normalise_spaces(text) for text in ("What shall we do now?", "Wait for the rain to end.")]
+    history = [normalise_spaces(content) for _, content in turn.messages[1:-1]]
+    assert [any(text in said for said in history) for text in newest] == [True, True]
+    assert "Does the otter guard" in turn.text, "what was said is recalled once it is no longer shown"
+    assert not any("Does the otter guard" in said for said in history)
+    assert len(turn.evidence) == 3
 
 
 @pytest.mark.parametrize("name", ["by-hand", "plain-vector"])
@@ -188,12 +210,38 @@ def test_figures_hold_ratios_and_scores():
         for kind in ("narrow", "wide")
     ]
     found = sum_figures(rows, [])
+    assert found["played"] == {}
     best = found["fastest_framework"]
     assert (best["stack"], best["ratio"], best["ratio_beyond"]) == ("langchain", 5.0, 21.0)
     quality = found["quality"][OURS]
     assert quality["recall@5"] == 1.0
     assert (quality["recall@250tok"], quality["recall@500tok"]) == (0.5, 1.0)
     assert found["memory_mb"][OURS] == 100.0
+
+
+def test_real_turns_are_summed_with_their_commits():
+    rows = []
+    for name, ms in ((OURS, 10.0), ("langchain", 20.0)):
+        for number in range(3):
+            rows += [
+                row(name, "commit", 2.0 * ms, behind_ms=5.0, number=number),
+                row(name, "real", ms, number=number),
+                row(name, "fixed", ms / 2, number=number),
+                row(name, "at_once", 3 * ms, number=number),
+            ]
+    found = sum_figures(rows, [])
+    assert found["turns"] == {}
+    ours, other = found["played"][OURS], found["played"]["langchain"]
+    assert (ours["real"]["ms_p50"], ours["at_once"]["ms_p50"], ours["real_to_fixed"]) == (10.0, 30.0, 2.0)
+    assert (ours["commit_ms_p50"], ours["commit_behind_ms_p50"]) == (20.0, 5.0)
+    assert (ours["whole_ms_p50"], other["whole_processor_ms_p50"]) == (30.0, 60.0)
+
+
+def test_a_setup_is_found_by_its_name():
+    assert OURS not in {name for setup in SETUPS for name in setup.stacks}
+    assert {name for setup in SETUPS for name in setup.stacks} == set(NAMES) - {OURS}
+    with pytest.raises(SetupError, match="choose from shipped, durable, one-encoder"):
+        find_setup("rome")
 
 
 def test_the_whole_comparison_runs_by_hand_and_keeps_every_measurement(tmp_path):
@@ -206,21 +254,26 @@ def test_the_whole_comparison_runs_by_hand_and_keeps_every_measurement(tmp_path)
     queries = [
         {"id": "q1", "session": "s", "query": "Where is the silver key?", "history": [], "relevant": {"d0": 1}},
         {"id": "q2", "session": "s", "query": "Who saw the falcon?", "history": [], "relevant": {"d1": 1}},
+        {"id": "q3", "session": "s", "query": "What of the granary?", "history": [], "relevant": {"d4": 1}},
     ]
     for name, rows in (("corpus", corpus), ("queries", queries)):
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows), encoding="utf-8")
     file = tmp_path / "out" / "figures.json"
-    options = ["--sizes", 0, "--rate", 4, "--history", 2, "--embedder", "made-up"]
+    options = ["--sizes", 0, "--rate", 4, "--history", 2, "--turns", 1, "--setups", "shipped", "--embedder", "made-up"]
     command = ["rivals", "--data", folder, "--only", "by-hand", *options, "--cache", tmp_path, "--json", file]
     done = CliRunner().invoke(app, [*map(str, command)])
     assert done.exit_code == 0, done.output
     assert "beyond embedding" in done.stdout
     figures = json.loads(file.read_text(encoding="utf-8"))
-    assert set(figures["turns"]) == set(figures["quality"]) == set(figures["rate"]) == {OURS, "by-hand"}
-    assert figures["left_out"] == {}
+    assert set(figures["setups"]) == {"shipped"}
+    found = figures["setups"]["shipped"]
+    parts = ("turns", "played", "quality", "rate")
+    assert all(set(found[part]) == {OURS, "by-hand"} for part in parts)
+    assert figures["left_out"] == found["left_out"] == {}
     assert figures["network"] == {}
-    assert len([each for each in figures["rows"] if each["part"] == "set"]) == 2 * 2 * 2
-    assert all(found["not_in_prompt"] == 0 for found in figures["quality"].values())
+    # Three queries, narrow and wide, and one real turn: a commit, the turn, one at the same place, one right after a commit.
+    assert len([each for each in found["rows"] if each["part"] == "set"]) == (3 * 2 + 4) * 2
+    assert all(each["not_in_prompt"] == 0 for part in ("played", "quality") for each in found[part].values())
     assert figures["machine"]["cores"] >= 1
     show(figures, Console(width=170, quiet=True))
 
@@ -228,15 +281,17 @@ def test_the_whole_comparison_runs_by_hand_and_keeps_every_measurement(tmp_path)
 @pytest.mark.full
 def test_sizes_are_asked_one_beside_the_other(tmp_path):
     file = tmp_path / "figures.json"
-    options = ["--sizes", "40,60", "--queries", 2, "--rate", 0, "--history", 2, "--embedder", "made-up"]
-    done = CliRunner().invoke(app, [*map(str, ["rivals", "--only", "plain-vector", *options, "--json", file])])
+    options = ["--sizes", "40,60", "--queries", 2, "--turns", 2, "--rate", 0, "--history", 2, "--embedder", "made-up"]
+    command = ["rivals", "--only", "plain-vector", "--setups", "shipped", *options, "--json", file]
+    done = CliRunner().invoke(app, [*map(str, command)])
     assert done.exit_code == 0, done.output
-    figures = json.loads(file.read_text(encoding="utf-8"))
+    figures = json.loads(file.read_text(encoding="utf-8"))["setups"]["shipped"]
     assert figures["turns"] == {}
     assert list(figures["sizes"]) == ["40", "60"]
     for found in figures["sizes"].values():
         assert set(found["stacks"]) == {OURS, "plain-vector"}
-        assert all(each["recall"]["count"] == each["turn"]["count"] == 2 for each in found["stacks"].values())
+        assert all(each["recall"]["count"] == 2 for each in found["stacks"].values())
+        assert all(each["real"]["count"] == each["at_once"]["count"] == 2 for each in found["played"].values())
 
 
 @pytest.mark.parametrize("sizes", ["many", "5", "0,100", "-10"])

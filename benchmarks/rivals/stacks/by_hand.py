@@ -17,7 +17,6 @@ from benchmarks.rivals.stacks.stack import (
     Turn,
     TurnRequest,
     format_document,
-    list_roles,
     split_words,
 )
 from evals.running.plain_rrf import score_reciprocal_ranks
@@ -31,13 +30,11 @@ class PlainVector:
         self._model = model
         self._names: list[str] = []
         self._lines = Lines((), ())
-        self._talk: list[tuple[str, str]] = []
 
     async def index(self, documents: Sequence[CorpusDocument], talk: Sequence[CorpusDocument]) -> None:
         """Embed everything in one call."""
         self._names = [each.document_id for each in documents]
         self._lines = Lines(documents, talk)
-        self._talk = list(list_roles(talk))
         self._vectors = self._model.documents([format_document(each) for each in documents])
 
     async def recall(self, query: str, limit: int) -> tuple[str, ...]:
@@ -50,10 +47,23 @@ class PlainVector:
         evidence = self._lines.within(ranked, ask.limit, ask.tokens)
         memories = "\n".join(self._lines[name] for name, _ in evidence)
         system = f"{INSTRUCTION}\n\nMemories:\n{memories}"
-        return Turn(ranked=ranked, evidence=evidence, messages=(("system", system), *self._talk, ("user", ask.query)))
+        messages = (("system", system), *self._lines.roles, ("user", ask.query))
+        return Turn(ranked=ranked, evidence=evidence, messages=messages)
+
+    async def commit(self, query: str, reply: str) -> None:
+        """Embed both messages and append them."""
+        self._append(self._lines.add_turn(query, reply))
+
+    async def settle(self) -> None:
+        """Do nothing: `commit` does it all."""
 
     async def close(self) -> None:
         """Do nothing: arrays need no closing."""
+
+    def _append(self, said: Sequence[CorpusDocument]) -> None:
+        rows = self._model.documents([format_document(each) for each in said])
+        self._names.extend(each.document_id for each in said)
+        self._vectors = np.concatenate([self._vectors, rows])
 
     def _rank_nearest(self, query: str, limit: int) -> list[str]:
         return self._rank_best(self._vectors @ self._model.query(query), limit)
@@ -70,9 +80,16 @@ class ByHand(PlainVector):
     async def index(self, documents: Sequence[CorpusDocument], talk: Sequence[CorpusDocument]) -> None:
         """Embed everything and count its words."""
         await super().index(documents, talk)
-        self._bm25 = BM25Okapi([split_words(format_document(each)) for each in documents])
+        self._words = [split_words(format_document(each)) for each in documents]
+        self._bm25 = BM25Okapi(self._words)
 
     async def recall(self, query: str, limit: int) -> tuple[str, ...]:
         """Return ids, best first."""
         lexical = self._rank_best(np.asarray(self._bm25.get_scores(split_words(query))), limit)
         return tuple(score_reciprocal_ranks([lexical, self._rank_nearest(query, limit)]))[:limit]
+
+    def _append(self, said: Sequence[CorpusDocument]) -> None:
+        super()._append(said)
+        self._words.extend(split_words(format_document(each)) for each in said)
+        # All words are counted anew: rank-bm25 cannot add.
+        self._bm25 = BM25Okapi(self._words)

@@ -12,7 +12,7 @@ from haystack.components.retrievers.in_memory import InMemoryBM25Retriever, InMe
 from haystack.dataclasses import ChatMessage
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 
-from benchmarks.rivals.stacks.stack import INSTRUCTION, Lines, Model, Turn, TurnRequest, format_document, list_roles
+from benchmarks.rivals.stacks.stack import INSTRUCTION, Lines, Model, Turn, TurnRequest, format_document
 from mnemosyne import CorpusDocument
 
 _SYSTEM = INSTRUCTION + "\n\nMemories:\n{% for line in memories %}{{ line }}\n{% endfor %}"
@@ -58,31 +58,14 @@ class Haystack:
 
     async def index(self, documents: Sequence[CorpusDocument], talk: Sequence[CorpusDocument]) -> None:
         """Embed everything in one call, write it, and join the pipelines."""
-        lines = Lines(documents, talk)
-        store = InMemoryDocumentStore(return_embedding=False, shared=False)
-        vectors = self._model.documents([format_document(each) for each in documents])
-        store.write_documents(
-            [
-                Document(id=each.document_id, content=format_document(each), embedding=vector.tolist())
-                for each, vector in zip(documents, vectors, strict=True)
-            ]
-        )
-        template = [
-            ChatMessage.from_system(_SYSTEM),
-            *(
-                ChatMessage.from_user("{% raw %}" + text + "{% endraw %}")
-                if role == "user"
-                else ChatMessage.from_assistant(text)
-                for role, text in list_roles(talk)
-            ),
-            ChatMessage.from_user("{{ question }}"),
-        ]
-        self._search = _build_search(store, self._model)
-        self._turns = _build_search(store, self._model)
-        self._turns.add_component("budget", _Budget(lines))
-        self._turns.add_component(
-            "prompt", ChatPromptBuilder(template=template, required_variables=["memories", "question"])
-        )
+        self._lines = Lines(documents, talk)
+        self._store = InMemoryDocumentStore(return_embedding=False, shared=False)
+        self._write(documents)
+        self._search = _build_search(self._store, self._model)
+        self._turns = _build_search(self._store, self._model)
+        self._turns.add_component("budget", _Budget(self._lines))
+        variables = ["memories", "question"]
+        self._turns.add_component("prompt", ChatPromptBuilder(variables=variables, required_variables=variables))
         self._turns.connect("joiner.documents", "budget.documents")
         self._turns.connect("budget.memories", "prompt.memories")
 
@@ -96,7 +79,7 @@ class Haystack:
         given = {
             **_build_request(ask.query, ask.depth),
             "budget": {"limit": ask.limit, "tokens": ask.tokens},
-            "prompt": {"question": ask.query},
+            "prompt": {"question": ask.query, "template": _build_template(self._lines.roles)},
         }
         found = self._turns.run(given)
         return Turn(
@@ -105,8 +88,37 @@ class Haystack:
             messages=tuple((each.role.value, each.text) for each in found["prompt"]["prompt"]),
         )
 
+    async def commit(self, query: str, reply: str) -> None:
+        """Write both messages; the session so far is part of the next turn's template."""
+        self._write(self._lines.add_turn(query, reply))
+
+    async def settle(self) -> None:
+        """Do nothing: `commit` does it all."""
+
     async def close(self) -> None:
         """Do nothing: all is in memory."""
+
+    def _write(self, documents: Sequence[CorpusDocument]) -> None:
+        vectors = self._model.documents([format_document(each) for each in documents])
+        self._store.write_documents(
+            [
+                Document(id=each.document_id, content=format_document(each), embedding=vector.tolist())
+                for each, vector in zip(documents, vectors, strict=True)
+            ]
+        )
+
+
+def _build_template(roles: Sequence[tuple[str, str]]) -> list[ChatMessage]:
+    return [
+        ChatMessage.from_system(_SYSTEM),
+        *(
+            ChatMessage.from_user("{% raw %}" + text + "{% endraw %}")
+            if role == "user"
+            else ChatMessage.from_assistant(text)
+            for role, text in roles
+        ),
+        ChatMessage.from_user("{{ question }}"),
+    ]
 
 
 def _build_search(store: InMemoryDocumentStore, model: Model) -> Pipeline:

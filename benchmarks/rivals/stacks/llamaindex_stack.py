@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import faiss
@@ -26,7 +26,6 @@ from benchmarks.rivals.stacks.stack import (
     Turn,
     TurnRequest,
     format_document,
-    list_roles,
 )
 from mnemosyne import CorpusDocument
 
@@ -69,28 +68,13 @@ class LlamaIndex:
 
     async def index(self, documents: Sequence[CorpusDocument], talk: Sequence[CorpusDocument]) -> None:
         """Make nodes, a vector index over FAISS, and BM25 with the English stemmer."""
-        self._lines = Lines(documents, talk)
-        self._memory = ChatMemoryBuffer.from_defaults(
-            chat_history=[ChatMessage(role=role, content=text) for role, text in list_roles(talk)],
-            token_limit=HISTORY_TOKENS,
-        )
-        nodes = [
-            TextNode(
-                id_=each.document_id,
-                text=format_document(each),
-                metadata={"id": each.document_id},
-                excluded_embed_metadata_keys=["id"],
-                excluded_llm_metadata_keys=["id"],
-            )
-            for each in documents
-        ]
+        self._lines, self._window = Lines(documents, talk), len(talk)
+        await self.open_history(to_messages(self._lines.roles))
+        nodes = to_nodes(documents)
         storage = StorageContext.from_defaults(vector_store=FaissVectorStore(faiss.IndexFlatIP(_WIDTH)))
         self._vectors = VectorStoreIndex(nodes, storage_context=storage, embed_model=_Shared(self._model))
         self._nodes = nodes
-        self._bm25 = BM25Retriever.from_defaults(
-            nodes=nodes, similarity_top_k=min(50, len(nodes)), stemmer=Stemmer.Stemmer("english"), language="english"
-        )
-        self._fusions = {}
+        self._count_words()
 
     async def recall(self, query: str, limit: int) -> tuple[str, ...]:
         """Return ids, best first."""
@@ -102,15 +86,50 @@ class LlamaIndex:
         ranked = self._lines.drop_shown(await self.recall(ask.query, ask.depth))
         evidence = self._lines.within(ranked, ask.limit, ask.tokens)
         system = _PROMPT.format_messages(memories="\n".join(self._lines[name] for name, _ in evidence))
-        messages = [*system, *self._memory.get(), ChatMessage(role="user", content=ask.query)]
+        history = (await self.read_history())[-self._window :] if self._window else []
+        messages = [*system, *history, ChatMessage(role="user", content=ask.query)]
         return Turn(
             ranked=ranked,
             evidence=evidence,
             messages=tuple((str(each.role.value), str(each.content)) for each in messages),
         )
 
+    async def commit(self, query: str, reply: str) -> None:
+        """Append both messages to the session and the index of vectors; BM25 is built again, because it cannot add."""
+        said = self._lines.add_turn(query, reply)
+        nodes = to_nodes(said)
+        self._vectors.insert_nodes(nodes)
+        self._nodes.extend(nodes)
+        self._count_words()
+        await self.append_history(to_messages(zip(("user", "assistant"), map(format_document, said), strict=True)))
+
+    async def settle(self) -> None:
+        """Do nothing: `commit` does it all."""
+
     async def close(self) -> None:
         """Do nothing: all is in memory."""
+
+    async def open_history(self, messages: list[ChatMessage]) -> None:
+        """Start the session with these messages."""
+        self._memory = ChatMemoryBuffer.from_defaults(chat_history=messages, token_limit=HISTORY_TOKENS)
+
+    async def read_history(self) -> list[ChatMessage]:
+        """Return the session so far, oldest first, as far as the buffer's limit allows."""
+        return list(self._memory.get())
+
+    async def append_history(self, messages: Sequence[ChatMessage]) -> None:
+        """Add the messages of a turn, and let as many of the oldest go: the buffer counts all that it holds each time."""
+        self._memory.put_messages(list(messages))
+        self._memory.set(self._memory.get_all()[-self._window :] if self._window else [])
+
+    def _count_words(self) -> None:
+        self._bm25 = BM25Retriever.from_defaults(
+            nodes=self._nodes,
+            similarity_top_k=min(50, len(self._nodes)),
+            stemmer=Stemmer.Stemmer("english"),
+            language="english",
+        )
+        self._fusions = {}
 
     def _fusion(self, limit: int) -> QueryFusionRetriever:
         if limit not in self._fusions:
@@ -130,3 +149,22 @@ class LlamaIndex:
                 use_async=False,
             )
         return self._fusions[limit]
+
+
+def to_messages(roles: Iterable[tuple[str, str]]) -> list[ChatMessage]:
+    """Return (role, text) as LlamaIndex's messages."""
+    return [ChatMessage(role=role, content=text) for role, text in roles]
+
+
+def to_nodes(documents: Sequence[CorpusDocument]) -> list[TextNode]:
+    """Return documents as nodes whose id is not part of their text."""
+    return [
+        TextNode(
+            id_=each.document_id,
+            text=format_document(each),
+            metadata={"id": each.document_id},
+            excluded_embed_metadata_keys=["id"],
+            excluded_llm_metadata_keys=["id"],
+        )
+        for each in documents
+    ]

@@ -85,7 +85,12 @@ class Ours:
         self._index = TieredIndex(folder / "index")
         estimator = CalibratedEstimator()
         self._retriever = HybridRetriever(
-            self._store, self._index, self._embedder, estimator, vector_patience_seconds=_PATIENCE_SECONDS
+            self._store,
+            self._index,
+            self._embedder,
+            estimator,
+            inline_vectors=0,
+            vector_patience_seconds=_PATIENCE_SECONDS,
         )
         self._head: SessionHead = await self._store.create_session(start)
         await self._retriever.sync(session_scope(_SESSION))
@@ -102,15 +107,14 @@ class Ours:
             roots=(shipped,),
             worlds={world.world_id: world},
             ahead=self._embedder,
+            feeder=self._retriever,
         )
         self._engine = await ContextEngine(parts, RuntimeConfig()).__aenter__()
         await to_thread.run_sync(self._tuning.tune)
 
     async def turn(self, ask: TurnRequest) -> Turn:
         """Return the prompt of `prepare_turn`; memories stand in the order of choice as far as they fit `ask.tokens`."""
-        if self._engine is None:
-            raise RuntimeError("index first")
-        prepared = await self._engine.prepare_turn(_SESSION, ask.query, self._config(ask.limit))
+        prepared = await self._opened.prepare_turn(_SESSION, ask.query, self._config(ask.limit))
         report = prepared.report
         ranked = sorted(report.stream_b.candidates, key=lambda each: each.rank)
         return Turn(
@@ -125,10 +129,25 @@ class Ours:
         recall = await self._retriever.recall(self._query(query, limit))
         return tuple(each.entry_id for each in recall.candidates)
 
+    async def commit(self, query: str, reply: str) -> None:
+        """Commit the reply to the turn before; its input is in the store already."""
+        await self._opened.commit_assistant_message(_SESSION, reply)
+
+    async def settle(self) -> None:
+        """Wait until the index is up to date, and what goes on behind a commit has ended."""
+        if not await self._opened.settle(_PATIENCE_SECONDS):
+            raise RuntimeError(f"what goes on behind a commit took longer than {_PATIENCE_SECONDS:.0f} s")
+
     async def close(self) -> None:
         """Close engine, index and store; the folder is gone afterwards."""
         await self._close_all()
         await to_thread.run_sync(self._folder.cleanup)
+
+    @property
+    def _opened(self) -> ContextEngine:
+        if self._engine is None:
+            raise RuntimeError("index first")
+        return self._engine
 
     async def _close_all(self) -> None:
         if self._engine is not None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import html
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Protocol
 
-from mnemosyne import CalibratedEstimator, CorpusDocument, Vectors
+from mnemosyne import CalibratedEstimator, Chain, CorpusDocument, Vectors
 
 INSTRUCTION = (
     "You are a helpful agent in a long conversation. Answer from the memories and the conversation; say so when they do not "
@@ -72,9 +73,11 @@ class Stack(Protocol):
 
     1. `index` is called once, with everything that may be recalled, and before anything else; `talk` is the session so far
        (the newest documents, oldest first), which every prompt holds.
-    2. `turn` returns ranked ids and the finished prompt; what `talk` shows already is not recalled again.
+    2. `turn` returns ranked ids and the finished prompt; what the session so far shows already is not recalled again.
     3. `recall` is the search alone, embedding included.
-    4. `close` lets everything go.
+    4. `commit` takes in what was said: the input of the turn before, and the reply to it. The next turn shows both as the
+       newest messages, and both can be recalled. `settle` returns when nothing of that goes on in the background.
+    5. `close` lets everything go.
     """
 
     async def index(self, documents: Sequence[CorpusDocument], talk: Sequence[CorpusDocument]) -> None:
@@ -89,26 +92,65 @@ class Stack(Protocol):
         """Return ids, best first."""
         ...
 
+    async def commit(self, query: str, reply: str) -> None:
+        """Take in a finished turn; returns when the host may go on."""
+        ...
+
+    async def settle(self) -> None:
+        """Wait for the background."""
+        ...
+
     async def close(self) -> None:
         """Let go."""
         ...
 
 
 class Lines:
-    """Documents as the prompts of the rivals show them: date, speaker and words, with their tokens counted once."""
+    """Documents as the prompts of the rivals show them: date, speaker and words, with their tokens counted once; and the
+    newest messages of the session, always as many as there were at first.
+    """
 
     def __init__(self, documents: Sequence[CorpusDocument], talk: Sequence[CorpusDocument]) -> None:
         self._lines = {each.document_id: line_of(each) for each in documents}
         self._tokens = {name: _TOKENS.estimate(line) for name, line in self._lines.items()}
-        self._shown = frozenset(each.document_id for each in talk)
+        self._newest = deque(zip((each.document_id for each in talk), list_roles(talk), strict=True), maxlen=len(talk))
+        self._speakers = _pick_speakers(talk or documents)
+        self._played = 0
 
     def __getitem__(self, document_id: str) -> str:
         """Return the line of a document."""
         return self._lines[document_id]
 
+    @property
+    def roles(self) -> list[tuple[str, str]]:
+        """(role, text) of the newest messages, oldest first."""
+        return [role for _, role in self._newest]
+
+    def add_turn(self, query: str, reply: str) -> tuple[CorpusDocument, CorpusDocument]:
+        """Add the two messages of a turn and return them as documents."""
+        self._played += 1
+        user, assistant = (
+            CorpusDocument(
+                document_id=f"played-{self._played}-{role}",
+                chain=Chain.HISTORY,
+                text=text,
+                line=len(self._lines) + place,
+                speaker=speaker,
+            )
+            for place, (role, speaker, text) in enumerate(
+                zip(("user", "assistant"), self._speakers, (query, reply), strict=True)
+            )
+        )
+        for role, each in (("user", user), ("assistant", assistant)):
+            self._lines[each.document_id] = line_of(each)
+            self._tokens[each.document_id] = _TOKENS.estimate(line_of(each))
+            self._newest.append((each.document_id, (role, format_document(each))))
+        return user, assistant
+
     def drop_shown(self, ranked: Sequence[str]) -> tuple[str, ...]:
         """Return a ranking without what the session so far shows."""
-        return tuple(name for name in ranked if name not in self._shown)
+        shown = {name for name, _ in self._newest}
+        return tuple(name for name in ranked if name not in shown)
 
     def within(self, ranked: Sequence[str], limit: int, tokens: int) -> tuple[tuple[str, int], ...]:
         """Return the first of a ranking that fit, with what each costs."""
@@ -142,6 +184,12 @@ def list_roles(talk: Sequence[CorpusDocument]) -> Iterator[tuple[str, str]]:
         yield ("user" if each.speaker == talk[0].speaker else "assistant"), format_document(each)
 
 
+def _pick_speakers(documents: Sequence[CorpusDocument]) -> tuple[str, str]:
+    """Return the names of user and assistant: the first speaker, and the first who is another."""
+    speakers = [each.speaker or "" for each in documents] or [""]
+    return speakers[0], next((each for each in speakers if each != speakers[0]), speakers[0])
+
+
 def split_words(text: str) -> list[str]:
     """Return lower-case words, Chinese as pairs of characters: what a careful user gives to a plain BM25."""
     found: list[str] = []
@@ -166,6 +214,6 @@ def estimate(text: str) -> int:
 
 
 def find_missing(turn: Turn, texts: Mapping[str, str]) -> list[str]:
-    """Return the ids that a turn claims to show and whose words are not in its prompt."""
+    """Return the ids that a turn claims to show and whose words are not in its prompt, of those with known `texts`."""
     prompt = turn.text
-    return [name for name, _ in turn.evidence if normalise_spaces(texts[name]) not in prompt]
+    return [name for name, _ in turn.evidence if name in texts and normalise_spaces(texts[name]) not in prompt]

@@ -121,4 +121,5 @@ def _progress(scope: str) -> Iterator[Callable[[int, int], None]]:
 def _sentence(done: RebuildResult) -> str:
     if done.rebuilt:
         return f"{done.scope}: built again, {done.added:,} entries (what was there was damaged or not of this store)"
-    return f"{done.scope}: {done.kept:,} entries were there, {done.added:,} added"
+    changed = f"; new vectors in place of those of {done.former_encoder}" if done.former_encoder else ""
+    return f"{done.scope}: {done.kept:,} entries were there, {done.added:,} added{changed}"

@@ -98,17 +98,20 @@ class LocalEmbedder:
         """Return unit vectors of shape (len(texts), dimensions), float32; shape (0, 0) for no texts.
         EmbedderUnavailableError as for `warm`.
         """
-        if not texts:
-            return np.zeros((0, 0), dtype=np.float32)
+        batches = [*self._batches(texts)]
+        parts = [await self._run(partial(self._encode, [texts[at] for at in batch], purpose)) for batch in batches]
+        return _in_order(batches, parts)
+
+    def encode(self, texts: Sequence[str], purpose: Literal["query", "document"]) -> Vectors:
+        """Return what `embed` returns, worked out on the calling thread: for callers that have no event loop."""
+        batches = [*self._batches(texts)]
+        return _in_order(batches, [self._encode([texts[at] for at in batch], purpose) for batch in batches])
+
+    def _batches(self, texts: Sequence[str]) -> Iterator[list[int]]:
+        """Yield the places of the texts of each forward pass."""
         order = sorted(range(len(texts)), key=lambda place: len(texts[place]), reverse=True)
-        parts = []
-        for stretch in plan_batches([len(texts[place]) for place in order], self._batch_size):
-            part = [texts[place] for place in order[stretch]]
-            parts.append(await self._run(partial(self._encode, part, purpose)))
-        rows = np.concatenate(parts)
-        found = np.empty_like(rows)
-        found[order] = rows
-        return found
+        for stretch in plan_batches([len(texts[place]) for place in order], self._batch_size) if texts else ():
+            yield order[stretch]
 
     async def _run(self, work: Any) -> Any:
         return await to_thread.run_sync(work, limiter=self._workers, abandon_on_cancel=True)
@@ -151,6 +154,15 @@ class LocalEmbedder:
             raise EmbedderUnavailableError(
                 f"The embedding model {self.name!r} in {folder} cannot be loaded: {reason}."
             ) from error
+
+
+def _in_order(batches: Sequence[Sequence[int]], parts: Sequence[Vectors]) -> Vectors:
+    if not parts:
+        return np.zeros((0, 0), dtype=np.float32)
+    rows = np.concatenate(parts)
+    found = np.empty_like(rows)
+    found[[at for batch in batches for at in batch]] = rows
+    return found
 
 
 def plan_batches(lengths: Sequence[int], most: int) -> Iterator[slice]:

@@ -160,6 +160,17 @@ class LanceIndex:
         rows = await self._select(scope, f"embedder <> {literal(model)}", ["entry_id", "sequence"])
         return () if rows is None else ids_in_order(rows)[:limit]
 
+    async def encoder_of(self, scope: str) -> str:
+        """Return the name of an embedder whose vectors the scope has; empty where it has none."""
+        try:
+            table = await self._open(scope)
+            if table is None:
+                return ""
+            found = await table.query().where("embedder <> ''").select(["embedder"]).limit(1).to_arrow()
+        except Exception as error:
+            raise await self._failure(scope, error) from error
+        return str(found["embedder"][0].as_py()) if len(found) else ""
+
     async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> tuple[Hit, ...]:
         """Return the best by BM25; ties at the cut are broken by LanceDB, above it by entry id.
 

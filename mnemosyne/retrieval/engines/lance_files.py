@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from uuid import uuid4
@@ -19,7 +19,7 @@ import anyio
 from anyio import to_thread
 from filelock import FileLock
 
-from mnemosyne.core.errors import ScopeDroppedError
+from mnemosyne.core.errors import IndexUnavailableError, ScopeDroppedError
 
 _POLL_SECONDS = 0.02
 
@@ -121,6 +121,22 @@ def remove_files(folder: str, scope: str) -> None:
     """Remove the files of a scope, if there are any; OSError when they cannot be removed."""
     if has_files(folder, scope):
         shutil.rmtree(_files(folder, scope))
+
+
+async def remove_scope_files(folder: str, scope: str, names: Sequence[str]) -> None:
+    """Remove the files of the tables `names` of a scope, which an installation with LanceDB has left;
+    IndexUnavailableError when they cannot be removed.
+    """
+    if not await to_thread.run_sync(Path(folder).is_dir):
+        return
+    shared = SharedFolder(folder)
+    try:
+        async with shared.hold_lock():
+            for name in names:
+                await shared.leave_mark(name)
+                await to_thread.run_sync(remove_files, folder, name)
+    except OSError as error:
+        raise IndexUnavailableError(folder, scope, str(error)) from error
 
 
 def _files(folder: str, scope: str) -> Path:

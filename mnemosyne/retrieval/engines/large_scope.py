@@ -16,7 +16,7 @@ from typing import Protocol
 import anyio
 from anyio import to_thread
 
-from mnemosyne.protocols import Vectors
+from mnemosyne.protocols import Index, Vectors
 from mnemosyne.retrieval.engines.rows import (
     NO_ROWS,
     RowBatch,
@@ -67,6 +67,31 @@ class GraphStore(Protocol):
 
     async def drop(self, scope: str) -> None:
         """Remove a table."""
+        ...
+
+
+class SearchEngine(Index, Protocol):
+    """An index that tells the embedder of a scope; see `ReencodableIndex`."""
+
+    async def encoder_of(self, scope: str) -> str:
+        """Return the name of the embedder whose vectors the scope has; empty where it has none."""
+        ...
+
+
+class DurableIndex(SearchEngine, GraphStore, Protocol):
+    """An index that outlives the process. Every method may raise IndexUnavailableError, and ScopeDroppedError once
+    another process has dropped a scope that this one had read, until `release`.
+    """
+
+    def release(self, scope: str) -> None:
+        """Forget what is cached of a scope, so that it is read again."""
+        ...
+
+    async def prepare(self, scope: str, *, words: bool = True) -> None:
+        """Build the indexes that searching a large scope needs; takes long and never blocks a search or a write.
+
+        `words`: include the index for searching by words.
+        """
         ...
 
 
@@ -162,6 +187,10 @@ class LargeScope:
     async def unembedded_ids(self, scope: str, model: str, limit: int) -> tuple[str, ...]:
         """Return at most `limit` ids of entries that this model has not processed, in the order of writing."""
         return await to_thread.run_sync(self._places.unembedded_ids, model, limit)
+
+    async def encoder_of(self, scope: str) -> str:
+        """Return the name of the embedder whose vectors the entries have; empty where they have none."""
+        return self._places.model
 
     async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> tuple[Hit, ...]:
         """Return the best by BM25; counts and lengths are those of the admitted entries only."""
@@ -297,6 +326,14 @@ def delta_names(scope: str) -> tuple[str, str]:
 def owner_of(name: str) -> str:
     """Return the scope that a table (its main table or a delta) belongs to."""
     return name.partition(":")[2] if name.startswith(("young-1:", "young-2:")) else name
+
+
+async def adopt_tables(store: GraphStore, scope: str, staged: str) -> None:
+    """Write all rows of a staged scope into a scope and remove its tables; the deltas of the scope have older rows."""
+    for name in (staged, *delta_names(staged)):
+        await store.absorb(scope, name)
+    for name in (*delta_names(scope), staged, *delta_names(staged)):
+        await store.drop(name)
 
 
 def _without_vectors(batch: RowBatch) -> RowBatch:

@@ -13,7 +13,7 @@ from mnemosyne.protocols import Vectors
 from mnemosyne.retrieval.engines.rows import row_batch
 from mnemosyne.retrieval.engines.table import ScopeTable
 from mnemosyne.retrieval.text.lexical import term_weights
-from mnemosyne.schema.memory import Chain
+from mnemosyne.schema.memory import Chain, staged_scope
 from mnemosyne.schema.query import Hit, IndexFilter
 from mnemosyne.schema.record import SequencedEntry
 
@@ -80,6 +80,19 @@ class MemoryIndex:
         """Return at most `limit` ids of entries that this model has not processed, in the order of writing."""
         return await to_thread.run_sync(self.table(scope).unembedded_ids, model, limit)
 
+    async def encoder_of(self, scope: str) -> str:
+        """Return the name of the embedder whose vectors the scope has; empty where it has none."""
+        return self.table(scope).model
+
+    async def adopt(self, scope: str, staged: str) -> None:
+        """Put the staged scope in the place of the scope."""
+        self._tables[scope] = self._tables.pop(staged, ScopeTable())
+
+    async def drop(self, scope: str) -> None:
+        """Remove everything of a scope, and what is staged for it."""
+        self.forget(scope)
+        self.forget(staged_scope(scope))
+
     async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> tuple[Hit, ...]:
         """Return the best by BM25; counts and lengths are those of the admitted entries only."""
         table = self.table(where.scope)
@@ -105,10 +118,6 @@ class MemoryIndex:
     def faults(self) -> tuple[str, ...]:
         """Return nothing: there are no files."""
         return ()
-
-    async def drop(self, scope: str) -> None:
-        """Remove everything of a scope."""
-        self.forget(scope)
 
     async def maintain(self) -> None:
         """Do nothing: there are no files."""

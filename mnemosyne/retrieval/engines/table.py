@@ -50,6 +50,11 @@ class ScopeTable:
         self._vectors = VectorRows()
         self._last_admitted: tuple[IndexFilter, Mask] | None = None
 
+    @property
+    def model(self) -> str:
+        """The name of the embedder whose vectors the rows have; empty where they have none."""
+        return self._model
+
     def put(self, batch: RowBatch) -> None:
         """Add, replace and remove rows."""
         with self._lock, self._vector_lock:

@@ -14,19 +14,26 @@ from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import anyio
 from anyio import to_thread
 
 from mnemosyne.core.errors import IndexUnavailableError, ScopeDroppedError
-from mnemosyne.protocols import Index, Vectors
-from mnemosyne.retrieval.engines.lance_files import SharedFolder, remove_files
-from mnemosyne.retrieval.engines.large_scope import GraphStore, LargeScope, delta_names, owner_of
+from mnemosyne.protocols import Vectors
+from mnemosyne.retrieval.engines.lance_files import remove_scope_files
+from mnemosyne.retrieval.engines.large_scope import (
+    DurableIndex,
+    LargeScope,
+    SearchEngine,
+    adopt_tables,
+    delta_names,
+    owner_of,
+)
 from mnemosyne.retrieval.engines.memory import MemoryIndex
 from mnemosyne.retrieval.engines.rows import NO_ROWS, RowBatch, merge_batches, merge_watermarks, row_batch
 from mnemosyne.retrieval.engines.table import ScopeTable
-from mnemosyne.schema.memory import Chain
+from mnemosyne.schema.memory import Chain, staged_scope
 from mnemosyne.schema.query import Hit, IndexFilter
 from mnemosyne.schema.record import SequencedEntry
 
@@ -34,23 +41,6 @@ T = TypeVar("T")
 
 _TRIES = 3
 _LARGE_ROWS = 2_000
-
-
-class DurableIndex(Index, GraphStore, Protocol):
-    """An index that outlives the process. Every method may raise IndexUnavailableError, and ScopeDroppedError once
-    another process has dropped a scope that this one had read, until `release`.
-    """
-
-    def release(self, scope: str) -> None:
-        """Forget what is cached of a scope, so that it is read again."""
-        ...
-
-    async def prepare(self, scope: str, *, words: bool = True) -> None:
-        """Build the indexes that searching a large scope needs; takes long and never blocks a search or a write.
-
-        `words`: include the index for searching by words.
-        """
-        ...
 
 
 class TieredIndex:
@@ -134,6 +124,10 @@ class TieredIndex:
         """Return at most `limit` ids of entries that this model has not processed, in the order of writing."""
         return await self._run_query(scope, lambda index: index.unembedded_ids(scope, model, limit), ())
 
+    async def encoder_of(self, scope: str) -> str:
+        """Return the name of the embedder whose vectors the scope has; empty where it has none."""
+        return await self._run_query(scope, lambda index: index.encoder_of(scope), "")
+
     async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> tuple[Hit, ...]:
         """Return the best by BM25."""
         return await self._run_query(where.scope, lambda index: index.search_text(text, where, limit), ())
@@ -163,24 +157,43 @@ class TieredIndex:
         large = any(self._memory.holds(name) and self._memory.table(name).count() > _LARGE_ROWS for name in scopes)
         return ("index_in_memory",) if self._is_alone and large else ()
 
+    async def adopt(self, scope: str, staged: str) -> None:
+        """Put the staged scope in the place of the scope, in folder and memory; see `ReencodableIndex.adopt`."""
+        for name in (scope, staged):
+            await self._open(name)
+            await self._write_held(name)
+            if (big := self._big.get(name)) is not None:
+                await big.flush()
+        async with self._opening, self._writing:
+            durable = await self._engine(scope)
+            if is_cut_off := scope in self._cut_off or staged in self._cut_off:
+                durable = None
+            if durable is not None:
+                await adopt_tables(durable, scope, staged)
+            table = self._memory.table(staged) if self._memory.holds(staged) and self._memory.holds(scope) else None
+            self._forget(scope)
+            self._forget(staged)
+            if is_cut_off:
+                self._cut_off.add(scope)
+            if table is not None:
+                self._memory.keep(scope, table)
+
     async def drop(self, scope: str) -> None:
-        """Remove a scope from folder and memory; if a fault had detached it from the folder, that ends.
-        IndexUnavailableError when files cannot be removed.
+        """Remove a scope from folder and memory, with what is staged for it; if a fault had detached it from the folder,
+        that ends. IndexUnavailableError when files cannot be removed.
         """
         async with self._opening, self._writing:
             durable = await self._engine(scope)
-            names = (scope, *delta_names(scope))
+            staged = staged_scope(scope)
+            names = (scope, *delta_names(scope), staged, *delta_names(staged))
             if durable is None:
-                await self._remove_files(scope, names)
+                await remove_scope_files(self.folder, scope, names)
             else:
                 for name in names:
                     await durable.drop(name)
-            self._memory.forget(scope)
-            self._big.pop(scope, None)
-            self._held.pop(scope, None)
-            self._direct.discard(scope)
-            self._cut_off.discard(scope)
-            self._faults = {fault: of for fault, of in self._faults.items() if of not in (scope, "")}
+            for name in (scope, staged):
+                self._forget(name)
+            self._faults = {fault: of for fault, of in self._faults.items() if of not in (scope, staged, "")}
 
     async def maintain(self) -> None:
         """Write pending rows, compact files when it is due, move grown scopes to disk, and evict old ones from memory.
@@ -247,6 +260,13 @@ class TieredIndex:
         await big.open()
         return big
 
+    def _forget(self, scope: str) -> None:
+        self._memory.forget(scope)
+        self._big.pop(scope, None)
+        self._held.pop(scope, None)
+        self._direct.discard(scope)
+        self._cut_off.discard(scope)
+
     def _has_grown(self, scope: str) -> bool:
         return self._is_safe(scope) and self._memory.table(scope).count() > self._memory_rows
 
@@ -254,7 +274,7 @@ class TieredIndex:
         """Return whether the folder holds everything that memory does of a scope."""
         return scope not in self._cut_off and scope not in self._held and scope not in self._in_flight
 
-    async def _run_query(self, scope: str, question: Callable[[Index], Awaitable[T]], nothing: T) -> T:
+    async def _run_query(self, scope: str, question: Callable[[SearchEngine], Awaitable[T]], nothing: T) -> T:
         for _ in range(_TRIES):
             direct = await self._open(scope)
             if direct is None:
@@ -338,19 +358,6 @@ class TieredIndex:
         for name in (scope, *delta_names(scope)):
             if self._durable is not None:
                 self._durable.release(name)
-
-    async def _remove_files(self, scope: str, names: Sequence[str]) -> None:
-        """Remove the files of a scope that an installation with LanceDB has left."""
-        if not await to_thread.run_sync(Path(self.folder).is_dir):
-            return
-        shared = SharedFolder(self.folder)
-        try:
-            async with shared.hold_lock():
-                for name in names:
-                    await shared.leave_mark(name)
-                    await to_thread.run_sync(remove_files, self.folder, name)
-        except OSError as error:
-            raise IndexUnavailableError(self.folder, scope, str(error)) from error
 
     async def _engine(self, scope: str) -> DurableIndex | None:
         """Return the durable engine; None if it is not installed."""

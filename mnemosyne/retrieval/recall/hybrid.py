@@ -6,8 +6,9 @@ nearness on the quest graph. It knows indexes, embedders and stores by protocol 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import lru_cache, partial
 from time import perf_counter
 from typing import Any
@@ -20,8 +21,9 @@ from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.protocols import Embedder, EntrySource, Index, TokenEstimator
 from mnemosyne.retrieval.recall.arms import ALL_ARMS, BM25, VECTOR
-from mnemosyne.retrieval.recall.fusion import WEIGHTS, FusionWeights
-from mnemosyne.retrieval.recall.indexer import FIT, Indexer, Progress
+from mnemosyne.retrieval.recall.encoders import Encoder, Encoders, OpenEncoder
+from mnemosyne.retrieval.recall.fusion import FusionWeights, find_weights
+from mnemosyne.retrieval.recall.indexer import FIT, Progress
 from mnemosyne.retrieval.recall.multi_query import merge_recalls, split_query
 from mnemosyne.retrieval.recall.query_features import lexical_terms, vector_texts
 from mnemosyne.retrieval.recall.rebuild import RebuildResult
@@ -47,14 +49,20 @@ class HybridRetriever:
     `arms`: with one arm (`bm25` or `vector`) recall ranks only by that arm, for comparisons; with all, by everything.
     `inline_vectors`: the number of new entries that a recall embeds itself; more are left to `feed` and `sync`. 0 where the
     host calls `feed` behind its turns.
-    `vector_patience_seconds`: how long a recall waits for the query's vector before it continues by words. ValueError
+    `weights`: the numbers of fusion and reranking; by default those fitted to the embedder whose vectors serve, and to words
+    alone where a recall has no vector of its query.
+    `vector_patience_seconds`: how long a recall at most waits for the query's vector before it continues by words. ValueError
     for an unknown arm or none.
 
     `index_degradations` returns the degradation codes of the index for some scopes; a recall of these scopes reports
     them.
 
+    Where a scope has the vectors of another embedder, `open_former` opens that one by its name, and it serves while `feed`
+    makes the new vectors (`Encoders`).
+
     Degradations: `no_embedder`, `embedder_unavailable`, `vectors_unfit` (the model does not know the language of the
     query), `vectors_late`, `no_vectors` (nothing embedded yet), `vectors_behind` (some entries are not embedded yet),
+    `encoder_changed` (the vectors of the former embedder serve), `encoder_missing` (it is not installed),
     `index_behind` (some entries are not in the index yet: a recall adds at most `inline_entries`), `index_damaged`.
     """
 
@@ -69,8 +77,9 @@ class HybridRetriever:
         inline_vectors: int = 8,
         inline_entries: int = 2_000,
         vector_patience_seconds: float = 1.0,
-        weights: FusionWeights = WEIGHTS,
+        weights: FusionWeights | None = None,
         index_degradations: Callable[[Iterable[str]], Sequence[str]] = lambda scopes: (),
+        open_former: OpenEncoder = lambda name: None,
     ) -> None:
         if not arms or not arms <= ALL_ARMS:
             raise ValueError(f"arms are {sorted(ALL_ARMS)}, at least one of them; got {sorted(arms)}")
@@ -79,10 +88,13 @@ class HybridRetriever:
         self._arms = arms
         self._inline_vectors, self._patience_seconds = inline_vectors, vector_patience_seconds
         self._inline_entries = inline_entries
-        self._weights, self._index_degradations = weights, index_degradations
+        self._weights = weights
+        self._index_degradations = index_degradations
         # A single arm returns what it has, however little the model knows the language.
         self._least_fitness = 0.0 if arms == frozenset({VECTOR}) else FIT
-        self._feeder = Indexer(source, index, self._embedder, least_fitness=self._least_fitness)
+        self._encoders = Encoders(
+            source, index, self._embedder, least_fitness=self._least_fitness, open_former=open_former
+        )
         self._feeds, self._held = set[anyio.CancelScope](), 0
         self._preview = lru_cache(maxsize=4096)(partial(preview, estimator=estimator))
 
@@ -94,27 +106,33 @@ class HybridRetriever:
             except EmbedderUnavailableError:
                 return
 
-    async def sync(self, scope: str, progress: Progress | None = None) -> int:
+    async def sync(self, scope: str, progress: Progress | None = None, *, change_encoder: bool = True) -> int:
         """Index everything that was written to a scope since the last call, with vectors, and maintain the index;
         return the number of new entries.
 
         `progress` is called with (entries done, entries known so far). Not for use inside a turn: embedding takes long.
+        `change_encoder`: make the vectors of the configured embedder where those of another one serve; else that is left
+        to `feed`.
         """
-        result = await self._feeder.index_new(scope, progress=progress)
+        serving = await self._encoders.find_serving(scope)
+        result = await serving.indexer.index_new(scope, progress=progress)
         if not result.fault:
-            await self._feeder.fill_vectors(scope, progress)
+            await serving.indexer.fill_vectors(scope, progress)
+        if change_encoder:
+            await self._encoders.change(scope, progress)
         await self._index.maintain()
         return result.entries
 
     async def feed(self, scopes: Sequence[str]) -> None:
         """Index what is new in those of the scopes that this retriever has searched before: its words first, then its
-        vectors. A recall meanwhile finds it by words. May be cancelled; the next call continues. IndexUnavailableError.
+        vectors, then those of the configured embedder where another one serves. A recall meanwhile finds it by words. May
+        be cancelled; the next call continues. IndexUnavailableError.
         """
         with anyio.CancelScope() as running:
             self._feeds.add(running)
             try:
                 for scope in scopes if self._held == 0 else ():
-                    await self._feeder.feed(scope)
+                    await self._encoders.feed(scope)
             finally:
                 self._feeds.discard(running)
 
@@ -130,9 +148,19 @@ class HybridRetriever:
             self._held -= 1
 
     async def rebuild(self, scope: str, *, force: bool = False, progress: Progress | None = None) -> RebuildResult:
-        """Make the index of a scope match the store, whatever state it is in; see `Indexer.rebuild`."""
+        """Make the index of a scope match the store, whatever state it is in, with the vectors of the configured embedder;
+        see `Indexer.rebuild`.
+        """
         self._preview.cache_clear()
-        return await self._feeder.rebuild(scope, force=force, progress=progress)
+        if force:
+            self._encoders.forget(scope)
+        serving = self._encoders.configured if force else await self._encoders.find_serving(scope)
+        result = await serving.indexer.rebuild(scope, force=force, progress=progress)
+        if serving is self._encoders.configured or result.fault:
+            return result
+        former = "" if serving.embedder is None else serving.embedder.name
+        fault = await self._encoders.change(scope, progress)
+        return replace(result, fault=fault, former_encoder=former)
 
     async def recall(self, query: RetrievalQuery) -> Recall:
         """Return the candidates of a query, best first, at most `query.limit`, each with all its signals. Never raises
@@ -183,23 +211,30 @@ class HybridRetriever:
         """Write the index's pending rows and release it."""
         await self._index.close()
 
-    async def _embed_query(self, state: RecallState) -> None:
+    async def _embed_query(self, state: RecallState, serving: Encoder) -> None:
+        """Embed the query for the scopes that an encoder serves."""
+        embedder = serving.embedder
         texts = await calculate(vector_texts, state.query, size=size_of(state.query.text))
         if VECTOR not in self._arms or not texts:
             return
-        if self._embedder is None:
+        if embedder is None:
             state.add_degradation("no_embedder")
             return
         started = perf_counter()
-        with anyio.move_on_after(self._patience_seconds) as waiting:
+        patience = state.query.patience_seconds
+        with anyio.move_on_after(
+            self._patience_seconds if patience is None else min(patience, self._patience_seconds)
+        ) as waiting:
             try:
-                state.fitness = await self._embedder.fitness(state.query.text)
-                if state.fitness < FIT:
+                fitness = await embedder.fitness(state.query.text)
+                state.fitness = max(fitness, state.fitness)
+                if fitness < FIT:
                     state.add_degradation("vectors_unfit")
-                if state.fitness >= self._least_fitness:
-                    total = np.array([*texts.values()]) @ await self._embedder.embed([*texts], "query")
-                    state.vector = np.asarray(total / np.linalg.norm(total), dtype=np.float32)
+                if fitness >= self._least_fitness:
+                    total = np.array([*texts.values()]) @ await embedder.embed([*texts], "query")
+                    state.vectors[embedder.name] = np.asarray(total / np.linalg.norm(total), dtype=np.float32)
             except EmbedderUnavailableError:
+                self._encoders.give_up(serving)
                 state.add_degradation("embedder_unavailable")
         if waiting.cancelled_caught:
             state.add_degradation("vectors_late")
@@ -207,15 +242,16 @@ class HybridRetriever:
 
     async def _search_words(self, state: RecallState, ready: anyio.Event) -> None:
         started = perf_counter()
-        behind = await self._feeder.find_unindexed(dict.fromkeys(pool.scope for pool in state.pools))
-        for scope, chains in behind.items():
-            result = await self._feeder.index_new(
-                scope, chains=chains, vector_limit=self._inline_vectors, entry_limit=self._inline_entries
-            )
-            if result.fault:
-                state.add_degradation("embedder_unavailable")
-            if result.behind:
-                state.add_degradation("index_behind")
+        for serving, scopes in await self._encoders.group_scopes(dict.fromkeys(pool.scope for pool in state.pools)):
+            behind = await serving.indexer.find_unindexed(scopes)
+            for scope, chains in behind.items():
+                result = await serving.indexer.index_new(
+                    scope, chains=chains, vector_limit=self._inline_vectors, entry_limit=self._inline_entries
+                )
+                if result.fault:
+                    state.add_degradation("embedder_unavailable")
+                if result.behind:
+                    state.add_degradation("index_behind")
         # A search costs a task even if there is nothing to find.
         state.pools = [pool for pool in state.pools if await self._index.watermark(pool.scope, pool.chain)]
         state.record_ms("feed", started)
@@ -241,38 +277,69 @@ class HybridRetriever:
 
     async def _words_of(self, state: RecallState, pool: Pool) -> None:
         hits = await self._index.search_text(state.terms, pool.where, state.depth)
-        state.add_hits(BM25, pool, hits, self._weights)
+        state.add_hits(BM25, pool, hits, self._weights_for(state))
 
     async def _facets_of(self, state: RecallState, pool: Pool) -> None:
         pool.near = await self._index.search_text(state.facets, pool.where, _FACET_LIMIT)
 
     async def _search_vectors(self, state: RecallState, ready: anyio.Event) -> None:
-        await self._embed_query(state)
+        groups = await self._encoders.group_scopes(dict.fromkeys(pool.scope for pool in state.pools))
+        if len(groups) > 1:
+            # Rare, so it is worth waiting to learn for which of them there is anything to search.
+            await ready.wait()
+            searched = {pool.scope for pool in state.pools}
+            groups = [(serving, scopes) for serving, scopes in groups if not searched.isdisjoint(scopes)]
+        for serving, _ in groups:
+            await self._embed_query(state, serving)
         # New entries must be in the index before it is searched.
         await ready.wait()
-        if state.vector is None or self._embedder is None:
+        if not state.vectors:
             return
         started = perf_counter()
         shown = {pool.scope: pool.where.exclude for pool in state.pools}
-        await self._feeder.wait_for_write(shown)
-        await _run_together([partial(self._vectors_of, state, pool, self._embedder.name) for pool in state.pools])
-        if not any(VECTOR in pool.arms for pool in state.pools):
-            state.add_degradation("no_vectors")
-        elif any([await self._feeder.lacks_vectors(scope, besides=shown[scope]) for scope in shown]):
-            state.add_degradation("vectors_behind")
+        searches = []
+        for serving, scopes in groups:
+            await serving.indexer.wait_for_write(scopes)
+            model = "" if serving.embedder is None else serving.embedder.name
+            if model in state.vectors:
+                searches += [
+                    partial(self._vectors_of, state, pool, model) for pool in state.pools if pool.scope in scopes
+                ]
+        await _run_together(searches)
+        await self._say_what_lacks(state, groups, shown)
         state.record_ms("vectors", started)
 
+    async def _say_what_lacks(
+        self, state: RecallState, groups: Sequence[tuple[Encoder, list[str]]], shown: Mapping[str, frozenset[str]]
+    ) -> None:
+        """Note which vectors are missing, or are those of a former embedder."""
+        if any(serving is not self._encoders.configured for serving, _ in groups):
+            state.add_degradation("encoder_changed")
+        if any([await self._encoders.lacks_encoder(scope) for scope in shown]):
+            state.add_degradation("encoder_missing")
+        if not any(VECTOR in pool.arms for pool in state.pools):
+            state.add_degradation("no_vectors")
+            return
+        for serving, scopes in groups:
+            for scope in scopes:
+                if scope in shown and await serving.indexer.lacks_vectors(scope, besides=shown[scope]):
+                    state.add_degradation("vectors_behind")
+
     async def _vectors_of(self, state: RecallState, pool: Pool, model: str) -> None:
-        if state.vector is not None:
-            hits = await self._index.search_vector(state.vector, pool.where, state.depth, model=model)
-            if hits:
-                state.add_hits(VECTOR, pool, hits, self._weights)
+        hits = await self._index.search_vector(state.vectors[model], pool.where, state.depth, model=model)
+        if hits:
+            state.add_hits(VECTOR, pool, hits, self._weights or find_weights(model))
+
+    def _weights_for(self, state: RecallState) -> FusionWeights:
+        """Return the weights given, else those of the embedder that made a vector of the query, else those for words alone."""
+        return self._weights or find_weights(next(iter(state.vectors), ""))
 
     async def _candidates(self, state: RecallState) -> tuple[Candidate, ...]:
-        scored = await to_thread.run_sync(state.rank_finds, self._weights)
+        weights = self._weights_for(state)
+        scored = await to_thread.run_sync(state.rank_finds, weights)
         for scope in dict.fromkeys(each.scope for each in scored):
             await self._fetch(state, scope, [each.entry_id for each in scored if each.scope == scope])
-        return await to_thread.run_sync(self._choose, state, scored)
+        return await to_thread.run_sync(self._choose, state, scored, weights)
 
     async def _fetch(self, state: RecallState, scope: str, ids: Sequence[str]) -> tuple[MemoryEntry, ...]:
         """Fetch entries that this recall has not fetched yet; return the newly fetched ones."""
@@ -281,7 +348,9 @@ class HybridRetriever:
         state.fetched.update({(scope, entry.entry_id): entry for entry in found})
         return tuple(found)
 
-    def _choose(self, state: RecallState, scored: Sequence[ScoredEntry]) -> tuple[Candidate, ...]:
+    def _choose(
+        self, state: RecallState, scored: Sequence[ScoredEntry], weights: FusionWeights
+    ) -> tuple[Candidate, ...]:
         """Rerank the fetched entries and return those for the candidate places; takes some ms, so it runs off the event
         loop.
         """
@@ -291,7 +360,7 @@ class HybridRetriever:
             for each in scored
             if (entry := known.get((each.scope, each.entry_id))) is not None and state.query.admits(entry)
         ]
-        looks = state.rerank_scores([entry for _, entry in seen], self._weights)
+        looks = state.rerank_scores([entry for _, entry in seen], weights)
         ranked = [state.rank(entry, each, look) for (each, entry), look in zip(seen, looks, strict=True)]
         if state.whole:
             ranked.extend(state.rank_extra())

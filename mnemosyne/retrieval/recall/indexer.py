@@ -7,7 +7,8 @@ concrete store, index or embedder.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -137,7 +138,7 @@ class Indexer:
 
         Vectors that an earlier run left out are added too. May be cancelled at any time; the next call continues.
         """
-        if scope not in self._used:
+        if not self.is_used(scope):
             return IndexResult(entries=0)
         result = await self.index_new(scope, vector_limit=0)
         fault = await self.embed_waiting(scope)
@@ -235,6 +236,20 @@ class Indexer:
             rebuilt=rebuilt and not force,
             fault=result.fault or filled.fault or "; ".join(self._index.faults()),
         )
+
+    @asynccontextmanager
+    async def hold(self, scope: str) -> AsyncIterator[None]:
+        """Let nobody write to a scope through this indexer while the block lasts."""
+        async with self._lock(scope):
+            yield
+
+    def is_used(self, scope: str) -> bool:
+        """Return whether a scope was searched or indexed here before."""
+        return scope in self._used
+
+    def use(self, scope: str) -> None:
+        """Let `feed` take a scope as one that was searched here."""
+        self._used.add(scope)
 
     def forget(self, scope: str) -> None:
         """Drop the caches of a scope: texts, vectors, its last messages."""

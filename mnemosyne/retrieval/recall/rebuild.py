@@ -20,7 +20,8 @@ _ALL = 2**31 - 1
 class RebuildResult:
     """The outcome for one scope: the numbers of entries that were `kept` and `added`.
 
-    `rebuilt`: the index was damaged or held something else, and was rebuilt. `fault`: what could not be done (no model,
+    `rebuilt`: the index was damaged or held something else, and was rebuilt. `former_encoder`: the embedder whose vectors it
+    had, where another has taken its place now (else empty). `fault`: what could not be done (no model,
     no folder); empty without faults.
     """
 
@@ -29,6 +30,7 @@ class RebuildResult:
     added: int
     rebuilt: bool
     fault: str = ""
+    former_encoder: str = ""
 
 
 async def compare_index(source: EntrySource, index: Index, scope: str, chains: Sequence[Chain]) -> int | None:

@@ -133,7 +133,7 @@ class RecallState:
         self.pools = _pools(query, self.weights)
         self.depth = max(3 * query.limit, 100)
         self.fetched: dict[tuple[str, str], MemoryEntry] = {}
-        self.vector: Vectors | None = None
+        self.vectors: dict[str, Vectors] = {}
         self.fitness = 0.0
         self.degradations: dict[str, None] = {}
         self.timings_ms: dict[str, float] = {}

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -109,6 +109,7 @@ def _score_candidates(request: SelectionRequest) -> list[_ScoredCandidate]:
     top = max((candidate.score for candidate in request.candidates), default=0.0)
     keywords = [keyword for keyword in request.plan.search_intent.focus_keywords if keyword.strip()]
     focus = frozenset(request.plan.entities)
+    subjects = {_strip_article(keyword) for keyword in request.plan.search_intent.focus_keywords} - {""}
     scored = []
     for candidate in request.candidates:
         shingles, figures = fingerprint_text(candidate.preview)
@@ -118,7 +119,7 @@ def _score_candidates(request: SelectionRequest) -> list[_ScoredCandidate]:
             _ScoredCandidate(
                 candidate=candidate,
                 name=_WEIGHT_NAMES.get(candidate.chain, "narrative"),
-                score=base + (SUBJECT_BONUS if _is_subject(candidate, request.plan) else FOCUS_BONUS if about else 0.0),
+                score=base + (SUBJECT_BONUS if _is_subject(candidate, subjects) else FOCUS_BONUS if about else 0.0),
                 shingles=shingles,
                 figures=figures,
             )
@@ -139,10 +140,9 @@ def fingerprint_text(text: str) -> tuple[frozenset[tuple[str, ...]], frozenset[s
     return frozenset([*((word,) for word in words), *pairwise(words)]), frozenset(facts)
 
 
-def _is_subject(candidate: Candidate, plan: PlanContext) -> bool:
+def _is_subject(candidate: Candidate, subjects: Collection[str]) -> bool:
     """Return whether the title of a lore entry is an entity or keyword of the input."""
-    names = {_strip_article(keyword) for keyword in plan.search_intent.focus_keywords}
-    return candidate.chain is Chain.LORE and _strip_article(candidate.title) in names - {""}
+    return candidate.chain is Chain.LORE and _strip_article(candidate.title) in subjects
 
 
 def _strip_article(name: str) -> str:

@@ -1,0 +1,209 @@
+"""Which embedder serves each scope of an index, and the change from one to another.
+
+A scope is served by the embedder that made its vectors, whichever is configured, as long as that embedder can be opened. The
+configured one makes the same entries' vectors beside them (`staged_scope`), and then takes over at once. It knows indexes and
+embedders by protocol and must not import a concrete one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import anyio
+from anyio import to_thread
+
+from mnemosyne.protocols import Embedder, EntrySource, Index, ReencodableIndex, Vectors
+from mnemosyne.retrieval.recall.indexer import Indexer, Progress
+from mnemosyne.schema.memory import Chain, staged_scope
+from mnemosyne.schema.query import Hit, IndexFilter
+from mnemosyne.schema.record import SequencedEntry
+
+_log = logging.getLogger(__name__)
+
+OpenEncoder = Callable[[str], Embedder | None]
+"""Returns the embedder that an index names, without loading its model; None where it is not installed. It may read files."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Encoder:
+    """An embedder (None: words alone) with the indexer that uses it."""
+
+    embedder: Embedder | None
+    indexer: Indexer
+
+
+class Encoders:
+    """The configured embedder, and those of earlier indexes that still serve.
+
+    `open_former` opens an embedder by the name that an index has stored. An index that is not a `ReencodableIndex` is served
+    by the configured embedder alone: then recall goes by words until the vectors are made again.
+    """
+
+    def __init__(
+        self,
+        source: EntrySource,
+        index: Index,
+        embedder: Embedder | None,
+        *,
+        least_fitness: float,
+        open_former: OpenEncoder,
+    ) -> None:
+        self._source, self._embedder, self._least_fitness = source, embedder, least_fitness
+        self._open_former = open_former
+        self._index = index if isinstance(index, ReencodableIndex) else None
+        self.configured = self._make(embedder, index)
+        self._next = None if self._index is None else self._make(embedder, _StagedIndex(self._index)).indexer
+        self._former: dict[str, Encoder | None] = {}
+        self._settled = set[str]()
+        self._opening = anyio.Lock()
+        self._building: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
+
+    async def find_serving(self, scope: str) -> Encoder:
+        """Return what serves a scope: the embedder of its vectors, else the configured one."""
+        if self._index is None or self._embedder is None or scope in self._settled:
+            return self.configured
+        name = await self._index.encoder_of(scope)
+        if name in ("", self._embedder.name):
+            self._settled.add(scope)
+            return self.configured
+        return await self._open(name) or self.configured
+
+    async def group_scopes(self, scopes: Iterable[str]) -> list[tuple[Encoder, list[str]]]:
+        """Return the scopes by what serves them, in the order of the first scope of each."""
+        found: dict[int, tuple[Encoder, list[str]]] = {}
+        for scope in scopes:
+            encoder = await self.find_serving(scope)
+            found.setdefault(id(encoder), (encoder, []))[1].append(scope)
+        return list(found.values())
+
+    async def lacks_encoder(self, scope: str) -> bool:
+        """Return whether the vectors of a scope are those of an embedder that is not installed."""
+        if self._index is None or self._embedder is None or scope in self._settled:
+            return False
+        name = await self._index.encoder_of(scope)
+        return name not in ("", self._embedder.name) and await self._open(name) is None
+
+    async def feed(self, scope: str) -> None:
+        """Bring a scope that was searched here before up to date, then change its embedder; see `HybridRetriever.feed`."""
+        indexers = [each.indexer for each in (self.configured, *self._former.values()) if each is not None]
+        if not any(indexer.is_used(scope) for indexer in indexers):
+            return
+        serving = await self.find_serving(scope)
+        await serving.indexer.feed(scope)
+        if serving is not self.configured:
+            await self.change(scope)
+
+    def give_up(self, encoder: Encoder) -> None:
+        """Serve no longer by a former embedder, because its model cannot be loaded."""
+        if encoder is not self.configured and encoder.embedder is not None:
+            self._former[encoder.embedder.name] = None
+
+    async def change(self, scope: str, progress: Progress | None = None) -> str:
+        """Make the vectors of the configured embedder beside those that serve, and let them take over; return why that could
+        not be finished (empty: it was, or there was nothing to do). May be cancelled; the next call continues.
+        IndexUnavailableError.
+        """
+        async with self._building[scope]:
+            serving = await self.find_serving(scope)
+            if serving is self.configured or self._index is None or self._next is None or self._embedder is None:
+                return ""
+            staged = staged_scope(scope)
+            if await self._index.encoder_of(staged) not in ("", self._embedder.name):
+                # Begun for yet another embedder.
+                await self._index.drop(staged)
+                self._next.forget(scope)
+            fault = await self._stage(self._next, scope, progress)
+            if fault:
+                return fault
+            async with serving.indexer.hold(scope):
+                # What was written meanwhile; nobody can add to the scope now.
+                if fault := await self._stage(self._next, scope, None):
+                    return fault
+                former = await self._index.encoder_of(scope)
+                await self._index.adopt(scope, staged)
+                for indexer in (self._next, serving.indexer, self.configured.indexer):
+                    indexer.forget(scope)
+                self.configured.indexer.use(scope)
+                self._settled.add(scope)
+            _log.info("%s: the index has the vectors of %s now, not of %s", scope, self._embedder.name, former)
+            return ""
+
+    def forget(self, scope: str) -> None:
+        """Drop what is cached of a scope, which was dropped from the index or is about to be."""
+        self._settled.discard(scope)
+        for encoder in (self.configured, *filter(None, self._former.values())):
+            encoder.indexer.forget(scope)
+        if self._next is not None:
+            self._next.forget(scope)
+
+    async def _stage(self, indexer: Indexer, scope: str, progress: Progress | None) -> str:
+        result = await indexer.index_new(scope, progress=progress)
+        if not result.fault and not result.behind:
+            result = await indexer.fill_vectors(scope)
+        return result.fault or ("the index was dropped meanwhile; the next call begins again" if result.behind else "")
+
+    async def _open(self, name: str) -> Encoder | None:
+        async with self._opening:
+            if name not in self._former:
+                embedder = await to_thread.run_sync(self._open_former, name)
+                usable = embedder is not None and embedder.name == name and self._index is not None
+                self._former[name] = self._make(embedder, self._index) if usable and self._index else None
+        return self._former[name]
+
+    def _make(self, embedder: Embedder | None, index: Index) -> Encoder:
+        indexer = Indexer(self._source, index, embedder, least_fitness=self._least_fitness)
+        return Encoder(embedder=embedder, indexer=indexer)
+
+
+class _StagedIndex:
+    """The `Index` of the staged scopes, under the names of those that they are to replace."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+
+    async def add(
+        self,
+        scope: str,
+        entries: Sequence[SequencedEntry],
+        vectors: Vectors | None,
+        *,
+        keys: Sequence[str] | None = None,
+        model: str = "",
+    ) -> None:
+        await self._index.add(staged_scope(scope), entries, vectors, keys=keys, model=model)
+
+    async def watermark(self, scope: str, chain: Chain) -> int:
+        return await self._index.watermark(staged_scope(scope), chain)
+
+    async def count(self, scope: str) -> int:
+        return await self._index.count(staged_scope(scope))
+
+    async def newest_ids(self, scope: str, chain: Chain, limit: int) -> tuple[str, ...]:
+        return await self._index.newest_ids(staged_scope(scope), chain, limit)
+
+    async def unembedded_ids(self, scope: str, model: str, limit: int) -> tuple[str, ...]:
+        return await self._index.unembedded_ids(staged_scope(scope), model, limit)
+
+    async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> tuple[Hit, ...]:
+        return await self._index.search_text(text, replace(where, scope=staged_scope(where.scope)), limit)
+
+    async def search_vector(
+        self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = ""
+    ) -> tuple[Hit, ...]:
+        staged = replace(where, scope=staged_scope(where.scope))
+        return await self._index.search_vector(vector, staged, limit, model=model)
+
+    def faults(self) -> tuple[str, ...]:
+        return self._index.faults()
+
+    async def drop(self, scope: str) -> None:
+        await self._index.drop(staged_scope(scope))
+
+    async def maintain(self) -> None:
+        await self._index.maintain()
+
+    async def close(self) -> None:
+        """Do nothing: the index is closed by its owner."""
