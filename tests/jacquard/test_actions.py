@@ -51,10 +51,10 @@ def test_it_applies_its_ops_and_answers():
     outcome = apply_action(HEAL, {"what": "potion"}, STATE)
     assert outcome.reply == "Health 100, 1 left (potion)."
     assert outcome.refused is None
-    assert outcome.state["hero"]["health"] == [100, "受伤状态"]
+    assert outcome.state["hero"]["health"] == 100
     assert [(op["op"], op["path"]) for op in outcome.patch] == [
         ("replace", "/inventory/main_bag/items/1/count"),
-        ("replace", "/hero/health/0"),
+        ("replace", "/hero/health"),
     ]
     assert before == STATE
 
