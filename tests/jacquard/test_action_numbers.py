@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from jacquard.pipeline.planning.actions import apply_action, read_input
-from mnemosyne import WorldPackError
+from mnemosyne import WorldPackError, load_world
 from mnemosyne.chains.quantities import read_number
-from mnemosyne.world import load_world
 
 WORLD = """\
 id: shop

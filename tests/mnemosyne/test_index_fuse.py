@@ -10,7 +10,6 @@ from mnemosyne import Chain, Hit, RetrievalQuery
 from mnemosyne.retrieval.recall.fusion import (
     WEIGHTS,
     Arm,
-    FusionWeights,
     boost_neighbours,
     find_weights,
     fuse,
@@ -154,12 +153,6 @@ def test_a_power_above_one_lets_the_best_vector_stand_out() -> None:
     squared = fuse({"vector": Arm(hits=cosines, dense=True, power=2.0)})
     assert plain == pytest.approx({"a": 1.0, "b": 0.5, "c": 0.0})
     assert squared == pytest.approx({"a": 1.0, "b": 0.25, "c": 0.0})
-
-
-def test_neighbours_pass_on_more_where_the_query_depends_on_the_conversation() -> None:
-    weights = FusionWeights(beside_talk=1.0)
-    alone, within = QueryFeatures(terms=5, question=True), QueryFeatures(terms=5, question=True, recent_share=0.4)
-    assert neighbour_share(within, Chain.LORE, weights) > neighbour_share(alone, Chain.LORE, weights)
 
 
 @pytest.mark.parametrize("name", ["multilingual-e5-small-int8-1b2c3d4e", "models/multilingual_E5_base"])

@@ -35,9 +35,8 @@ class FusionWeights:
     Vectors weigh exp(vector + ...) where words weigh 1: more in questions and where a statement refers to the
     conversation, less in the history chain; `vector_terms` is added for each e-fold of the query's words. `vector_power`
     is the exponent of their scaled scores (`Arm.power`). Neighbours pass on exp(beside + ...) of their scores: more in long
-    queries, by chain, and where the query depends on the conversation (`beside_talk`). The last eight are what reranking
-    adds for each feature (0..1) of an entry; `character_talk` and `longer_talk` multiply the share of the recent
-    conversation in the query.
+    queries, by chain. The last eight are what reranking adds for each feature (0..1) of an entry; `character_talk` and
+    `longer_talk` multiply the share of the recent conversation in the query.
     """
 
     vector: float = -0.7
@@ -52,7 +51,6 @@ class FusionWeights:
     beside_lore: float = -0.4
     beside_question: float = 0.3
     beside_terms: float = 0.65
-    beside_talk: float = 0.0
     speaker: float = 0.2
     time: float = 0.2
     length: float = 0.2
@@ -69,33 +67,9 @@ WEIGHTS = FusionWeights()
 _FITTED: Mapping[str, FusionWeights] = MappingProxyType(
     {
         "multilingual-e5": FusionWeights(
-            vector=0.0,
-            vector_history=-1.4,
-            vector_question=0.8,
-            vector_talk=0.6,
-            vector_terms=0.4,
-            vector_power=2.2,
-            beside=-3.3,
-            beside_history=0.7,
-            beside_event=-1.1,
-            beside_lore=0.6,
-            beside_terms=1.0,
-            beside_talk=1.8,
+            vector=-0.1, vector_question=0.7, vector_talk=1.2, vector_terms=0.0, vector_power=1.5
         ),
-        "universal-sentence-encoder-multilingual": FusionWeights(
-            vector=-0.2,
-            vector_question=-0.2,
-            vector_talk=0.6,
-            vector_terms=0.1,
-            vector_power=1.5,
-            beside=-3.2,
-            beside_history=1.5,
-            beside_event=-1.2,
-            beside_lore=1.4,
-            beside_question=-0.4,
-            beside_terms=0.8,
-            beside_talk=1.5,
-        ),
+        "universal-sentence-encoder-multilingual": FusionWeights(vector_power=1.5),
     }
 )
 """Weights fitted to an encoder, by a part of the names of its models."""
@@ -153,8 +127,6 @@ def neighbour_share(features: QueryFeatures, chain: Chain, weights: FusionWeight
     power += weights.beside_terms * (math.log(max(features.terms, 1)) - _USUAL_TERMS)
     if features.question:
         power += weights.beside_question
-    if features.recent_share > 0.0:
-        power += weights.beside_talk
     return min(math.exp(power), _MOST)
 
 
