@@ -24,7 +24,7 @@ from mnemosyne.schema.record import SequencedEntry
 _log = logging.getLogger(__name__)
 
 OpenEncoder = Callable[[str], Embedder | None]
-"""Returns the embedder that an index names, without loading its model; None where it cannot be had. It may read files."""
+"""Returns the embedder that an index names, without loading its model; None where it is not available. It may read files."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,7 +80,7 @@ class Encoders:
         return list(found.values())
 
     async def lacks_encoder(self, scope: str) -> bool:
-        """Return whether the vectors of a scope are those of an embedder that cannot be had."""
+        """Return whether the vectors of a scope are those of an embedder that is not available."""
         if self._index is None or self._embedder is None or scope in self._settled:
             return False
         name = await self._index.encoder_of(scope)
@@ -143,7 +143,7 @@ class Encoders:
         result = await indexer.index_new(scope, progress=progress)
         if not result.fault and not result.behind:
             result = await indexer.fill_vectors(scope)
-        return result.fault or ("the index was dropped meanwhile; the next call begins anew" if result.behind else "")
+        return result.fault or ("the index was dropped meanwhile; the next call begins again" if result.behind else "")
 
     async def _open(self, name: str) -> Encoder | None:
         async with self._opening:

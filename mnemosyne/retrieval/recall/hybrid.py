@@ -60,7 +60,7 @@ class HybridRetriever:
 
     Degradations: `no_embedder`, `embedder_unavailable`, `vectors_unfit` (the model does not know the language of the
     query), `vectors_late`, `no_vectors` (nothing embedded yet), `vectors_behind` (some entries are not embedded yet),
-    `encoder_changed` (the vectors of the former embedder serve), `encoder_missing` (it cannot be had),
+    `encoder_changed` (the vectors of the former embedder serve), `encoder_missing` (it is not available),
     `index_behind` (some entries are not in the index yet: a recall adds at most `inline_entries`), `index_damaged`.
     """
 
