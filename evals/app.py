@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import sys
-from collections.abc import Mapping
 from enum import StrEnum
 from functools import partial
 from importlib import import_module
@@ -14,16 +10,15 @@ from typing import Annotated, Any
 
 import anyio
 import typer
-from rich.console import Console
 from rich.text import Text
 
+from evals.bench.forward import run_benchmarks
 from evals.compare import compare as compared
 from evals.compare import comparison_json, print_comparison, read_report
-from evals.converted import write_set
 from evals.dataset import read_all, read_set
-from evals.errors import EvalError, SetupError
-from evals.forward import run_benchmarks
+from evals.errors import EvalError
 from evals.loaders import locomo, longmemeval, perltqa
+from evals.loaders.converted import write_set
 from evals.options import (
     ApiBaseOption,
     CacheOption,
@@ -40,6 +35,8 @@ from evals.options import (
     RetrieverOption,
     SelectorOption,
 )
+from evals.play.command import play
+from evals.reporting.console import STANDARD_OUTPUT, check_place, error_output, fail, keep_json, standard_output
 from evals.reporting.progress import show_progress
 from evals.reporting.report import print_report, result_json
 from evals.running.ab import ArmTurns, compare_arms, pairs_json, print_pairs, read_arms
@@ -47,6 +44,7 @@ from evals.running.arms import arms_to_json, compare_with_arms, print_arms, run_
 from evals.running.gate import read_gate, run_gate, update_baseline
 from evals.running.journal import SUFFIX
 from evals.running.parts import Arm, Choice
+from evals.running.planner_set import planner_json, print_planner, run_planner
 from evals.running.run import DEFAULT_CACHE, Options, run_set
 from evals.running.world_set import run_world
 from jacquard import JacquardError
@@ -68,10 +66,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Score retrieval and selection on labelled data: a folder with corpus.jsonl and queries.jsonl.",
 )
-_err = Console(stderr=True, highlight=False, soft_wrap=True)
-STANDARD_OUTPUT = Path("-")
 LOADERS = {Kind.LOCOMO: locomo.convert, Kind.LONGMEMEVAL: longmemeval.convert, Kind.PERLTQA: perltqa.convert}
 DEFAULT_GATE = Path(__file__).parent / "sets" / "gate.json"
+PLANNER_SET = Path(__file__).parent / "sets" / "planner"
 
 
 @app.command(
@@ -80,6 +77,9 @@ DEFAULT_GATE = Path(__file__).parent / "sets" / "gate.json"
 def bench(context: typer.Context) -> None:
     """Run `python -m benchmarks rivals` with the same options."""
     run_benchmarks(["rivals", *context.args])
+
+
+app.command("play")(play)
 
 
 @app.callback()
@@ -121,19 +121,19 @@ def run(
         cache=cache,
     )
     try:
-        _check_place(json_file)
+        check_place(json_file)
         labelled = read_set(data, corpora=corpus or [CORPUS_FILE], labels=labels or ["relevant"], by=by)
-        with show_progress(_err) as progress:
+        with show_progress(error_output) as progress:
             result = anyio.run(run_set, labelled, options, progress, None, _journal(json_file))
         report = result_json(result)
         _write(report, json_file)
     except (EvalError, JacquardError, MnemosyneError) as error:
-        raise _fail(str(error)) from error
+        raise fail(str(error)) from error
     except OSError as error:
-        raise _fail(f"{error.filename or ''}: {error.strerror or error}") from error
+        raise fail(f"{error.filename or ''}: {error.strerror or error}") from error
     except KeyboardInterrupt:
         kept = "vectors made so far" if _journal(json_file) is None else "what was done so far"
-        raise _fail(f"Stopped; {kept} is kept, and the same command goes on from there.", code=130) from None
+        raise fail(f"Stopped; {kept} is kept, and the same command goes on from there.", code=130) from None
 
 
 @app.command()
@@ -158,22 +158,22 @@ def arms(
     figures: dict[str, Any] = {}
     try:
         for labelled in read_all(data):
-            _check_place(out / f"{labelled.name}.json")
-            with show_progress(_err) as progress:
-                reports = anyio.run(run_arms, labelled, options, out, _keep, progress)
+            check_place(out / f"{labelled.name}.json")
+            with show_progress(error_output) as progress:
+                reports = anyio.run(run_arms, labelled, options, out, keep_json, progress)
             found = compare_with_arms(labelled.name, reports, by_session=by_session)
             figures[labelled.name] = arms_to_json(found)
-            print_arms(found, _out())
-            _keep(figures, out / "arms.json")
+            print_arms(found, standard_output())
+            keep_json(figures, out / "arms.json")
     except (EvalError, JacquardError, MnemosyneError) as error:
-        raise _fail(str(error)) from error
+        raise fail(str(error)) from error
     except OSError as error:
-        raise _fail(f"{error.filename or ''}: {error.strerror or error}") from error
+        raise fail(f"{error.filename or ''}: {error.strerror or error}") from error
     except KeyboardInterrupt:
-        raise _fail(
+        raise fail(
             "Stopped; what was done of this arm is kept, and the same command goes on from there.", code=130
         ) from None
-    _err.print(Text(f"every query of every arm: {out}"))
+    error_output.print(Text(f"every query of every arm: {out}"))
 
 
 @app.command()
@@ -189,17 +189,17 @@ def convert(
     if len(files) != wanted:
         raise typer.BadParameter(f"{kind.value} needs {wanted} of them, not {len(files)}", param_hint="FILE…")
     try:
-        with show_progress(_err) as progress:
+        with show_progress(error_output) as progress:
             found = LOADERS[kind](files, progress)
         write_set(found, files, out)
     except EvalError as error:
-        raise _fail(str(error)) from error
+        raise fail(str(error)) from error
     except OSError as error:
-        raise _fail(f"{error.filename or ''}: {error.strerror or error}") from error
+        raise fail(f"{error.filename or ''}: {error.strerror or error}") from error
     documents = ", ".join(f"{len(lines):,} in {name}" for name, lines in found.corpora.items())
-    _out().print(Text(f"{out}: {len(found.queries):,} queries; documents: {documents}"))
+    standard_output().print(Text(f"{out}: {len(found.queries):,} queries; documents: {documents}"))
     for reason, count in found.left_out.items():
-        _out().print(Text(f"left out: {count:,} {reason}"))
+        standard_output().print(Text(f"left out: {count:,} {reason}"))
 
 
 @app.command()
@@ -222,13 +222,13 @@ def world(
 ) -> None:
     """Score whole turns of a world: what reached the prompt, where evidence was lost, and whether a secret leaked."""
     try:
-        _check_place(json_file)
-        with show_progress(_err) as progress:
+        check_place(json_file)
+        with show_progress(error_output) as progress:
             work = partial(run_world, embedder=embedder, layout=layout, max_input_tokens=max_input_tokens, limit=limit)
             report = result_json(anyio.run(partial(work, pack, queries, progress=progress)))
         _write(report, json_file)
     except (EvalError, JacquardError, MnemosyneError) as error:
-        raise _fail(str(error)) from error
+        raise fail(str(error)) from error
 
 
 @app.command()
@@ -242,13 +242,13 @@ def gate(
     """Run the checked-in sets; exit with 1 if a score fell below the baseline or a secret leaked."""
     try:
         kept = read_gate(file)
-        with show_progress(_err) as progress:
+        with show_progress(error_output) as progress:
             verdicts = anyio.run(run_gate, kept, embedder, progress)
         if update:
             file.write_text(update_baseline(kept, verdicts), encoding="utf-8")
     except (EvalError, JacquardError, MnemosyneError) as error:
-        raise _fail(str(error)) from error
-    console = _out()
+        raise fail(str(error)) from error
+    console = standard_output()
     for each in verdicts:
         if each.comparison is None:
             print_report(each.report, console)
@@ -256,7 +256,23 @@ def gate(
             print_comparison(each.comparison, (f"{each.name}, baseline", f"{each.name}, now"), console)
     faults = [f"{each.name}: {fault}" for each in verdicts for fault in each.faults]
     if faults and not update:
-        raise _fail("\n".join(faults))
+        raise fail("\n".join(faults))
+
+
+@app.command()
+def planner(
+    misses: Annotated[bool, typer.Option("--misses", help="List the wrong plans of the half `tune`.")] = False,
+    json_file: JsonFileOption = None,
+) -> None:
+    """Score the planner's rules on labelled inputs: triage, template, time, and whether memory is searched."""
+    try:
+        check_place(json_file)
+        with show_progress(error_output) as progress:
+            report = planner_json(run_planner(PLANNER_SET, progress))
+    except (EvalError, JacquardError, MnemosyneError) as error:
+        raise fail(str(error)) from error
+    if keep_json(report, json_file):
+        print_planner(report, standard_output(), misses=misses)
 
 
 @app.command()
@@ -283,12 +299,12 @@ def ab(
             await opened.close()
 
     try:
-        _check_place(json_file)
+        check_place(json_file)
         pairs = compare_arms(anyio.run(work), experiment=experiment)
     except (EvalError, JacquardError, MnemosyneError) as error:
-        raise _fail(str(error)) from error
-    if _keep({"pairs": pairs_json(pairs)}, json_file):
-        print_pairs(pairs, _out())
+        raise fail(str(error)) from error
+    if keep_json({"pairs": pairs_json(pairs)}, json_file):
+        print_pairs(pairs, standard_output())
 
 
 @app.command()
@@ -307,12 +323,12 @@ def compare(
 ) -> None:
     """Say what B gained and lost against A: paired bootstrap over all queries and by category."""
     try:
-        _check_place(json_file)
+        check_place(json_file)
         found = compared(read_report(a), read_report(b), by_session=by_session)
     except EvalError as error:
-        raise _fail(str(error)) from error
-    if _keep(comparison_json(found), json_file):
-        print_comparison(found, (str(a), str(b)), _out())
+        raise fail(str(error)) from error
+    if keep_json(comparison_json(found), json_file):
+        print_comparison(found, (str(a), str(b)), standard_output())
 
 
 @app.command()
@@ -322,12 +338,12 @@ def report(
 ) -> None:
     """Write one HTML page of runs: recall by k and by tokens, latency, where evidence was lost."""
     try:
-        _check_place(out)
+        check_place(out)
         drawn = import_module("evals.reporting.page").page(_name_reports(files))
         out.write_text(drawn, encoding="utf-8", errors="replace")
     except EvalError as error:
-        raise _fail(str(error)) from error
-    _err.print(Text(f"{out} is written."))
+        raise fail(str(error)) from error
+    error_output.print(Text(f"{out} is written."))
 
 
 def _name_reports(files: list[Path]) -> dict[str, dict[str, Any]]:
@@ -338,41 +354,10 @@ def _name_reports(files: list[Path]) -> dict[str, dict[str, Any]]:
 
 
 def _write(report: dict[str, Any], file: Path | None) -> None:
-    if _keep(report, file):
-        print_report(report, _out())
-
-
-def _keep(value: Mapping[str, Any], file: Path | None) -> bool:
-    """Write a value as JSON where it is wanted; True where a person should be shown it too."""
-    text = json.dumps(value, ensure_ascii=False, indent=1) + "\n"
-    if file == STANDARD_OUTPUT:
-        sys.stdout.buffer.write(text.encode("utf-8", "replace"))
-        return False
-    if file is not None:
-        file.write_text(text, encoding="utf-8", errors="replace")
-    return True
+    if keep_json(report, file):
+        print_report(report, standard_output())
 
 
 def _journal(json_file: Path | None) -> Path | None:
     """Return where a run keeps what it has done: beside its report; one that writes none keeps nothing."""
     return None if json_file in (None, STANDARD_OUTPUT) else json_file.with_name(json_file.name + SUFFIX)
-
-
-def _out() -> Console:
-    return Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 140)
-
-
-def _check_place(file: Path | None) -> None:
-    """See before the work that its report can be written after it."""
-    if file is None or file == STANDARD_OUTPUT:
-        return
-    if file.is_dir():
-        raise SetupError(f"{file} is a folder; name a file for the report.")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    if not os.access(file if file.exists() else file.parent, os.W_OK):
-        raise SetupError(f"{file} cannot be written; name another place for the report.")
-
-
-def _fail(message: str, code: int = 1) -> typer.Exit:
-    _err.print(Text(f"error: {message}", style="bold red"))
-    return typer.Exit(code)

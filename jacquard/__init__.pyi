@@ -107,6 +107,8 @@ from .pipeline.weaving.pruners.group_aware import GroupAwarePruner
 from .pipeline.worlds import build_bare_world
 from .replay.provenance import count_tokens_by_block, find_origins
 from .replay.replay import find_differences, replay_prompt
+from .replay.turn_page import Check, FactRow, PageSection, PageTurn, Verdict, render_turn_page
+from .replay.turn_view import LeftOut, ShownBlock, ShownMessage, TurnView, view_turn
 from .templating import find_shipped_templates
 from .templating.layouts import load_layout
 from .turns.engine import ContextEngine
@@ -139,6 +141,7 @@ __all__ = [
     "BudgetExceededError",
     "BudgetReport",
     "CandidateDecision",
+    "Check",
     "ChunkConfig",
     "ChunkConflictError",
     "CircuitBreaker",
@@ -157,6 +160,7 @@ __all__ = [
     "EngineParts",
     "EvidenceConfig",
     "ExtractSummarizer",
+    "FactRow",
     "FlashSelector",
     "GreedyPriorityPruner",
     "GroupAwarePruner",
@@ -169,6 +173,7 @@ __all__ = [
     "Layer",
     "LayersConfig",
     "LayoutError",
+    "LeftOut",
     "LimitsConfig",
     "LintReport",
     "LiteLlmModel",
@@ -183,6 +188,8 @@ __all__ = [
     "ObservabilityConfig",
     "OtelTracing",
     "PackageConfig",
+    "PageSection",
+    "PageTurn",
     "PairScorer",
     "Placement",
     "PlanContext",
@@ -223,6 +230,8 @@ __all__ = [
     "SelectorFactory",
     "Sensitivity",
     "Shortener",
+    "ShownBlock",
+    "ShownMessage",
     "Skein",
     "SkeinTemplate",
     "SlotRule",
@@ -237,6 +246,8 @@ __all__ = [
     "Temporal",
     "ToolPairError",
     "Triage",
+    "TurnView",
+    "Verdict",
     "Workshop",
     "WorldUnavailableError",
     "apply_experiments",
@@ -264,8 +275,10 @@ __all__ = [
     "read_snapshot",
     "recent_lines",
     "render_memories",
+    "render_turn_page",
     "replay_prompt",
     "to_messages",
     "turn_from_record",
     "turn_to_json",
+    "view_turn",
 ]

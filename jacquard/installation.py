@@ -26,7 +26,7 @@ PACKAGES = {
     ),
     "evals": (
         "Judges ",
-        "answers app bench compare converted dataset errors forward loaders metrics options reporting running sets",
+        "answers app bench compare dataset errors loaders metrics options play plays reporting running sets",
     ),
 }
 """How the docstring of each package begins, and its modules and folders."""

@@ -25,7 +25,7 @@ from mnemosyne import word_tokens
 AIM_MS = 20.0
 LEGAL = {
     "selected": {"selected"},
-    "fallback": {"model_error", "unreadable", "timeout", "circuit_open"},
+    "fallback": {"model_error", "unreadable", "timeout", "circuit_open", "deadline"},
     "timeout": {"deadline"},
     "prefetched": {"prefetched"},
     "skipped": {"disabled", "nothing_recalled"},
@@ -99,7 +99,7 @@ def figures_of(run: Run, settings: Settings, seconds: float) -> dict[str, Any]:
     """Return all figures, the rows, and in `faults` a sentence for each breach of a law."""
     samples = run.samples
     own = [each.wall_ms for each in samples if each.code == "disabled"]
-    waited = [each for each in samples if each.path == "timeout"]
+    waited = [each for each in samples if each.code == "deadline"]
     own_p50 = percentiles(own, 50)[0]
     prompts = [each.wall_ms - each.before_ms - settings.deadline_ms for each in waited]
     asked = [each for each in samples if each.code != "disabled"]
@@ -155,7 +155,7 @@ def _find_misplaced_late_results(samples: Sequence[Sample]) -> Iterator[str]:
         source = _SOURCE.match(each.reason)
         if before is None or source is None or source.group(1) != before.turn_id:
             yield f"turn {each.turn_id} used a late result that was not its predecessor's: {each.reason}"
-        elif before.path != "timeout":
+        elif before.code != "deadline":
             yield f"turn {each.turn_id} used a result of turn {before.turn_id}, which was not late ({before.path})"
         elif not set(word_tokens(before.text)) & set(word_tokens(each.text)):
             yield f"turn {each.turn_id} used a late result of another scene: {before.text!r}, then {each.text!r}"

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from evals.forward import run_benchmarks
+from evals.bench.forward import run_benchmarks
 
 run_benchmarks(sys.argv[1:])

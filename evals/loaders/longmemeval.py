@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evals.converted import ConvertedSet, Line, Progress, read_json, require, time_of
 from evals.errors import DatasetError
+from evals.loaders.converted import ConvertedSet, Line, Progress, read_json, require, time_of
 
 SOURCE = "github.com/xiaowu0162/LongMemEval"
 LICENCE = "MIT"

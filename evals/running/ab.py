@@ -117,7 +117,7 @@ def measures_of(report: Report, record: TurnRecord) -> dict[str, float]:
         "prefix_share": shared / total if total else 0.0,
         "memories": float(len(report.stream_b.selected)),
         "fallback": float(report.stream_b.path is CurationPath.FALLBACK),
-        "late": float(report.stream_b.path is CurationPath.TIMEOUT),
+        "late": float(report.stream_b.code == "deadline"),
         "dropped_blocks": float(sum(d.action is Action.DROPPED for d in report.decisions)),
         "ops_refused": float(any(verdict.get("outcome") == "refused" for verdict in verdicts)),
         "prepare_ms": float(report.timings_ms.get("total", 0.0)),

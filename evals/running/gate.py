@@ -110,12 +110,14 @@ async def _run(folder: Path, each: Mapping[str, str], embedder: str, progress: P
     if "data" in each:
         labelled = await to_thread.run_sync(read_set, folder / each["data"])
         return await run_set(labelled, Options(embedder=embedder, cache=DEFAULT_CACHE), progress)
-    world = await to_thread.run_sync(_find_world, folder, each["world"])
+    world = await to_thread.run_sync(find_world, folder, each["world"])
     return await run_world(world, folder / each["queries"], embedder=embedder, progress=progress)
 
 
-def _find_world(folder: Path, name: str) -> Path:
-    """Return the folder of a world: an example in the installed package, else in the repository of this source."""
+def find_world(folder: Path, name: str) -> Path:
+    """Return the folder of a world: beside the file, or `example:NAME`, which is in the installed package or else in the
+    repository of this source. DatasetError where there is no such example.
+    """
     if not name.startswith(EXAMPLE_PREFIX):
         return folder / name
     package, example = Path(str(resources.files("evals"))), name.removeprefix(EXAMPLE_PREFIX)

@@ -72,7 +72,7 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
         DegradationCode.VECTORS_LATE: "The embedding model had not answered in time: recall went by words alone.",
         DegradationCode.ENCODER_CHANGED: "The index has the vectors of another embedding model than the configured one: that "
         "model serves until the new vectors are made, behind committed turns or by `jacquard reindex`.",
-        DegradationCode.ENCODER_MISSING: "The index has the vectors of an embedding model that is not available here: recall goes "
+        DegradationCode.ENCODER_MISSING: "The index has the vectors of an embedding model that is not installed here: recall goes "
         "by words until they are made again. `jacquard reindex` makes them.",
         DegradationCode.INDEX_DAMAGED: "The index could not be read: recall used what was left. `jacquard reindex` restores it.",
         DegradationCode.INDEX_BEHIND: "Not all of this memory is in the index yet: recall used what is. `jacquard reindex` brings "

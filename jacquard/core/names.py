@@ -8,7 +8,7 @@ and Thai text is found as a substring.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -56,13 +56,17 @@ def stands_alone(text: str, start: int, end: int) -> bool:
 
 def mentions(normalised_text: str, phrase: str) -> bool:
     """Return whether `phrase` occurs in a text that is already normalised; an empty phrase never does."""
+    return next(find_mentions(normalised_text, phrase), None) is not None
+
+
+def find_mentions(normalised_text: str, phrase: str) -> Iterator[int]:
+    """Yield the places at which `phrase` occurs in a text that is already normalised."""
     wanted = _normalised_phrase(phrase)
     start = normalised_text.find(wanted) if wanted else -1
     while start >= 0:
         if stands_alone(normalised_text, start, start + len(wanted)):
-            return True
+            yield start
         start = normalised_text.find(wanted, start + 1)
-    return False
 
 
 def count_mentions(normalised_text: str, phrases: Iterable[str]) -> int:

@@ -81,7 +81,8 @@ class PromptComposer:
         """
         codes = tuple(context.degradations)
         try:
-            inputs, layout = await to_thread.run_sync(self._decide, turn, skeleton, missed, codes, {})
+            ids = await evidence_ids_of(self._parts.store, turn.session_id, missed.entries)
+            inputs, layout = await to_thread.run_sync(self._decide, turn, skeleton, missed, codes, ids)
             return None if layout.orders else await to_thread.run_sync(_build, inputs, layout, {})
         except ContextEngineError:
             return None

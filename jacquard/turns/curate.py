@@ -80,7 +80,7 @@ class TurnCurator:
         """Return what Stream B chose for a turn: an earlier late result if the scene still matches, else what it finds in time.
 
         Recall and selection that fail raise nothing; StoreError where the store cannot be read or written. `on_near` is
-        called shortly before the deadline with what is returned if that is missed.
+        awaited shortly before the deadline with what is returned if that is missed.
         """
         settings, head = turn.config.curation, turn.window.head
         if not (settings.enabled and turn.plan.search_intent.enabled):
@@ -115,8 +115,12 @@ class TurnCurator:
                 lease_refused = "Stream B had not answered in time."
             return replace(choice, prefetch_refused=refused, lease_refused=lease_refused)
 
-        def near(missed: Curation) -> None:
-            on_near(with_refusals(missed, ended))
+        expected: tuple[Curation, Curation] | None = None
+
+        async def near(missed: Curation) -> None:
+            nonlocal expected
+            expected = missed, await self._load_entries(with_refusals(missed, ended), query)
+            await on_near(expected[1])
 
         curation = await self._deadline.run(
             self._parts.curation,
@@ -133,6 +137,8 @@ class TurnCurator:
         elif ended:
             # An empty selection in its place, so that the lease does not come back when the conversation does (decision 0024).
             await keep(replace(curation, selection=Selection(entry_ids=())), late=False)
+        if expected is not None and expected[0] is curation:
+            return expected[1]  # Its entries were read before the deadline.
         return await self._load_entries(with_refusals(curation, ended), query)
 
     async def _keep_choice(self, turn: PlannedTurn, choice: Curation, *, late: bool = True) -> None:

@@ -82,7 +82,7 @@ class _CurationWait:
         self.over = anyio.Event()
         self.missed: Curation | None = None
 
-    def expect(self, missed: Curation) -> None:
+    async def expect(self, missed: Curation) -> None:
         """Note that the deadline is near."""
         self.missed = missed
         self.over.set()

@@ -83,7 +83,7 @@ def open_embedder(name: str, *, language: str | None = None) -> Embedder | None:
 
 
 def reopen_embedder(name: str) -> Embedder | None:
-    """Return the embedder whose vectors are stored under `name`, without loading its model; None where it is not available.
+    """Return the embedder whose vectors are stored under `name`, without loading its model; None where it is not installed.
 
     Only models on this machine are opened: where a remote model was reached, and which plugin made a vector, is not stored.
     """

@@ -118,7 +118,8 @@ class RetrievalQuery:
     such as finished quests derived from the state; they are recalled with the others and are only checked against the
     exclusions. Messages, events and summaries of turns from depth `shown_from` on are in the prompt already and are not
     recalled; narratives of more than one turn are. `may_know` returns whether the viewer may know a fetched entry
-    (None: all of them), so that a restriction written during recall applies too.
+    (None: all of them), so that a restriction written during recall applies too. `patience_seconds`: how long recall may
+    wait for the query's vector (None: as long as the retriever does).
     """
 
     text: str
@@ -139,6 +140,7 @@ class RetrievalQuery:
     shown_from: int | None = None
     exclude_by_scope: Mapping[str, frozenset[str]] | None = None
     may_know: Callable[[MemoryEntry], bool] | None = field(default=None, compare=False, repr=False)
+    patience_seconds: float | None = None
 
     def admits(self, entry: MemoryEntry) -> bool:
         """Return whether a fetched entry may be recalled: the viewer may know it, and its turn is not in the prompt."""

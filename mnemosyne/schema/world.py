@@ -38,15 +38,25 @@ class NumericalAction:
     guards: tuple[Condition, ...] = ()
 
 
+INTENTS = ("fight", "recall", "overview")
+"""What the planner recognises in an input without words of the author: somebody fights, something of the past is asked for or
+called to mind, many facts at once are asked for.
+"""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TemplateRule:
-    """Choose `template_id` if any keyword is in the input and every condition holds (an empty list of either always
-    does).
+    """Choose `template_id` if all that is given holds: a keyword is in the input or it has one of the `intents` (INTENTS), its time
+    is one of `temporal_context` (past, now, future), and every condition holds. `description` tells a model what the template is
+    for.
     """
 
     template_id: str
     keywords: tuple[str, ...] = ()
     when: tuple[Condition, ...] = ()
+    intents: tuple[str, ...] = ()
+    temporal_context: tuple[str, ...] = ()
+    description: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

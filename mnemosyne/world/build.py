@@ -97,7 +97,14 @@ def _planner(rules: Mapping[str, Any]) -> PlannerRules:
     return PlannerRules(
         default_template=rules["default_template"],
         templates=tuple(
-            TemplateRule(template_id=rule["id"], keywords=tuple(rule["keywords"]), when=tuple(rule["when"]))
+            TemplateRule(
+                template_id=rule["id"],
+                keywords=tuple(rule["keywords"]),
+                when=tuple(rule["when"]),
+                intents=tuple(rule["intents"]),
+                temporal_context=tuple(rule["temporal_context"]),
+                description=rule["description"].strip(),
+            )
             for rule in rules["templates"]
         ),
         past_words=tuple(rules["past_words"]),

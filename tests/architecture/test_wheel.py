@@ -79,6 +79,8 @@ def test_the_wheel_holds_packages_and_templates_only(environment):
     prompts = [path.relative_to(ROOT).as_posix() for path in (ROOT / "jacquard" / "prompts").glob("*/*.t*")]
     assert prompts
     assert set(prompts) <= set(names)
+    plays = [path.relative_to(ROOT).as_posix() for path in (ROOT / "evals" / "plays").rglob("*.yaml")]
+    assert {*plays, "evals/plays/gate.json", "jacquard/replay/turn_page.html.j2"} <= set(names)
 
 
 def test_wheel_and_sdist_are_fit_for_the_package_index(environment):

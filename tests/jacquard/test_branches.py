@@ -295,7 +295,7 @@ async def test_a_late_choice_serves_the_branches_that_hold_the_turn_that_asked(t
                 first = await deadline.missed(server, lambda: opened.engine.prepare_turn("s", story.again))
             assert await opened.engine.settle(60)
             await opened.engine.commit_assistant_message("s", reply("…"))
-    assert first.report.stream_b.path.value == "timeout"
+    assert first.report.stream_b.code == "deadline"
     async with open_runtime(tmp_path, world=pack(story.language), embedder="none", config=UNSUMMED) as opened:
         paths = {}
         for branch, at in (("before", "p039"), ("beside", LAST), ("after", first.turn_id)):

@@ -84,20 +84,20 @@ async def test_the_flash_selector_is_asked_and_its_choice_is_the_flesh(tmp_path)
     assert turn.package.evidence[0].source_uri.startswith("mnemosyne://")
 
 
-@pytest.mark.parametrize(("next_input", "path"), [(SAME_SCENE, "prefetched"), (OTHER_SCENE, "timeout")])
+@pytest.mark.parametrize(("next_input", "path"), [(SAME_SCENE, "prefetched"), (OTHER_SCENE, "fallback")])
 async def test_what_came_late_serves_the_next_turn_only_if_the_scene_matches(tmp_path, next_input, path):
     with OpenAiServer("slow:1") as server:
         async with open_runtime(tmp_path, world=FOREST, embedder="none", config=asking(server)) as opened:
             await opened.ensure_session("s")
             await opened.warm(SEED_QUESTION)
             first = await timed_out(opened, server, SEED_QUESTION)
-            assert first.report.stream_b.path.value == "timeout"
-            assert first.report.stream_b.selected == ()
-            assert "probabilistic" not in first.text
+            assert (first.report.stream_b.path.value, first.report.stream_b.code) == ("fallback", "deadline")
+            assert first.report.stream_b.selected != ()
+            assert '<context_layer type="probabilistic" model="heuristic">' in first.text
             assert "<status>" in first.text
             assert await opened.engine.settle(20)
             await opened.engine.commit_assistant_message("s", "他没有回答。")
-            if path == "timeout":
+            if path == "fallback":
                 second = await timed_out(opened, server, next_input)
             else:
                 second = await opened.engine.prepare_turn("s", next_input)

@@ -311,7 +311,7 @@ async def test_a_scene_is_played_on_one_call_until_it_ends(tmp_path, server):
         for hear in (metrics.count, told.append):
             runtime.watchers.events.on_all(hear)
         first = await said(runtime, "Is that the temple key?")
-        turns = [await said(runtime, text) for text in ("And who has the temple key now?", "Go on.", "I nod.")]
+        turns = [await said(runtime, text) for text in ("And who has the temple key now?", "I listen.", "I nod.")]
         assert (road(first), [road(turn) for turn in turns]) == ("selected", ["leased"] * 3)
         assert len(server.requests) == 1
         for turn in turns:
@@ -355,7 +355,7 @@ async def test_off_every_turn_asks(tmp_path, server):
     config = leasing(server, lease_turns=0)
     async with open_runtime(tmp_path, world=FOREST, embedder="none", config=config) as runtime:
         await runtime.ensure_session("s")
-        turns = [await said(runtime, text) for text in ("Is that the temple key?", "Go on.")]
+        turns = [await said(runtime, text) for text in ("Is that the temple key?", "I nod.")]
         assert [road(turn) for turn in turns] == ["selected", "selected"]
         assert (await runtime.store.window("s", message_limit=1)).prefetch is None
 
@@ -387,7 +387,7 @@ async def test_what_a_condition_hides_by_now_is_not_given_again(tmp_path):
             await runtime.ensure_session("s")
             first = await said(runtime, "What is left of the Hunchback Bridge?", reply=mended)
             assert set(names) <= set(first.report.stream_b.selected)
-            after = await said(runtime, "Go on.")
+            after = await said(runtime, "I nod.")
     assert road(after) == "leased"
     assert after.report.stream_b.selected == names[1:]
     assert "Two stumps" not in after.text
@@ -402,11 +402,11 @@ async def test_what_was_erased_and_another_branch_have_no_lease(tmp_path):
             first = await said(runtime, "Which lock does the brass key at his belt open?")
             assert "p011.a" in first.report.stream_b.selected
             await runtime.store.fork("s", "p040", "elsewhere")
-            assert road(await runtime.engine.prepare_turn("s", "Go on.")) == "selected"
+            assert road(await runtime.engine.prepare_turn("s", "I nod.")) == "selected"
             await runtime.store.switch("s", "main")
             lost = (await runtime.store.entries("session:s", ["p011.a"]))[0].text
             await runtime.forget(Erasure(at=datetime(2026, 1, 1, tzinfo=UTC), session_id="s", evidence_ids=("p011.a",)))
-            after = await said(runtime, "Go on.")
+            after = await said(runtime, "I nod.")
     assert "p011.a" not in after.report.stream_b.selected
     assert lost not in after.text
 

@@ -240,7 +240,7 @@ async def test_a_choice_that_came_after_its_turn_is_recorded_when_it_comes(answe
             model.gate.set()
             assert await engine.settle(60)
             (late,) = (await store.get_session("s")).session.model_usage
-    assert turn.report.stream_b.path.value == "timeout"
+    assert turn.report.stream_b.code == "deadline"
     assert early.model_usage_id == late.model_usage_id == f"{turn.turn_id}.select"
     assert (early.status.value, early.total_tokens) == ("error", 0)
     assert early.extra == {"counted": "unknown", "turn_id": turn.turn_id, "under_way": True}

@@ -15,7 +15,7 @@ from jacquard import ConversationTurn, PlanRequest, SelectionRequest, SummaryReq
 from jacquard.memory.consolidate.prompts import macro_request, turns_request
 from jacquard.memory.summarize.prompts import summary_prompt
 from jacquard.pipeline.curation.selectors.flash import selector_prompt
-from jacquard.pipeline.planning.model import plan_prompt, template_ids
+from jacquard.pipeline.planning.model import plan_prompt
 from jacquard.prompts.templates import find_language, find_text_language, parse_template, render_prompt
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "prompts"
@@ -66,7 +66,7 @@ def narrating(name: str, *, going_on: bool) -> tuple[tuple[str, str], ...]:
 
 CASES = {
     **{f"selector_{name}": lambda name=name: selector_prompt(selection(name)) for name in TURNS},
-    **{f"planner_{name}": lambda name=name: plan_prompt(planning(name), template_ids(WORLD)) for name in TURNS},
+    **{f"planner_{name}": lambda name=name: plan_prompt(planning(name)) for name in TURNS},
     **{f"summary_{name}": lambda name=name: summary_prompt(summing(name, going_on=False)) for name in TURNS},
     **{f"summary_{name}_on": lambda name=name: summary_prompt(summing(name, going_on=True)) for name in TURNS},
     **{f"turns_{name}": lambda name=name: turns_request(TURNS[name], LOCALES[name], 1.0).messages for name in TURNS},

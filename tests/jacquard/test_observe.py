@@ -153,11 +153,11 @@ async def test_what_a_late_choice_does_stands_below_the_turn_that_asked_for_it()
             turn = await engine.prepare_turn("s", "村长的钥匙在哪里?")
             gate.set()
             assert await engine.settle(60)
-    assert turn.report.stream_b.path.value == "timeout"
+    assert turn.report.stream_b.code == "deadline"
     spans = {span.name: span for span in exporter.get_finished_spans()}
     assert spans["jacquard.select"].parent.span_id == spans["jacquard.stream_b"].context.span_id
     assert spans["jacquard.select"].attributes["jacquard.select.chosen"] == 1
-    assert spans["jacquard.stream_b"].attributes["jacquard.stream_b.path"] == "timeout"
+    assert spans["jacquard.stream_b"].attributes["jacquard.stream_b.code"] == "deadline"
 
 
 @pytest.mark.parametrize("capture", [False, True])
@@ -175,7 +175,7 @@ async def test_a_turn_that_fails_marks_its_span_by_the_errors_name():
     config = RuntimeConfig(budget=BudgetConfig(max_input_tokens=60, reserved_reply_tokens=10))
     async with small_engine(tracing=tracing, config=config) as (engine, _, _):
         with pytest.raises(BudgetExceededError):
-            await engine.prepare_turn("s", "hello")
+            await engine.prepare_turn("s", "and then?")
     spans = {span.name: span for span in exporter.get_finished_spans()}
     for name in ("jacquard.prepare_turn", "jacquard.weave"):
         assert spans[name].attributes["error.type"] == "BudgetExceededError"
@@ -187,7 +187,7 @@ async def test_figures_are_counted_from_events():
     config = RuntimeConfig(curation=CurationConfig(enabled=False))
     async with small_engine(config=config) as (engine, _, told):
         told.bus.on_all(metrics.count)
-        await engine.prepare_turn("s", "hello")
+        await engine.prepare_turn("s", "and then?")
         await engine.commit_assistant_chunk("s", "hi", 0)
         await engine.finalize_assistant_message("s")
     text = metrics.exposition().decode()

@@ -138,9 +138,16 @@ def test_the_pack_adds_words_and_weights():
     rules = PlannerRules(
         past_words=("眼下的从前",), domain_weights={"past": {"narrative": 0.9, "lore": 0.1, "event": 0.3}}
     )
-    made = plan("眼下的从前", world=replace(WORLD, planner=rules))
+    made = plan("我说的是眼下的从前", world=replace(WORLD, planner=rules))
     assert made.search_intent.temporal_context is Temporal.PAST
     assert made.search_intent.domain_weight == {"narrative": 0.9, "lore": 0.1, "event": 0.3}
+
+
+def test_the_past_of_the_world_is_not_looked_for_in_what_was_played_alone():
+    own, worlds = plan("Where did I find it?").search_intent, plan("Who built the temple?").search_intent
+    assert own.temporal_context is worlds.temporal_context is Temporal.PAST
+    assert own.domain_weight["narrative"] > own.domain_weight["lore"]
+    assert worlds.domain_weight == plan("I open the door").search_intent.domain_weight
 
 
 def test_a_declared_action_is_numerical_and_searches_nothing():
@@ -157,7 +164,8 @@ def test_a_story_that_mentions_an_action_is_told():
 
 
 def test_confidence_follows_its_formula():
-    assert plan("嗯").confidence == 0.40
+    assert plan("推门").confidence == 0.40
+    assert plan("嗯").confidence == 1.0
     assert plan("村长?").confidence == 0.65
     assert plan("村长?", state={}).confidence == 0.80
     assert plan("the lamb and the temple").confidence == 0.60

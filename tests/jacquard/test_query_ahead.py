@@ -153,11 +153,11 @@ async def test_talk_is_made_once_for_all_that_leans_on_it_until_it_is_to_be_forg
     embedder = RecordingEmbedder()
     embedder.may_end.set()
     ahead = PrefetchingEmbedder(embedder)
-    for text in ("go on", "and then?"):
+    for text in ("she waits", "and then?"):
         await ahead.prefetch_recent(["she nods"])
         await ahead.prefetch(text, ["she nods"])
         await ahead.embed((text, "she nods"), "query")
-    assert embedder.queries == [("she nods",), ("go on",), ("and then?",)]
+    assert embedder.queries == [("she nods",), ("she waits",), ("and then?",)]
     ahead.forget()
     await ahead.prefetch_recent(["she nods"])
     await ahead.prefetch_recent([])
@@ -198,8 +198,8 @@ async def test_behind_a_turn_the_talk_is_embedded_so_that_the_next_embeds_its_in
             await engine.commit_assistant_message("s", "She nods.")
             assert await engine.settle(60)
             assert embedder.queries == [(INPUT,), (f"{INPUT}\nShe nods.",)]
-            await engine.prepare_turn("s", "go on")
-            assert embedder.queries[2:] == [("go on",)]
+            await engine.prepare_turn("s", "she waits")
+            assert embedder.queries[2:] == [("she waits",)]
             await engine.prepare_turn("s", "or rather stay")
             assert embedder.queries[3:] == [("or rather stay",)]
 

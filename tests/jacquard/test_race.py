@@ -117,16 +117,15 @@ async def test_a_stream_in_time_gives_its_own_result_and_keeps_nothing(race: Cur
     assert shelf.kept == []
 
 
-async def test_at_the_deadline_the_skeleton_goes_alone_and_recall_is_in_the_receipt(race: CurationDeadline) -> None:
+async def test_at_the_deadline_the_heuristic_chooses_from_what_was_recalled(race: CurationDeadline) -> None:
     gate, shelf = Gate(), Shelf()
     curation = await race.run(gated(gate), turn(), replace(SHORT, deadline_ms=500), shelf.keep)
     assert (gate.passed, gate.cancelled) == (0, 0)
     report = build_stream_report(curation)
-    assert (report.path, report.code, report.selected) == (CurationPath.TIMEOUT, "deadline", ())
-    assert len(report.candidates) == 5
-    assert {candidate.code for candidate in report.candidates} == {"not_asked"}
+    assert (report.path, report.code, len(report.selected)) == (CurationPath.FALLBACK, "deadline", 3)
+    assert [candidate.code for candidate in report.candidates] == ["selected"] * 3 + ["below_cut"] * 2
     assert "500 ms" in report.reason
-    assert "5 candidates" in report.reason
+    assert "3 of 5" in report.reason
 
 
 async def test_a_recall_that_hangs_is_left_alone_too(race: CurationDeadline) -> None:
@@ -270,7 +269,7 @@ async def test_a_turn_is_told_beforehand_what_a_missed_deadline_will_say(race: C
     gate, told = Gate(), list[Curation]()
     with deadline_by_hand(LONG) as deadline:
 
-        def near(missed: Curation) -> None:
+        async def near(missed: Curation) -> None:
             told.append(missed)
             deadline.end()
 
@@ -283,7 +282,7 @@ async def test_a_turn_is_told_beforehand_what_a_missed_deadline_will_say(race: C
             tasks.start_soon(come_near)
             curation = await race.run(gated(gate), turn(), LONG, Shelf().keep, on_near=near)
     assert told == [curation]
-    assert (curation.code, len(curation.candidates)) == ("deadline", 5)
+    assert (curation.code, len(curation.candidates), len(curation.chosen)) == ("deadline", 5, 3)
 
 
 @pytest.fixture
@@ -300,7 +299,7 @@ async def test_a_server_that_hangs_for_ever_costs_the_deadline_and_no_more(
     server.set_script("hang")
     with deadline_by_hand(LONG) as deadline:
         curation = await deadline.missed(server, lambda: race.run(flash, turn(), LONG, Shelf().keep))
-    assert (curation.path, curation.code) == (CurationPath.TIMEOUT, "deadline")
+    assert (curation.path, curation.code) == (CurationPath.FALLBACK, "deadline")
     assert len(server.requests) == 1
 
 
@@ -311,7 +310,7 @@ async def test_a_slow_server_s_answer_serves_the_next_turn_of_the_same_scene_and
     shelf, request = Shelf(), turn()
     with deadline_by_hand(LONG) as deadline:
         now = await deadline.missed(server, lambda: race.run(flash, request, LONG, shelf.keep))
-    assert now.path is CurationPath.TIMEOUT
+    assert now.code == "deadline"
     await race.wait_until_idle()
     (late,) = shelf.kept
     kept = build_prefetch(late, request.plan, "t10", "main", 10, request.user_message)

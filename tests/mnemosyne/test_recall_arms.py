@@ -5,10 +5,22 @@ from __future__ import annotations
 import math
 
 import pytest
+from recall_parts import WORLD, LetterEmbedder, entry, question
 
-from mnemosyne import ALL_ARMS, BM25, VECTOR, Chain, Hit, RetrievalQuery
+from mnemosyne import (
+    ALL_ARMS,
+    BM25,
+    VECTOR,
+    CalibratedEstimator,
+    Chain,
+    EntryList,
+    Hit,
+    HybridRetriever,
+    MemoryIndex,
+    RetrievalQuery,
+)
 from mnemosyne.retrieval.recall.arms import ARMS, build_arm
-from mnemosyne.retrieval.recall.fusion import WEIGHTS
+from mnemosyne.retrieval.recall.fusion import WEIGHTS, FusionWeights, find_weights
 from mnemosyne.retrieval.recall.query_features import find_query_features, lexical_terms
 from mnemosyne.schema.query import SIGNAL_NAMES
 
@@ -38,3 +50,35 @@ def test_an_arm_alone_counts_one_and_an_unknown_one_is_an_error() -> None:
     assert alone.weight == 1.0
     with pytest.raises(KeyError):
         build_arm("smell", HITS, features=FEATURES, chain=Chain.LORE, fitness=1.0)
+
+
+async def scores_of(text: str, name: str, weights: FusionWeights | None = None) -> dict[str, float]:
+    """Return the score of each entry that recall finds with the vectors of a model of this name."""
+    entries = [
+        entry("a", "The wolf went north."),
+        entry("b", "The wolves howl. 狼去了北方。"),
+        entry("c", "A fox in a wood."),
+    ]
+    recalling = HybridRetriever(
+        EntryList(entries),
+        MemoryIndex(),
+        LetterEmbedder(name),
+        CalibratedEstimator(),
+        vector_patience_seconds=60.0,
+        weights=weights,
+    )
+    await recalling.sync(WORLD)
+    return {each.entry_id: each.score for each in (await recalling.recall(question(text))).candidates}
+
+
+@pytest.mark.anyio
+async def test_recall_takes_the_weights_of_the_embedder_of_its_index() -> None:
+    model = "multilingual-e5-tiny"
+    found = await scores_of("Where did the wolf go?", model)
+    assert found == await scores_of("Where did the wolf go?", "letters", find_weights(model))
+    assert found != await scores_of("Where did the wolf go?", "letters")
+
+
+@pytest.mark.anyio
+async def test_a_recall_without_a_vector_has_the_weights_of_words_alone() -> None:
+    assert await scores_of("狼去了哪里？", "multilingual-e5-tiny") == await scores_of("狼去了哪里？", "letters")

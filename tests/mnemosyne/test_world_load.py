@@ -82,7 +82,9 @@ def test_actions_planner_and_prologue(tmp_path: Path) -> None:
         path="item_bread.count", op=Comparison.GT, value=0, message="There is no bread left."
     )
     assert world.planner.templates == (
-        TemplateRule(template_id="combat", keywords=("attack", "fight", "draw my knife")),
+        TemplateRule(template_id="combat", keywords=("draw my knife",), intents=("fight",)),
+        TemplateRule(template_id="flashback", intents=("recall",)),
+        TemplateRule(template_id="dense", intents=("overview",)),
     )
     assert world.planner.domain_weights["past"] == {"narrative": 0.9, "lore": 0.4, "event": 0.6}
     assert "future" not in world.planner.domain_weights

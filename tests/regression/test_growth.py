@@ -41,6 +41,8 @@ MESSAGES = {
     "quotes that nobody closes": lambda size: "「“『" * (size // 3),
     "blanks": lambda size: "The" + " " * size + "x",
     "possessives": lambda size: "Ann's " * (size // 6),
+    "weapons that hit nobody": lambda size: "throw a sword to the " * (size // 21),
+    "negations of nothing": lambda size: "不得不" * (size // 3),
 }
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from jacquard.cli.shared import DEFAULT_STORE, JsonOption, StoreOption, fail, print_json, run, show
+from jacquard.cli.shared import DEFAULT_STORE, JsonOption, StoreOption, fail, print_json, run, say, show
 from jacquard.cli.show import show_candidates, show_receipt
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_from_record
 from jacquard.pipeline.record.prompt_snapshot import read_snapshot
 from jacquard.replay.provenance import Origin, count_tokens_by_block, find_origin, find_origins
+from jacquard.replay.turn_page import Check, PageSection, PageTurn, Verdict, render_turn_page
+from jacquard.replay.turn_view import view_turn
 from jacquard.wiring.runtime import open_runtime
 from mnemosyne.core import codec
 from mnemosyne.protocols import Store
@@ -39,6 +42,12 @@ def explain(
     find: Annotated[
         str | None, typer.Option("--find", metavar="TEXT", help="Trace this text to its source, wherever it stands.")
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            "--html", metavar="FILE", help="Write a page with the prompt block by block and all that was left out."
+        ),
+    ] = None,
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:
@@ -46,12 +55,16 @@ def explain(
 
     With --at or --find: from a place in the prompt to its block, its evidence and its source.
     """
+    if html is not None and (as_json or at is not None or find is not None):
+        raise fail("Give --html alone: the page shows the whole turn.", code=2)
 
     async def work() -> None:
         async with open_runtime(store, embedder="none") as runtime:
             record = await load_recorded_turn(runtime.store, session, turn)
         prepared = turn_from_record(record, 0)
-        if at is not None or find is not None:
+        if html is not None:
+            _write_page(record, prepared, html)
+        elif at is not None or find is not None:
             _trace(record, prepared, at, find, as_json=as_json)
         elif as_json:
             print_json(
@@ -66,6 +79,33 @@ def explain(
             _receipt(prepared)
 
     run(work)
+
+
+def _write_page(record: TurnRecord, prepared: PreparedTurn, file: Path) -> None:
+    """Write the page of one turn; exit code 1 where its receipt has no decisions, or the file cannot be written."""
+    _require_decisions(record, prepared)
+    said = [(message.role.value, message.content) for message in record.messages]
+    turn = PageTurn(heading=record.turn_id, view=view_turn(prepared), said=said, checks=_describe_plan(prepared))
+    page = render_turn_page(
+        f"Turn {record.turn_id} of session {prepared.session_id}", [PageSection(title="", turns=[turn])]
+    )
+    try:
+        file.write_text(page, encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise fail(f"{file} cannot be written ({error.strerror or error}); name another file.") from error
+    say(f"{file} is written.")
+
+
+def _describe_plan(prepared: PreparedTurn) -> list[Check]:
+    """Return what the planner decided, as notes of a page."""
+    plan, intent = prepared.plan, prepared.plan.search_intent
+    notes = {
+        "plan": f"{plan.triage.value}, focus {plan.active_quest_id or '-'}, goal {plan.current_goal or '-'}",
+        "search": f"keywords {', '.join(intent.focus_keywords) or '-'}; time {intent.temporal_context.value}",
+        "tags": ", ".join(f"{name}={value}" for name, value in sorted(prepared.report.tags.items())),
+    }
+    told = [Check(verdict=Verdict.NOTE, label=label, text=text) for label, text in notes.items() if text]
+    return [*told, *(Check(verdict=Verdict.NOTE, label="reason", text=reason) for reason in plan.reasons)]
 
 
 async def load_recorded_turn(store: Store, session: str, turn: str | None) -> TurnRecord:
@@ -113,8 +153,7 @@ def _receipt(prepared: PreparedTurn) -> None:
 def _trace(record: TurnRecord, prepared: PreparedTurn, at: int | None, find: str | None, *, as_json: bool) -> None:
     if at is not None and find is not None:
         raise fail("Give --at or --find, one of them.", code=2)
-    if not prepared.report.spans:
-        raise fail(f"The receipt of turn {record.turn_id} was stored without its decisions (include_reports_in_store).")
+    _require_decisions(record, prepared)
     snapshot = read_snapshot(record)
     origins: Sequence[Origin] = (
         (find_origin(prepared, at, snapshot),) if at is not None else find_origins(prepared, find or "", snapshot)
@@ -126,6 +165,11 @@ def _trace(record: TurnRecord, prepared: PreparedTurn, at: int | None, find: str
         raise fail(f"{find!r} does not stand in the prompt of turn {record.turn_id}.")
     for origin in origins:
         _show_origin(origin)
+
+
+def _require_decisions(record: TurnRecord, prepared: PreparedTurn) -> None:
+    if not prepared.report.spans:
+        raise fail(f"The receipt of turn {record.turn_id} was stored without its decisions (include_reports_in_store).")
 
 
 def _origin_json(origin: Origin) -> dict[str, Any]:

@@ -78,6 +78,14 @@ ReserveOption = Annotated[
 DeadlineOption = Annotated[
     int | None, typer.Option("--deadline-ms", metavar="MS", help="How long the turn waits for Stream B. [1500]")
 ]
+SelectorTimeoutOption = Annotated[
+    int | None,
+    typer.Option(
+        "--selector-timeout-ms",
+        metavar="MS",
+        help="How long the small model may take before the heuristic selects; by default until the deadline.",
+    ),
+]
 LingerOption = Annotated[
     float | None,
     typer.Option(
@@ -107,6 +115,7 @@ def weave(
     budget: BudgetOption = None,
     reserve: ReserveOption = None,
     deadline_ms: DeadlineOption = None,
+    selector_timeout_ms: SelectorTimeoutOption = None,
     linger: LingerOption = None,
     viewer: ViewerOption = None,
     branch: BranchOption = None,
@@ -128,6 +137,7 @@ def weave(
         "budget": {"max_input_tokens": budget, "reserved_reply_tokens": reserve},
         "curation": {
             "deadline_ms": deadline_ms,
+            "selector_timeout_ms": selector_timeout_ms,
             # The process ends after this turn, so work in the background can use no more time than the command lingers.
             "background_seconds": LINGER_SECONDS if linger is None and config_file is None else linger,
             "lease_turns": lease,

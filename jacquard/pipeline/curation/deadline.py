@@ -25,19 +25,22 @@ from mnemosyne.schema.query import Recall
 _log = logging.getLogger(__name__)
 Keep = Callable[[Curation], Awaitable[None]]
 Ended = Callable[[], Awaitable[None]]
-Near = Callable[[Curation], None]
+Near = Callable[[Curation], Awaitable[None]]
 T = TypeVar("T")
 
 
 @dataclass(slots=True)
 class _Attempt:
-    """One run of Stream B. `answered` is set once the turn has gone on without it."""
+    """One run of Stream B. `answered` is set once the turn has gone on without it; `missed` is what the turn gets if the
+    deadline passes.
+    """
 
     scope: anyio.CancelScope
     recalled: anyio.Event = field(default_factory=anyio.Event)
     done: anyio.Event = field(default_factory=anyio.Event)
     recall: Recall | None = None
     result: Curation | None = None
+    missed: Curation | None = None
     answered: bool = False
     context: SelectionContext = field(default_factory=SelectionContext)
     ended: anyio.Event = field(default_factory=anyio.Event)
@@ -92,14 +95,15 @@ class CurationDeadline:
 
         - In time: the stream's own result.
         - `selector_timeout_ms` over and something recalled: the fallback's choice (path fallback, `selector_timeout`).
-        - Deadline over: nothing chosen (path timeout, `deadline`), with the candidates that recall had found by then.
+        - Deadline over and something recalled: the fallback's choice (path fallback, `deadline`).
+        - Deadline over and recall still under way: nothing chosen (path timeout, `deadline`).
         - Broken: the fallback's choice if something was recalled, else nothing chosen; code `internal`.
 
         Work that was not waited for goes on for at most `limits.background_seconds` after the deadline; a choice that
         the selector makes in that time goes to `on_late`, anything else is forgotten; `on_end` is called once such work is
         over, however it ended. Cancelling the call cancels the work.
 
-        `on_near` is called shortly before the deadline with what is returned if nothing comes any more (not where the selector's
+        `on_near` is awaited shortly before the deadline with what is returned if nothing more comes (not where the selector's
         time ends sooner). Model calls are recorded in `calls`.
         """
         deadline_seconds = limits.deadline_ms / 1000
@@ -110,7 +114,7 @@ class CurationDeadline:
         self._tasks.start_soon(self._watch_attempt, stream, request, attempt, on_late, on_end)
         try:
             with anyio.move_on_after(deadline_seconds):
-                await self._wait(attempt, limits, on_near)
+                await self._wait(stream, request, attempt, limits, on_near)
             attempt.answered = True
             if not attempt.done.is_set():
                 # A selector that the turn could not wait for counts as failed at once, not when its call ends.
@@ -120,7 +124,14 @@ class CurationDeadline:
             attempt.scope.cancel()
             raise
 
-    async def _wait(self, attempt: _Attempt, limits: CurationConfig, on_near: Near | None) -> None:
+    async def _wait(
+        self,
+        stream: CurationStream,
+        request: CurationRequest,
+        attempt: _Attempt,
+        limits: CurationConfig,
+        on_near: Near | None,
+    ) -> None:
         """Wait for the result; once the selector's time is over, be content with a recall."""
         within, deadline = _selector_timeout_ms(limits), limits.deadline_ms / 1000
         if within is not None:
@@ -132,8 +143,10 @@ class CurationDeadline:
         with anyio.move_on_after(deadline - min(NEAR_SECONDS, deadline / 4)):
             await attempt.done.wait()
             return
+        # The deadline must not wait for this choice, so it is made before.
+        attempt.missed = await _miss_deadline(stream, request, limits, attempt.recall)
         if on_near is not None:
-            on_near(_report_missed_deadline(attempt, limits))
+            await on_near(attempt.missed)
         await attempt.done.wait()
 
     async def _answer(
@@ -147,7 +160,9 @@ class CurationDeadline:
         if within is not None and attempt.recall is not None and attempt.recall.candidates:
             reason = f"the selector had not answered after {within} ms"
             return await _fall_back(stream, request, attempt.recall, "selector_timeout", reason)
-        return _report_missed_deadline(attempt, limits)
+        if attempt.missed is not None and (attempt.recall is None or attempt.missed.recall is attempt.recall):
+            return attempt.missed
+        return await _miss_deadline(stream, request, limits, attempt.recall)
 
     async def _watch_attempt(
         self,
@@ -168,15 +183,17 @@ class CurationDeadline:
             attempt.ended.set()
 
 
-def _report_missed_deadline(attempt: _Attempt, limits: CurationConfig) -> Curation:
-    """Return what is said of a deadline that was missed, with what was recalled so far."""
-    found = len(attempt.recall.candidates) if attempt.recall else 0
-    so_far = f"it had recalled {found} candidates" if attempt.recall else "recall was still under way"
+async def _miss_deadline(
+    stream: CurationStream, request: CurationRequest, limits: CurationConfig, recall: Recall | None
+) -> Curation:
+    """Return what a turn gets whose deadline passes: the fallback's choice out of a recall, else nothing."""
+    if recall is not None and recall.candidates:
+        reason = f"the selector had not answered after {limits.deadline_ms} ms"
+        return await _fall_back(stream, request, recall, "deadline", reason)
     return Curation(
         path=CurationPath.TIMEOUT,
         code="deadline",
-        reason=f"Stream B was not ready after {limits.deadline_ms} ms ({so_far}); the skeleton went alone.",
-        recall=attempt.recall or Recall(candidates=()),
+        reason=f"Stream B was not ready after {limits.deadline_ms} ms (recall was still under way); the skeleton went alone.",
     )
 
 

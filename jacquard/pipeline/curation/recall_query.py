@@ -20,6 +20,8 @@ from mnemosyne.schema.session import WindowMessage
 from mnemosyne.schema.world import WorldPack
 
 RECENT_MESSAGES = 4
+VECTOR_SHARE = 2 / 3
+"""The share of the deadline that recall may wait for the query's vector; what is left is for ranking and selecting."""
 _PLACED_BY_STREAM_A = frozenset({LoreCategory.AXIOM.value, LoreCategory.DIRECTIVE.value})
 
 
@@ -60,6 +62,7 @@ def build_recall_query(turn: PlannedTurn) -> RetrievalQuery:
         may_know=partial(may_know, viewer=config.viewer, view=view_state(window.state)),
         shown_from=shown[0].depth if shown else None,
         limit=config.curation.recall_limit,
+        patience_seconds=config.curation.deadline_ms / 1000 * VECTOR_SHARE,
         entities=plan.entities,
         quest_distances=quest_distances(window.state, plan.active_quest_id),
         extra=tuple(

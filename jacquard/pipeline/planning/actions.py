@@ -9,18 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from time import thread_time
 from typing import Any
 
 from jacquard.core.errors import TemplateError
+from jacquard.core.names import normalise
 from jacquard.templating import check_reply, render_reply
 from mnemosyne.chains.state import apply_action_ops, condition_holds, find_anchor, view_state
 from mnemosyne.core.errors import PatternError, StateOpError
 from mnemosyne.core.normal_forms import normal_form
 from mnemosyne.core.regexes import SECONDS, compile_re, group_names, match_whole
 from mnemosyne.schema.memory import Condition
-from mnemosyne.schema.world import NumericalAction, WorldPack
+from mnemosyne.schema.world import Entity, NumericalAction, WorldPack
 
 MAX_INPUT_CHARS = 200
 INPUT_SECONDS = 0.5
@@ -28,6 +29,9 @@ _END = " 。．.!！?？~～…、,，;；"
 _SIGNS = frozenset("\\.^$*+?{}[]|()")
 _POLITE_END = re.compile(
     r"(?:[吧啊呀啦哦喔噢嘛哈哟]|谢谢(?:你|您)?|多谢|(?<!\w)(?:please|thanks|thank you))$", re.IGNORECASE
+)
+_BEGINNINGS = frozenset(
+    ("好", "好的", "好吧", "行", "嗯", "那", "那么", "ok", "okay", "well", "then", "alright", "all right", "so", "yes")
 )
 _POLITE_START = re.compile(r"^(?:请(?:你|您)?|麻烦(?:你|您)?|please(?!\w)[\s,]*)", re.IGNORECASE)
 
@@ -69,12 +73,13 @@ def read_input(user_message: str, world: WorldPack, action_id: str | None = None
     """Return the first action (`action_id`: only this one) with a pattern that matches the whole input.
 
     Case is ignored; the input is normalised (NFKC), trimmed and stripped of end punctuation, and tried with and without
-    polite particles (吧, 请, please …). An input of more than MAX_INPUT_CHARS characters is never an action. All patterns
-    together take at most about INPUT_SECONDS of processor time; call it off the event loop unless `is_read_at_once`.
+    polite particles (吧, 请, please …) and the name of somebody who is spoken to (掌柜的，…). An input of more than
+    MAX_INPUT_CHARS characters is never an action. All patterns together take at most about INPUT_SECONDS of processor time;
+    call it off the event loop unless `is_read_at_once`.
     """
     if len(user_message) > MAX_INPUT_CHARS or not world.actions:
         return ActionMatch()
-    forms = tuple(dict.fromkeys(_forms(user_message)))
+    forms = tuple(dict.fromkeys(_forms(user_message, world.entities)))
     tried = [(a, pattern) for a in world.actions if action_id in (None, a.action_id) for pattern in a.patterns]
     faults: list[str] = []
     spent = 0.0
@@ -158,11 +163,19 @@ def _reply_name(action: NumericalAction) -> str:
     return f"action {action.action_id}: reply"
 
 
-def _forms(user_message: str) -> Iterator[str]:
+def _forms(user_message: str, entities: tuple[Entity, ...]) -> Iterator[str]:
     text = " ".join(normal_form("NFKC", user_message).split()).rstrip(_END)
     yield text
+    head, comma, rest = text.partition(",")
+    if comma and rest and (head.casefold() in _BEGINNINGS or normalise(head) in _names_of(entities)):
+        text = rest.strip()
     bare, before = text, None
     while bare != before:
         before = bare
         bare = _POLITE_END.sub("", _POLITE_START.sub("", bare).strip()).rstrip(_END)
     yield bare
+
+
+@lru_cache(maxsize=8)
+def _names_of(entities: tuple[Entity, ...]) -> frozenset[str]:
+    return frozenset(normalise(name) for entity in entities for name in (entity.name, *entity.aliases))

@@ -20,10 +20,10 @@ from jacquard.core.model_calls import Call, usage_of
 from jacquard.core.plan import MAX_KEYWORDS, PlanContext, Temporal
 from jacquard.core.protocols import LlmAdapter, LlmRequest, PlanRequest
 from jacquard.core.quests import find_active_quests
+from jacquard.pipeline.planning.template_choice import describe_templates, template_ids
 from jacquard.prompts.templates import render_prompt, warm_prompts
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
-from mnemosyne.schema.world import WorldPack
 
 RECENT_MESSAGES = 4
 RECENT_CHARS = 240
@@ -61,9 +61,9 @@ class ModelPlanner:
         recorded in either case.
         """
         started = perf_counter()
-        templates = template_ids(request.world)
+        templates = template_ids(request.world.planner)
         await warm_prompts()
-        prompt = plan_prompt(request, templates)
+        prompt = plan_prompt(request)
         call = Call(model=self.model, prompt="\n".join(text for _, text in prompt))
         try:
             reply = await self._llm.generate(
@@ -90,12 +90,6 @@ class ModelPlanner:
 
     def _usage(self, call: Call, error: str = "") -> ModelUsage:
         return usage_of("", call, self._count, stage=ModelUsageStage.PLAN, purpose="plan", error=error)
-
-
-def template_ids(world: WorldPack) -> tuple[str, ...]:
-    """Return the templates from which a world's planner may choose, the default first."""
-    rules = world.planner
-    return tuple(dict.fromkeys((rules.default_template, *(rule.template_id for rule in rules.templates))))
 
 
 def plan_schema(request: PlanRequest, templates: Sequence[str]) -> dict[str, Any]:
@@ -127,8 +121,9 @@ def plan_schema(request: PlanRequest, templates: Sequence[str]) -> dict[str, Any
     }
 
 
-def plan_prompt(request: PlanRequest, templates: Sequence[str]) -> tuple[tuple[str, str], ...]:
+def plan_prompt(request: PlanRequest) -> tuple[tuple[str, str], ...]:
     """Return the messages of the call: rules as system message; quests, messages and input, escaped, as user message."""
+    described = describe_templates(request.world.planner)
     quests = "\n".join(
         f'<quest id="{escape_attribute(quest.quest_id)}"'
         f"{_PRESENT if quest.quest_id == request.plan.active_quest_id else ''}>"
@@ -141,7 +136,7 @@ def plan_prompt(request: PlanRequest, templates: Sequence[str]) -> tuple[tuple[s
     return render_prompt(
         "planner",
         request.world.locale,
-        templates=", ".join(f'"{name}"' for name in templates),
+        templates=", ".join(f'"{name}"{f" ({escape_text(text)})" if text else ""}' for name, text in described.items()),
         keywords=MAX_KEYWORDS,
         quests=quests,
         recent_history=history,

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from types import MappingProxyType
-from typing import Any
 
 from jacquard.core.degradations import DegradationCode
-from jacquard.core.names import NameDictionary, count_mentions, mentions, normalise
+from jacquard.core.names import NameDictionary, mentions, normalise
 from jacquard.core.plan import MAX_KEYWORDS, PlanContext, SearchIntent, Temporal, Triage
 from jacquard.core.quests import Quest, find_active_quests
 from jacquard.pipeline.planning.actions import read_input
-from jacquard.pipeline.planning.words import FUTURE_WORDS, NOT_NAMES, PAST_PATTERN, PAST_WORDS
-from mnemosyne.chains.state import view_state
+from jacquard.pipeline.planning.quiet import Quiet, find_quiet, remove_asides
+from jacquard.pipeline.planning.reading import is_fight_word, read_input_words
+from jacquard.pipeline.planning.template_choice import choose_template, template_ids
+from jacquard.pipeline.planning.words import NOT_NAMES
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.world import PlannerRules, WorldPack
 
@@ -38,7 +39,9 @@ _WORD = re.compile(r"[^\W_][\w'’-]*")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InputNames:
-    """What an input names: entity ids and search words, in order of appearance."""
+    """What an input names: entity ids and search words, in order of appearance. `guessed`: words are likely names, though
+    no dictionary has them.
+    """
 
     entities: tuple[str, ...]
     keywords: tuple[str, ...]
@@ -59,10 +62,13 @@ class Focus:
 class RulePlanner:
     """Plans by rules (T1 to T6).
 
+    Words outside of the story, commands to the program and inputs that say nothing to search for (`quiet`) search nothing.
+
     Confidence (0..1) is the sum of: 0.40 always; 0.25 when the input names an entity of the world (0.15 when names were
-    guessed); 0.15 when the focus is certain (locked, at most one active quest, or the input refers to it); 0.10 when a
-    word shows the time; 0.10 when a template rule matched; less 0.20 when a name belongs to several entities, less 0.20
-    when the input refers to two quests equally. A declared action has 1.0.
+    guessed, and not only from the first words of sentences); 0.15 when the focus is certain (locked, at most one active
+    quest, or the input refers to it); 0.10 when a word shows the time; 0.10 when a template rule matched; less 0.20 when a
+    name belongs to several entities, less 0.20 when the input refers to two quests equally. A declared action has 1.0, and
+    so has an input that searches nothing.
     """
 
     def __init__(self) -> None:
@@ -70,48 +76,52 @@ class RulePlanner:
 
     def plan(self, user_message: str, window: SessionWindow, world: WorldPack) -> PlanContext:
         """Return the plan of one turn; every input gets one."""
-        text = normalise(user_message)
+        told = remove_asides(user_message)
         quests = find_active_quests(window.state)
         dictionary = self._dictionary(world)
-        names = find_names(user_message, dictionary)
+        names = find_names(told, dictionary)
+        text = normalise(told)
         pointing = {quest.quest_id: _score_quest(text, names.entities, quest, dictionary) for quest in quests}
         focus = choose_focus(quests, pointing, find_previous_focus(window), locked=world.planner.focus_locked)
-        quest_id = focus.quest.quest_id if focus.quest else None
-        goal = goal_of(focus.quest, world.locale)
         read = read_input(user_message, world)
-        flags = (DegradationCode.ACTION_PATTERN_FAILED.value,) if read.faults else ()
+        base = PlanContext(
+            triage=Triage.NARRATIVE,
+            active_quest_id=focus.quest.quest_id if focus.quest else None,
+            current_goal=goal_of(focus.quest, world.locale),
+            template_id=world.planner.default_template,
+            search_intent=SearchIntent(enabled=False),
+            entities=names.entities,
+            flags=(DegradationCode.ACTION_PATTERN_FAILED.value,) if read.faults else (),
+        )
         # A declared action changes numbers only: it needs no memories and no model (T1).
         if read.action is not None:
-            return PlanContext(
+            return replace(
+                base,
                 triage=Triage.NUMERICAL,
-                active_quest_id=quest_id,
-                current_goal=goal,
-                template_id=world.planner.default_template,
-                search_intent=SearchIntent(enabled=False),
-                entities=names.entities,
                 action_id=read.action.action_id,
                 reasons=(f"the whole input is the action {read.action.action_id}", *read.faults),
-                flags=flags,
             )
-        template_id, rule = choose_template(text, window.state, world.planner)
-        temporal, word = temporal_of(text, world.planner)
-        return PlanContext(
-            triage=Triage.NARRATIVE,
-            active_quest_id=quest_id,
-            current_goal=goal,
+        quiet = find_quiet(user_message)
+        if quiet is not None and not (quiet is Quiet.FILLER and names.entities):
+            return _plan_quiet(base, quiet, user_message, window, world.planner, (focus.reason, *read.faults))
+        reading = read_input_words(told, world.planner.past_words, world.planner.future_words)
+        template_id, rule = choose_template(
+            reading, window.state, world.planner, find_previous_template(window, world.planner)
+        )
+        temporal, word = reading.temporal, reading.is_timed
+        return replace(
+            base,
             template_id=template_id,
             search_intent=SearchIntent(
                 enabled=True,
                 focus_keywords=names.keywords,
                 temporal_context=temporal,
-                domain_weight=weights_of(temporal, world.planner),
+                domain_weight=weights_of(temporal, world.planner, is_history=not reading.has_player),
             ),
-            entities=names.entities,
             confidence=_confidence(
                 names, focus, settled=len(quests) < 2 or world.planner.focus_locked, word=word, rule=rule
             ),
             reasons=(*_reasons(names, focus, temporal, word, template_id, rule), *read.faults),
-            flags=flags,
         )
 
     def _dictionary(self, world: WorldPack) -> NameDictionary:
@@ -131,12 +141,38 @@ def find_previous_focus(window: SessionWindow) -> str | None:
     return quest_id if isinstance(quest_id, str) else None
 
 
+def find_previous_template(window: SessionWindow, rules: PlannerRules) -> str | None:
+    """Return the template of the previous turn, or None where there is none that the world can choose."""
+    plan = window.previous.plan if window.previous is not None else None
+    template_id = plan.get("template_id") if plan is not None else None
+    return template_id if template_id in template_ids(rules) else None
+
+
+def _plan_quiet(
+    base: PlanContext,
+    quiet: Quiet,
+    user_message: str,
+    window: SessionWindow,
+    rules: PlannerRules,
+    reasons: tuple[str, ...],
+) -> PlanContext:
+    """Return the plan of an input for which nothing is searched. "Go on" keeps the template of the scene."""
+    previous = find_previous_template(window, rules) if quiet is Quiet.FILLER else None
+    temporal = read_input_words(user_message).temporal if quiet is Quiet.ASIDE else Temporal.NOW
+    return replace(
+        base,
+        template_id=previous or rules.default_template,
+        search_intent=SearchIntent(enabled=False, temporal_context=temporal, domain_weight=weights_of(temporal, rules)),
+        reasons=(f"the input is {quiet.value}: memory is not searched", *reasons),
+    )
+
+
 def find_names(user_message: str, dictionary: NameDictionary) -> InputNames:
     """Return what an input names; where the dictionary finds nothing, names are guessed."""
     found = dictionary.find(user_message)
     if not found:
-        guessed = guess_names(user_message)
-        return InputNames(entities=(), keywords=guessed, guessed=bool(guessed))
+        guessed, is_sure = guess_names(user_message)
+        return InputNames(entities=(), keywords=guessed, guessed=is_sure)
     sure = {each.phrase: each.entity_ids[0] for each in found if len(each.entity_ids) == 1}
     return InputNames(
         entities=_drop_repeats(sure.values()),
@@ -189,46 +225,36 @@ def goal_of(quest: Quest | None, locale: str) -> str:
     return f"{text}（{quest.progress}）" if locale.startswith("zh") else f"{text} ({quest.progress})"
 
 
-def choose_template(text: str, state: Mapping[str, Any], rules: PlannerRules) -> tuple[str, bool]:
-    """Return the template of the first rule that matches (T4), and whether any did."""
-    view = view_state(state)
-    for rule in rules.templates:
-        if rule.keywords and not count_mentions(text, rule.keywords):
-            continue
-        if all(view.holds(condition) for condition in rule.when):
-            return rule.template_id, True
-    return rules.default_template, False
+def weights_of(temporal: Temporal, rules: PlannerRules, *, is_history: bool = False) -> Mapping[str, float]:
+    """Return the domain weights, 0..1 each: the defaults, overridden by those of the pack for this time.
 
-
-def temporal_of(text: str, rules: PlannerRules) -> tuple[Temporal, bool]:
-    """Return the time that a normalised input refers to, and whether a word showed it; past wins a tie."""
-    past = count_mentions(text, (*PAST_WORDS, *rules.past_words)) + (PAST_PATTERN.search(text) is not None)
-    future = count_mentions(text, (*FUTURE_WORDS, *rules.future_words))
-    if not past and not future:
-        return Temporal.NOW, False
-    return (Temporal.PAST if past >= future else Temporal.FUTURE), True
-
-
-def weights_of(temporal: Temporal, rules: PlannerRules) -> Mapping[str, float]:
-    """Return the domain weights, 0..1 each: the defaults, overridden by those of the pack for this time."""
+    A past without the player (`is_history`: "Who built the temple?") may be the world's own, which is lore: it has the
+    weights of the present, which do not prefer what was played.
+    """
+    if is_history and temporal is Temporal.PAST:
+        temporal = Temporal.NOW
     own = rules.domain_weights.get(temporal.value, {})
     merged = {**DOMAIN_WEIGHTS[temporal], **{name: own[name] for name in own if name in DOMAIN_WEIGHTS[temporal]}}
     return MappingProxyType({name: min(1.0, max(0.0, float(weight))) for name, weight in merged.items()})
 
 
-def guess_names(user_message: str) -> tuple[str, ...]:
-    """Return likely names where no dictionary helps: quoted text, and capitalised words that are no common words."""
+def guess_names(user_message: str) -> tuple[tuple[str, ...], bool]:
+    """Return likely names where no dictionary helps (quoted text, and capitalised words that are no common words), and
+    whether one of them is more than the capitalised first word of a sentence.
+    """
     found: list[tuple[int, str]] = [
         (match.start(), text.strip()) for match in _QUOTED.finditer(user_message) for text in match.groups() if text
     ]
+    is_sure = bool(found)
     run: list[re.Match[str]] = []
     for word in chain(_WORD.finditer(user_message), (None,)):
         if run and (word is None or user_message[run[-1].end() : word.start()] != " " or not _is_name(word)):
             found.append((run[0].start(), " ".join(_strip_possessive(each[0]) for each in run)))
+            is_sure = is_sure or len(run) > 1 or not _begins_sentence(user_message, run[0].start())
             run = []
         if word is not None and _is_name(word):
             run.append(word)
-    return _drop_repeats(text for _, text in sorted(found) if text)[:MAX_KEYWORDS]
+    return _drop_repeats(text for _, text in sorted(found) if text)[:MAX_KEYWORDS], is_sure
 
 
 def _is_name(word: re.Match[str]) -> bool:
@@ -236,7 +262,7 @@ def _is_name(word: re.Match[str]) -> bool:
     plain = word[0].casefold().replace("’", "'")
     if not word[0][0].isupper() or plain.partition("'")[0] == "i":
         return False
-    return plain not in NOT_NAMES or not _begins_sentence(word.string, word.start())
+    return not (plain in NOT_NAMES or is_fight_word(plain)) or not _begins_sentence(word.string, word.start())
 
 
 def _begins_sentence(text: str, place: int) -> bool:

@@ -57,4 +57,5 @@ def build_arm(
     """Return what an arm found in a chain, weighed for the query; an arm that ranks alone counts 1. KeyError for no arm."""
     traits = ARMS[name]
     weight = 1.0 if is_alone else traits.weigh(features, chain, fitness, weights)
-    return Arm(hits=hits, weight=weight, dense=traits.is_dense)
+    power = weights.vector_power if traits.is_dense else 1.0
+    return Arm(hits=hits, weight=weight, dense=traits.is_dense, power=power)

@@ -24,7 +24,7 @@ from mnemosyne.schema.record import SequencedEntry
 _log = logging.getLogger(__name__)
 
 OpenEncoder = Callable[[str], Embedder | None]
-"""Returns the embedder that an index names, without loading its model; None where it is not available. It may read files."""
+"""Returns the embedder that an index names, without loading its model; None where it is not installed. It may read files."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,7 +80,7 @@ class Encoders:
         return list(found.values())
 
     async def lacks_encoder(self, scope: str) -> bool:
-        """Return whether the vectors of a scope are those of an embedder that is not available."""
+        """Return whether the vectors of a scope are those of an embedder that is not installed."""
         if self._index is None or self._embedder is None or scope in self._settled:
             return False
         name = await self._index.encoder_of(scope)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -29,12 +30,15 @@ _MOST = 0.8
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FusionWeights:
-    """The numbers of fusion and of reranking; all but the last eight are exponents of e.
+    """The numbers of fusion and of reranking; all but `vector_power` and the last eight are exponents of e.
 
     Vectors weigh exp(vector + ...) where words weigh 1: more in questions and where a statement refers to the
-    conversation, less in the history chain and in long queries. Neighbours pass on exp(beside + ...) of their scores:
-    more in long queries, by chain. The last eight are what reranking adds for each feature (0..1) of an entry;
-    `character_talk` and `longer_talk` multiply the share of the recent conversation in the query.
+    conversation, less in the history chain; `vector_terms` is added for each e-fold of the query's words. `vector_power`
+    is the exponent of their scaled scores (`Arm.power`). Neighbours pass on exp(beside + ...) of their scores: more in long
+    queries, by chain, and where the query depends on the conversation (`beside_talk`). The last eight are what reranking
+    adds for each feature (0..1) of an entry; `character_talk` and `longer_talk` multiply the share of the recent
+    conversation in the query. Of an entry without a speaker, which may be a passage of several turns, `length` and
+    `asking` count a quarter.
     """
 
     vector: float = -0.7
@@ -42,16 +46,18 @@ class FusionWeights:
     vector_question: float = 0.5
     vector_talk: float = 1.1
     vector_terms: float = -0.4
+    vector_power: float = 1.0
     beside: float = -1.9
     beside_history: float = 0.2
     beside_event: float = -0.6
     beside_lore: float = -0.4
     beside_question: float = 0.3
     beside_terms: float = 0.65
+    beside_talk: float = 0.0
     speaker: float = 0.2
     time: float = 0.2
-    length: float = 0.2
-    asking: float = -0.25
+    length: float = 1.0
+    asking: float = -0.8
     pair: float = 0.4
     character: float = 0.7
     character_talk: float = -1.2
@@ -59,6 +65,47 @@ class FusionWeights:
 
 
 WEIGHTS = FusionWeights()
+"""For all-MiniLM-L6-v2, for models without weights of their own, and for a recall by words alone."""
+
+_FITTED: Mapping[str, FusionWeights] = MappingProxyType(
+    {
+        "multilingual-e5": FusionWeights(
+            vector=0.0,
+            vector_history=-1.4,
+            vector_question=0.8,
+            vector_talk=0.6,
+            vector_terms=0.4,
+            vector_power=2.2,
+            beside=-3.3,
+            beside_history=0.7,
+            beside_event=-1.1,
+            beside_lore=0.6,
+            beside_terms=1.0,
+            beside_talk=1.8,
+        ),
+        "universal-sentence-encoder-multilingual": FusionWeights(
+            vector=-0.2,
+            vector_question=-0.2,
+            vector_talk=0.6,
+            vector_terms=0.1,
+            vector_power=1.5,
+            beside=-3.2,
+            beside_history=1.5,
+            beside_event=-1.2,
+            beside_lore=1.4,
+            beside_question=-0.4,
+            beside_terms=0.8,
+            beside_talk=1.5,
+        ),
+    }
+)
+"""Weights fitted to an encoder, by a part of the names of its models."""
+
+
+def find_weights(model: str) -> FusionWeights:
+    """Return the weights that were fitted to an embedding model (`Embedder.name`), else `WEIGHTS`."""
+    name = model.lower().replace("_", "-")
+    return next((weights for part, weights in _FITTED.items() if part in name), WEIGHTS)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,12 +113,14 @@ class Arm:
     """One arm's hits, best first. `weight` is the score of its best hit after fusion; `dense`: every entry has a score.
 
     A dense arm's last hit counts as 0, and so does everything that it did not return, because no cosine means "nothing
-    in common". An entry that a sparse arm did not return has nothing in common with the query.
+    in common". An entry that a sparse arm did not return has nothing in common with the query. `power` is the exponent of
+    the scaled scores (0..1): above 1 the best hits stand out more.
     """
 
     hits: Sequence[Hit]
     weight: float = 1.0
     dense: bool = False
+    power: float = 1.0
 
     @property
     def top(self) -> float:
@@ -105,6 +154,8 @@ def neighbour_share(features: QueryFeatures, chain: Chain, weights: FusionWeight
     power += weights.beside_terms * (math.log(max(features.terms, 1)) - _USUAL_TERMS)
     if features.question:
         power += weights.beside_question
+    if features.recent_share > 0.0:
+        power += weights.beside_talk
     return min(math.exp(power), _MOST)
 
 
@@ -121,9 +172,10 @@ def fuse(arms: Mapping[str, Arm], tops: Mapping[str, float] | None = None) -> di
         floor = max(arm.hits[-1].score, 0.0) if arm.dense and len(arm.hits) > 1 else 0.0
         most = arm.top if tops is None else tops[name]
         # One chain's best relative to the best of all; a dense arm's floor moves with its top.
-        scale = arm.weight / whole * arm.top / most / max(arm.top - floor, 1e-9)
+        scale, span = arm.weight / whole * arm.top / most, max(arm.top - floor, 1e-9)
         for entry_id, score, _, _ in arm.hits:
-            fused[entry_id] = fused.get(entry_id, 0.0) + (scale * (score - floor) if score > floor else 0.0)
+            share = max((score - floor) / span, 0.0)
+            fused[entry_id] = fused.get(entry_id, 0.0) + scale * share**arm.power
     return fused
 
 

@@ -22,7 +22,7 @@ from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.protocols import Embedder, EntrySource, Index, TokenEstimator
 from mnemosyne.retrieval.recall.arms import ALL_ARMS, BM25, VECTOR
 from mnemosyne.retrieval.recall.encoders import Encoder, Encoders, OpenEncoder
-from mnemosyne.retrieval.recall.fusion import WEIGHTS, FusionWeights
+from mnemosyne.retrieval.recall.fusion import FusionWeights, find_weights
 from mnemosyne.retrieval.recall.indexer import FIT, Progress
 from mnemosyne.retrieval.recall.multi_query import merge_recalls, split_query
 from mnemosyne.retrieval.recall.query_features import lexical_terms, vector_texts
@@ -49,7 +49,9 @@ class HybridRetriever:
     `arms`: with one arm (`bm25` or `vector`) recall ranks only by that arm, for comparisons; with all, by everything.
     `inline_vectors`: the number of new entries that a recall embeds itself; more are left to `feed` and `sync`. 0 where the
     host calls `feed` behind its turns.
-    `vector_patience_seconds`: how long a recall waits for the query's vector before it continues by words. ValueError
+    `weights`: the numbers of fusion and reranking; by default those fitted to the embedder whose vectors serve, and to words
+    alone where a recall has no vector of its query.
+    `vector_patience_seconds`: how long a recall at most waits for the query's vector before it continues by words. ValueError
     for an unknown arm or none.
 
     `index_degradations` returns the degradation codes of the index for some scopes; a recall of these scopes reports
@@ -60,7 +62,7 @@ class HybridRetriever:
 
     Degradations: `no_embedder`, `embedder_unavailable`, `vectors_unfit` (the model does not know the language of the
     query), `vectors_late`, `no_vectors` (nothing embedded yet), `vectors_behind` (some entries are not embedded yet),
-    `encoder_changed` (the vectors of the former embedder serve), `encoder_missing` (it is not available),
+    `encoder_changed` (the vectors of the former embedder serve), `encoder_missing` (it is not installed),
     `index_behind` (some entries are not in the index yet: a recall adds at most `inline_entries`), `index_damaged`.
     """
 
@@ -75,7 +77,7 @@ class HybridRetriever:
         inline_vectors: int = 8,
         inline_entries: int = 2_000,
         vector_patience_seconds: float = 1.0,
-        weights: FusionWeights = WEIGHTS,
+        weights: FusionWeights | None = None,
         index_degradations: Callable[[Iterable[str]], Sequence[str]] = lambda scopes: (),
         open_former: OpenEncoder = lambda name: None,
     ) -> None:
@@ -86,7 +88,8 @@ class HybridRetriever:
         self._arms = arms
         self._inline_vectors, self._patience_seconds = inline_vectors, vector_patience_seconds
         self._inline_entries = inline_entries
-        self._weights, self._index_degradations = weights, index_degradations
+        self._weights = weights
+        self._index_degradations = index_degradations
         # A single arm returns what it has, however little the model knows the language.
         self._least_fitness = 0.0 if arms == frozenset({VECTOR}) else FIT
         self._encoders = Encoders(
@@ -218,7 +221,10 @@ class HybridRetriever:
             state.add_degradation("no_embedder")
             return
         started = perf_counter()
-        with anyio.move_on_after(self._patience_seconds) as waiting:
+        patience = state.query.patience_seconds
+        with anyio.move_on_after(
+            self._patience_seconds if patience is None else min(patience, self._patience_seconds)
+        ) as waiting:
             try:
                 fitness = await embedder.fitness(state.query.text)
                 state.fitness = max(fitness, state.fitness)
@@ -271,7 +277,7 @@ class HybridRetriever:
 
     async def _words_of(self, state: RecallState, pool: Pool) -> None:
         hits = await self._index.search_text(state.terms, pool.where, state.depth)
-        state.add_hits(BM25, pool, hits, self._weights)
+        state.add_hits(BM25, pool, hits, self._weights_for(state))
 
     async def _facets_of(self, state: RecallState, pool: Pool) -> None:
         pool.near = await self._index.search_text(state.facets, pool.where, _FACET_LIMIT)
@@ -322,13 +328,18 @@ class HybridRetriever:
     async def _vectors_of(self, state: RecallState, pool: Pool, model: str) -> None:
         hits = await self._index.search_vector(state.vectors[model], pool.where, state.depth, model=model)
         if hits:
-            state.add_hits(VECTOR, pool, hits, self._weights)
+            state.add_hits(VECTOR, pool, hits, self._weights or find_weights(model))
+
+    def _weights_for(self, state: RecallState) -> FusionWeights:
+        """Return the weights given, else those of the embedder that made a vector of the query, else those for words alone."""
+        return self._weights or find_weights(next(iter(state.vectors), ""))
 
     async def _candidates(self, state: RecallState) -> tuple[Candidate, ...]:
-        scored = await to_thread.run_sync(state.rank_finds, self._weights)
+        weights = self._weights_for(state)
+        scored = await to_thread.run_sync(state.rank_finds, weights)
         for scope in dict.fromkeys(each.scope for each in scored):
             await self._fetch(state, scope, [each.entry_id for each in scored if each.scope == scope])
-        return await to_thread.run_sync(self._choose, state, scored)
+        return await to_thread.run_sync(self._choose, state, scored, weights)
 
     async def _fetch(self, state: RecallState, scope: str, ids: Sequence[str]) -> tuple[MemoryEntry, ...]:
         """Fetch entries that this recall has not fetched yet; return the newly fetched ones."""
@@ -337,7 +348,9 @@ class HybridRetriever:
         state.fetched.update({(scope, entry.entry_id): entry for entry in found})
         return tuple(found)
 
-    def _choose(self, state: RecallState, scored: Sequence[ScoredEntry]) -> tuple[Candidate, ...]:
+    def _choose(
+        self, state: RecallState, scored: Sequence[ScoredEntry], weights: FusionWeights
+    ) -> tuple[Candidate, ...]:
         """Rerank the fetched entries and return those for the candidate places; takes some ms, so it runs off the event
         loop.
         """
@@ -347,7 +360,7 @@ class HybridRetriever:
             for each in scored
             if (entry := known.get((each.scope, each.entry_id))) is not None and state.query.admits(entry)
         ]
-        looks = state.rerank_scores([entry for _, entry in seen], self._weights)
+        looks = state.rerank_scores([entry for _, entry in seen], weights)
         ranked = [state.rank(entry, each, look) for (each, entry), look in zip(seen, looks, strict=True)]
         if state.whole:
             ranked.extend(state.rank_extra())

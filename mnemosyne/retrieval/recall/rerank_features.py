@@ -31,6 +31,8 @@ from mnemosyne.schema.query import RetrievalQuery
 _LOOK_CHARS = 2_000
 _PAIRS = 40
 _ENOUGH = 3
+_PASSAGE = 0.25
+"""The weight of length and of questions in an entry without a speaker: a passage of several turns has the answers, too."""
 _WORD = re.compile(r"[^\W_]+(?:'[a-z]+)?")
 _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
 _TIME_WORDS = """yesterday today tonight tomorrow ago last next week weeks month months year years weekend day days since
@@ -63,7 +65,8 @@ def add_rerank_features(
         sign = 0.0
         if entry.chain is Chain.HISTORY:
             spoke = bool(entry.speaker) and not names.isdisjoint(word_tokens_of_line(entry.speaker or ""))
-            sign += weights.speaker * spoke + weights.length * read.length + weights.asking * read.asks
+            weight = 1.0 if entry.speaker else _PASSAGE
+            sign += weights.speaker * spoke + weight * (weights.length * read.length + weights.asking * read.asks)
         if features.time:
             sign += weights.time * read.times / _ENOUGH
         if pairs:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from mnemosyne.schema.memory import Comparison, LoreCategory
+from mnemosyne.schema.world import INTENTS
 from mnemosyne.world.format.shapes import (
     SLUG,
     Anything,
@@ -199,7 +200,20 @@ TEMPLATE_RULE = Record(
     fields=(
         Field(name="id", shape=identifier(), required=True, doc="Id of the template to use."),
         Field(name="keywords", shape=WORDS, fallback=(), doc="Words, of which at least one must be in the input."),
+        Field(
+            name="intents",
+            shape=Many(item=Choice(words=INTENTS)),
+            fallback=(),
+            doc="What the input wants, beside the keywords: one of either is enough.",
+        ),
+        Field(
+            name="temporal_context",
+            shape=Many(item=Choice(words=TEMPORALS)),
+            fallback=(),
+            doc="Times; the input must be about one of them.",
+        ),
         Field(name="when", shape=CONDITIONS, fallback=(), doc="Conditions on the state; all must hold."),
+        Field(name="description", shape=Text(), fallback="", doc="What the template is for; told to the small model."),
     ),
 )
 WEIGHTS = Record(

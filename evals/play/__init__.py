@@ -1,0 +1,1 @@
+"""Plays: sessions from scripts, through the real engine, every prompt scored against the truth of its script."""

@@ -1,0 +1,1 @@
+"""Scores of the prompts of plays, and their figures."""

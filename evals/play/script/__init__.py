@@ -1,0 +1,1 @@
+"""Scripts of plays: their values, and how they are read."""

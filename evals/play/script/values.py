@@ -1,0 +1,146 @@
+"""The values of a play: what is said, what the host does, and what is true at every turn. Values only."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+DEFAULT_BUDGET_TOKENS = 4000
+
+
+class Failure(StrEnum):
+    """How a model call fails after its turn was prepared; none of them commits a reply."""
+
+    TIMEOUT = "timeout"
+    ERROR = "error"
+    EMPTY = "empty"
+    CUT_OFF = "cut_off"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pattern:
+    """A text to look for: literally, or as a regular expression where it was written between slashes."""
+
+    text: str
+    regex: re.Pattern[str] | None = None
+
+    def find_in(self, text: str) -> bool:
+        """Say whether it occurs in a text."""
+        return self.find_first(text) is not None
+
+    def find_first(self, text: str) -> str | None:
+        """Return what it matches first in a text, None where it does not occur."""
+        if self.regex is None:
+            return self.text if self.text in text else None
+        found = self.regex.search(text)
+        return None if found is None else found[0]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fact:
+    """A fact that the prompt must say: it contains one of `shown`, and none of `wrong` where it states what holds."""
+
+    shown: tuple[Pattern, ...] = ()
+    wrong: tuple[Pattern, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Question:
+    """What a prompt must hold so that the input can be answered: any of `answers`. `told` is the turn that told it."""
+
+    answers: tuple[Pattern, ...]
+    told: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScriptTurn:
+    """One turn of a play; `number` counts from 1.
+
+    `reply` is None where the model call fails (`fails`) and on turns that need no model. `facts` are those that change with
+    the reply (None: no longer in force). `about` labels what the turn tells, `relevant` what may be recalled for its input
+    (None: not labelled).
+    """
+
+    number: int
+    input: str
+    reply: str | None = None
+    fails: Failure | None = None
+    retry: bool = False
+    slips: tuple[str, ...] = ()
+    facts: Mapping[str, Fact | None] = field(default_factory=dict)
+    about: frozenset[str] = frozenset()
+    relevant: frozenset[str] | None = None
+    ask: Question | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolResult:
+    """A tool returned a text."""
+
+    name: str
+    text: str
+    about: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GivenEvidence:
+    """The host stores a text as evidence; `kind` is the name of its source."""
+
+    kind: str
+    text: str
+    about: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fork:
+    """A new branch from the end of turn `at` of the present path (0: before the first); it becomes the active one."""
+
+    branch: str
+    at: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Switch:
+    """Another branch becomes the active one."""
+
+    branch: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Edit:
+    """The user edits the input of turn `of`: a branch from the turn before it.
+
+    `turn` is played there instead; None where the next turn of the script is the edited one.
+    """
+
+    of: int
+    turn: ScriptTurn | None = None
+
+
+HostAction = ToolResult | GivenEvidence | Fork | Switch | Edit
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HostEvent:
+    """Something that the host does before the turn with number `before`."""
+
+    before: int
+    action: HostAction
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Play:
+    """A whole script. `world` is the folder of its pack, None for an agent without one."""
+
+    name: str
+    locale: str
+    turns: tuple[ScriptTurn, ...]
+    world: Path | None = None
+    user: str = ""
+    budget: int = DEFAULT_BUDGET_TOKENS
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+    events: tuple[HostEvent, ...] = ()
+    lore_labels: Mapping[str, frozenset[str]] = field(default_factory=dict)

@@ -1,0 +1,177 @@
+"""Reads what an input wants and of which time it speaks, by the words of the lexicons: negation, tense, quotation.
+
+Pure, and linear in the length of the input. It must not import a rule, a stream or a store.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jacquard.core.names import count_mentions, find_mentions, mentions, normalise
+from jacquard.core.plan import Temporal
+from jacquard.pipeline.planning.lexicons.chinese import LEXICON as CHINESE
+from jacquard.pipeline.planning.lexicons.english import LEXICON as ENGLISH
+from jacquard.pipeline.planning.lexicons.lexicon import Lexicon
+
+FIGHT, RECALL, OVERVIEW = "fight", "recall", "overview"
+LEXICONS: Sequence[Lexicon] = (ENGLISH, CHINESE)
+
+_CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
+_QUOTES = re.compile(
+    r"「([^「」]*)」|『([^『』]*)』|“([^“”]*)”|《[^《》]*》|\"([^\"]*)\"|(?<!\w)'([^'\"]{2,300})'(?!\w)"
+)
+_SENTENCE = re.compile(r"[^.!?。;…]+[.!?。;…]*")
+_CLAUSE = re.compile(r"[^,、:()\[\]—]+")
+_BREAKS = re.compile(r"[.!?。;…,、:]|\b(?:but|then)\b|但是?|然后|于是|随即|转身")
+"""What ends the reach of a negation."""
+_CLAUSE_CHARS = 48
+_NEGATION_CHARS = 14
+"""Characters before a word in which its negation is looked for: in any language, and in Chinese, which is denser."""
+READ_CHARS = 8_000
+"""Of a longer input the beginning and the end are read, half of it each: a pasted page says little of what is wanted."""
+_LETTERS = re.compile(r"[^\W_]")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InputReading:
+    """What an input wants (`fight`, `recall`, `overview`), its time, whether a word showed it, and whether it asks for the
+    same once more. `has_player`: it speaks of the player or to somebody. `outside` is the input without code and
+    quotations, normalised.
+    """
+
+    intents: frozenset[str]
+    temporal: Temporal
+    is_timed: bool
+    is_again: bool
+    has_player: bool
+    outside: str
+
+
+def read_input_words(
+    user_message: str, past_words: Sequence[str] = (), future_words: Sequence[str] = ()
+) -> InputReading:
+    """Return how an input is read; `past_words` and `future_words` are the world's own."""
+    text = normalise(_shorten(_CODE.sub(" ", user_message))).replace("’", "'")
+    outside = _QUOTES.sub(" ", text)
+    plain, spoken = _remove_idioms(outside), _remove_idioms(_own_words(text, outside))
+    past = _count(spoken, "past", "memory", "past_question") + count_mentions(spoken, past_words)
+    future = _count(spoken, "future") + count_mentions(spoken, future_words)
+    temporal = Temporal.NOW
+    if past or future:
+        temporal = Temporal.PAST if past >= future else Temporal.FUTURE
+    intents = set()
+    # What the player asks somebody in quotation marks is about that person's past, unless it calls something to mind.
+    if temporal is Temporal.PAST and (_finds(spoken, "memory") or _asks_of_play(plain, past_words)):
+        intents.add(RECALL)
+    if _finds(plain, "overview"):
+        intents.add(OVERVIEW)
+    if any(_fights(sentence) for sentence in _SENTENCE.findall(plain)):
+        intents.add(FIGHT)
+    bare = plain.strip(" .!?。,…~")
+    return InputReading(
+        intents=frozenset(intents),
+        temporal=temporal,
+        is_timed=bool(past or future),
+        is_again=any(lexicon.again.fullmatch(bare) for lexicon in LEXICONS),
+        has_player=_finds(spoken, "player"),
+        outside=outside,
+    )
+
+
+def has_keyword(reading: InputReading, keyword: str) -> bool:
+    """Return whether an input has a keyword in the sense of an author: outside of quotations and not negated.
+
+    A keyword that is a word of fighting, such as "attack", counts only where somebody fights. One that calls the past to
+    mind counts when it is negated too ("I don't remember").
+    """
+    word = normalise(keyword)
+    if any(lexicon.fight.search(word) for lexicon in LEXICONS):
+        return FIGHT in reading.intents and mentions(reading.outside, word)
+    if any(lexicon.memory.search(word) for lexicon in LEXICONS):
+        return mentions(reading.outside, word)
+    return any(
+        not _is_negated(_clause_before(reading.outside, place)) for place in find_mentions(reading.outside, word)
+    )
+
+
+def is_fight_word(word: str) -> bool:
+    """Return whether a normalised word, alone, is one of fighting."""
+    return any(lexicon.fight.fullmatch(word) for lexicon in LEXICONS)
+
+
+def _own_words(text: str, outside: str) -> str:
+    """Return the words of the player: those outside of quotations, and the quoted ones where the player speaks them."""
+    quoted = len(text) - len(outside)
+    if not quoted or not (
+        any(lexicon.own_speech.search(outside) for lexicon in LEXICONS) or len(_LETTERS.findall(outside)) < quoted // 2
+    ):
+        return outside
+    return _QUOTES.sub(lambda found: next((each for each in found.groups() if each), " "), text)
+
+
+def _remove_idioms(text: str) -> str:
+    for lexicon in LEXICONS:
+        text = lexicon.idioms.sub(" ", text)
+    return text
+
+
+def _count(text: str, *tables: str) -> int:
+    """Return how many different expressions of the tables occur in a text."""
+    return sum(
+        len({found.group() for found in getattr(lexicon, table).finditer(text)})
+        for lexicon in LEXICONS
+        for table in tables
+    )
+
+
+def _finds(text: str, *tables: str) -> bool:
+    return any(getattr(lexicon, table).search(text) for lexicon in LEXICONS for table in tables)
+
+
+def _asks_of_play(text: str, past_words: Sequence[str]) -> bool:
+    """Return whether a text asks about the past, and not only about the life of somebody else."""
+    for lexicon in LEXICONS:
+        text = lexicon.others.sub(" ", text)
+    if _finds(text, "past_question"):
+        return True
+    return _asks(text) and (_finds(text, "past") or count_mentions(text, past_words) > 0)
+
+
+def _shorten(text: str) -> str:
+    half = READ_CHARS // 2
+    return text if len(text) <= READ_CHARS else f"{text[:half]}. {text[-half:]}"
+
+
+def _asks(text: str) -> bool:
+    return "?" in text or _finds(text, "question")
+
+
+def _fights(sentence: str) -> bool:
+    """Return whether somebody fights in a sentence: not one that tells, asks, supposes or plans it."""
+    if _asks(sentence) or _finds(sentence, "later", "reported", "past", "memory", "past_question"):
+        return False
+    for clause in _CLAUSE.findall(sentence):
+        clause = clause.strip()
+        for lexicon in LEXICONS:
+            for found in lexicon.fight.finditer(clause):
+                before = _clause_before(clause, found.start())
+                if not lexicon.not_verbs.search(before) and not _is_negated(before):
+                    return True
+    return False
+
+
+def _clause_before(text: str, start: int) -> str:
+    """Return what stands before a place in its clause, at most `_CLAUSE_CHARS` characters."""
+    return _BREAKS.split(text[max(0, start - _CLAUSE_CHARS) : start])[-1]
+
+
+def _is_negated(before: str) -> bool:
+    for lexicon in LEXICONS:
+        text = lexicon.no_negators.sub(" ", before)
+        if lexicon is CHINESE:
+            text = text[-_NEGATION_CHARS:]
+        if lexicon.negators.search(text):
+            return True
+    return False

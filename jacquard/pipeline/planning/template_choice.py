@@ -1,0 +1,74 @@
+"""Chooses the template of a turn (T4): the rules of the world in their order, and those that a world without rules has.
+
+Pure. It must not import a stream, a store or a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from jacquard.pipeline.planning.reading import OVERVIEW, RECALL, InputReading, has_keyword
+from mnemosyne.chains.state import view_state
+from mnemosyne.schema.world import PlannerRules, TemplateRule
+
+CHAT = "chat"
+DEFAULT_RULES = (
+    TemplateRule(template_id="flashback", intents=(RECALL,)),
+    TemplateRule(template_id="dense", intents=(OVERVIEW,)),
+)
+"""The rules of a world that has none and keeps the default template. A fight is a matter of the world's author."""
+
+DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        CHAT: "talk, exploration, and everything else",
+        "combat": "somebody fights in this turn; not where it is refused, told or planned",
+        "flashback": "the input asks about, or calls to mind, what happened before",
+        "dense": "the input asks for many facts at once: a list, an overview, a comparison, a plan",
+    }
+)
+"""What the shipped templates are for; a rule's own description replaces it."""
+
+
+def template_rules(rules: PlannerRules) -> tuple[TemplateRule, ...]:
+    """Return the template rules of a world in the order in which they are tried."""
+    if rules.templates or rules.default_template != CHAT:
+        return rules.templates
+    return DEFAULT_RULES
+
+
+def template_ids(rules: PlannerRules) -> tuple[str, ...]:
+    """Return the templates from which a world's planner may choose, the default first."""
+    return tuple(dict.fromkeys((rules.default_template, *(rule.template_id for rule in template_rules(rules)))))
+
+
+def describe_templates(rules: PlannerRules) -> Mapping[str, str]:
+    """Return what each of `template_ids` is for, in their order; empty where nothing is known of one."""
+    own = {rule.template_id: rule.description for rule in reversed(template_rules(rules)) if rule.description}
+    return {name: own.get(name, DESCRIPTIONS.get(name, "")) for name in template_ids(rules)}
+
+
+def choose_template(
+    reading: InputReading, state: Mapping[str, Any], rules: PlannerRules, previous: str | None = None
+) -> tuple[str, bool]:
+    """Return the template of the first rule that fits, and whether any did. An input that asks for the same once more keeps
+    the `previous` template.
+    """
+    if reading.is_again and previous in template_ids(rules):
+        return previous, True
+    view = view_state(state)
+    for rule in template_rules(rules):
+        if rule.temporal_context and reading.temporal.value not in rule.temporal_context:
+            continue
+        if not _is_wanted(rule, reading):
+            continue
+        if all(view.holds(condition) for condition in rule.when):
+            return rule.template_id, True
+    return rules.default_template, False
+
+
+def _is_wanted(rule: TemplateRule, reading: InputReading) -> bool:
+    if not rule.keywords and not rule.intents:
+        return True
+    return not reading.intents.isdisjoint(rule.intents) or any(has_keyword(reading, each) for each in rule.keywords)

@@ -1,0 +1,101 @@
+"""One self-contained HTML page of prepared turns: the prompt with its blocks by source, what was left out and why, tokens as bars.
+
+The page has no script and loads nothing, and its policy forbids both. Every text is escaped by the template. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from jacquard.replay.turn_view import GROUPS, TurnView
+
+TEMPLATE = "turn_page.html.j2"
+
+
+class Verdict(StrEnum):
+    """How a check ended, which is also its colour on the page."""
+
+    GOOD = "good"
+    BAD = "bad"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Check:
+    """One sentence about a turn: `label` is its kind in a word or two (`missing`, `lost`), by which the overview counts it."""
+
+    verdict: Verdict
+    label: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FactRow:
+    """A fact against which the prompt was held: what it must say and must not say, and what is amiss (empty: it holds)."""
+
+    name: str
+    wanted: str = ""
+    forbidden: str = ""
+    found: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing is amiss."""
+        return not self.found
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PageTurn:
+    """One turn of a page. `view` is None where there is no prompt. `marked` are blocks with a fault, by id, and which.
+
+    `said` are the words around the prompt by speaker: the input, the reply.
+    """
+
+    heading: str
+    view: TurnView | None = None
+    said: Sequence[tuple[str, str]] = ()
+    checks: Sequence[Check] = ()
+    facts: Sequence[FactRow] = ()
+    marked: Mapping[str, str] = field(default_factory=dict)
+
+    def count(self, label: str) -> int:
+        """Return how many bad checks have a label."""
+        return sum(check.label == label and check.verdict is Verdict.BAD for check in self.checks)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PageSection:
+    """Turns under one title, with figures to show above them as pairs of a name and a value."""
+
+    title: str
+    turns: Sequence[PageTurn]
+    figures: Sequence[tuple[str, str]] = ()
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The kinds of faults that its turns have, in the order of their first appearance."""
+        found = (check.label for turn in self.turns for check in turn.checks if check.verdict is Verdict.BAD)
+        return tuple(dict.fromkeys(found))
+
+    @property
+    def most_tokens(self) -> int:
+        """The tokens that a full bar stands for: the largest prompt, or the largest limit."""
+        reports = [turn.view.report.budget for turn in self.turns if turn.view is not None]
+        return max((max(each.limit_tokens, each.used_tokens) for each in reports), default=1)
+
+
+def render_turn_page(title: str, sections: Sequence[PageSection]) -> str:
+    """Return the page as HTML; a section of one turn is shown open."""
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(TEMPLATE).render(title=title, sections=sections, groups=GROUPS)

@@ -1,0 +1,194 @@
+"""One prepared turn as a reader looks at it: its prompt block by block, and everything that was left out. Pure.
+
+Pages and scores are made from this view, so that both see the same blocks under the same names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from filament import unescape
+from jacquard.core.block_kinds import EVIDENCE_SOURCE, Subject, subject_of
+from jacquard.core.blocks import FRAME, BlockKind
+from jacquard.core.receipt import Action, BlockDecision, BlockSpan, Report
+from jacquard.pipeline.record.prepared_turn import PreparedTurn
+
+FRAME_GROUP = "frame"
+EVIDENCE_GROUP = "evidence"
+INSTRUCTIONS_GROUP = "instructions"
+GROUPS = (
+    INSTRUCTIONS_GROUP,
+    Subject.WORLD.value,
+    Subject.DIRECTIVE.value,
+    Subject.STATE.value,
+    Subject.GUIDANCE.value,
+    Subject.MEMORIES.value,
+    EVIDENCE_GROUP,
+    Subject.TALK.value,
+    Subject.INPUT.value,
+    FRAME_GROUP,
+)
+"""What a piece of a prompt can be about, in the order of a legend."""
+TOLD_GROUPS = frozenset({Subject.TALK.value, Subject.MEMORIES.value, Subject.INPUT.value, EVIDENCE_GROUP})
+"""The groups that repeat what somebody said or a tool returned; all others state what holds now."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShownBlock:
+    """One piece of the prompt: `text` is characters `start`..`end` of its message as they were sent.
+
+    `group` is one of GROUPS. `code` and `reason` are those of its decision, empty for the frame between blocks.
+    """
+
+    block_id: str
+    kind: BlockKind
+    group: str
+    text: str
+    tokens: int
+    message: int
+    start: int
+    end: int
+    title: str = ""
+    source: str = ""
+    trust: str = ""
+    action: str = ""
+    code: str = ""
+    reason: str = ""
+
+    @property
+    def plain(self) -> str:
+        """The text as it was before it was escaped."""
+        return unescape(self.text)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LeftOut:
+    """Something that was considered and is not in the prompt: a dropped block, or a candidate of recall.
+
+    `what` is `block` or the chain of the candidate, `size` its tokens (blocks) or its rank in recall (candidates).
+    """
+
+    name: str
+    what: str
+    code: str
+    reason: str
+    size: str
+    title: str = ""
+    preview: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShownMessage:
+    """One message of the prompt with its blocks in reading order."""
+
+    role: str
+    blocks: tuple[ShownBlock, ...]
+
+    @property
+    def tokens(self) -> int:
+        """Its tokens by our own count."""
+        return sum(block.tokens for block in self.blocks)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TurnView:
+    """A prepared turn for a reader. `tokens` has an entry for each group that the prompt has, in the order of GROUPS."""
+
+    turn_id: str
+    session_id: str
+    messages: tuple[ShownMessage, ...]
+    left_out: tuple[LeftOut, ...]
+    tokens: Mapping[str, int]
+    report: Report
+    reply: str | None = None
+
+    @property
+    def blocks(self) -> tuple[ShownBlock, ...]:
+        """All pieces of the prompt in reading order, the frame between blocks too."""
+        return tuple(block for message in self.messages for block in message.blocks)
+
+
+def view_turn(turn: PreparedTurn) -> TurnView:
+    """Return the view of a turn; one whose receipt was stored without its decisions has messages of one piece each."""
+    decisions = {decision.block_id: decision for decision in turn.report.decisions}
+    messages = []
+    for number, message in enumerate(turn.messages):
+        spans = sorted((span for span in turn.report.spans if span.message == number), key=lambda span: span.start)
+        whole = BlockSpan(block_id=FRAME, message=number, start=0, end=len(message.content), tokens=0)
+        blocks = tuple(_show_block(span, decisions.get(span.block_id), message.content) for span in spans or [whole])
+        messages.append(ShownMessage(role=message.role, blocks=blocks))
+    spent: dict[str, int] = {}
+    for each in messages:
+        for block in each.blocks:
+            spent[block.group] = spent.get(block.group, 0) + block.tokens
+    return TurnView(
+        turn_id=turn.turn_id,
+        session_id=turn.session_id,
+        messages=tuple(messages),
+        left_out=_find_left_out(turn.report),
+        tokens={group: spent[group] for group in GROUPS if group in spent},
+        report=turn.report,
+        reply=turn.reply,
+    )
+
+
+def _show_block(span: BlockSpan, decision: BlockDecision | None, content: str) -> ShownBlock:
+    shown = ShownBlock(
+        block_id=span.block_id,
+        kind=span.kind,
+        group=FRAME_GROUP,
+        text=content[span.start : span.end],
+        tokens=span.tokens,
+        message=span.message,
+        start=span.start,
+        end=span.end,
+    )
+    if decision is None:
+        return shown
+    return replace(
+        shown,
+        group=_group_of(decision.source),
+        title=decision.title,
+        source=decision.source,
+        trust=decision.trust.value,
+        action=decision.action.value,
+        code=decision.code,
+        reason=decision.reason,
+    )
+
+
+def _group_of(source: str) -> str:
+    if source.startswith(EVIDENCE_SOURCE):
+        return EVIDENCE_GROUP
+    return subject_of(source).value or INSTRUCTIONS_GROUP
+
+
+def _find_left_out(report: Report) -> tuple[LeftOut, ...]:
+    """Return what is not in the prompt: blocks in the order of their decisions, then candidates, best first."""
+    dropped = [
+        LeftOut(
+            name=each.block_id,
+            what="block",
+            code=each.code,
+            reason=each.reason,
+            size=f"{each.tokens} tokens",
+            title=each.title,
+        )
+        for each in report.decisions
+        if each.action is Action.DROPPED
+    ]
+    rejected = [
+        LeftOut(
+            name=each.entry_id,
+            what=each.chain,
+            code=each.code,
+            reason=each.reason,
+            size=f"rank {each.rank}",
+            title=each.title,
+            preview=each.preview,
+        )
+        for each in sorted(report.stream_b.candidates, key=lambda each: each.rank)
+        if not each.chosen
+    ]
+    return (*dropped, *rejected)
