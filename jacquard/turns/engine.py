@@ -40,16 +40,16 @@ from jacquard.pipeline.skeleton.stream import SkeletonStream, state_tokens_of
 from jacquard.pipeline.weaving.tool_pairs import check_pairs, check_tail_fits
 from jacquard.pipeline.worlds import WorldSource
 from jacquard.turns.background import BackgroundWork
-from jacquard.turns.commits import ReplyCommitter, retry_on_conflict
 from jacquard.turns.compose import PromptComposer
 from jacquard.turns.context import TurnContext, to_user_message
 from jacquard.turns.curate import DeferredUsage, TurnCurator
 from jacquard.turns.load import TurnLoader
 from jacquard.turns.parts import EngineParts
 from jacquard.turns.record import record_turn
-from jacquard.turns.repair import RepairResult, repair_state
 from jacquard.turns.session_lock import SessionLock
 from jacquard.turns.streams import StreamRunner
+from jacquard.turns.writing.commits import ReplyCommitter, retry_on_conflict
+from jacquard.turns.writing.repair import RepairResult, repair_state
 from mnemosyne.chains.session_start import session_start
 from mnemosyne.core.errors import ContextEngineError, SessionExistsError, SessionNotFoundError
 from mnemosyne.schema.document import ModelUsage, Summary, Task, ToolCall

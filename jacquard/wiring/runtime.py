@@ -54,7 +54,7 @@ from mnemosyne.protocols import Index, Store
 from mnemosyne.retrieval.embedding.prefetching import PrefetchingEmbedder
 from mnemosyne.retrieval.engines.tiered import TieredIndex
 from mnemosyne.retrieval.recall.hybrid import HybridRetriever
-from mnemosyne.retrieval.recall.indexer import FIT
+from mnemosyne.retrieval.recall.indexing.indexer import FIT
 from mnemosyne.schema.erasure import Erasure
 from mnemosyne.schema.memory import session_scope, world_scope
 from mnemosyne.schema.record import SessionStart

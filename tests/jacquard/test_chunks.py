@@ -13,7 +13,7 @@ from jacquard import ChunkConflictError, ConfigError, MissingChunksError, ToolPa
 from jacquard.core.calibration import add_token_counts, correction_of
 from jacquard.pipeline.record.tools import check_tasks
 from jacquard.pipeline.weaving.tool_pairs import check_pairs, tail_tokens
-from jacquard.turns.chunks import ChunkBuffer
+from jacquard.turns.writing.chunks import ChunkBuffer
 from mnemosyne import ModelUsage, ModelUsageStage, Task
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

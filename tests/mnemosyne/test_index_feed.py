@@ -23,7 +23,7 @@ from mnemosyne import (
     word_tokens,
 )
 from mnemosyne.retrieval.engines.rows import date_words, neighbour_key
-from mnemosyne.retrieval.recall.indexer import Indexer
+from mnemosyne.retrieval.recall.indexing.indexer import Indexer
 from mnemosyne.retrieval.text.preview import preview
 
 pytestmark = pytest.mark.anyio

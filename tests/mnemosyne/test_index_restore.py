@@ -18,7 +18,7 @@ from mnemosyne import (
     TieredIndex,
 )
 from mnemosyne.retrieval.engines.lance_files import table_name
-from mnemosyne.retrieval.recall.indexer import Indexer
+from mnemosyne.retrieval.recall.indexing.indexer import Indexer
 
 pytestmark = pytest.mark.anyio
 

@@ -26,7 +26,7 @@ from jacquard.cli.shared import (
 )
 from jacquard.wiring.runtime import Runtime, open_runtime
 from mnemosyne.core.codec import to_plain
-from mnemosyne.retrieval.recall.rebuild import RebuildResult
+from mnemosyne.retrieval.recall.indexing.rebuild import RebuildResult
 from mnemosyne.schema.memory import session_scope, world_scope
 
 _STEPS = 10

@@ -20,7 +20,7 @@ import numpy as np
 from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.protocols import Embedder, Vectors
-from mnemosyne.retrieval.recall.indexer import FIT
+from mnemosyne.retrieval.recall.indexing.indexer import FIT
 from mnemosyne.retrieval.recall.multi_query import split_query
 from mnemosyne.retrieval.recall.query_features import recent_text, vector_texts
 from mnemosyne.schema.query import RetrievalQuery

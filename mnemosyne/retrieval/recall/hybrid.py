@@ -21,12 +21,12 @@ from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.protocols import Embedder, EntrySource, Index, TokenEstimator
 from mnemosyne.retrieval.recall.arms import ALL_ARMS, BM25, VECTOR
-from mnemosyne.retrieval.recall.encoders import Encoder, Encoders, OpenEncoder
 from mnemosyne.retrieval.recall.fusion import FusionWeights, find_weights
-from mnemosyne.retrieval.recall.indexer import FIT, Progress
+from mnemosyne.retrieval.recall.indexing.encoders import Encoder, Encoders, OpenEncoder
+from mnemosyne.retrieval.recall.indexing.indexer import FIT, Progress
+from mnemosyne.retrieval.recall.indexing.rebuild import RebuildResult
 from mnemosyne.retrieval.recall.multi_query import merge_recalls, split_query
 from mnemosyne.retrieval.recall.query_features import lexical_terms, vector_texts
-from mnemosyne.retrieval.recall.rebuild import RebuildResult
 from mnemosyne.retrieval.recall.recall_state import (
     Pool,
     RankedEntry,

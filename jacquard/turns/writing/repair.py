@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ from jacquard.pipeline.schedule import event_words
 from jacquard.turns.parts import EngineParts
 from mnemosyne.chains.event import quest_events
 from mnemosyne.chains.state import judge_reply_ops
+from mnemosyne.chains.unanswered import head_after, with_unanswered
 from mnemosyne.core import codec
 from mnemosyne.core.errors import StateOpError
 from mnemosyne.core.off_loop import calculate, size_of
@@ -50,12 +51,14 @@ async def repair_state(
     reason: str,
     branch_id: str | None,
 ) -> RepairResult:
-    """Apply ops of the host to the head of a branch. A turn that waits for its reply is abandoned.
+    """Apply ops of the host to the head of a branch. A turn that waits for its reply is committed without one.
 
     ConfigError where there are no ops or nothing changes; StateOpError for the first op that is refused, and then nothing
     is written.
     """
     window = await parts.store.window(session_id, message_limit=1, branch_id=branch_id)
+    if (pending := window.pending) is not None:
+        window = replace(with_unanswered(window), head=head_after(window.head, pending))
     bounds = OpLimits(state_chars=limits.state_chars)
     judge = partial(judge_reply_ops, window.state, list(ops), limits=bounds, authority=Authority.HOST)
     judged = await calculate(judge, size=size_of(window.state))

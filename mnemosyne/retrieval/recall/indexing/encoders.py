@@ -16,7 +16,7 @@ import anyio
 from anyio import to_thread
 
 from mnemosyne.protocols import Embedder, EntrySource, Index, ReencodableIndex, Vectors
-from mnemosyne.retrieval.recall.indexer import Indexer, Progress
+from mnemosyne.retrieval.recall.indexing.indexer import Indexer, Progress
 from mnemosyne.schema.memory import Chain, staged_scope
 from mnemosyne.schema.query import Hit, IndexFilter
 from mnemosyne.schema.record import SequencedEntry

@@ -18,8 +18,8 @@ from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.protocols import Embedder, EntrySource, Index, Vectors
 from mnemosyne.retrieval.engines.rows import neighbour_key, own_words, spoken_words
 from mnemosyne.retrieval.recall.adjacency import ConversationTail, LinkedEntry, join_neighbours
+from mnemosyne.retrieval.recall.indexing.rebuild import RebuildResult, compare_index
 from mnemosyne.retrieval.recall.query_features import RECALLED
-from mnemosyne.retrieval.recall.rebuild import RebuildResult, compare_index
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.record import SequencedEntry
 

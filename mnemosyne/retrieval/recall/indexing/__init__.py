@@ -1,0 +1,1 @@
+"""Fills indexes: new entries with their vectors, rebuilding, and the change of the embedder."""
