@@ -98,6 +98,7 @@ class Child:
         ask = TurnRequest(query=order["query"], limit=int(order["limit"]), tokens=int(order["tokens"]))
         if reply := order.get("reply"):
             await self._commit(reply)
+        await self._stack.discard()
         self._model.free, self._model.embed_ms = False, 0.0
         began, rested = perf_counter(), process_time()
         turn = await self._stack.turn(ask)

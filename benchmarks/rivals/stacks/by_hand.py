@@ -57,6 +57,9 @@ class PlainVector:
     async def settle(self) -> None:
         """Do nothing: `commit` does it all."""
 
+    async def discard(self) -> None:
+        """Nothing is kept of a turn that is not committed."""
+
     async def close(self) -> None:
         """Do nothing: arrays need no closing."""
 

@@ -95,6 +95,9 @@ class Haystack:
     async def settle(self) -> None:
         """Do nothing: `commit` does it all."""
 
+    async def discard(self) -> None:
+        """Nothing is kept of a turn that is not committed."""
+
     async def close(self) -> None:
         """Do nothing: all is in memory."""
 

@@ -112,6 +112,9 @@ class LangChain:
     async def settle(self) -> None:
         """Do nothing: `commit` does it all."""
 
+    async def discard(self) -> None:
+        """Nothing is kept of a turn that is not committed."""
+
     async def close(self) -> None:
         """Do nothing: all is in memory."""
 

@@ -106,6 +106,9 @@ class LlamaIndex:
     async def settle(self) -> None:
         """Do nothing: `commit` does it all."""
 
+    async def discard(self) -> None:
+        """Nothing is kept of a turn that is not committed."""
+
     async def close(self) -> None:
         """Do nothing: all is in memory."""
 

@@ -72,7 +72,7 @@ class Ours:
         self._folder = tempfile.TemporaryDirectory(prefix="jacquard-rivals-")
         self._engine: ContextEngine | None = None
         self._tuning = ProcessTuning()
-        self._talk = 0
+        self._talk, self._places, self._waits = 0, 0, False
 
     async def index(self, documents: Sequence[CorpusDocument], talk: Sequence[CorpusDocument]) -> None:
         """Bring everything into a store, index it, and open the engine on it."""
@@ -115,6 +115,7 @@ class Ours:
     async def turn(self, ask: TurnRequest) -> Turn:
         """Return the prompt of `prepare_turn`; memories stand in the order of choice as far as they fit `ask.tokens`."""
         prepared = await self._opened.prepare_turn(_SESSION, ask.query, self._config(ask.limit))
+        self._waits = True
         report = prepared.report
         ranked = sorted(report.stream_b.candidates, key=lambda each: each.rank)
         return Turn(
@@ -132,6 +133,15 @@ class Ours:
     async def commit(self, query: str, reply: str) -> None:
         """Commit the reply to the turn before; its input is in the store already."""
         await self._opened.commit_assistant_message(_SESSION, reply)
+        self._waits = False
+
+    async def discard(self) -> None:
+        """Leave an input without a reply on a branch of its own; it would belong to the session of the next one."""
+        if self._waits:
+            head = await self._store.head(_SESSION)
+            self._places += 1
+            await self._store.fork(_SESSION, head.turn_id, f"place-{self._places}")
+            self._waits = False
 
     async def settle(self) -> None:
         """Wait until the index is up to date, and what goes on behind a commit has ended."""

@@ -100,6 +100,10 @@ class Stack(Protocol):
         """Wait for the background."""
         ...
 
+    async def discard(self) -> None:
+        """Forget the turn before, if it was not committed: the next one is asked at the same place."""
+        ...
+
     async def close(self) -> None:
         """Let go."""
         ...
