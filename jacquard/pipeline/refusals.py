@@ -1,7 +1,7 @@
 """The block that tells the model which ops of its last reply were refused, why, and what holds now (decision 0036).
 
-It is there in the turn after the reply and then no more. Actions and repairs of a host in between do not count as turns of
-the model. The store is read only to step over those; no concrete store is imported.
+It is there until the model has replied again. Actions, repairs of a host and inputs that got no reply do not count as turns
+of the model. The store is read only to step over those; no concrete store is imported.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock
 from jacquard.core.quests import is_scalar
 from jacquard.pipeline.planned_turn import PlannedTurn
 from mnemosyne.chains.state import StateView, view_state
+from mnemosyne.chains.unanswered import is_closed_unanswered
 from mnemosyne.core.codec import from_plain
 from mnemosyne.core.errors import CodecError
 from mnemosyne.protocols import Store
 from mnemosyne.schema.evidence import BlockType, Priority
 from mnemosyne.schema.memory import Trust
-from mnemosyne.schema.record import SessionWindow
-from mnemosyne.schema.session import TurnKind
+from mnemosyne.schema.record import SessionWindow, TurnRecord
+from mnemosyne.schema.session import TurnKind, TurnStatus
 
 BLOCK_ID = "refused_update"
 _MOST_OPS = 5
@@ -43,10 +44,16 @@ async def find_last_report(store: Store, window: SessionWindow) -> Report:
     """Return what the commit of the model's last reply recorded, empty where there is none."""
     record, session_id = window.previous, window.head.session_id
     for _ in range(_STEPS_BACK):
-        if record is None or record.kind is not TurnKind.NUMERICAL:
+        if record is None or _is_reply(record):
             break
         record = None if record.parent_id is None else await store.turn(session_id, record.parent_id)
-    return (record.report or _NOTHING) if record is not None and record.kind is TurnKind.NARRATIVE else _NOTHING
+    return (record.report or _NOTHING) if record is not None and _is_reply(record) else _NOTHING
+
+
+def _is_reply(record: TurnRecord) -> bool:
+    """Return whether the model has replied in a turn: it is not an action, and not an input without a reply."""
+    is_answered = record.status is TurnStatus.COMMITTED and not is_closed_unanswered(record)
+    return record.kind is TurnKind.NARRATIVE and is_answered
 
 
 def refusal_blocks(turn: PlannedTurn, count: Callable[[str], int]) -> tuple[PromptBlock, ...]:
