@@ -31,7 +31,9 @@ OBJECTIVE_TRANSITIONS: Mapping[str, tuple[str, ...]] = {
 _WORDS: Mapping[str, tuple[str, ...]] = {
     "completed": (
         *("complete", "done", "finished", "finish", "succeeded", "success", "successful", "achieved", "true"),
+        *("accomplished", "fulfilled", "resolved"),
         *("完成", "已完成", "完成了", "已经完成", "做完", "做完了", "达成", "已达成", "成功"),
+        *("办完", "办完了", "办好", "办好了", "搞定", "搞定了", "解决", "解决了", "已解决", "了结", "了结了"),
     ),
     "failed": ("fail", "failure", "失败", "已失败", "失败了", "已经失败"),
     "active": (
