@@ -290,14 +290,28 @@ CASES = {
     ),
     # patterns
     "pattern": case(
-        A, '"(?:light|kindle) the lamp"', '"(light the lamp"', "actions[1].patterns[0]", "is not a regular expression"
+        A,
+        '"(?:light|kindle) (?:the |my )?(?:oil )?lamp"',
+        '"(light the lamp"',
+        "actions[1].patterns[0]",
+        "is not a regular expression",
     ),
     "pattern without end": case(
-        A, '"(?:light|kindle) the lamp"', '"(?:l|li|i)+ght the lamp"', "actions[1].patterns[0]", "is too slow"
+        A,
+        '"(?:light|kindle) (?:the |my )?(?:oil )?lamp"',
+        '"(?:l|li|i)+ght the lamp"',
+        "actions[1].patterns[0]",
+        "is too slow",
     ),
-    "pattern for all": case(A, '"(?:light|kindle) the lamp"', '".*"', "actions[1].patterns[0]", "matches any input"),
+    "pattern for all": case(
+        A, '"(?:light|kindle) (?:the |my )?(?:oil )?lamp"', '".*"', "actions[1].patterns[0]", "matches any input"
+    ),
     "pattern in full width": case(
-        A, '"(?:light|kindle) the lamp"', '"light，the lamp"', "actions[1].patterns[0]", "where it is ','; write that"
+        A,
+        '"(?:light|kindle) (?:the |my )?(?:oil )?lamp"',
+        '"light，the lamp"',
+        "actions[1].patterns[0]",
+        "where it is ','; write that",
     ),
     "guard without a message": case(
         A,
