@@ -14,7 +14,7 @@ from forest_parts import PLAN, STATE, WORLD, CharacterEstimator, lore, said, tal
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from filament import clean_text, display, load_yaml, unescape
+from filament import clean_text, display, load_yaml, unescape, with_anchors
 from jacquard import (
     AutomationStream,
     HistoryConfig,
@@ -384,7 +384,8 @@ def check_nothing_breaks_out(request: PlannedTurn) -> None:
     if world.persona:
         assert shown["persona"] == readable(display(world.persona))
     if len(state) > 1:
-        assert shown["status"] == readable(display({key: value for key, value in state.items() if key != "quests"}))
+        named = with_anchors(state)
+        assert shown["status"] == readable(display({key: value for key, value in named.items() if key != "quests"}))
     quest = next(iter(state["quests"].values()))
     row = shown["active_quests"][0]
     assert [row["title"], row["progress"], row["objectives"][0]["text"]] == readable(

@@ -193,7 +193,12 @@ async def test_ids_that_one_branch_gave_away_are_free_on_the_other(quiet: Runtim
 
 async def test_events_and_finished_quests_follow_the_branch(runtime: Runtime, story: Story):
     done = await play(
-        runtime, story.asked, "so", ["SET", "q_008.status", "completed"], ["SET", "q_008.outcome", story.marks[0]]
+        runtime,
+        story.asked,
+        "so",
+        ["SET", "q_008.status", "active"],
+        ["SET", "q_008.status", "completed"],
+        ["SET", "q_008.outcome", story.marks[0]],
     )
     event = f"{done.turn_id}.quest.q_008"
     assert len(await runtime.store.entries(session_scope("s"), [event])) == 1

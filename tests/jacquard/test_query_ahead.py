@@ -200,8 +200,10 @@ async def test_behind_a_turn_the_talk_is_embedded_so_that_the_next_embeds_its_in
             assert embedder.queries == [(INPUT,), (f"{INPUT}\nShe nods.",)]
             await engine.prepare_turn("s", "she waits")
             assert embedder.queries[2:] == [("she waits",)]
+            await engine.commit_assistant_message("s", "She nods again.")
+            assert await engine.settle(60)
             await engine.prepare_turn("s", "or rather stay")
-            assert embedder.queries[3:] == [("or rather stay",)]
+            assert embedder.queries[4:] == [("or rather stay",)]
 
 
 async def test_where_nothing_is_recalled_no_talk_is_embedded():

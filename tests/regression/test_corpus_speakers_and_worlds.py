@@ -107,7 +107,7 @@ def test_a_corpus_goes_on_in_a_world(run, tmp_path):
     check_world(run, "s")
     assert json.loads(run("import", corpus(tmp_path), "--session", "s", "--world", PACK, "--json").stdout)[
         "sessions"
-    ] == {"s": 3}
+    ] == {"s": 4}, "the input that waited for its reply counts"
 
 
 @pytest.mark.parametrize("store", ["sqlite", "file", "postgresql"])

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from filament import display, load_yaml, unescape
+from filament import display, load_yaml, unescape, with_anchors
 from jacquard import (
     BudgetConfig,
     BudgetExceededError,
@@ -380,4 +380,4 @@ def test_any_state_fits_any_budget_that_holds_the_rest(sessions, state, more, sh
     if shown is None:
         assert "" in named or not state
     else:
-        check_untouched(display(state), shown, "", named)
+        check_untouched(display(with_anchors(state)), shown, "", named)

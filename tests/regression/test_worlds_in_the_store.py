@@ -108,7 +108,7 @@ def test_the_same_bytes_without_the_folder(store):
     assert (other["messages"], other["text"]) == (before["messages"], before["text"]), "made anew, not from its record"
     assert "2 gold are left" in call("action", "--session", "s", "--store", store, "--input", "pay the miller").stdout
     replayed = json.loads(call("replay", "--session", "s", "--store", store, "--json").stdout)["turns"]
-    assert [(turn["same"], turn["faults"], turn["template_fault"]) for turn in replayed] == [(True, [], "")] * 2
+    assert [(turn["same"], turn["faults"], turn["template_fault"]) for turn in replayed] == [(True, [], "")] * 3
     for turn in replayed:
         assert [turn["templates"][key] for key in ("changed", "added", "removed", "blocks")] == [[], [], [], []]
     Path("other.yaml").write_text("layout: cache_first\ntemplate_id: night\n")
