@@ -93,18 +93,7 @@ class TurnCurator:
         if kept is not None:
             return await self._load_entries(kept, query)
         lease, ended = await calculate(_find_lease, turn, size=size)
-        keywords = lease.keywords if lease is not None else ()
-        request = CurationRequest(
-            query=replace(query, keywords=(*query.keywords, *keywords)),
-            user_message=turn.user_message,
-            recent=recent_lines(turn.history or ()),
-            plan=turn.plan,
-            select_limit=settings.select_limit,
-            fallback_limit=settings.fallback_limit,
-            locale=turn.world.locale,
-            lease=lease,
-        )
-
+        request = _build_request(turn, query, lease)
         keep = partial(self._keep_choice, turn)
 
         async def write_usage() -> None:
@@ -162,6 +151,21 @@ class TurnCurator:
             entries = await self._parts.store.entries(scope, ids)
             found = {**found, **{place_of(e): e for e in entries if query.may_know is None or query.may_know(e)}}
         return replace(curation, entries=tuple(found[c.place] for c in curation.chosen if c.place in found))
+
+
+def _build_request(turn: PlannedTurn, query: RetrievalQuery, lease: Lease | None) -> CurationRequest:
+    """Return what a turn asks of Stream B; the keywords of a lease are searched for too."""
+    settings = turn.config.curation
+    return CurationRequest(
+        query=query if lease is None else replace(query, keywords=(*query.keywords, *lease.keywords)),
+        user_message=turn.user_message,
+        recent=recent_lines(turn.history or ()),
+        plan=turn.plan,
+        select_limit=settings.select_limit,
+        fallback_limit=settings.fallback_limit,
+        locale=turn.world.locale,
+        lease=lease,
+    )
 
 
 def _find_late_result(turn: PlannedTurn, query: RetrievalQuery) -> tuple[Curation | None, str]:
