@@ -34,6 +34,7 @@ from jacquard import (
     SelectionRequest,
     Selector,
     SelectorError,
+    TimesShown,
     build_bare_world,
     build_recall_query,
     recent_lines,
@@ -236,7 +237,7 @@ class _Runner:
             selection = Selection(entry_ids=tuple(entry.entry_id for entry in found))
             limit_tokens = self.config.curation.max_entry_tokens
             # As in every session without a world pack.
-            blocks = render_memories(selection, found, self.estimator, limit_tokens, with_dates=True)
+            blocks = render_memories(selection, found, self.estimator, limit_tokens, times=TimesShown(dates=True))
             written = {block.rank: block.content for block in blocks}
             return [Evidence(text=entry.text, written=written[rank]) for rank, entry in enumerate(found)]
 

@@ -107,9 +107,25 @@ class CurationConfig:
 
     enabled: bool = plain_field(True, doc="Whether memories are recalled at all.")
     recall_limit: int = bounded_field(50, 1, 1000, doc="The most candidates that recall gives to the selector.")
-    select_limit: int = bounded_field(5, 0, 50, doc="The most memories that the selector may choose.")
+    select_limit: int = bounded_field(6, 0, 50, doc="The most memories that the selector may choose.")
     fallback_limit: int = bounded_field(
-        3, 0, 50, doc="The most memories that the heuristic chooses when the selector fails or is late."
+        6,
+        0,
+        50,
+        doc="The most memories that the heuristic chooses, which does so without a selector and when that fails or is late.",
+    )
+    flesh_tokens: int = bounded_field(
+        1000, 1, doc="The most tokens that the chosen memories may take together; the best is always shown."
+    )
+    relevance_floor: float = bounded_field(
+        0.5,
+        0,
+        1,
+        doc="How likely relevant (0 to 1, as the rules estimate it) a memory must be for the heuristic to choose it; 0 takes the "
+        "best, whatever they are.",
+    )
+    relevance_floor_past: float = bounded_field(
+        0.4, 0, 1, doc="The same for inputs about the past, in which a player or user asks for memories."
     )
     deadline_ms: int = bounded_field(1500, 0, doc="How long a turn waits for Stream B, in milliseconds.")
     selector_timeout_ms: int | None = bounded_field(

@@ -137,7 +137,8 @@ class SelectionRequest:
     """What a selector gets: the input, the newest messages (oldest first, `name: text`), and the candidates, best
     first.
 
-    `locale` is the world's: the language of a prompt for a model.
+    `locale` is the world's: the language of a prompt for a model. `searched_text` is the part of the input that was searched for
+    (empty: all of it). `relevance_floor` (0..1): how likely relevant a candidate must be for a selector that can tell.
     """
 
     user_message: str
@@ -146,6 +147,8 @@ class SelectionRequest:
     candidates: tuple[Candidate, ...]
     limit: int
     locale: str = ""
+    searched_text: str = ""
+    relevance_floor: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -153,13 +156,17 @@ class Selection:
     """The candidates that a selector chose: known ids only, each once, best first, at most `limit`. It may be empty.
 
     `why` gives reasons by id where the selector gave any. `folded` maps the id of a near-duplicate that was left out to
-    the id that is kept for it. `counts` says what had to be corrected in the answer.
+    the id that is kept for it. `below_floor` maps the ids of what was not relevant enough to how likely it is relevant (0..1).
+    `over_tokens` are ids that were chosen, and then left out because the memories would take too many tokens. `counts` says
+    what had to be corrected in the answer.
     """
 
     entry_ids: tuple[str, ...]
     rationale: str = ""
     why: Mapping[str, str] = field(default_factory=dict)
     folded: Mapping[str, str] = field(default_factory=dict)
+    below_floor: Mapping[str, float] = field(default_factory=dict)
+    over_tokens: tuple[str, ...] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
     model: str | None = None
 

@@ -15,9 +15,11 @@ from typing import Any
 from anyio import to_thread
 
 from jacquard.core.errors import WorldUnavailableError
+from jacquard.core.quests import is_scalar, read_plain_value
 from jacquard.templating.files import with_templates
 from mnemosyne.core.errors import CodecError, DamagedRecordError
 from mnemosyne.protocols import Store
+from mnemosyne.schema.session import Role
 from mnemosyne.schema.world import BARE_DIGEST, PlannerRules, WorldPack
 from mnemosyne.world.pack_json import pack_from_json, pack_to_json
 
@@ -51,6 +53,18 @@ def build_bare_world(world_id: str) -> WorldPack:
         narratives=(),
         digest=BARE_DIGEST,
     )
+
+
+def party_names(world: WorldPack) -> Mapping[str, str]:
+    """Return the names of the two parties of a played world by their roles (`user`, `assistant`), as far as its pack gives
+    them, each on one line.
+    """
+    persona = read_plain_value(world.persona.get("name"))
+    names = {
+        Role.USER.value: world.user_name,
+        Role.ASSISTANT.value: str(persona) if persona is not None and is_scalar(persona) else "",
+    }
+    return {role: " ".join(name.split()) for role, name in names.items() if name.strip()}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,13 +7,15 @@ selector.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
 
 from jacquard.adapters.observe.bus import EventEmitter
+from jacquard.config.sections import CurationConfig
 from jacquard.core.model_calls import CallBook
+from jacquard.core.plan import Temporal
 from jacquard.core.protocols import Selection
 from jacquard.core.receipt import CurationPath
 from jacquard.pipeline.curation.deadline import CurationDeadline, Near
@@ -30,11 +32,13 @@ from jacquard.pipeline.curation.recall_query import build_recall_query, recent_l
 from jacquard.pipeline.curation.stream import Curation, CurationRequest
 from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.record.events import emit_usage
+from jacquard.pipeline.worlds import party_names
 from jacquard.turns.context import TurnContext
 from jacquard.turns.parts import EngineParts
+from mnemosyne.chains.state import view_state
 from mnemosyne.core.errors import ContextEngineError
 from mnemosyne.core.off_loop import calculate, size_of
-from mnemosyne.protocols import Store
+from mnemosyne.protocols import Store, TokenEstimator
 from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.query import EntryPlace, RetrievalQuery, place_of
 
@@ -91,7 +95,7 @@ class TurnCurator:
         # Before recall, because a turn that uses a late result needs none.
         kept, refused = await calculate(_find_late_result, turn, query, size=size)
         if kept is not None:
-            return await self._load_entries(kept, query)
+            return await self._load_entries(turn, kept, query)
         lease, ended = await calculate(_find_lease, turn, size=size)
         request = _build_request(turn, query, lease)
         keep = partial(self._keep_choice, turn)
@@ -108,7 +112,7 @@ class TurnCurator:
 
         async def near(missed: Curation) -> None:
             nonlocal expected
-            expected = missed, await self._load_entries(with_refusals(missed, ended), query)
+            expected = missed, await self._load_entries(turn, with_refusals(missed, ended), query)
             await on_near(expected[1])
 
         curation = await self._deadline.run(
@@ -128,7 +132,7 @@ class TurnCurator:
             await keep(replace(curation, selection=Selection(entry_ids=())), late=False)
         if expected is not None and expected[0] is curation:
             return expected[1]  # Its entries were read before the deadline.
-        return await self._load_entries(with_refusals(curation, ended), query)
+        return await self._load_entries(turn, with_refusals(curation, ended), query)
 
     async def _keep_choice(self, turn: PlannedTurn, choice: Curation, *, late: bool = True) -> None:
         """Keep a choice for the next turn of the branch."""
@@ -138,8 +142,8 @@ class TurnCurator:
         prefetch = await calculate(build, choice, turn.plan, *place, user_message, size=size_of(user_message))
         await self._parts.store.save_prefetch(head.session_id, prefetch)
 
-    async def _load_entries(self, curation: Curation, query: RetrievalQuery) -> Curation:
-        """Return a choice with its full entries; quests come from the state, not from the store.
+    async def _load_entries(self, turn: PlannedTurn, curation: Curation, query: RetrievalQuery) -> Curation:
+        """Return a choice with its full entries and the times of the story; quests come from the state, not from the store.
 
         What has become hidden since it was chosen is left out.
         """
@@ -150,19 +154,57 @@ class TurnCurator:
         for scope, ids in by_scope.items():
             entries = await self._parts.store.entries(scope, ids)
             found = {**found, **{place_of(e): e for e in entries if query.may_know is None or query.may_know(e)}}
-        return replace(curation, entries=tuple(found[c.place] for c in curation.chosen if c.place in found))
+        curation = replace(curation, entries=tuple(found[c.place] for c in curation.chosen if c.place in found))
+        size = sum(len(entry.text) for entry in curation.entries)
+        curation = await calculate(_limit_tokens, curation, turn.config.curation, self._parts.estimator, size=size)
+        return replace(curation, story_times=await self._read_story_times(turn, curation.entries))
+
+    async def _read_story_times(self, turn: PlannedTurn, entries: Sequence[MemoryEntry]) -> dict[str, str]:
+        """Return the time of the story after the turn of each entry, by turn id, where the world says what tells it."""
+        told: dict[str, str] = {}
+        if turn.world.story_time:
+            for turn_id in dict.fromkeys(entry.turn_id for entry in entries if entry.turn_id is not None):
+                view = view_state(await self._parts.store.state_at(turn.session_id, turn_id))
+                told[turn_id] = ", ".join(filter(None, map(view.describe, turn.world.story_time)))
+        return told
+
+
+def _limit_tokens(curation: Curation, settings: CurationConfig, estimator: TokenEstimator) -> Curation:
+    """Return a choice without those entries that would take more than `flesh_tokens` together with the better ones."""
+    left, over = settings.flesh_tokens, set[EntryPlace]()
+    for place, entry in enumerate(curation.entries):
+        tokens = min(estimator.estimate(entry.text), settings.max_entry_tokens)
+        if place and tokens > left:
+            over.add(place_of(entry))
+        else:
+            left -= tokens
+    if not over:
+        return curation
+    names = tuple(candidate.name for candidate in curation.chosen if candidate.place in over)
+    kept = tuple(name for name in curation.selection.entry_ids if name not in names)
+    return replace(
+        curation,
+        selection=replace(curation.selection, entry_ids=kept, over_tokens=names),
+        entries=tuple(entry for entry in curation.entries if place_of(entry) not in over),
+    )
 
 
 def _build_request(turn: PlannedTurn, query: RetrievalQuery, lease: Lease | None) -> CurationRequest:
     """Return what a turn asks of Stream B; the keywords of a lease are searched for too."""
-    settings = turn.config.curation
+    settings, names = turn.config.curation, party_names(turn.world)
     return CurationRequest(
         query=query if lease is None else replace(query, keywords=(*query.keywords, *lease.keywords)),
         user_message=turn.user_message,
-        recent=recent_lines(turn.history or ()),
+        recent=recent_lines(turn.history or (), names),
+        names=names,
         plan=turn.plan,
         select_limit=settings.select_limit,
         fallback_limit=settings.fallback_limit,
+        relevance_floor=(
+            settings.relevance_floor_past
+            if turn.plan.search_intent.temporal_context is Temporal.PAST
+            else settings.relevance_floor
+        ),
         locale=turn.world.locale,
         lease=lease,
     )

@@ -12,13 +12,12 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from mnemosyne.schema.memory import Chain, MemoryEntry, Trust, session_scope
+from mnemosyne.schema.memory import QUEST_UPDATE, Chain, MemoryEntry, Trust, session_scope
 from mnemosyne.schema.record import TurnRecord
 
 ACTIVE = "active"
 CLOSED = frozenset({"completed", "failed"})
 QUEST = "quest"
-QUEST_UPDATE = "quest_update"
 _LINKS = ("requires", "leads_to", "parent")
 
 

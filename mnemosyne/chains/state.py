@@ -91,6 +91,19 @@ class StateView:
             return True, spot.old[int(spot.part)]
         return True, spot.old[0] if spot.described else spot.old
 
+    def describe(self, path: str) -> str:
+        """Return `name: value (description)` of a single value, `name` being the last part of its flat path; an empty text
+        where nothing is there, or more than one value.
+        """
+        try:
+            spot = spot_at(self.tree, locate(path, self.index, self.tree, may_create=False))
+        except ValueError:
+            return ""
+        value, text = spot.old if spot.found and spot.described else (spot.old, "")
+        if not spot.found or spot.part is not None or value is None or isinstance(value, Mapping | list):
+            return ""
+        return f"{path.rpartition('.')[2]}: {value}{f' ({text})' if text else ''}"
+
     def holds(self, condition: Condition) -> bool:
         """Return whether a condition is true here; a condition whose path does not exist is false."""
         found, value = self.read(condition.path)

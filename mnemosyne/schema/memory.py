@@ -15,6 +15,9 @@ EMPTY: Mapping[str, Any] = MappingProxyType({})
 MACRO = "macro"
 """The kind of a narrative over more than one turn; its `depth` is that of the last turn."""
 
+QUEST_UPDATE = "quest_update"
+"""The kind of an event that changed the status of a quest."""
+
 
 class Chain(StrEnum):
     """The six chains of seed 004 section 4; recall reads lore, narrative, event and history."""

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from mnemosyne.schema.evidence import BlockType, ContextBlock, Evidence, EvidenceType, Priority, SourceKind
-from mnemosyne.schema.memory import MACRO, Chain, MemoryEntry, Trust
+from mnemosyne.schema.memory import MACRO, QUEST_UPDATE, Chain, MemoryEntry, Trust
 from mnemosyne.schema.session import BranchSpan
 
 
@@ -122,7 +122,8 @@ class RetrievalQuery:
     steps on the quest graph from the focused quest (0) to each quest near it. `extra` are entries that are in no index,
     such as finished quests derived from the state; they are recalled with the others and are only checked against the
     exclusions. Messages, events and summaries of turns from depth `shown_from` on are in the prompt already and are not
-    recalled; narratives of more than one turn are. `may_know` returns whether the viewer may know a fetched entry
+    recalled; nor are narratives of several turns, most of which are, and changes of the quests `shown_quests`, which the
+    prompt shows as they are now. `may_know` returns whether the viewer may know a fetched entry
     (None: all of them), so that a restriction written during recall applies too. `patience_seconds`: how long recall may
     wait for the query's vector (None: as long as the retriever does).
     """
@@ -143,6 +144,7 @@ class RetrievalQuery:
     quest_distances: Mapping[str, int] = field(default_factory=dict)
     extra: tuple[MemoryEntry, ...] = ()
     shown_from: int | None = None
+    shown_quests: frozenset[str] = frozenset()
     exclude_by_scope: Mapping[str, frozenset[str]] | None = None
     may_know: Callable[[MemoryEntry], bool] | None = field(default=None, compare=False, repr=False)
     patience_seconds: float | None = None
@@ -156,9 +158,15 @@ class RetrievalQuery:
         return self.exclude if self.exclude_by_scope is None else self.exclude_by_scope.get(scope, frozenset())
 
     def is_in_prompt(self, entry: MemoryEntry) -> bool:
-        """Return whether the turn of an entry is in the prompt already."""
-        recent = self.shown_from is not None and entry.depth is not None and entry.depth >= self.shown_from
-        return recent and entry.kind != MACRO
+        """Return whether the prompt shows already what an entry tells: its turn, most of its turns, or its quest."""
+        if entry.kind == QUEST_UPDATE and entry.quest_id in self.shown_quests:
+            return True
+        if self.shown_from is None or entry.depth is None or entry.depth < self.shown_from:
+            return False
+        first = entry.metadata.get("from_turn") if entry.kind == MACRO else entry.depth
+        if not isinstance(first, int):
+            return False
+        return 2 * (entry.depth - self.shown_from + 1) > entry.depth - first + 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

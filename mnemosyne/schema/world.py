@@ -150,7 +150,7 @@ class WorldPack:
     `quests`, `$meta` where declared. `digest` changes when any file of the pack does. `templates` holds the texts of
     the pack's own templates, manifests and layouts by their names below `templates/` (`combat/guidance.j2`), with line
     feeds as line ends; None: they were not read and are in the folder `template_root`. A pack from a store has no
-    folder.
+    folder. `story_time` are paths of the state that tell the time of the story.
     """
 
     world_id: str
@@ -170,3 +170,4 @@ class WorldPack:
     user_name: str = ""
     injections: tuple[Injection, ...] = ()
     templates: Mapping[str, str] | None = None
+    story_time: tuple[str, ...] = ()

@@ -35,6 +35,7 @@ def build_world(draft: PackDraft, tree: StateTree, pack: PackFolder) -> WorldPac
         persona=dict(world["persona"]),
         user_name=world["user_name"],
         state=start_state(tree),
+        story_time=tuple(world["story_time"]),
         entities=tuple(_entity(each) for each in world["entities"]),
         lore=tuple(_lore(each, world_scope(world["id"])) for each in draft.lore),
         actions=tuple(_action(each) for _, each in draft.actions),

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jacquard.config.sections import ConsolidationConfig
-from mnemosyne.schema.memory import MACRO, MemoryEntry
+from mnemosyne.schema.memory import MACRO, QUEST_UPDATE, MemoryEntry
 
 TURN_SUMMARY = "turn_summary"
 CHAPTER_END = "chapter_end"
 """The tag of a turn's summary where a chapter ends."""
 
 CLOSED = frozenset({"completed", "failed"})
-QUEST_UPDATE = "quest_update"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

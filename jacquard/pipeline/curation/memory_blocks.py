@@ -7,7 +7,8 @@ add any. It must not import a retriever, a selector or a model.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from filament import escape_text, open_tag
 from jacquard.core.block_kinds import CURATION_SOURCE, KINDS, KNOWLEDGE_SECTION, MEMORIES_SECTION, slot_of
@@ -16,6 +17,7 @@ from jacquard.core.degradations import DegradationCode
 from jacquard.core.protocols import Selection
 from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.truncation import truncate_with_size
+from mnemosyne.chains.event import QUEST
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.evidence.selectors import ref_hash
 from mnemosyne.protocols import TokenEstimator
@@ -30,6 +32,25 @@ _TITLE_CHARS = 60
 _DATES_SHOWN = 6
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TimesShown:
+    """Which times memories show: when they were written by the clock, the dates that their words mean (`yesterday`), seen from
+    that time, and by the ids of their turns the time of the story.
+    """
+
+    clock: bool = True
+    dates: bool = False
+    story: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+
+
+class _Labels(NamedTuple):
+    speakers: Mapping[str, str]
+    times: TimesShown
+
+
+_BY_THE_CLOCK = TimesShown()
+
+
 def render_memories(
     selection: Selection,
     entries: Sequence[MemoryEntry],
@@ -37,20 +58,21 @@ def render_memories(
     limit_tokens: int | None = None,
     names: Mapping[str, str] = EMPTY,
     *,
-    with_dates: bool = False,
+    speakers: Mapping[str, str] = EMPTY,
+    times: TimesShown = _BY_THE_CLOCK,
 ) -> tuple[PromptBlock, ...]:
     """Return one block for each chosen entry that exists: knowledge first, then memories, each in the order of choice.
 
     `names` maps addresses to the ids of the evidence that entries become, where they differ from the entries' own; the
     selection uses these names. `rank` is the place in the selection (0 = first); the first entry is HIGH, the others
     MEDIUM. A rationale, if the selector gave one, stands before them all and is dropped first when the budget is short.
-    An entry of more than `limit_tokens` shows its first sentences, and its ref names the characters shown. `with_dates`:
-    messages name the dates that their words mean (`yesterday`), seen from their own time.
+    An entry of more than `limit_tokens` shows its first sentences, and its ref names the characters shown. `speakers`
+    has the names of the two parties by role.
     """
     found = {names.get(entry_uri(entry), entry.entry_id): entry for entry in entries}
     chosen = [(name, found[name]) for name in selection.entry_ids if name in found]
     blocks = [
-        _block(entry, name, rank, estimator, limit_tokens, with_dates=with_dates)
+        _block(entry, name, rank, estimator, limit_tokens, _Labels(speakers, times))
         for rank, (name, entry) in enumerate(chosen)
     ]
     blocks.sort(key=lambda block: block.section != KNOWLEDGE_SECTION)
@@ -71,7 +93,12 @@ def describe_cuts(blocks: Sequence[PromptBlock], entries: Sequence[MemoryEntry])
 
 
 def _block(
-    entry: MemoryEntry, name: str, rank: int, estimator: TokenEstimator, limit_tokens: int | None, *, with_dates: bool
+    entry: MemoryEntry,
+    name: str,
+    rank: int,
+    estimator: TokenEstimator,
+    limit_tokens: int | None,
+    labels: _Labels,
 ) -> PromptBlock:
     lore = entry.chain is Chain.LORE
     shown, ref = entry, Ref(evidence_id=name, hash=ref_hash(entry.text))
@@ -82,7 +109,7 @@ def _block(
             # The ref covers what is shown, so a change of the text after it does not make the ref stale.
             selector = f"chars:0-{chars}" if chars else None
             ref = Ref(evidence_id=name, selector=selector, hash=ref_hash(entry.text[: chars or None]))
-    content = _entry_element(shown) if lore else _memory_element(shown, with_dates=with_dates)
+    content = _entry_element(shown) if lore else _memory_element(shown, labels)
     return PromptBlock(
         block_id=f"flesh:{name}",
         block_type=BlockType.EVIDENCE if lore else BlockType.MEMORY,
@@ -134,18 +161,23 @@ def _entry_element(entry: MemoryEntry) -> str:
     return f"{start}\n{name}  <desc>{escape_text(entry.text)}</desc>\n</entry>"
 
 
-def _memory_element(entry: MemoryEntry, *, with_dates: bool) -> str:
+def _memory_element(entry: MemoryEntry, labels: _Labels) -> str:
     """Return the element of a memory. The title of a message is its speaker; other titles are shown before texts that
     do not name them.
     """
+    times = labels.times
     attributes = {"id": entry.entry_id}
     if entry.depth is not None:
         attributes["turn"] = str(entry.depth)
-    if entry.at is not None:
+    if story_time := times.story.get(entry.turn_id or ""):
+        attributes["time"] = story_time
+    if times.clock and entry.at is not None:
         attributes["at"] = entry.at.isoformat(timespec="minutes").replace("+00:00", "Z")
+    if entry.chain is Chain.EVENT and entry.kind == QUEST and entry.tags:
+        attributes["status"] = entry.tags[0]
     if entry.speaker:
-        attributes["speaker"] = entry.speaker
-    if with_dates and (dates := _describe_dates(entry)):
+        attributes["speaker"] = labels.speakers.get(entry.speaker, entry.speaker)
+    if times.dates and (dates := _describe_dates(entry)):
         attributes["dates"] = dates
     title = entry.title if entry.chain is not Chain.HISTORY and entry.title not in entry.text else ""
     text = f"{title}: {entry.text}" if title else entry.text
@@ -160,12 +192,15 @@ def _describe_dates(entry: MemoryEntry) -> str:
     return "; ".join(list(said.values())[:_DATES_SHOWN])
 
 
-def shows_dates(turn: PlannedTurn) -> bool:
-    """Return whether memories of a turn name the dates that their words mean: the setting, or where it is left open,
-    whether the session has no world pack; the days of a played world are not those of the clock.
+def times_shown(turn: PlannedTurn, story: Mapping[str, str] = EMPTY) -> TimesShown:
+    """Return which times the memories of a turn show.
+
+    In a session with a world pack the clock tells nothing: there it is the time of the story. Without one, or where the setting
+    says `always`, it is the clock's, with the dates that the words of messages mean (unless the setting says `never`).
     """
-    wanted = turn.config.curation.dates
-    return wanted == "always" or (wanted == "auto" and turn.world.digest == BARE_DIGEST)
+    wanted, bare = turn.config.curation.dates, turn.world.digest == BARE_DIGEST
+    always = wanted == "always"
+    return TimesShown(clock=bare or always, dates=always or (bare and wanted == "auto"), story=story)
 
 
 def _category(entry: MemoryEntry) -> LoreCategory | None:

@@ -10,11 +10,13 @@ from functools import partial
 from typing import Any
 
 from jacquard.core.plan import PlanContext
+from jacquard.core.quests import find_active_quests
+from jacquard.pipeline.curation.searched_text import find_searched_text
 from jacquard.pipeline.planned_turn import PlannedTurn
 from mnemosyne.chains.event import closed_quests, quest_distances
 from mnemosyne.chains.lore import gated_entries, hidden_entries, may_know
 from mnemosyne.chains.state import view_state
-from mnemosyne.schema.memory import Chain, LoreCategory, MemoryEntry, session_scope, world_scope
+from mnemosyne.schema.memory import EMPTY, Chain, LoreCategory, MemoryEntry, session_scope, world_scope
 from mnemosyne.schema.query import RetrievalQuery
 from mnemosyne.schema.session import WindowMessage
 from mnemosyne.schema.world import WorldPack
@@ -44,7 +46,7 @@ def build_recall_query(turn: PlannedTurn) -> RetrievalQuery:
     placed = {entry.entry_id for entry in world.lore if entry.kind in _PLACED_BY_STREAM_A}
     in_prompt = {item.message.message_id for item in shown}
     return RetrievalQuery(
-        text=turn.user_message,
+        text=find_searched_text(turn.user_message, window, world),
         world_id=world.world_id,
         session_id=turn.session_id,
         lineage=window.head.lineage,
@@ -61,6 +63,7 @@ def build_recall_query(turn: PlannedTurn) -> RetrievalQuery:
         },
         may_know=partial(may_know, viewer=config.viewer, view=view_state(window.state)),
         shown_from=shown[0].depth if shown else None,
+        shown_quests=frozenset(quest.quest_id for quest in find_active_quests(window.state)),
         limit=config.curation.recall_limit,
         patience_seconds=config.curation.deadline_ms / 1000 * VECTOR_SHARE,
         entities=plan.entities,
@@ -92,12 +95,13 @@ def recent_texts(shown: Sequence[WindowMessage]) -> tuple[str, ...]:
     return tuple(item.message.content for item in shown[-RECENT_MESSAGES:])
 
 
-def recent_lines(shown: Sequence[WindowMessage]) -> tuple[str, ...]:
-    """Return the newest messages as a model is shown them (`name: text`), oldest first."""
-    return tuple(line_of(item) for item in shown[-RECENT_MESSAGES:])
+def recent_lines(shown: Sequence[WindowMessage], names: Mapping[str, str] = EMPTY) -> tuple[str, ...]:
+    """Return the newest messages as a model is shown them (`name: text`), oldest first; `names` as for `line_of`."""
+    return tuple(line_of(item, names) for item in shown[-RECENT_MESSAGES:])
 
 
-def line_of(item: WindowMessage) -> str:
-    """Return a message as a model is shown it: `name: text`."""
+def line_of(item: WindowMessage, names: Mapping[str, str] = EMPTY) -> str:
+    """Return a message as a model is shown it: `name: text`. `names` has the names of the roles (`party_names`)."""
     author = item.message.author
-    return f"{author.id if author else item.message.role.value}: {item.message.content}"
+    name = author.id if author else item.message.role.value
+    return f"{names.get(name, name)}: {item.message.content}"

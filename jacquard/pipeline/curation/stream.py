@@ -20,7 +20,7 @@ from jacquard.core.receipt import CandidateDecision, CurationPath, StreamBReport
 from jacquard.pipeline.curation.lease import Lease, renew_choice
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.protocols import Retriever
-from mnemosyne.schema.memory import MemoryEntry
+from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry
 from mnemosyne.schema.query import Candidate, EntryPlace, Recall, RetrievalQuery
 
 _log = logging.getLogger(__name__)
@@ -38,17 +38,20 @@ _MENDED = {
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CurationRequest:
     """What one turn asks of Stream B; `recent` is the newest messages, oldest first, as `name: text`. `lease`: an earlier choice
-    that may serve again.
+    that may serve again. `names`: those of the two parties by role, for the speakers of messages. `relevance_floor`: how likely
+    relevant (0..1) the fallback's choice must be.
     """
 
     query: RetrievalQuery
     user_message: str
     recent: tuple[str, ...]
     plan: PlanContext
-    select_limit: int = 5
-    fallback_limit: int = 3
+    select_limit: int = 6
+    fallback_limit: int = 6
+    relevance_floor: float = 0.0
     locale: str = ""
     lease: Lease | None = None
+    names: Mapping[str, str] = field(default_factory=lambda: EMPTY)
 
     def selection(self, recall: Recall, limit: int) -> SelectionRequest:
         """Return what a selector is asked about a recall: it knows each candidate by an id of its own."""
@@ -56,10 +59,21 @@ class CurationRequest:
             user_message=self.user_message,
             recent=self.recent,
             plan=self.plan,
-            candidates=tuple(replace(each, entry_id=each.name) if each.alias else each for each in recall.candidates),
+            candidates=tuple(map(self._shown_candidate, recall.candidates)),
             limit=limit,
             locale=self.locale,
+            searched_text=self.query.text,
+            relevance_floor=self.relevance_floor,
         )
+
+    def _shown_candidate(self, candidate: Candidate) -> Candidate:
+        """Return a candidate as a selector sees it: with its own id, and a message with the name of its speaker."""
+        title = candidate.title
+        if candidate.chain is Chain.HISTORY:
+            title = self.names.get(title, title)
+        if candidate.name == candidate.entry_id and title == candidate.title:
+            return candidate
+        return replace(candidate, entry_id=candidate.name, title=title)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,7 +82,8 @@ class Curation:
 
     `timings_ms` has `recall` and `select` as far as they were done. `prefetch_refused` says why a late
     result did not serve, `lease_refused` why a lease did not. `chosen_for`: the turn that a kept choice was made for.
-    `entries` are the full entries of the choice, in its order, as far as they are still there and may be known.
+    `entries` are the full entries of the choice, in its order, as far as they are still there and may be known;
+    `story_times` tells by turn id which time of the story it was, in worlds that say how.
     """
 
     path: CurationPath
@@ -81,6 +96,7 @@ class Curation:
     lease_refused: str = ""
     chosen_for: str = ""
     entries: tuple[MemoryEntry, ...] = ()
+    story_times: Mapping[str, str] = field(default_factory=lambda: EMPTY)
 
     @classmethod
     def skipped(cls, code: str, reason: str, recall: Recall = _NOTHING_RECALLED) -> Curation:
@@ -267,6 +283,11 @@ def _verdict(name: str, rank: int, curation: Curation) -> tuple[str, str]:
         return "selected", f"{who} chose it {_ordinal(place)}: {why}" if why else f"{who} chose it {_ordinal(place)}."
     if name in selection.folded:
         return "folded", f"It says nearly the same as {selection.folded[name]}, which stands for it."
+    if name in selection.over_tokens:
+        return "over_tokens", f"{who} chose it, but the memories would take more than curation.flesh_tokens with it."
+    if name in selection.below_floor:
+        share = f"{selection.below_floor[name]:.0%}"
+        return "below_floor", f"Recall rank {rank}: relevant at {share} by the rules, which is below the floor."
     if path is CurationPath.SELECTED:
         return "not_selected", f"{who} saw it (recall rank {rank}) and chose others."
     if path is CurationPath.FALLBACK:

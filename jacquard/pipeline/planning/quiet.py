@@ -10,28 +10,12 @@ import re
 from enum import StrEnum
 
 from jacquard.core.names import normalise
+from jacquard.pipeline.curation.searched_text import remove_asides
 from jacquard.pipeline.planning.lexicons.chinese import LEXICON as CHINESE
 from jacquard.pipeline.planning.lexicons.english import LEXICON as ENGLISH
 
 FILLER_CHARS = 40
 COMMAND_CHARS = 80
-_LATIN = r"(?:ooc|o\.o\.c\.?|out of character|out-of-character)(?![a-z])"
-_CHINESE = r"(?:场外|戏外|出戏|下戏|题外话)"
-_BRACKETS = (("(", ")"), ("[", "]"), ("（", "）"), ("【", "】"), ("〔", "〕"))
-_BRACKETED = re.compile(
-    r"\(\([^()]*\)\)|（（[^（）]*））|"
-    + "|".join(
-        rf"{re.escape(left)}\s*(?:{_LATIN}|{_CHINESE})[^{re.escape(left + right)}]+{re.escape(right)}"
-        for left, right in _BRACKETS
-    ),
-    re.IGNORECASE,
-)
-# [OOC] or 【场外】 in front of a line, and "OOC:", "// ooc" or "out of character, …" at its beginning, mean the whole line.
-_LINE = re.compile(
-    rf"^[ \t]*(?:/{{1,2}}[ \t]*)?"
-    rf"(?:{_LATIN}|[\[(【（〔][ \t]*(?:{_LATIN}|{_CHINESE}话?)[ \t]*[\])】）〕]|{_CHINESE}话?[ \t]*[:：])[^\n]*",
-    re.IGNORECASE | re.MULTILINE,
-)
 _ACTED = r"(?:me|say|do|emote|whisper|shout|yell|think|w|说|做|想|喊)"
 _COMMAND = re.compile(
     rf"^(?:[/／](?!{_ACTED}\b)(?=[^\W\d_])[\w-]{{1,24}}|![a-z][a-z0-9_-]{{0,24}})(?=\s|$)[^\n/]*$", re.IGNORECASE
@@ -45,11 +29,6 @@ class Quiet(StrEnum):
     ASIDE = "words outside of the story"
     COMMAND = "a command to the program"
     FILLER = "nothing to search for"
-
-
-def remove_asides(user_message: str) -> str:
-    """Return the input without the words outside of the story that are marked as such."""
-    return _BRACKETED.sub(" ", _LINE.sub(" ", user_message))
 
 
 def find_quiet(user_message: str) -> Quiet | None:

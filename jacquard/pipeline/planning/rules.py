@@ -16,8 +16,9 @@ from jacquard.core.degradations import DegradationCode
 from jacquard.core.names import NameDictionary, mentions, normalise
 from jacquard.core.plan import MAX_KEYWORDS, PlanContext, SearchIntent, Temporal, Triage
 from jacquard.core.quests import Quest, find_active_quests
+from jacquard.pipeline.curation.searched_text import remove_asides, remove_speaker_labels
 from jacquard.pipeline.planning.actions import read_input
-from jacquard.pipeline.planning.quiet import Quiet, find_quiet, remove_asides
+from jacquard.pipeline.planning.quiet import Quiet, find_quiet
 from jacquard.pipeline.planning.reading import is_fight_word, read_input_words
 from jacquard.pipeline.planning.template_choice import choose_template, template_ids
 from jacquard.pipeline.planning.words import NOT_NAMES
@@ -76,7 +77,8 @@ class RulePlanner:
 
     def plan(self, user_message: str, window: SessionWindow, world: WorldPack) -> PlanContext:
         """Return the plan of one turn; every input gets one."""
-        told = remove_asides(user_message)
+        spoken = remove_speaker_labels(user_message, window, world)
+        told = remove_asides(spoken)
         quests = find_active_quests(window.state)
         dictionary = self._dictionary(world)
         names = find_names(told, dictionary)
@@ -101,7 +103,7 @@ class RulePlanner:
                 action_id=read.action.action_id,
                 reasons=(f"the whole input is the action {read.action.action_id}", *read.faults),
             )
-        quiet = find_quiet(user_message)
+        quiet = find_quiet(spoken)
         if quiet is not None and not (quiet is Quiet.FILLER and names.entities):
             return _plan_quiet(base, quiet, user_message, window, world.planner, (focus.reason, *read.faults))
         reading = read_input_words(told, world.planner.past_words, world.planner.future_words)

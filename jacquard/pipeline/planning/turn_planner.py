@@ -24,9 +24,10 @@ from jacquard.core.plan import PlanContext, Triage
 from jacquard.core.protocols import Planner, PlanRefiner, PlanRequest
 from jacquard.core.quests import find_active_quests
 from jacquard.pipeline.curation.deadline import TooLateError, within
-from jacquard.pipeline.curation.recall_query import RECENT_MESSAGES, line_of
+from jacquard.pipeline.curation.recall_query import recent_lines
 from jacquard.pipeline.planning.actions import is_read_at_once
 from jacquard.pipeline.schedule import find_due_injections
+from jacquard.pipeline.worlds import party_names
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
 from mnemosyne.schema.record import SessionWindow
@@ -123,7 +124,7 @@ class TurnPlanner:
             return PlanResult(plan=rules)
         if self._refiner is None:
             return PlanResult(plan=replace(rules, tier1="no_model"))
-        recent = tuple(line_of(item) for item in window.messages[-RECENT_MESSAGES:])
+        recent = recent_lines(window.messages, party_names(world))
         request = PlanRequest(
             user_message=user_message, recent=recent, plan=rules, window=window, world=world, locked=locked
         )

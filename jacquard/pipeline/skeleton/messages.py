@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from filament import escape_text
 from jacquard.core.block_kinds import HISTORY_SOURCE, INPUT_ID, USER_SOURCE, slot_of
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock
-from jacquard.core.quests import is_scalar, read_plain_value
+from jacquard.pipeline.worlds import party_names
 from mnemosyne.chains.unanswered import is_unanswered
 from mnemosyne.chains.uris import EntryAddress, format_uri
 from mnemosyne.schema.evidence import BlockType, Priority
@@ -107,9 +107,7 @@ def input_block(user_message: str, count: Callable[[str], int]) -> PromptBlock:
 
 def default_parties(world: WorldPack) -> frozenset[str]:
     """Return the names, case-folded, that the role of a message already implies: generic ones, the player, the persona."""
-    persona = read_plain_value(world.persona.get("name"))
-    own = {world.user_name, str(persona) if persona is not None and is_scalar(persona) else ""}
-    return _PLAIN_PARTIES | {name.strip().casefold() for name in own}
+    return _PLAIN_PARTIES | {name.casefold() for name in party_names(world).values()}
 
 
 def speaker_of(each: WindowMessage, known: frozenset[str]) -> str:

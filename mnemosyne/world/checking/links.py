@@ -7,10 +7,9 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from filament import Authority, Remark, judge_ops
-from mnemosyne.chains.event import QUEST_UPDATE
 from mnemosyne.chains.quantities import calculate, expand_pattern, is_expression
 from mnemosyne.core.plain_values import Path as KeyPath
-from mnemosyne.schema.memory import Comparison, Condition
+from mnemosyne.schema.memory import QUEST_UPDATE, Comparison, Condition
 from mnemosyne.world.checking.patterns import pattern_fault, slow_fault
 from mnemosyne.world.checking.state import QUESTS, StateTree, plain_value, quest_state, read_tree, with_types
 from mnemosyne.world.format.check import iterate_sound
@@ -43,6 +42,8 @@ def check_links(draft: PackDraft, faults: FaultList, *, try_patterns: bool = Fal
             if wrong := pattern_fault(whole) or (slow_fault(whole) if try_patterns else None):
                 faults.add(where, wrong)
         _check_numbers(action, place, faults)
+    if tree is not None:
+        _check_story_time(draft, tree, faults)
     if tree is not None and draft.quests_known:
         for where, condition in _iterate_conditions(draft):
             _check_condition(condition, tree, where, faults)
@@ -244,6 +245,16 @@ def _iterate_conditions(draft: PackDraft) -> Iterator[tuple[SourceLocation, Cond
         yield from iterate_sound(action.get("guards"), place.at("guards"))
     for place, injection in draft.injections:
         yield from iterate_sound(injection.get("when"), place.at("when"))
+
+
+def _check_story_time(draft: PackDraft, tree: StateTree, faults: FaultList) -> None:
+    for where, name in draft.world.items("story_time"):
+        path = tree.find(name)
+        if path is None:
+            near = tree.nearest(name) or "; add it to the state with its starting value"
+            faults.add(where, f"tells the time of the story by {name!r}, which is not in the state{near}")
+        elif isinstance(plain_value(tree.at(path)), dict | list):
+            faults.add(where, f"tells the time of the story by {name!r}, which is not a single value; name its fields")
 
 
 def _check_condition(condition: Condition, tree: StateTree, place: SourceLocation, faults: FaultList) -> None:

@@ -100,6 +100,12 @@ WORLD = Record(
         Field(name="user_name", shape=Text(blank=True), fallback="", doc="The player's name."),
         Field(name="entities", shape=Many(item=ENTITY), fallback=(), doc="Things that an input can refer to by name."),
         Field(name="state", shape=Tree(), fallback={}, doc="The state tree at the start of play."),
+        Field(
+            name="story_time",
+            shape=Many(item=PATH),
+            fallback=(),
+            doc="Paths of the state that tell the time of the story, such as `time.day`; memories show what they were then.",
+        ),
     ),
 )
 

@@ -141,7 +141,7 @@ def _item(candidate: Candidate, words: frozenset[str]) -> str:
     title = " ".join(candidate.title.split())
     text = excerpt(candidate.preview, words, PREVIEW_CHARS)
     content = escape_text(text if not title or title in text else f"{title}: {text}")
-    return f'<item id="{escape_attribute(candidate.entry_id)}"{turn}>{content}</item>'
+    return f'<item id="{escape_attribute(candidate.entry_id)}" chain="{candidate.chain.value}"{turn}>{content}</item>'
 
 
 def _batches(candidates: Sequence[Candidate], size: int) -> list[list[Candidate]]:

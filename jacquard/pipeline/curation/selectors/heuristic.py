@@ -5,8 +5,9 @@ they differ in a number, a name or a "not". Candidates that name entities of the
 the input names gets a larger one, since it explains a proper noun (seed 004 section 6.3.1, rule 2). The largest goes to
 a candidate about an entity of the input that no chosen candidate covers yet. Among candidates of nearly equal score,
 chains get shares by the plan's weights. A candidate of a turn that is already represented gets a malus, because a
-turn's messages and summary say the same. No correction can lift a candidate from the bottom of recall to its top.
-Measurements: `docs/decisions/0023-selection.md`.
+turn's messages and summary say the same, and no turn gets more than two. No correction can lift a candidate from the
+bottom of recall to its top. What is less likely relevant than the request's floor is not chosen at all (`relevance`).
+Measurements: `docs/decisions/0023-selection.md` and `0038-relevance.md`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from anyio import to_thread
 from jacquard.core.names import mentions, normalise
 from jacquard.core.plan import PlanContext
 from jacquard.core.protocols import Selection, SelectionContext, SelectionRequest
+from jacquard.pipeline.curation.selectors.relevance import estimate_relevance
 from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.query import Candidate
@@ -34,6 +36,7 @@ COVER_BONUS = 0.2
 CHAIN_COST = 0.02
 LEAST_SHARE = 0.02
 TURN_COST = 0.05
+MOST_OF_A_TURN = 2
 _FIGURES = re.compile(
     r"\d+(?:[.,]\d+)*|[二三四五六七八九十百千万两]+"
     r"|\b(?:two|three|four|five|six|seven|eight|nine|ten|hundred|thousand)\b"
@@ -69,26 +72,36 @@ class HeuristicSelector:
         self._fold_overlap = fold_overlap
 
     async def select(self, request: SelectionRequest, context: SelectionContext | None = None) -> Selection:
-        """Return the best candidates; `folded` maps each near-duplicate of a chosen one to it."""
+        """Return the best candidates, with how likely each is relevant in `why`; `folded` maps each near-duplicate of a chosen one
+        to it.
+        """
         return await to_thread.run_sync(self._select, request)
 
     def _select(self, request: SelectionRequest) -> Selection:
-        waiting = _score_candidates(request)
+        likely = dict(zip((each.entry_id for each in request.candidates), estimate_relevance(request), strict=True))
+        below = {entry_id: share for entry_id, share in likely.items() if share < request.relevance_floor}
+        waiting = [each for each in _score_candidates(request) if each.candidate.entry_id not in below]
         shares, input_entities = _chain_shares(request.plan), frozenset(request.plan.entities)
         chosen: list[_ScoredCandidate] = []
         folded: dict[str, str] = {}
         while waiting and len(chosen) < request.limit:
             best = max(waiting, key=_build_scorer(chosen, shares, input_entities))
             chosen.append(best)
+            full = _find_full_turns(chosen)
             rest, waiting = waiting, []
             for one in rest:
                 if one is not best and self._are_alike(one, best):
                     folded[one.candidate.entry_id] = best.candidate.entry_id
-                elif one is not best:
+                elif one is not best and one.candidate.turn_id not in full:
                     waiting.append(one)
         return Selection(
             entry_ids=tuple(one.candidate.entry_id for one in chosen),
+            why={
+                one.candidate.entry_id: f"relevant at {likely[one.candidate.entry_id]:.0%} by the rules"
+                for one in chosen
+            },
             folded=folded,
+            below_floor=below,
             counts={"folded": len(folded)} if folded else {},
         )
 
@@ -102,6 +115,12 @@ class HeuristicSelector:
             return False
         shared = len(one.shingles & other.shingles)
         return shared >= self._fold_overlap * (sum(sizes) - shared)
+
+
+def _find_full_turns(chosen: Sequence[_ScoredCandidate]) -> frozenset[str]:
+    """Return the turns that have as many chosen candidates as a turn may have."""
+    counts = Counter(each.candidate.turn_id for each in chosen if each.candidate.turn_id is not None)
+    return frozenset(turn_id for turn_id, count in counts.items() if count >= MOST_OF_A_TURN)
 
 
 def _score_candidates(request: SelectionRequest) -> list[_ScoredCandidate]:

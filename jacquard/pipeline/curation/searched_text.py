@@ -1,0 +1,63 @@
+"""Removes from an input what is not searched for: remarks outside of the story, and labels that say who speaks.
+
+Pure, and linear in the length of the input.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import chain
+
+from jacquard.core.names import normalise
+from mnemosyne.schema.record import SessionWindow
+from mnemosyne.schema.world import WorldPack
+
+_LATIN = r"(?:ooc|o\.o\.c\.?|out of character|out-of-character)(?![a-z])"
+_CHINESE = r"(?:场外|戏外|出戏|下戏|题外话)"
+_BRACKETS = (("(", ")"), ("[", "]"), ("（", "）"), ("【", "】"), ("〔", "〕"))
+_BRACKETED = re.compile(
+    r"\(\([^()]*\)\)|（（[^（）]*））|"
+    + "|".join(
+        rf"{re.escape(left)}\s*(?:{_LATIN}|{_CHINESE})[^{re.escape(left + right)}]+{re.escape(right)}"
+        for left, right in _BRACKETS
+    ),
+    re.IGNORECASE,
+)
+# [OOC] or 【场外】 in front of a line, and "OOC:", "// ooc" or "out of character, …" at its beginning, mean the whole line.
+_LINE = re.compile(
+    rf"^[ \t]*(?:/{{1,2}}[ \t]*)?"
+    rf"(?:{_LATIN}|[\[(【（〔][ \t]*(?:{_LATIN}|{_CHINESE}话?)[ \t]*[\])】）〕]|{_CHINESE}话?[ \t]*[:：])[^\n]*",
+    re.IGNORECASE | re.MULTILINE,
+)
+_LABEL = re.compile(
+    r"^[ \t]*(?P<name>[^\W\d_][^\n()（）:：,，。.!?！？\"“”「」]{0,23}?)[ \t]*"
+    r"(?P<role>[(（][^\n()（）:：]{1,24}[)）])?[ \t]*[:：][ \t]*",
+    re.MULTILINE,
+)
+
+
+def remove_asides(user_message: str) -> str:
+    """Return the input without the words outside of the story that are marked as such."""
+    return _BRACKETED.sub(" ", _LINE.sub(" ", user_message))
+
+
+def remove_speaker_labels(user_message: str, window: SessionWindow, world: WorldPack) -> str:
+    """Return the input without the labels at the beginning of its lines that say who speaks: `Wren:` or `Joss (Wren):`, where
+    one of the two is the player, an entity of the world, or one who has spoken in the session.
+    """
+    if not _LABEL.search(user_message):
+        return user_message
+    authors = (each.message.author.id for each in window.messages if each.message.author is not None)
+    entities = (name for each in world.entities for name in (each.name, *each.aliases))
+    known = {normalise(name) for name in chain((world.user_name,), authors, entities)} - {""}
+
+    def drop(found: re.Match[str]) -> str:
+        parts = (normalise(found["name"]), normalise((found["role"] or "").strip("()（）")))
+        return found.group() if known.isdisjoint(parts) else ""
+
+    return _LABEL.sub(drop, user_message)
+
+
+def find_searched_text(user_message: str, window: SessionWindow, world: WorldPack) -> str:
+    """Return the part of an input that is searched for; the whole of it where nothing else is left."""
+    return remove_asides(remove_speaker_labels(user_message, window, world)).strip() or user_message

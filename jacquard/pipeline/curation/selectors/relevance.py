@@ -1,0 +1,91 @@
+"""Estimates how likely a recalled candidate is relevant to an input, without a model. Pure.
+
+The scores of recall have an order but no scale: the best of fifty candidates for "I sit down" scores as high as the best for a
+question. This is a logistic regression over six signals whose values mean the same in every recall; it was fitted to labelled
+plays (`docs/decisions/0038-relevance.md`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from statistics import median, pstdev
+
+from jacquard.core.names import mentions, normalise
+from jacquard.core.protocols import SelectionRequest
+from mnemosyne.retrieval.text.words import has_cjk, word_tokens
+from mnemosyne.schema.memory import Chain
+from mnemosyne.schema.query import Candidate
+
+_FUNCTION_CHARACTERS = frozenset(
+    "的了是在我你他她它们这那有不着到地得过就也都和与把被让给对从向上下里外去来说看问想要会能可一个们什么怎么吗呢吧啊"
+)
+_COSINE_BOUNDS = (-1.0, 3.0)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RelevanceWeights:
+    """The weights of the signals in the logarithm of the odds.
+
+    `words`: the logarithm of 1 + the BM25 score of recall; `shared`: of 1 + the number of words that input and candidate share;
+    `entity`: each entity of the input that the candidate is about; `cosine`: by how many standard deviations its cosine is above
+    the median of the recall; `score`: its share (0..1) of the best score; `title`: the input names a lore entry.
+    """
+
+    base: float = -3.94
+    words: float = 0.80
+    shared: float = 1.04
+    entity: float = 3.15
+    cosine: float = 0.37
+    score: float = 1.26
+    title: float = 4.32
+
+
+WEIGHTS = RelevanceWeights()
+
+
+def estimate_relevance(request: SelectionRequest, weights: RelevanceWeights = WEIGHTS) -> list[float]:
+    """Return for each candidate of a request, in order, how likely (0..1) it is relevant to the input."""
+    text = request.searched_text or request.user_message
+    words, plain, entities = content_words(text), normalise(text), frozenset(request.plan.entities)
+    best = max((candidate.score for candidate in request.candidates), default=0.0)
+    cosines = _standardize([candidate.signals.vector for candidate in request.candidates])
+    found = []
+    for candidate, cosine in zip(request.candidates, cosines, strict=True):
+        odds = weights.base
+        odds += weights.words * math.log1p(max(candidate.signals.fts or 0.0, 0.0))
+        odds += weights.shared * math.log1p(len(words & content_words(_text(candidate))))
+        odds += weights.entity * len(entities.intersection(candidate.entities))
+        odds += weights.cosine * cosine
+        odds += weights.score * (max(candidate.score / best, 0.0) if best > 0.0 else 0.0)
+        odds += weights.title * (candidate.chain is Chain.LORE and mentions(plain, candidate.title))
+        found.append(1.0 / (1.0 + math.exp(-odds)))
+    return found
+
+
+@lru_cache(maxsize=1 << 12)
+def content_words(text: str) -> frozenset[str]:
+    """Return the words of a text that name something: for Chinese, pairs without a character that only joins others.
+
+    Results are cached, since recall finds the same texts turn after turn.
+    """
+    return frozenset(
+        word for word in word_tokens(text) if not (has_cjk(word) and _FUNCTION_CHARACTERS.intersection(word))
+    )
+
+
+def _text(candidate: Candidate) -> str:
+    """Return what a candidate says; the title of a message is its speaker, which is none of it."""
+    return candidate.preview if candidate.chain is Chain.HISTORY else f"{candidate.title} {candidate.preview}"
+
+
+def _standardize(cosines: Sequence[float | None]) -> list[float]:
+    """Return by how many standard deviations each is above the median, within bounds; 0 where there is no cosine."""
+    known = [each for each in cosines if each is not None]
+    if not known:
+        return [0.0] * len(cosines)
+    middle, spread = median(known), pstdev(known) or 1.0
+    low, high = _COSINE_BOUNDS
+    return [0.0 if each is None else min(max((each - middle) / spread, low), high) for each in cosines]
