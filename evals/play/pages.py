@@ -62,7 +62,7 @@ def _checks(each: ScoredTurn) -> list[Check]:
         Check(
             verdict=bad,
             label="lost",
-            text=describe_item(loss.item) + (" (there is a summary of its time)" if loss.summarized else ""),
+            text=describe_item(loss.item) + (" (told by the summary alone)" if loss.summarized else ""),
         )
         for loss in score.losses
     ]

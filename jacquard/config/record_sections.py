@@ -128,6 +128,12 @@ class EvidenceConfig:
     limit: int = bounded_field(
         6, 0, 100, doc="The most results of tools and searches in a prompt; those that fit the turn best are shown."
     )
+    relevance_floor: float = bounded_field(
+        0.35,
+        0,
+        doc="The least score of a result that a prompt shows, unless it came after the last reply: its words count at most 1, its "
+        "age at most 0.5; 0 shows the best, whatever they are.",
+    )
     max_tokens: int = bounded_field(600, 1, doc="Tokens of a result above which only its beginning is shown.")
     conflict_policy: str = choice_field(
         "keep_both_and_warn",

@@ -20,7 +20,7 @@ from jacquard.memory.summarize.roller import SummaryRoller
 from jacquard.pipeline.curation.deadline import CurationDeadline
 from jacquard.pipeline.curation.history_prefetch import HistoryPrefetcher
 from jacquard.pipeline.curation.index_feed import IndexFeed
-from jacquard.pipeline.skeleton.history import SPARE_MESSAGES, history_limits
+from jacquard.pipeline.skeleton.history import SPARE_MESSAGES
 from jacquard.pipeline.worlds import WorldSource
 from jacquard.turns.parts import EngineParts
 
@@ -72,7 +72,7 @@ class BackgroundWork:
 
     def follow_commit(self, session_id: str, turn_id: str, config: RuntimeConfig) -> None:
         """Start what follows a committed turn."""
-        self.roller.begin_next_summary(session_id, turn_id, config, history_limits(config), SPARE_MESSAGES)
+        self.roller.begin_next_summary(session_id, turn_id, config, SPARE_MESSAGES)
         self.consolidator.begin(self.tasks, session_id, turn_id, config.consolidation)
         if self._prefetcher is not None and config.curation.enabled:
             self._prefetcher.begin(session_id, turn_id)

@@ -19,13 +19,14 @@ from jacquard.memory.summarize.roller import SummarizedWindow, SummaryRoller
 from jacquard.memory.system_messages import SystemMessages
 from jacquard.pipeline.curation.prefetch import is_late
 from jacquard.pipeline.curation.recall_query import find_hidden_entries, known_keywords, recent_texts
+from jacquard.pipeline.evidence.candidates import mark_newest
 from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.planning.actions import apply_action, read_input
 from jacquard.pipeline.planning.turn_planner import TurnPlanner
 from jacquard.pipeline.record.events import emit_loaded, emit_planned
 from jacquard.pipeline.record.prepared_turn import request_fingerprint, turn_id_of
 from jacquard.pipeline.refusals import find_last_report
-from jacquard.pipeline.skeleton.history import SPARE_MESSAGES, history_limits
+from jacquard.pipeline.skeleton.history import SPARE_MESSAGES, find_other_tokens, history_limits
 from jacquard.pipeline.worlds import WorldSource
 from jacquard.turns.context import TurnContext
 from jacquard.turns.parts import EngineParts
@@ -76,7 +77,12 @@ class TurnLoader:
                 return record
             if record.status is TurnStatus.ABANDONED:
                 return None
-        return record if record.fingerprint == context.fingerprint and record.prompt is not None else None
+        if record.fingerprint != context.fingerprint or record.prompt is None:
+            return None
+        # A result of a tool that the model called meanwhile belongs into the prompt that is asked for again.
+        given = record.prompt.get("newest_evidence")
+        is_old = given is not None and given != await mark_newest(self._parts.store, head.session_id)
+        return None if is_old and context.config.evidence.enabled else record
 
     async def plan(self, context: TurnContext, window: SessionWindow, world: WorldPack) -> PlannedTurn:
         """Return the turn with its plan; a declared action that the message names has been applied to its state.
@@ -123,7 +129,7 @@ class TurnLoader:
         Where another turn waits for its reply, the window is that after it, with its message as unanswered.
         """
         config, pending = context.config, window.pending
-        limits = history_limits(config)
+        limits = history_limits(config, find_other_tokens(window))
         most_tokens = (config.budget.max_input_tokens - config.budget.reserved_reply_tokens) // 2
         if pending is None or pending.turn_id == context.turn_id or _is_retry(pending, context.user_message.content):
             load = partial(self._load_window, context)

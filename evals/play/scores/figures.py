@@ -23,7 +23,7 @@ class PlayFigures:
     `turns` were played, `prompts` of them made for a model; `failed` ended in an error and `mismatched` went another way than
     the script says. `facts` counts the facts in force over all prompts, `missing` and `wrong` those that a prompt lacks or
     contradicts. `lost` counts the things of the session that some prompt neither holds nor names in its receipt, once each,
-    and `summarized_only` those of them that are missing only where the prompt has a summary of their time. `irrelevant` of
+    and `summarized_only` those others of which some prompt has only what its summary tells, as its receipt says. `irrelevant` of
     `recalled` memories came in `labelled` prompts. Of `asked` questions the prompt holds an answer to `answered`.
     """
 
@@ -100,10 +100,10 @@ def _pairs(scored: Sequence[ScoredTurn]) -> list[tuple[PromptScore, ScoredTurn]]
 
 
 def _losses(play: Sequence[ScoredTurn]) -> tuple[set[str], set[str]]:
-    """Return the ids of what was ever lost in a play, and of what was lost only while there was a summary of its time."""
+    """Return the ids of what was ever lost in a play, and of what else was ever told by the summary alone."""
     losses = [loss for score, _ in _pairs(play) for loss in score.losses]
-    lost = {loss.item.ids[0] for loss in losses}
-    return lost, lost - {loss.item.ids[0] for loss in losses if not loss.summarized}
+    lost = {loss.item.ids[0] for loss in losses if not loss.summarized}
+    return lost, {loss.item.ids[0] for loss in losses} - lost
 
 
 def _reused_share(scores: Sequence[PromptScore]) -> float:
@@ -159,7 +159,7 @@ def _turn_json(each: ScoredTurn) -> dict[str, Any]:
         "missing": list(score.missing),
         "wrong": [{"fact": w.fact, "text": w.text, "block": w.block_id} for w in score.wrong],
         "lost": [
-            describe_item(loss.item) + (" (there is a summary of its time)" if loss.summarized else "")
+            describe_item(loss.item) + (" (told by the summary alone)" if loss.summarized else "")
             for loss in score.losses
         ],
         "recalled": [{"id": r.entry_id, "labels": sorted(r.labels), "wanted": r.wanted} for r in score.recalled],
@@ -237,7 +237,7 @@ def describe_faults(scored: Sequence[ScoredTurn]) -> list[str]:
         ]
         lines += [f"{label}: {text}" for key, text in now if key not in open_faults]
         open_faults = {key for key, _ in now}
-        lost = {loss.item.ids[0]: loss.item for loss in score.losses}
+        lost = {loss.item.ids[0]: loss.item for loss in score.losses if not loss.summarized}
         lines += [f"{label}: lost: {describe_item(item)}" for name, item in lost.items() if name not in told]
         told |= lost.keys()
         lines += [

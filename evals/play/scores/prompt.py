@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from evals.play.engine import LATE_CODES, codes_of
 from evals.play.host import PlayedTurn
-from evals.play.scores.receipts import order_of, read_named_ids
+from evals.play.scores.receipts import find_turns_left_out, order_of, read_named_ids
 from evals.play.script.values import Fact, Play
 from evals.play.session import Item, ItemKind, Path
 from filament import clean_text
@@ -16,6 +16,7 @@ from jacquard import PreparedTurn, TurnView, view_turn
 _TELLING_CHARS = 8
 _FLESH = "flesh:"
 _INPUT = "input"
+_SUMMARIZED = "summarized"
 _MEMORIES = "memories"
 _TALK = frozenset({"talk", "memories", "input", "evidence"})
 
@@ -31,7 +32,9 @@ class WrongFact:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Loss:
-    """Something that the prompt does not hold and its receipt does not name; `summarized`: a summary stands for its time."""
+    """Something that the prompt does not hold itself; `summarized`: the receipt says that its summary tells of that turn. Of
+    anything else the receipt says nothing.
+    """
 
     item: Item
     summarized: bool
@@ -142,18 +145,18 @@ def _find_wrong(facts: Mapping[str, Fact], view: TurnView) -> list[WrongFact]:
 
 
 def _find_losses(path: Path, prepared: PreparedTurn, view: TurnView) -> list[Loss]:
+    # A retry has the turn of the failed call, and its message is the input.
+    path = replace(path, steps=tuple(step for step in path.steps if step.turn_id != prepared.turn_id))
     items = path.items()
     order, named = order_of(items), read_named_ids(prepared.report)
     shown = {_entry_of(block.block_id) for block in view.blocks if block.group != _INPUT}
     text = _squeeze("\n".join(block.plain for block in view.blocks if block.group != _INPUT))
-    # A history that begins in the pack's prologue begins before all items.
-    start = len(items) if prepared.history_start is None else order.get(prepared.history_start, 0)
-    answered = {step.turn_id for step in path.steps if step.answered}
-    has_summary = any(block.source.endswith("/summary.j2") for block in view.blocks)
+    left_out = find_turns_left_out(path, prepared)
     return [
-        Loss(item=item, summarized=has_summary and _is_talk(item) and place < start and item.ids[-1] in answered)
-        for place, item in enumerate(items)
+        Loss(item=item, summarized=code == _SUMMARIZED)
+        for item in items
         if not (shown & {*item.ids} or _is_quoted(item, text) or named.covers(item, order))
+        and (code := left_out.get(item.ids[-1], "") if _is_talk(item) else "") in ("", _SUMMARIZED)
     ]
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
-from evals.play.session import Item
-from jacquard import Report
+from evals.play.session import Item, Path
+from jacquard import PreparedTurn, Report
 
 _NOT_ABOUT = frozenset(
     {"turn_id", "session_id", "spans", "plan", "timings_ms", "tags", "new_evidence_ids", "new_block_ids", "chosen_for"}
@@ -56,6 +56,22 @@ def order_of(items: Sequence[Item]) -> dict[str, int]:
         for name in item.ids:
             order.setdefault(name, place)
     return order
+
+
+def find_turns_left_out(path: Path, prepared: PreparedTurn) -> dict[str, str]:
+    """Return by turn id what the receipt says of the messages of whole turns: the code of its line (`summarized`, `unshown`).
+
+    Such a line names turns by their number on the path, which begins before the play where the world has a prologue.
+    """
+    played = [step.turn_id for step in path.steps if step.turn_id is not None]
+    first = prepared.depth - len(played)
+    lines = [line for line in prepared.report.left_out if line.what == "messages" and line.first.isdecimal()]
+    return {
+        turn_id: line.code
+        for line in reversed(lines)
+        for number, turn_id in enumerate(played, start=first)
+        if int(line.first) <= number <= int(line.last)
+    }
 
 
 def _contains_id(name: str, texts: str) -> bool:

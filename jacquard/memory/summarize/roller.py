@@ -35,6 +35,7 @@ from jacquard.memory.summarize.span import (
     read_own_coverage,
 )
 from jacquard.pipeline.record.events import emit_usage
+from jacquard.pipeline.skeleton.history import find_other_tokens, history_limits
 from mnemosyne.core.errors import ContextEngineError
 from mnemosyne.core.off_loop import calculate
 from mnemosyne.core.tokens import KEPT_CHARS
@@ -147,30 +148,28 @@ class SummaryRoller:
         size = _count_unread_chars(window)
         return shown, await calculate(find_due_depth, window, coverage, shown, config.summary, self._count, size=size)
 
-    def begin_next_summary(
-        self, session_id: str, turn_id: str, config: RuntimeConfig, limits: HistoryConfig, spare: int
-    ) -> None:
+    def begin_next_summary(self, session_id: str, turn_id: str, config: RuntimeConfig, spare: int) -> None:
         """Start, after a committed turn, the summary that the next turn will need. Only a model is slow enough to need
         this.
         """
         if not self._is_local and config.summary.enabled:
             finished = anyio.Event()
             self._searches.append(finished)
-            self._tasks.start_soon(self._run_next_summary, session_id, turn_id, config, limits, spare, finished)
+            self._tasks.start_soon(self._run_next_summary, session_id, turn_id, config, spare, finished)
 
     async def _run_next_summary(
         self,
         session_id: str,
         turn_id: str,
         config: RuntimeConfig,
-        limits: HistoryConfig,
         spare: int,
         finished: anyio.Event,
     ) -> None:
         try:
             branch_id = (await self._store.turn(session_id, turn_id)).branch_id
-            limit = limits.max_messages + spare
+            limit = config.history.max_messages + spare
             window = await self._store.window(session_id, message_limit=limit, branch_id=branch_id)
+            limits = history_limits(config, find_other_tokens(window))
             coverage = await self._load_coverage(window)
             _, upto = await self._check_history(window, coverage, limits, config)
             if upto is not None:

@@ -95,13 +95,16 @@ def history_of(
 
 
 def describe_unshown(window: SessionWindow, coverage: Coverage, shown: Sequence[WindowMessage]) -> tuple[LeftOut, ...]:
-    """Return the receipt's lines on the conversation that neither the history nor the summary holds: ranges of turns, by their
-    number on the path (from 1).
+    """Return the receipt's lines on the conversation that the history does not hold: ranges of turns, by their number on the path
+    (from 1), that the summary tells of, or that nothing does.
     """
     newest = window.messages[-1].depth if window.messages else 0
     first, last = coverage.depth + 1, shown[0].depth - 1 if shown else newest
     thinned = read_thinned(window.summary) if coverage.depth else 0
     lines: list[LeftOut] = []
+    if coverage.depth:
+        reason = f"Turns 1 to {coverage.depth} are older than the history; the summary tells of them."
+        lines.append(_range_of("summarized", reason, 1, coverage.depth, coverage.depth))
     if newest and first <= last:
         reason = f"Turns {first} to {last} are older than the history, and no summary covers them."
         lines.append(_range_of("unshown", reason, first, last, last - first + 1))

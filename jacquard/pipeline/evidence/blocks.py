@@ -42,7 +42,7 @@ _PLACEMENT = Placement(position=Position.BEFORE_HISTORY, priority=20)
 class EvidenceBlocks:
     """A session's evidence as blocks, the best last, with what was settled, what had to be done without (`code: detail`),
     what went wrong, and the receipt's lines on all candidates. The context blocks of the session's document are among the
-    blocks (`document_ids` are the ids of all of those).
+    blocks (`document_ids` are the ids of all of those). `newest` is the mark of the newest candidates.
     """
 
     blocks: tuple[PromptBlock, ...] = ()
@@ -53,6 +53,7 @@ class EvidenceBlocks:
     left_out: tuple[LeftOut, ...] = ()
     document_ids: frozenset[str] = frozenset()
     redactions: tuple[RedactionRecord, ...] = ()
+    newest: str = ""
 
     def with_document(self, document: DocumentBlocks) -> EvidenceBlocks:
         """Return these blocks with those of the session's document."""
@@ -119,6 +120,7 @@ async def load_evidence_blocks(
         decisions=choice.decisions,
         left_out=choice.left_out,
         redactions=tuple(record for each in kept if (record := redaction_of(each)) is not None),
+        newest=choice.newest,
     )
 
 

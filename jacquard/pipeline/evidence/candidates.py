@@ -57,13 +57,15 @@ NO_QUERY = EvidenceQuery(terms={})
 class EvidenceChoice:
     """The evidence to show, with what was settled on all candidates, and the receipt's lines.
 
-    `chosen` is oldest first where all are shown, else best last, so that what comes last has the better rank in both.
+    `chosen` is oldest first where all are shown, else best last, so that what comes last has the better rank in both. `newest` is
+    the mark of the newest candidates (`mark_newest`).
     """
 
     chosen: tuple[Evidence, ...]
     settled: ConflictResolution
     decisions: tuple[CandidateDecision, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
+    newest: str = ""
 
 
 def evidence_query(turn: PlannedTurn) -> EvidenceQuery:
@@ -88,13 +90,9 @@ async def choose_evidence(
     Candidates are the session's results of tools, skills and searches, its user inputs and others, except memories that recall
     brought, which are candidates of their own chains, and texts of models, which stand in the talk.
     """
-    found: list[Evidence] = []
-    unread = False
-    for types in (_FOUND, _SEARCHED):
-        where = EvidenceFilter(types=types, limit=LOOKED_THROUGH, newest=True)
-        listed = await store.list_evidences(session_id, where)
-        unread = unread or len(listed) == LOOKED_THROUGH
-        found += [each for each in listed if not each.source.uri.startswith(OWN_SCHEME)]
+    listed = await _list_candidates(store, session_id)
+    unread = any(len(each) == LOOKED_THROUGH for each in listed)
+    found = [each for group in listed for each in group if not each.source.uri.startswith(OWN_SCHEME)]
     expired = [each for each in found if is_expired(each, now)]
     live = [each for each in found if not is_expired(each, now)]
     size = sum(len(each.content) for each in live)
@@ -102,19 +100,40 @@ async def choose_evidence(
     ranked = await calculate(rank_evidence, live, query.terms, query.since, size=size)
     compared = _in_order([each.evidence for each in ranked[:_COMPARED]], live)
     settled = await calculate(resolve_conflicts, compared, ConflictPolicy(config.conflict_policy), size=size)
-    best = [each for each in ranked if each.evidence.evidence_id not in settled.left_out][: max(config.limit, 0)]
+    fitting = [each for each in ranked if each.is_fresh or each.score >= config.relevance_floor]
+    best = [each for each in fitting if each.evidence.evidence_id not in settled.left_out][: max(config.limit, 0)]
     shown = {each.evidence.evidence_id for each in best}
     everything = len(best) == len(live)
     chosen = (
         [each for each in live if each.evidence_id in shown] if everything else [each.evidence for each in best][::-1]
     )
-    decisions, rest = _decide(session_id, ranked, shown, settled, expired)
+    decisions, rest = _decide(session_id, ranked, shown, settled, expired, config.relevance_floor)
     return EvidenceChoice(
         chosen=tuple(chosen),
         settled=settled,
         decisions=decisions,
         left_out=(*rest, *((_NOT_READ,) if unread else ())),
+        newest=_mark_newest(listed),
     )
+
+
+async def mark_newest(store: Store, session_id: str) -> str:
+    """Return a text that changes when the session is given another candidate."""
+    return _mark_newest(await _list_candidates(store, session_id))
+
+
+async def _list_candidates(store: Store, session_id: str) -> list[tuple[Evidence, ...]]:
+    """Return the newest results, and the newest found pages, each in the order of writing; memories are among them."""
+    filters = [EvidenceFilter(types=types, limit=LOOKED_THROUGH, newest=True) for types in (_FOUND, _SEARCHED)]
+    return [await store.list_evidences(session_id, where) for where in filters]
+
+
+def _mark_newest(listed: Sequence[Sequence[Evidence]]) -> str:
+    newest = (
+        next((each.evidence_id for each in reversed(group) if not each.source.uri.startswith(OWN_SCHEME)), "")
+        for group in listed
+    )
+    return " ".join(newest).strip()
 
 
 _NOT_READ = LeftOut(
@@ -140,6 +159,7 @@ def _decide(
     shown: set[str],
     settled: ConflictResolution,
     expired: Sequence[Evidence],
+    floor: float,
 ) -> tuple[tuple[CandidateDecision, ...], tuple[LeftOut, ...]]:
     """Return a decision on every candidate, best first, the expired last; many that are left out share one line."""
     made: list[CandidateDecision] = []
@@ -151,10 +171,13 @@ def _decide(
             code, reason = "selected", why
         elif name in settled.left_out:
             code, reason = "contradicted", settled.left_out[name]
+        elif not each.is_fresh and each.score < floor:
+            code = "below_floor"
+            reason = f"Rank {rank} of {len(ranked)}: its score of {each.score:.2f} is below evidence.relevance_floor."
         else:
             code = "below_cut"
             reason = f"Rank {rank} of {len(ranked)}: evidence.limit leaves room for {len(shown)}."
-        if code == "below_cut" and rank - len(shown) > _LISTED:
+        if code in ("below_cut", "below_floor") and rank - len(shown) > _LISTED:
             unlisted += 1
         else:
             made.append(_decision(session_id, each, rank, code, reason))

@@ -20,6 +20,7 @@ from jacquard.pipeline.record.package import build_package, context_blocks_of, e
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, select_stored_blocks
 from jacquard.pipeline.record.stored_turn import report_damage
 from jacquard.pipeline.skeleton.automation import Skeleton
+from jacquard.pipeline.skeleton.history import smooth_other_tokens
 from jacquard.pipeline.skeleton.messages import without_notice
 from jacquard.pipeline.weaving.assemble import PromptMessage, is_history_message, prefix
 from jacquard.pipeline.weaving.layers import share
@@ -131,6 +132,7 @@ def _build_prepared_turn(inputs: PromptInputs, prompt: Prompt, report: Report) -
         for b in blocks
         if is_history_message(b)
     ]
+    said_tokens = sum(block.tokens for block in blocks if is_history_message(block))
     head = inputs.turn.window.head
     evidences = tuple(evidence_of(entry, inputs.evidence_ids) for entry in entries)
     held = context_blocks_of(blocks)
@@ -171,6 +173,8 @@ def _build_prepared_turn(inputs: PromptInputs, prompt: Prompt, report: Report) -
         context_blocks=held,
         reply=inputs.turn.reply,
         history_start=inputs.skeleton.history_start,
+        newest_evidence=inputs.skeleton.results.newest,
+        other_tokens=smooth_other_tokens(report.budget.used_tokens - said_tokens, inputs.turn.window),
     )
 
 

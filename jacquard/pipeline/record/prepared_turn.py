@@ -64,7 +64,9 @@ class PreparedTurn:
     one XML text. `reply` is set when the turn was numerical: then the turn is complete, the ops are applied and no
     model is called. `evidences` and `context_blocks` are those of the prompt, in the form of session document 1.0.
     `tape` is the snapshot of the prompt (`jacquard.pipeline.record.prompt_snapshot`); it is written to the record, and
-    a turn read from its record has none. `usages` are the model calls of its preparation.
+    a turn read from its record has none. `other_tokens` are those of the prompt without the conversation, as the next turn
+    reckons with them; `newest_evidence` is the mark of what the session had been given (`mark_newest`). `usages` are the
+    model calls of its preparation.
     """
 
     turn_id: str
@@ -81,6 +83,8 @@ class PreparedTurn:
     context_blocks: tuple[ContextBlock, ...] = ()
     reply: str | None = None
     history_start: str | None = None
+    other_tokens: int | None = None
+    newest_evidence: str = ""
     tape: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
     usages: tuple[ModelUsage, ...] = field(default=(), compare=False, repr=False)
 
@@ -109,6 +113,8 @@ class StoredPrompt:
     context_blocks: tuple[ContextBlock, ...]
     reply: str | None
     history_start: str | None
+    other_tokens: int | None = None
+    newest_evidence: str = ""
     tape: Mapping[str, Any] | None = None
     record_version: int = RECORD_VERSION
 
@@ -223,6 +229,8 @@ def build_record(
                 context_blocks=turn.context_blocks,
                 reply=turn.reply,
                 history_start=turn.history_start,
+                other_tokens=turn.other_tokens,
+                newest_evidence=turn.newest_evidence,
                 tape=turn.tape,
             )
         ),
@@ -256,6 +264,8 @@ def turn_from_record(record: TurnRecord, version: int) -> PreparedTurn:
         context_blocks=stored.context_blocks,
         reply=stored.reply,
         history_start=stored.history_start,
+        other_tokens=stored.other_tokens,
+        newest_evidence=stored.newest_evidence,
     )
 
 

@@ -19,12 +19,37 @@ SPARE_MESSAGES = 16
 """Loaded beyond the window's limit, so that its old start is still seen when it overflows."""
 
 Turn = tuple[WindowMessage, ...]
+_SPARE_SHARE = 0.05
+"""The share of the prompt that the window leaves free, for what the rest takes more than in the turn before."""
+
+_FALL = 0.9
 
 
-def history_limits(config: RuntimeConfig) -> HistoryConfig:
-    """Return the limits of the window: it takes at most half of the prompt, so that a small budget keeps a stable start too."""
-    half = (config.budget.max_input_tokens - config.budget.reserved_reply_tokens) // 2
-    return replace(config.history, max_tokens=min(config.history.max_tokens, half))
+def history_limits(config: RuntimeConfig, other_tokens: int | None = None) -> HistoryConfig:
+    """Return the limits of the window. `other_tokens`: what the rest of the prompt takes, as far as that is known.
+
+    The window takes at most half of the prompt, so that a small budget keeps a stable start too, and no more than the rest leaves:
+    what the window holds is not recalled, so it must not be dropped afterwards. It may always take an eighth.
+    """
+    whole = config.budget.prompt_tokens()
+    half = whole // 2
+    room = half if other_tokens is None else max(whole - other_tokens - int(whole * _SPARE_SHARE), half // 4)
+    return replace(config.history, max_tokens=min(config.history.max_tokens, half, room))
+
+
+def find_other_tokens(window: SessionWindow) -> int | None:
+    """Return what the rest of the prompt took in the turn before, without the conversation; None where that was not recorded."""
+    prompt = window.previous.prompt if window.previous is not None else None
+    tokens = prompt.get("other_tokens") if prompt is not None else None
+    return tokens if isinstance(tokens, int) else None
+
+
+def smooth_other_tokens(tokens: int, window: SessionWindow) -> int:
+    """Return the tokens of the rest of a prompt as the next turn reckons with them: they fall slowly, since memories and
+    evidence come and go from turn to turn.
+    """
+    before = find_other_tokens(window)
+    return tokens if before is None else max(tokens, int(before * _FALL))
 
 
 def trim_history(

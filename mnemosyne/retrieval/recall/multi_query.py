@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from mnemosyne.retrieval.recall.query_features import is_self_contained
+from mnemosyne.retrieval.recall.query_features import is_question, is_self_contained
 from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.query import Candidate, EntryPlace, Recall, RetrievalQuery
 
 _END = re.compile(r"[?？]+[\"'”’）)]*")
+_SENTENCE = re.compile(r"[^.!?。！？;；…\n]+[.!?。！？;；…]*[\"'”’）)」』]*")
 _MOST = 3
 _ENOUGH_TERMS = 2
 
@@ -29,13 +30,23 @@ def split_query(query: RetrievalQuery) -> tuple[RetrievalQuery, ...]:
     text = query.text.strip()
     ends = [mark.end() for mark in _END.finditer(text)]
     if not 2 <= len(ends) <= _MOST or ends[-1] < len(text):
-        return (query,)
+        return _with_question(query)
     parts = [text[first:last].strip() for first, last in pairwise([0, *ends])]
     questions = tuple(
         replace(query, text=part, keywords=tuple(word for word in query.keywords if word in part)) for part in parts
     )
     whole = all(is_self_contained(each) and len(set(word_tokens(each.text))) >= _ENOUGH_TERMS for each in questions)
-    return questions if whole else (query,)
+    return questions if whole else _with_question(query)
+
+
+def _with_question(query: RetrievalQuery) -> tuple[RetrievalQuery, ...]:
+    """Return a query, and beside it what it asks where it says other things too, as in "I sit down. Who was that?"."""
+    sentences = [found.group().strip() for found in _SENTENCE.finditer(query.text)]
+    asked = [sentence for sentence in sentences if is_question(sentence)]
+    question = " ".join(asked)
+    if not asked or len(asked) == len(sentences) or len(set(word_tokens(question))) < _ENOUGH_TERMS:
+        return (query,)
+    return query, replace(query, text=question, keywords=tuple(word for word in query.keywords if word in question))
 
 
 def merge_recalls(recalls: Sequence[Recall], limit: int) -> Recall:

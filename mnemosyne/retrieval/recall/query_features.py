@@ -79,7 +79,7 @@ def find_query_features(query: RetrievalQuery, terms: Mapping[str, float]) -> Qu
     return QueryFeatures(
         terms=len(own),
         recent_share=max(1.0 - asked / whole, 0.0) if query.recent and whole > 0.0 else 0.0,
-        question=_is_question(text),
+        question=is_question(text),
         time=_TIME.search(text) is not None,
     )
 
@@ -98,7 +98,7 @@ def vector_texts(query: RetrievalQuery) -> dict[str, float]:
     recent_terms = recent_text(query.recent)
     if not recent_terms or is_self_contained(query):
         return {text: 1.0}
-    return {recent_terms: ASKED_TALK if _is_question(text) else SAID_TALK, text: 1.0}
+    return {recent_terms: ASKED_TALK if is_question(text) else SAID_TALK, text: 1.0}
 
 
 def recent_text(recent: Sequence[str]) -> str:
@@ -110,7 +110,7 @@ def recent_text(recent: Sequence[str]) -> str:
 def is_self_contained(query: RetrievalQuery) -> bool:
     """Return whether a query names its subject before it refers to the conversation (`he`, `there`, `那个`)."""
     text = query.text.strip()
-    if not _is_question(text):
+    if not is_question(text):
         return False
     places = [place for keyword in query.keywords if (place := text.find(keyword)) >= 0]
     if name := _NAME.search(text):
@@ -119,7 +119,8 @@ def is_self_contained(query: RetrievalQuery) -> bool:
     return bool(places) and (leaning is None or min(places) < leaning.start())
 
 
-def _is_question(text: str) -> bool:
+def is_question(text: str) -> bool:
+    """Return whether a text asks something, by its end or its words."""
     return text.endswith(("?", "？", "吗", "呢")) or _QUESTION.search(text) is not None
 
 
