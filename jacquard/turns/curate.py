@@ -160,10 +160,14 @@ class TurnCurator:
         return replace(curation, story_times=await self._read_story_times(turn, curation.entries))
 
     async def _read_story_times(self, turn: PlannedTurn, entries: Sequence[MemoryEntry]) -> dict[str, str]:
-        """Return the time of the story after the turn of each entry, by turn id, where the world says what tells it."""
+        """Return the time of the story after the turn of each entry, by turn id, where the world says what tells it. Turns of the
+        prologue have none: the pack says only what the state is after them.
+        """
         told: dict[str, str] = {}
         if turn.world.story_time:
-            for turn_id in dict.fromkeys(entry.turn_id for entry in entries if entry.turn_id is not None):
+            first = len(turn.world.prologue)
+            played = [entry.turn_id for entry in entries if entry.turn_id and (entry.depth or 0) > first]
+            for turn_id in dict.fromkeys(played):
                 view = view_state(await self._parts.store.state_at(turn.session_id, turn_id))
                 told[turn_id] = ", ".join(filter(None, map(view.describe, turn.world.story_time)))
         return told

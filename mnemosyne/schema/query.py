@@ -190,7 +190,7 @@ class Candidate:
     """A recalled entry before selection; `preview` is at most 100 tokens, `score` is comparable within one recall only.
 
     Entry ids are unique only within a scope: `alias` is the name of a candidate in a recall with another one of the
-    same id.
+    same id. `keys` are the words by which its author wants it to be found.
     """
 
     entry_id: str
@@ -207,6 +207,7 @@ class Candidate:
     turn_id: str | None = None
     trust: Trust = Trust.AUTHORED
     alias: str = ""
+    keys: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:

@@ -49,13 +49,14 @@ def key_paths(value, path=""):
             yield from key_paths(inner, f"{path}[]")
 
 
-def documents(store: Path) -> dict[str, set[str]]:
-    """Run every step in order on one store; return the key paths of what each printed."""
+def documents(store: Path, *of_weave: str) -> dict[str, set[str]]:
+    """Run every step in order on one store; return the key paths of what each printed. `of_weave`: further options of weave."""
     found = {}
     for name, arguments in STEPS.items():
         options = [] if name in PLAIN else ["--json"]
         places = [] if name == "validate" else ["--store", str(store)]
-        done = CliRunner().invoke(app, [*arguments, *places, *options])
+        more = of_weave if name == "weave" else ()
+        done = CliRunner().invoke(app, [*arguments, *more, *places, *options])
         assert done.exit_code == 0, f"{name}: {done.output}"
         found[name] = set(key_paths(json.loads(done.stdout)))
     return found
@@ -99,7 +100,11 @@ def test_no_command_and_no_option_is_gone():
 
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory):
-    return documents(tmp_path_factory.mktemp("cli") / "store")
+    folder = tmp_path_factory.mktemp("cli")
+    found = documents(folder / "store")
+    # The keys of memories: the history shows the two turns of the prologue, and then nothing is left to recall of them.
+    others = documents(folder / "other", "--config", str(HERE / "every_memory.yaml"))
+    return {name: keys | others[name] for name, keys in found.items()}
 
 
 @pytest.mark.parametrize("name", STEPS)

@@ -117,6 +117,7 @@ def candidate(
     title: str = "",
     entities: tuple[str, ...] = (),
     depth: int | None = None,
+    turn_id: str | None = None,
 ) -> Candidate:
     return Candidate(
         entry_id=entry_id,
@@ -129,6 +130,7 @@ def candidate(
         signals=Signals(fused=score),
         entities=entities,
         depth=depth,
+        turn_id=turn_id,
     )
 
 
@@ -148,13 +150,20 @@ def plan(
     )
 
 
-def asked(*candidates: Candidate, limit: int = 5, plan_: PlanContext | None = None) -> SelectionRequest:
+def asked(
+    *candidates: Candidate,
+    limit: int = 5,
+    plan_: PlanContext | None = None,
+    text: str = "那把钥匙是不是开启神庙的?",
+    relevance_floor: float = 0.0,
+) -> SelectionRequest:
     return SelectionRequest(
-        user_message="那把钥匙是不是开启神庙的?",
+        user_message=text,
         recent=("村长: 听说村里有一把钥匙。",),
         plan=plan_ or plan(),
         candidates=candidates,
         limit=limit,
+        relevance_floor=relevance_floor,
     )
 
 

@@ -103,9 +103,9 @@ async def test_twenty_ids_are_cut_to_the_limit(server: OpenAiServer, model: Lite
     server.set_script("many:20")
     curation = await stream(model, MANY).curate(turn("the temple key"))
     assert curation.path is CurationPath.SELECTED
-    assert curation.selection.entry_ids == tuple(c.entry_id for c in curation.candidates[:5])
-    assert curation.selection.counts["over_limit"] == 15
-    assert "15 ids over the limit left out" in curation.reason
+    assert curation.selection.entry_ids == tuple(c.entry_id for c in curation.candidates[:6])
+    assert curation.selection.counts["over_limit"] == 14
+    assert "14 ids over the limit left out" in curation.reason
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ async def test_what_cannot_be_used_brings_the_heuristic_and_says_why(
     assert report.path is CurationPath.FALLBACK
     assert report.code == code
     assert words in report.reason
-    assert 1 <= len(report.selected) <= 3
+    assert 1 <= len(report.selected) <= 6
     assert {c.code for c in report.candidates} <= {"selected", "folded", "below_cut"}
     assert len(server.requests) == 1
 
@@ -147,10 +147,10 @@ async def test_a_server_that_hangs_meets_the_call_s_own_limit(server: OpenAiServ
     assert (report.path, report.code) == (CurationPath.FALLBACK, "timeout")
 
 
-async def test_without_a_model_the_heuristic_chooses_three() -> None:
+async def test_without_a_model_the_heuristic_chooses_six() -> None:
     curation = await CurationStream(ListRetriever(MANY), None, HeuristicSelector()).curate(turn("the temple key"))
     assert (curation.path, curation.code) == (CurationPath.FALLBACK, "no_model")
-    assert curation.selection.entry_ids == ("m00", "m01", "m02")
+    assert curation.selection.entry_ids == ("m00", "m01", "m02", "m03", "m04", "m05")
     assert curation.model is None
     assert set(curation.timings_ms) == {"recall", "select"}
 

@@ -12,6 +12,7 @@ from mnemosyne import Evidence, EvidenceSource, EvidenceType, IngestOptions, Ses
 pytestmark = pytest.mark.anyio
 
 PLACES = ("Arles", "Bergen", "Cadiz", "Delft", "Essen", "Fano", "Graz", "Hilo", "Ivrea", "Jena")
+EVERYTHING = RuntimeConfig(evidence=EvidenceConfig(relevance_floor=0))
 CHINESE = ("北京", "广州", "成都", "武汉", "西安", "杭州", "南京", "青岛", "大连", "厦门")
 
 
@@ -45,7 +46,7 @@ async def say(runtime, text="On we go."):
 async def test_the_first_of_ten_results_is_shown_when_it_is_asked_for(runtime, places, line, question):
     await record(runtime, [line.format(place) for place in places])
     await say(runtime)
-    turn = await runtime.engine.prepare_turn("s", question)
+    turn = await runtime.engine.prepare_turn("s", question, EVERYTHING)
     assert line.format(places[0]) in turn.text
     assert turn.text.count("<result ") == 6
     lines = {each.entry_id: each for each in turn.report.evidence}
@@ -69,6 +70,8 @@ async def test_without_shared_words_the_newest_are_shown(runtime):
     await record(runtime, [f"The weather station of {place} reports fog." for place in PLACES])
     await say(runtime)
     turn = await runtime.engine.prepare_turn("s", "Thank you!")
+    assert [place for place in PLACES if f"station of {place}" in turn.text] == list(PLACES[6:])
+    turn = await runtime.engine.prepare_turn("s", "Thank you!", EVERYTHING)
     assert [place for place in PLACES if f"station of {place}" in turn.text] == list(PLACES[4:])
 
 

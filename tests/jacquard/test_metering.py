@@ -286,7 +286,7 @@ async def test_what_an_attempt_spent_that_met_a_conflict_is_recorded_with_its_tu
 async def test_what_shortening_took_is_recorded_with_its_turn():
     model = ScriptedModel("Kai spoke of the mill at length.")
     config = RuntimeConfig(
-        budget=BudgetConfig(max_input_tokens=1800, reserved_reply_tokens=100),
+        budget=BudgetConfig(max_input_tokens=1500, reserved_reply_tokens=100),
         summary=SummaryConfig(enabled=False, timeout_ms=60_000),
         curation=CurationConfig(enabled=False),
         prune=PruneConfig(policy="degrade_to_summary"),

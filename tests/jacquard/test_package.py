@@ -48,7 +48,14 @@ FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "zh"
 QUESTION = "那把钥匙是不是开启神庙的?我记得之前好像提到过。"
 EVERYTHING = RuntimeConfig(
     budget=BudgetConfig(max_input_tokens=60_000),
-    curation=CurationConfig(fallback_limit=50, select_limit=50, deadline_ms=20_000),
+    curation=CurationConfig(
+        fallback_limit=50,
+        select_limit=50,
+        relevance_floor=0,
+        relevance_floor_past=0,
+        flesh_tokens=20_000,
+        deadline_ms=20_000,
+    ),
     package=PackageConfig(by_document=50, by_source=50),
 )
 

@@ -54,11 +54,11 @@ def test_the_prompt_is_the_seed_s_with_everything_from_outside_marked_as_data() 
 <current_input>那把钥匙是不是开启神庙的?</current_input>
 </user_context>
 <candidate_pool>
-<item id="lore_key">神庙钥匙: 由翡翠雕成的古老钥匙,能开启森林神庙的石门。</item>
-<item id="lore_wolf">Grey Wolf: A grey wolf that guards the northern path.</item>
-<item id="p003.a" turn="3">村长: 那把钥匙是我祖父留下的,我不能随便给人。</item>
-<item id="p003.summary" turn="3">村长拒绝交出神庙的钥匙。</item>
-<item id="q_necklace">The lost necklace: The necklace was found in the well and given back.</item>
+<item id="lore_key" chain="lore">神庙钥匙: 由翡翠雕成的古老钥匙,能开启森林神庙的石门。</item>
+<item id="lore_wolf" chain="lore">Grey Wolf: A grey wolf that guards the northern path.</item>
+<item id="p003.a" chain="history" turn="3">村长: 那把钥匙是我祖父留下的,我不能随便给人。</item>
+<item id="p003.summary" chain="narrative" turn="3">村长拒绝交出神庙的钥匙。</item>
+<item id="q_necklace" chain="event">The lost necklace: The necklace was found in the well and given back.</item>
 </candidate_pool>""",
     )
 

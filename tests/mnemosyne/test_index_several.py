@@ -40,7 +40,6 @@ def test_whole_questions_are_asked_one_by_one(
     [
         "When did Mara leave the mill?",
         "When did Mara leave the mill? And what did she take along?",
-        "When did Mara leave the mill? Tell me of old Tobin.",
         "Where is Mara? Where is Wen?" * 2,
         "what does iron do to them, and what about grasproot",
         "Really? Truly?",
@@ -50,6 +49,18 @@ def test_whole_questions_are_asked_one_by_one(
 )
 def test_what_is_one_question_stays_one(text: str) -> None:
     assert asked(text) == (text,)
+
+
+@pytest.mark.parametrize(
+    ("text", "question"),
+    [
+        ("When did Mara leave the mill? Tell me of old Tobin.", "When did Mara leave the mill?"),
+        ("I sit down. What was the name of the miller's dog?", "What was the name of the miller's dog?"),
+        ("先回灯塔，把药给梁伯。保险箱的密码是多少来着？", "保险箱的密码是多少来着？"),
+    ],
+)
+def test_what_is_asked_beside_something_else_is_searched_for_by_itself_too(text: str, question: str) -> None:
+    assert asked(text) == (text, question)
 
 
 names = st.sampled_from("abcdef")

@@ -161,7 +161,15 @@ def config_of(names, layout, *, tokens=60_000, policy="greedy_priority", **more)
         prune=PruneConfig(policy=policy),
         instructions={name: text("instruction", n) for n, name in enumerate(names.instructions)},
         budget=BudgetConfig(max_input_tokens=tokens),
-        curation=CurationConfig(select_limit=20, fallback_limit=20, deadline_ms=600_000, **more),
+        curation=CurationConfig(
+            select_limit=20,
+            fallback_limit=20,
+            relevance_floor=0,
+            relevance_floor_past=0,
+            flesh_tokens=8_000,
+            deadline_ms=600_000,
+            **more,
+        ),
     )
 
 
@@ -497,7 +505,7 @@ def test_from_a_pack_through_the_command_line(run, tmp_path, layout):
     """weave, explain, replay and the session document tell our blocks from data of the same ids."""
     pack, config = write_pack(tmp_path / "pack"), tmp_path / "config.yaml"
     told = {"layout": layout, "instructions": {"status": text("instruction", 0)}}
-    told["curation"] = {"fallback_limit": 20, "deadline_ms": 600_000}
+    told["curation"] = {"fallback_limit": 20, "relevance_floor": 0, "flesh_tokens": 20_000, "deadline_ms": 600_000}
     told["budget"] = {"max_input_tokens": 60_000}
     config.write_text(yaml.safe_dump(told), encoding="utf-8")
     run("validate", pack)

@@ -29,9 +29,10 @@ _LINE = re.compile(
     rf"(?:{_LATIN}|[\[(【（〔][ \t]*(?:{_LATIN}|{_CHINESE}话?)[ \t]*[\])】）〕]|{_CHINESE}话?[ \t]*[:：])[^\n]*",
     re.IGNORECASE | re.MULTILINE,
 )
+# All blanks are counted: two runs of any length beside each other would take quadratic time.
 _LABEL = re.compile(
-    r"^[ \t]*(?P<name>[^\W\d_][^\n()（）:：,，。.!?！？\"“”「」]{0,23}?)[ \t]*"
-    r"(?P<role>[(（][^\n()（）:：]{1,24}[)）])?[ \t]*[:：][ \t]*",
+    r"^[ \t]{0,8}(?P<name>[^\W\d_][^\n()（）:：,，。.!?！？\"“”「」]{0,23}?)[ \t]{0,4}"
+    r"(?P<role>[(（][^\n()（）:：]{1,24}[)）])?[ \t]{0,4}[:：][ \t]{0,4}",
     re.MULTILINE,
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from jacquard.config.sections import (
@@ -40,10 +41,18 @@ LATER_SETTINGS = (
     ("selector", "name"),
     ("redaction", "redactor"),
     ("curation", "dates"),
+    ("curation", "flesh_tokens"),
+    ("curation", "relevance_floor"),
+    ("curation", "relevance_floor_past"),
+    ("evidence", "relevance_floor"),
 )
 """Settings that releases before the present one did not have, by path. At their default they are left out of a request's
 fingerprint: what was answered before there was such a setting is still the same request.
 """
+FORMER_DEFAULTS: Mapping[tuple[str, str], Any] = MappingProxyType(
+    {("curation", "select_limit"): 5, ("curation", "fallback_limit"): 3}
+)
+"""Settings that had another default in earlier releases. At their default they count as that in a fingerprint, as above."""
 _DEFAULTS = codec.to_plain(RuntimeConfig())
 
 
@@ -146,6 +155,9 @@ def request_fingerprint(user_message: str, config: RuntimeConfig, world_digest: 
             holder, default = holder[section], default[section]
         if holder[name] == default[name]:
             del holder[name]
+    for (section, name), former in FORMER_DEFAULTS.items():
+        if plain[section][name] == _DEFAULTS[section][name]:
+            plain[section][name] = former
     payload = codec.encode([RECORD_VERSION, user_message, plain, world_digest])
     return hashlib.sha256(payload).hexdigest()
 

@@ -382,6 +382,7 @@ class HybridRetriever:
             depth=entry.depth,
             turn_id=entry.turn_id,
             trust=entry.trust,
+            keys=entry.keys,
         )
 
 

@@ -23,15 +23,20 @@ _FUNCTION_CHARACTERS = frozenset(
     "的了是在我你他她它们这那有不着到地得过就也都和与把被让给对从向上下里外去来说看问想要会能可一个们什么怎么吗呢吧啊"
 )
 _COSINE_BOUNDS = (-1.0, 3.0)
+_FULL_RECALL = 50
+_SEVERAL = 2
+_MOSTLY_SHARED = 0.6
+"""The least estimate where a candidate has several words of the input, and at least half of them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RelevanceWeights:
     """The weights of the signals in the logarithm of the odds.
 
-    `words`: the logarithm of 1 + the BM25 score of recall; `shared`: of 1 + the number of words that input and candidate share;
-    `entity`: each entity of the input that the candidate is about; `cosine`: by how many standard deviations its cosine is above
-    the median of the recall; `score`: its share (0..1) of the best score; `title`: the input names a lore entry.
+    `words`: the logarithm of 1 + the BM25 score of recall (scaled in a small memory); `shared`: of 1 + the number of words that
+    input and candidate share; `entity`: each entity of the input that the candidate is about; `cosine`: by how many standard
+    deviations its cosine is above the median of the recall; `score`: its share (0..1) of the best score; `title`: the input
+    has the name of a lore entry, or one of its keys.
     """
 
     base: float = -3.94
@@ -51,17 +56,20 @@ def estimate_relevance(request: SelectionRequest, weights: RelevanceWeights = WE
     text = request.searched_text or request.user_message
     words, plain, entities = content_words(text), normalise(text), frozenset(request.plan.entities)
     best = max((candidate.score for candidate in request.candidates), default=0.0)
+    scale = _score_scale(len(request.candidates))
     cosines = _standardize([candidate.signals.vector for candidate in request.candidates])
     found = []
     for candidate, cosine in zip(request.candidates, cosines, strict=True):
         odds = weights.base
-        odds += weights.words * math.log1p(max(candidate.signals.fts or 0.0, 0.0))
-        odds += weights.shared * math.log1p(len(words & content_words(_text(candidate))))
+        odds += weights.words * math.log1p(scale * max(candidate.signals.fts or 0.0, 0.0))
+        shared = len(words & content_words(_text(candidate)))
+        odds += weights.shared * math.log1p(shared)
         odds += weights.entity * len(entities.intersection(candidate.entities))
         odds += weights.cosine * cosine
         odds += weights.score * (max(candidate.score / best, 0.0) if best > 0.0 else 0.0)
-        odds += weights.title * (candidate.chain is Chain.LORE and mentions(plain, candidate.title))
-        found.append(1.0 / (1.0 + math.exp(-odds)))
+        odds += weights.title * _is_named(candidate, plain)
+        least = _MOSTLY_SHARED if shared >= _SEVERAL and 2 * shared >= len(words) else 0.0
+        found.append(max(1.0 / (1.0 + math.exp(-odds)), least))
     return found
 
 
@@ -74,6 +82,19 @@ def content_words(text: str) -> frozenset[str]:
     return frozenset(
         word for word in word_tokens(text) if not (has_cjk(word) and _FUNCTION_CHARACTERS.intersection(word))
     )
+
+
+def _is_named(candidate: Candidate, plain: str) -> bool:
+    """Return whether a normalised input has the name of a lore entry, or a word by which its author wants it to be found."""
+    return candidate.chain is Chain.LORE and any(mentions(plain, name) for name in (candidate.title, *candidate.keys))
+
+
+def _score_scale(candidates: int) -> float:
+    """Return the factor by which BM25 scores of a small memory are comparable to those that the weights were fitted to.
+
+    They grow with the logarithm of the number of entries, of which fewer than recall may return are all candidates.
+    """
+    return math.log1p(_FULL_RECALL) / math.log1p(candidates) if 0 < candidates < _FULL_RECALL else 1.0
 
 
 def _text(candidate: Candidate) -> str:

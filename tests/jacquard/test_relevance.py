@@ -1,0 +1,227 @@
+"""What belongs into a prompt: the floor of relevance, the limits of the flesh, and what is not repeated (decision 0038)."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+from curation_parts import asked, candidate, plan
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jacquard import CurationConfig, EvidenceConfig, HeuristicSelector, HistoryConfig, RuntimeConfig, open_runtime
+from jacquard.pipeline.curation.selectors.relevance import estimate_relevance
+from mnemosyne import Chain, MemoryEntry, RetrievalQuery, ToolCall, WorldPackError, load_world, session_scope
+
+WORLD = """id: mill
+title: The mill
+locale: en
+persona: {name: The Narrator}
+user_name: Ilse
+entities:
+  - {id: jost, name: Jost, aliases: [the miller], kind: person}
+state:
+  time:
+    day: 1
+    hour: [9, morning]
+  hero: {gold: 3}
+story_time: [time.day, time.hour]
+"""
+LORE = """- id: lore_jost
+  name: Jost
+  category: agent
+  content: Jost is the miller. He lost two fingers to the great wheel.
+  entities: [jost]
+- id: lore_weir
+  name: The weir
+  category: encyclopedia
+  content: The weir above the village was built by monks.
+"""
+
+
+def pack_at(folder, world=WORLD):
+    (folder / "lore").mkdir(parents=True)
+    (folder / "world.yaml").write_text(world, encoding="utf-8")
+    (folder / "lore" / "people.yaml").write_text(LORE, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+async def runtime(tmp_path):
+    async with open_runtime(tmp_path / "store", world=pack_at(tmp_path / "mill"), embedder="none") as opened:
+        await opened.ensure_session("s")
+        yield opened
+
+
+async def play(runtime, text, reply="Very well."):
+    turn = await runtime.engine.prepare_turn("s", text)
+    await runtime.engine.commit_assistant_message("s", reply)
+    return turn
+
+
+def choose(request):
+    return anyio.run(HeuristicSelector().select, request)
+
+
+def test_a_floor_leaves_out_what_has_nothing_to_do_with_the_input_and_says_how_likely_it_was():
+    pool = (
+        candidate("jost", "Jost lost two fingers to the great wheel.", 1.0, title="Jost", entities=("jost",)),
+        candidate("weir", "The weir was built by monks.", 0.9),
+    )
+    request = asked(*pool, text="What happened to Jost?", plan_=plan(entities=("jost",)), relevance_floor=0.5)
+    selection = choose(request)
+    assert selection.entry_ids == ("jost",)
+    assert set(selection.below_floor) == {"weir"}
+    assert 0 < selection.below_floor["weir"] < 0.5
+    assert "by the rules" in selection.why["jost"]
+
+
+def test_nothing_is_a_normal_answer():
+    pool = [candidate(f"c{number}", text) for number, text in enumerate(("Rivers run south.", "Bread is cheap."))]
+    selection = choose(asked(*pool, text="I sit down.", relevance_floor=0.5))
+    assert selection.entry_ids == ()
+    assert len(selection.below_floor) == 2
+
+
+def test_without_a_floor_the_best_are_chosen_whatever_they_are():
+    pool = [candidate(f"c{number}", text) for number, text in enumerate(("Rivers run south.", "Bread is cheap."))]
+    assert len(choose(asked(*pool, text="I sit down.")).entry_ids) == 2
+
+
+@settings(max_examples=60)
+@given(st.lists(st.floats(0, 100), min_size=1, max_size=8), st.text(max_size=40))
+def test_an_estimate_is_a_share_and_one_more_shared_entity_never_lowers_it(scores, text):
+    bare = [candidate(f"c{n}", f"Text {n}.", score) for n, score in enumerate(scores)]
+    named = [candidate(f"c{n}", f"Text {n}.", score, entities=("jost",)) for n, score in enumerate(scores)]
+    about = plan(entities=("jost",))
+    before = estimate_relevance(asked(*bare, text=text, plan_=about))
+    after = estimate_relevance(asked(*named, text=text, plan_=about))
+    assert all(0 <= low < high <= 1 for low, high in zip(before, after, strict=True))
+
+
+def test_no_turn_gets_more_than_two_of_the_places():
+    texts = ("A red lamp.", "A blue door.", "A green hat.", "A grey cat.")
+    pool = [candidate(f"m{n}", text, chain=Chain.HISTORY, turn_id="t1") for n, text in enumerate(texts)]
+    other = candidate("other", "A white horse.", 0.1, chain=Chain.HISTORY, turn_id="t2")
+    assert choose(asked(*pool, other, limit=5)).entry_ids == ("m0", "m1", "other")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "said", ["Hm.", "嗯", "😀", "/status", "((back in five minutes))", "Ilse: (OOC: a short break)"]
+)
+async def test_an_input_that_asks_for_nothing_brings_no_memory(runtime, said):
+    for _ in range(2):
+        turn = await play(runtime, said)
+    assert turn.report.stream_b.candidates == ()
+    assert "<memory" not in turn.text
+
+
+@pytest.mark.anyio
+async def test_the_receipt_names_the_floor_and_the_engine_keeps_it(runtime):
+    turn = await play(runtime, "I sit down on the wall.")
+    codes = {each.entry_id: each.code for each in turn.report.stream_b.candidates}
+    assert set(codes.values()) <= {"below_floor"}
+    turn = await play(runtime, "What happened to Jost's fingers?")
+    assert "two fingers" in turn.text
+    chosen = {each.entry_id for each in turn.report.stream_b.candidates if each.chosen}
+    assert chosen == {"lore_jost"}
+
+
+@pytest.mark.anyio
+async def test_flesh_takes_no_more_tokens_than_it_may_but_the_best_is_always_shown(runtime):
+    for number in range(4):
+        await play(
+            runtime, f"The lamp of room {number} broke.", f"The lamp of room {number} lies in pieces, all of it."
+        )
+    config = RuntimeConfig(
+        curation=CurationConfig(flesh_tokens=1, relevance_floor=0, relevance_floor_past=0),
+        history=HistoryConfig(max_messages=2),
+    )
+    turn = await runtime.engine.prepare_turn("s", "Which lamp broke?", config)
+    codes = [each.code for each in turn.report.stream_b.candidates]
+    assert codes.count("selected") == 1
+    assert "over_tokens" in codes
+    assert turn.text.count("<memory ") + turn.text.count("<entry ") == 1
+
+
+@pytest.mark.anyio
+async def test_memories_show_the_time_of_the_story_and_the_names_of_the_speakers(runtime):
+    await play(
+        runtime,
+        "I ask the miller about his fingers.",
+        'He shows his hand. <state_update>{"ops": [["SET", "time.day", 2], ["SET", "time.hour", [18, "dusk"]]]}</state_update>',
+    )
+    for _ in range(3):
+        await play(runtime, "Hm.")
+    config = RuntimeConfig(
+        curation=CurationConfig(relevance_floor=0, relevance_floor_past=0), history=HistoryConfig(max_messages=2)
+    )
+    turn = await runtime.engine.prepare_turn("s", "What did the miller show me about his fingers?", config)
+    memories = [line for line in turn.text.splitlines() if "<memory " in line]
+    assert any('time="day: 2, hour: 18 (dusk)"' in line for line in memories)
+    assert {'speaker="Ilse"' in line or 'speaker="The Narrator"' in line for line in memories} == {True}
+    assert not any(' at="' in line for line in memories)
+
+
+@pytest.mark.parametrize(("path", "said"), [("time.dya", "did you mean"), ("time", "not a single value")])
+def test_a_time_of_the_story_that_is_no_value_is_a_fault_of_the_pack(tmp_path, path, said):
+    pack = pack_at(tmp_path / "mill", WORLD.replace("[time.day, time.hour]", f"[{path}]"))
+    with pytest.raises(WorldPackError, match=r"world\.yaml.*" + said):
+        load_world(pack)
+
+
+def entry(kind, depth, *, first=None, quest=None):
+    metadata = {} if first is None else {"from_turn": first}
+    return MemoryEntry(
+        entry_id="e",
+        scope=session_scope("s"),
+        chain=Chain.NARRATIVE,
+        kind=kind,
+        text="x",
+        depth=depth,
+        quest_id=quest,
+        metadata=metadata,
+    )
+
+
+@pytest.mark.parametrize(
+    ("memory", "repeats"),
+    [
+        (entry("message", 7), True),
+        (entry("message", 4), False),
+        (entry("macro", 8, first=3), True),
+        (entry("macro", 5, first=1), False),
+        (entry("macro", 8), False),
+        (entry("quest_update", 1, quest="q_open"), True),
+        (entry("quest_update", 1, quest="q_done"), False),
+    ],
+)
+def test_what_the_prompt_shows_already_is_not_recalled(memory, repeats):
+    query = RetrievalQuery(text="x", world_id="w", shown_from=5, shown_quests=frozenset({"q_open"}))
+    assert query.is_in_prompt(memory) is repeats
+
+
+@pytest.mark.anyio
+async def test_a_retry_shows_what_a_tool_returned_meanwhile_and_else_is_the_same_turn(runtime):
+    first = await runtime.engine.prepare_turn("s", "How high is the water?")
+    again = await runtime.engine.prepare_turn("s", "How high is the water?")
+    assert (again.turn_id, again.text) == (first.turn_id, first.text)
+    call = ToolCall(tool_call_id="c1", tool="gauge", args_digest={"place": "weir"})
+    await runtime.engine.record_tool_call("s", call, result="The gauge stands at two metres ten.")
+    third = await runtime.engine.prepare_turn("s", "How high is the water?")
+    assert third.turn_id == first.turn_id
+    assert "two metres ten" in third.text
+
+
+@pytest.mark.anyio
+async def test_an_old_result_without_a_word_of_the_input_is_left_out_with_a_line(runtime):
+    for number, text in enumerate(("Fog at sea.", *(f"Gauge {n} is dry." for n in range(6)))):
+        call = ToolCall(tool_call_id=f"c{number}", tool="look", args_digest={"n": number})
+        await runtime.engine.record_tool_call("s", call, result=text)
+    await play(runtime, "I look around.")
+    config = RuntimeConfig(evidence=EvidenceConfig(limit=10))
+    turn = await runtime.engine.prepare_turn("s", "Which gauge is dry?", config)
+    assert "Fog at sea." not in turn.text
+    lines = {each.preview: (each.code, each.reason) for each in turn.report.evidence}
+    assert lines["Fog at sea."][0] == "below_floor"
+    assert "evidence.relevance_floor" in lines["Fog at sea."][1]
