@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import anyio
 import pytest
-from curation_parts import asked, candidate, plan
+from curation_parts import asked, candidate, head, plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jacquard import CurationConfig, EvidenceConfig, HeuristicSelector, HistoryConfig, RuntimeConfig, open_runtime
+from jacquard import (
+    CurationConfig,
+    EvidenceConfig,
+    HeuristicSelector,
+    HistoryConfig,
+    RuntimeConfig,
+    SearchIntent,
+    Temporal,
+    open_runtime,
+)
+from jacquard.pipeline.curation.searched_text import find_searched_text
 from jacquard.pipeline.curation.selectors.relevance import estimate_relevance
-from mnemosyne import Chain, MemoryEntry, RetrievalQuery, ToolCall, WorldPackError, load_world, session_scope
+from mnemosyne import (
+    Chain,
+    MemoryEntry,
+    RetrievalQuery,
+    SessionWindow,
+    ToolCall,
+    WorldPackError,
+    load_world,
+    session_scope,
+)
 
 WORLD = """id: mill
 title: The mill
@@ -225,3 +246,54 @@ async def test_an_old_result_without_a_word_of_the_input_is_left_out_with_a_line
     lines = {each.preview: (each.code, each.reason) for each in turn.report.evidence}
     assert lines["Fog at sea."][0] == "below_floor"
     assert "evidence.relevance_floor" in lines["Fog at sea."][1]
+
+
+def test_a_rare_character_alone_is_a_word():
+    others = [candidate(f"o{n}", f"第{n}天，海上起了雾。", 1.0 - n / 20) for n in range(8)]
+    cough = candidate("cough", "老人弯下腰咳起来，用手帕捂着嘴。", 0.5)
+    estimates = dict(
+        zip(
+            [*(each.entry_id for each in others), "cough"],
+            estimate_relevance(asked(*others, cough, text="你咳得很厉害")),
+            strict=True,
+        )
+    )
+    assert max(estimates, key=lambda name: estimates[name]) == "cough"
+
+
+def test_who_asks_about_the_past_gets_the_best_two_at_half_of_the_floor():
+    pool = [
+        candidate(f"c{n}", f"The {word} stood there.", 1.0 - n / 10) for n, word in enumerate(("mill", "inn", "barn"))
+    ]
+    intent = SearchIntent(enabled=True, temporal_context=Temporal.PAST)
+    past = replace(plan(), search_intent=intent)
+    request = asked(*pool, text="What did the miller say?", relevance_floor=0.1)
+    assert len(choose(replace(request, plan=past)).entry_ids) <= 3
+    low = min(estimate_relevance(request))
+    assert len(choose(replace(request, plan=past, relevance_floor=2 * low)).entry_ids) >= 2
+    assert len(choose(replace(request, plan=past, relevance_floor=0.99)).entry_ids) == 0
+
+
+def test_a_key_of_a_lore_entry_in_the_input_is_as_good_as_its_name():
+    keyed = replace(candidate("weir", "It hides an iron sluice.", 0.4, title="The sluice"), keys=("weir",))
+    (estimate,) = estimate_relevance(asked(keyed, text="What lies beside the weir?"))
+    (without,) = estimate_relevance(asked(replace(keyed, keys=()), text="What lies beside the weir?"))
+    assert estimate > 0.5 > without
+
+
+@pytest.mark.parametrize(
+    ("said", "searched"),
+    [
+        ("我记得第一次上岛时你咳得很厉害", "第一次上岛时你咳得很厉害"),
+        ("保险箱的密码是多少来着？", "保险箱的密码是多少 ？"),
+        ("Do you remember when we met Jost?", "we met Jost?"),
+        ("Joss (Ilse): where is the weir?", "where is the weir?"),
+        ("Ilse: where is the weir?", "where is the weir?"),
+        ("Note: where is the weir?", "Note: where is the weir?"),
+        ("I remember.", "I remember."),
+    ],
+)
+def test_what_is_searched_for(tmp_path, said, searched):
+    world = load_world(pack_at(tmp_path / "mill"))
+    window = SessionWindow(head=head(), messages=(), state={})
+    assert find_searched_text(said, window, world) == searched

@@ -37,6 +37,15 @@ _LABEL = re.compile(
 )
 
 
+_REMINDER = re.compile(
+    r"(?:我|你|您|咱们?|我们|你们)?(?:还|是否|应该|总|都)?(?:记得|记不记得|想得起来?)(?:吗|吧|不)?|来着"
+    r"|\b(?:do |did |don't )?(?:you|i|we) (?:still |even )?(?:remember|recall)(?: that| when| how)?\b",
+    re.IGNORECASE,
+)
+"""Words that say only that something is to be called to mind; they are in every memory of a memory."""
+_MARKS = " \t\n,.;:!，。；：！"
+
+
 def remove_asides(user_message: str) -> str:
     """Return the input without the words outside of the story that are marked as such."""
     return _BRACKETED.sub(" ", _LINE.sub(" ", user_message))
@@ -61,4 +70,5 @@ def remove_speaker_labels(user_message: str, window: SessionWindow, world: World
 
 def find_searched_text(user_message: str, window: SessionWindow, world: WorldPack) -> str:
     """Return the part of an input that is searched for; the whole of it where nothing else is left."""
-    return remove_asides(remove_speaker_labels(user_message, window, world)).strip() or user_message
+    left = remove_asides(remove_speaker_labels(user_message, window, world)).strip()
+    return _REMINDER.sub(" ", left).strip(_MARKS) or left or user_message

@@ -22,7 +22,7 @@ from itertools import pairwise
 from anyio import to_thread
 
 from jacquard.core.names import mentions, normalise
-from jacquard.core.plan import PlanContext
+from jacquard.core.plan import PlanContext, Temporal
 from jacquard.core.protocols import Selection, SelectionContext, SelectionRequest
 from jacquard.pipeline.curation.selectors.relevance import estimate_relevance
 from mnemosyne.retrieval.text.words import word_tokens
@@ -37,6 +37,7 @@ CHAIN_COST = 0.02
 LEAST_SHARE = 0.02
 TURN_COST = 0.05
 MOST_OF_A_TURN = 2
+LEAST_FOR_PAST = 2
 _FIGURES = re.compile(
     r"\d+(?:[.,]\d+)*|[二三四五六七八九十百千万两]+"
     r"|\b(?:two|three|four|five|six|seven|eight|nine|ten|hundred|thousand)\b"
@@ -79,7 +80,7 @@ class HeuristicSelector:
 
     def _select(self, request: SelectionRequest) -> Selection:
         likely = dict(zip((each.entry_id for each in request.candidates), estimate_relevance(request), strict=True))
-        below = {entry_id: share for entry_id, share in likely.items() if share < request.relevance_floor}
+        below = _find_below_floor(request, likely)
         waiting = [each for each in _score_candidates(request) if each.candidate.entry_id not in below]
         shares, input_entities = _chain_shares(request.plan), frozenset(request.plan.entities)
         chosen: list[_ScoredCandidate] = []
@@ -115,6 +116,16 @@ class HeuristicSelector:
             return False
         shared = len(one.shingles & other.shingles)
         return shared >= self._fold_overlap * (sum(sizes) - shared)
+
+
+def _find_below_floor(request: SelectionRequest, likely: Mapping[str, float]) -> dict[str, float]:
+    """Return what is not relevant enough. Who asks about the past wants a memory: the best few then need half of the floor."""
+    floor = request.relevance_floor
+    enough = sum(share >= floor for share in likely.values())
+    if request.plan.search_intent.temporal_context is Temporal.PAST and enough < LEAST_FOR_PAST:
+        best = sorted(likely.values(), reverse=True)[:LEAST_FOR_PAST]
+        floor = min(floor, max(best[-1], floor / 2)) if best else floor
+    return {entry_id: share for entry_id, share in likely.items() if share < floor}
 
 
 def _find_full_turns(chosen: Sequence[_ScoredCandidate]) -> frozenset[str]:

@@ -24,6 +24,9 @@ _FUNCTION_CHARACTERS = frozenset(
 )
 _COSINE_BOUNDS = (-1.0, 3.0)
 _FULL_RECALL = 50
+_FEW, _FEW_SHARE = 2, 0.06
+_CHARACTER_SCORE = 3.0
+"""What a rare character is worth as a BM25 score; recall searches for pairs of characters."""
 _SEVERAL = 2
 _MOSTLY_SHARED = 0.6
 """The least estimate where a candidate has several words of the input, and at least half of them."""
@@ -33,19 +36,19 @@ _MOSTLY_SHARED = 0.6
 class RelevanceWeights:
     """The weights of the signals in the logarithm of the odds.
 
-    `words`: the logarithm of 1 + the BM25 score of recall (scaled in a small memory); `shared`: of 1 + the number of words that
-    input and candidate share; `entity`: each entity of the input that the candidate is about; `cosine`: by how many standard
-    deviations its cosine is above the median of the recall; `score`: its share (0..1) of the best score; `title`: the input
-    has the name of a lore entry, or one of its keys.
+    `words`: the logarithm of 1 + the BM25 score of recall (scaled in a small memory); `shared`: of 1 + the number of words, and
+    of rare Chinese characters outside of them, that input and candidate share; `entity`: each entity of the input that the
+    candidate is about; `cosine`: by how many standard deviations its cosine is above the median of the recall; `score`: its
+    share (0..1) of the best score; `title`: the input has the name of a lore entry, or one of its keys.
     """
 
-    base: float = -3.94
-    words: float = 0.80
-    shared: float = 1.04
-    entity: float = 3.15
+    base: float = -3.85
+    words: float = 0.81
+    shared: float = 0.84
+    entity: float = 3.22
     cosine: float = 0.37
-    score: float = 1.26
-    title: float = 4.32
+    score: float = 1.25
+    title: float = 3.14
 
 
 WEIGHTS = RelevanceWeights()
@@ -58,12 +61,15 @@ def estimate_relevance(request: SelectionRequest, weights: RelevanceWeights = WE
     best = max((candidate.score for candidate in request.candidates), default=0.0)
     scale = _score_scale(len(request.candidates))
     cosines = _standardize([candidate.signals.vector for candidate in request.candidates])
+    said = [_text(candidate) for candidate in request.candidates]
+    characters = _find_rare_characters(text, said)
     found = []
-    for candidate, cosine in zip(request.candidates, cosines, strict=True):
-        odds = weights.base
-        odds += weights.words * math.log1p(scale * max(candidate.signals.fts or 0.0, 0.0))
-        shared = len(words & content_words(_text(candidate)))
-        odds += weights.shared * math.log1p(shared)
+    for candidate, cosine, told in zip(request.candidates, cosines, said, strict=True):
+        common = words & content_words(told)
+        alone = len(characters.intersection(told).difference(*common))
+        shared = len(common) + alone
+        score = scale * max(candidate.signals.fts or 0.0, 0.0) + _CHARACTER_SCORE * alone
+        odds = weights.base + weights.words * math.log1p(score) + weights.shared * math.log1p(shared)
         odds += weights.entity * len(entities.intersection(candidate.entities))
         odds += weights.cosine * cosine
         odds += weights.score * (max(candidate.score / best, 0.0) if best > 0.0 else 0.0)
@@ -82,6 +88,16 @@ def content_words(text: str) -> frozenset[str]:
     return frozenset(
         word for word in word_tokens(text) if not (has_cjk(word) and _FUNCTION_CHARACTERS.intersection(word))
     )
+
+
+def _find_rare_characters(text: str, said: Sequence[str]) -> frozenset[str]:
+    """Return the Chinese characters of an input that few candidates have: alone they say something, such as 咳, though words
+    are searched for by pairs.
+    """
+    asked = frozenset(text) - _FUNCTION_CHARACTERS
+    asked = frozenset(character for character in asked if has_cjk(character))
+    most = max(_FEW, int(_FEW_SHARE * len(said)))
+    return frozenset(character for character in asked if sum(character in each for each in said) <= most)
 
 
 def _is_named(candidate: Candidate, plain: str) -> bool:
