@@ -56,7 +56,14 @@ async def run_world(
     config = RuntimeConfig(
         layout=layout,
         budget=budget,
-        curation=CurationConfig(select_limit=SELECT_LIMIT, fallback_limit=SELECT_LIMIT, deadline_ms=PATIENCE_MS),
+        # The precision of the first five is measured, so there are five; what a floor leaves out is measured by plays.
+        curation=CurationConfig(
+            select_limit=SELECT_LIMIT,
+            fallback_limit=SELECT_LIMIT,
+            relevance_floor=0,
+            relevance_floor_past=0,
+            deadline_ms=PATIENCE_MS,
+        ),
     )
     before = load()
     rows = []
