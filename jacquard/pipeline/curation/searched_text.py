@@ -35,8 +35,6 @@ _LABEL = re.compile(
     r"(?P<role>[(（][^\n()（）:：]{1,24}[)）])?[ \t]{0,4}[:：][ \t]{0,4}",
     re.MULTILINE,
 )
-
-
 _REMINDER = re.compile(
     r"(?:我|你|您|咱们?|我们|你们)?(?:还|是否|应该|总|都)?(?:记得|记不记得|想得起来?)(?:吗|吧|不)?|来着"
     r"|\b(?:do |did |don't )?(?:you|i|we) (?:still |even )?(?:remember|recall)(?: that| when| how)?\b",

@@ -24,6 +24,8 @@ _FUNCTION_CHARACTERS = frozenset(
 )
 _COSINE_BOUNDS = (-1.0, 3.0)
 _FULL_RECALL = 50
+_READ_CHARS = 2_000
+"""How much of an input is read for its characters."""
 _FEW, _FEW_SHARE = 2, 0.06
 _CHARACTER_SCORE = 3.0
 """What a rare character is worth as a BM25 score; recall searches for pairs of characters."""
@@ -94,8 +96,7 @@ def _find_rare_characters(text: str, said: Sequence[str]) -> frozenset[str]:
     """Return the Chinese characters of an input that few candidates have: alone they say something, such as 咳, though words
     are searched for by pairs.
     """
-    asked = frozenset(text) - _FUNCTION_CHARACTERS
-    asked = frozenset(character for character in asked if has_cjk(character))
+    asked = [character for character in frozenset(text[:_READ_CHARS]) - _FUNCTION_CHARACTERS if has_cjk(character)]
     most = max(_FEW, int(_FEW_SHARE * len(said)))
     return frozenset(character for character in asked if sum(character in each for each in said) <= most)
 
