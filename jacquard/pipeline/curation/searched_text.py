@@ -69,4 +69,6 @@ def remove_speaker_labels(user_message: str, window: SessionWindow, world: World
 def find_searched_text(user_message: str, window: SessionWindow, world: WorldPack) -> str:
     """Return the part of an input that is searched for; the whole of it where nothing else is left."""
     left = remove_asides(remove_speaker_labels(user_message, window, world)).strip()
-    return _REMINDER.sub(" ", left).strip(_MARKS) or left or user_message
+    if not _REMINDER.search(left):
+        return left or user_message
+    return _REMINDER.sub(" ", left).strip(_MARKS) or left
