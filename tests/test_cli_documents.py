@@ -235,7 +235,7 @@ def test_every_fault_is_told_with_its_path(run, tmp_path):
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (b'{"a": 1,}', "x.json:1:9: "),
+        (b'{"a" 1}', "x.json:1:6: "),
         (b'{\n  "a": [1\n}', "x.json:3:1: "),
         (b"", "x.json:1:1: "),
         (b'{"a": NaN}', "NaN is not JSON"),
