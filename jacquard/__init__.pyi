@@ -85,7 +85,7 @@ from .core.receipt import (
 from .memory.summarize.extract import ExtractSummarizer
 from .memory.summarize.model import ModelSummarizer
 from .pipeline.curation.breaker import BreakerChange, BreakingSelector, CircuitBreaker
-from .pipeline.curation.memory_blocks import TimesShown, render_memories
+from .pipeline.curation.memory_blocks import MemoryLabels, render_memories
 from .pipeline.curation.recall_query import build_recall_query, recent_lines
 from .pipeline.curation.selectors.flash import FlashSelector
 from .pipeline.curation.selectors.heuristic import HeuristicSelector
@@ -181,6 +181,7 @@ __all__ = [
     "LlmRequest",
     "LlmResponse",
     "LockConfig",
+    "MemoryLabels",
     "MissingChunksError",
     "ModelError",
     "ModelPlanner",
@@ -244,7 +245,6 @@ __all__ = [
     "SummaryText",
     "TemplateError",
     "Temporal",
-    "TimesShown",
     "ToolPairError",
     "Triage",
     "TurnView",

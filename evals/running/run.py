@@ -27,6 +27,7 @@ from evals.running.journal import Journal, identity_of
 from evals.running.parts import Arm, Choice, PoolMemory, SelectorSource, open_embedder, open_memory, open_selectors
 from jacquard import (
     CurationConfig,
+    MemoryLabels,
     PlannedTurn,
     RulePlanner,
     RuntimeConfig,
@@ -34,7 +35,6 @@ from jacquard import (
     SelectionRequest,
     Selector,
     SelectorError,
-    TimesShown,
     build_bare_world,
     build_recall_query,
     recent_lines,
@@ -237,7 +237,7 @@ class _Runner:
             selection = Selection(entry_ids=tuple(entry.entry_id for entry in found))
             limit_tokens = self.config.curation.max_entry_tokens
             # As in every session without a world pack.
-            blocks = render_memories(selection, found, self.estimator, limit_tokens, times=TimesShown(dates=True))
+            blocks = render_memories(selection, found, self.estimator, limit_tokens, labels=MemoryLabels(dates=True))
             written = {block.rank: block.content for block in blocks}
             return [Evidence(text=entry.text, written=written[rank]) for rank, entry in enumerate(found)]
 

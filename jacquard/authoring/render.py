@@ -16,13 +16,12 @@ from jacquard.authoring.turns import AuthorTurn
 from jacquard.core.block_kinds import FLESH_LAYER
 from jacquard.core.blocks import FRAME, SkeinTemplate
 from jacquard.core.errors import BudgetExceededError
-from jacquard.pipeline.curation.memory_blocks import render_memories, times_shown
+from jacquard.pipeline.curation.memory_blocks import labels_of, render_memories
 from jacquard.pipeline.skeleton.automation import AutomationStream, Skeleton, make_block_ids_unique
 from jacquard.pipeline.skeleton.state_fit import StateLimit
 from jacquard.pipeline.weaving.layers import share
 from jacquard.pipeline.weaving.policies import choose_pruner, rules_of, tier_tokens_of
 from jacquard.pipeline.weaving.prompt import Prompt, complete, lay_out
-from jacquard.pipeline.worlds import party_names
 from jacquard.templating import open_templates
 from jacquard.templating.layouts import load_layout
 from mnemosyne.protocols import TokenEstimator
@@ -127,8 +126,7 @@ def _weave_prompt(turn: AuthorTurn, skeleton: Skeleton, layout: SkeinTemplate, e
             turn.entries,
             estimator,
             turn.config.curation.max_entry_tokens,
-            speakers=party_names(turn.request.world),
-            times=times_shown(turn.request),
+            labels=labels_of(turn.request),
         )
     skeleton, flesh = make_block_ids_unique(skeleton, flesh)
     blocks, history, left_out = share([*skeleton.blocks, *flesh], skeleton.history, turn.config.layers)

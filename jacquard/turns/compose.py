@@ -15,7 +15,7 @@ from jacquard.core.calibration import correction_of
 from jacquard.core.degradations import describe_degradation
 from jacquard.core.model_calls import Call, usage_of
 from jacquard.core.protocols import Shortener
-from jacquard.pipeline.curation.memory_blocks import describe_cuts, render_memories, times_shown
+from jacquard.pipeline.curation.memory_blocks import describe_cuts, labels_of, render_memories
 from jacquard.pipeline.curation.stream import Curation, build_stream_report
 from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.record.build_prompt import PromptInputs, build_turn_prompt, lay_out_prompt
@@ -29,7 +29,6 @@ from jacquard.pipeline.weaving.degrade import apply_degradations
 from jacquard.pipeline.weaving.policies import choose_pruner
 from jacquard.pipeline.weaving.prompt import PromptLayout
 from jacquard.pipeline.weaving.shorten import SummarizingShortener
-from jacquard.pipeline.worlds import party_names
 from jacquard.templating.files import template_roots
 from jacquard.templating.layouts import load_layout
 from jacquard.turns.context import TurnContext
@@ -108,8 +107,7 @@ class PromptComposer:
             parts.estimator,
             config.curation.max_entry_tokens,
             evidence_ids,
-            speakers=party_names(turn.world),
-            times=times_shown(turn, curation.story_times),
+            labels_of(turn, curation.story_times),
         )
         joining = (
             *instruction_blocks(config.instructions, count),

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from jacquard.adapters.observe.bus import EventEmitter
 from jacquard.config.sections import CurationConfig
@@ -168,9 +169,13 @@ class TurnCurator:
             first = len(turn.world.prologue)
             played = [entry.turn_id for entry in entries if entry.turn_id and (entry.depth or 0) > first]
             for turn_id in dict.fromkeys(played):
-                view = view_state(await self._parts.store.state_at(turn.session_id, turn_id))
-                told[turn_id] = ", ".join(filter(None, map(view.describe, turn.world.story_time)))
+                state = await self._parts.store.state_at(turn.session_id, turn_id)
+                told[turn_id] = await calculate(_describe_fields, state, turn.world.story_time, size=size_of(state))
         return told
+
+
+def _describe_fields(state: Mapping[str, Any], paths: Sequence[str]) -> str:
+    return ", ".join(filter(None, map(view_state(state).describe, paths)))
 
 
 def _limit_tokens(curation: Curation, settings: CurationConfig, estimator: TokenEstimator) -> Curation:

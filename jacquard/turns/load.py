@@ -19,6 +19,7 @@ from jacquard.memory.summarize.roller import SummarizedWindow, SummaryRoller
 from jacquard.memory.system_messages import SystemMessages
 from jacquard.pipeline.curation.prefetch import is_late
 from jacquard.pipeline.curation.recall_query import find_hidden_entries, known_keywords, recent_texts
+from jacquard.pipeline.curation.searched_text import find_searched_text
 from jacquard.pipeline.evidence.candidates import mark_newest
 from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.planning.actions import apply_action, read_input
@@ -95,7 +96,8 @@ class TurnLoader:
         window, history = ready.window, ready.history
         pinned = await self._system_messages.load(path, history)
         context.stopwatch.lap("summary")
-        begin_prefetch = partial(self._begin_prefetch, text, window, history, config)
+        searched = await calculate(find_searched_text, text, window, world, size=size_of(text))
+        begin_prefetch = partial(self._begin_prefetch, searched, window, history, config)
         planned = await self._planner.plan(text, window, world, config, context.turn_id, on_plan=begin_prefetch)
         context.usages += planned.usages
         context.degradations += planned.degradations
@@ -130,7 +132,7 @@ class TurnLoader:
         """
         config, pending = context.config, window.pending
         limits = history_limits(config, find_other_tokens(window))
-        most_tokens = (config.budget.max_input_tokens - config.budget.reserved_reply_tokens) // 2
+        most_tokens = config.budget.prompt_tokens() // 2
         if pending is None or pending.turn_id == context.turn_id or _is_retry(pending, context.user_message.content):
             load = partial(self._load_window, context)
             ready = await self._roller.prepare_summary(window, config, limits, most_tokens, load)
@@ -149,18 +151,16 @@ class TurnLoader:
 
     def _begin_prefetch(
         self,
-        user_message: str,
+        searched_text: str,
         window: SessionWindow,
         history: tuple[WindowMessage, ...],
         config: RuntimeConfig,
         plan: PlanContext,
     ) -> None:
-        """Begin with the message's vectors on_plan what is still to be done before recall, unless a memory of the turn before
-        may do (spec B8).
-        """
+        """Begin with the vectors of what is searched for, unless a memory of the turn before may do (spec B8)."""
         recalls = window.prefetch is None or not is_late(window.prefetch)
         if self._parts.ahead is not None and config.curation.enabled and recalls:
-            texts = user_message, recent_texts(history), known_keywords(plan)
+            texts = searched_text, recent_texts(history), known_keywords(plan)
             self._tasks.start_soon(self._parts.ahead.prefetch, *texts)
 
     async def _find_hidden_entries(self, turn: PlannedTurn) -> frozenset[str]:

@@ -117,6 +117,26 @@ async def test_where_no_model_plans_the_words_are_embedded_beside_the_setting_of
     assert embedder.queries == [(INPUT,)]
 
 
+@pytest.mark.parametrize(
+    ("said", "searched"),
+    [
+        ("Do you remember the old mill?", [("the old mill?",)]),
+        ("(OOC: short, please) I go to the mill.", [("I go to the mill.",)]),
+        (
+            "I sit down. Where does the miller live?",
+            [("I sit down. Where does the miller live?",), ("Where does the miller live?",)],
+        ),
+    ],
+)
+async def test_what_is_searched_for_is_embedded_ahead_and_nothing_else(said, searched):
+    embedder = RecordingEmbedder()
+    embedder.may_end.set()
+    with anyio.fail_after(60):
+        async with small_engine(embedder=embedder, config=PATIENT) as (engine, _, _):
+            await engine.prepare_turn("s", said)
+    assert embedder.queries == searched
+
+
 async def test_what_recall_leans_on_is_known_and_only_what_is_missing_is_made():
     embedder = RecordingEmbedder()
     embedder.may_end.set()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jacquard import Selection, TimesShown, render_memories
+from jacquard import MemoryLabels, Selection, render_memories
 from mnemosyne import CalibratedEstimator, Chain, MemoryEntry
 from mnemosyne.retrieval.engines.rows import own_words
 from mnemosyne.retrieval.text.dates import MOST_DATES, READ_CHARS, resolve_dates
@@ -83,7 +83,7 @@ def test_a_message_is_found_by_the_date_that_it_means_and_shows_it():
     )
     assert "5 May 2023" in own_words(entry)
     (shown,) = render_memories(
-        Selection(entry_ids=("m1",)), [entry], CalibratedEstimator(), times=TimesShown(dates=True)
+        Selection(entry_ids=("m1",)), [entry], CalibratedEstimator(), labels=MemoryLabels(dates=True)
     )
     assert 'dates="last Friday = 2023-05-05"' in shown.content
     (plain,) = render_memories(Selection(entry_ids=("m1",)), [entry], CalibratedEstimator())

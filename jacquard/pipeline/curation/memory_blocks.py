@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from filament import escape_text, open_tag
 from jacquard.core.block_kinds import CURATION_SOURCE, KINDS, KNOWLEDGE_SECTION, MEMORIES_SECTION, slot_of
@@ -17,6 +16,7 @@ from jacquard.core.degradations import DegradationCode
 from jacquard.core.protocols import Selection
 from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.truncation import truncate_with_size
+from jacquard.pipeline.worlds import party_names
 from mnemosyne.chains.event import QUEST
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.evidence.selectors import ref_hash
@@ -33,22 +33,20 @@ _DATES_SHOWN = 6
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TimesShown:
-    """Which times memories show: when they were written by the clock, the dates that their words mean (`yesterday`), seen from
-    that time, and by the ids of their turns the time of the story.
+class MemoryLabels:
+    """What the elements of memories say beside their texts.
+
+    `speakers` are the names of the two parties by role. Times: by the `clock`, when an entry was written; `dates`, those that
+    the words of a message mean (`yesterday`), seen from that time; `story_times`, the time of the story by turn id.
     """
 
+    speakers: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     clock: bool = True
     dates: bool = False
-    story: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    story_times: Mapping[str, str] = field(default_factory=lambda: EMPTY)
 
 
-class _Labels(NamedTuple):
-    speakers: Mapping[str, str]
-    times: TimesShown
-
-
-_BY_THE_CLOCK = TimesShown()
+_PLAIN = MemoryLabels()
 
 
 def render_memories(
@@ -57,24 +55,18 @@ def render_memories(
     estimator: TokenEstimator,
     limit_tokens: int | None = None,
     names: Mapping[str, str] = EMPTY,
-    *,
-    speakers: Mapping[str, str] = EMPTY,
-    times: TimesShown = _BY_THE_CLOCK,
+    labels: MemoryLabels = _PLAIN,
 ) -> tuple[PromptBlock, ...]:
     """Return one block for each chosen entry that exists: knowledge first, then memories, each in the order of choice.
 
     `names` maps addresses to the ids of the evidence that entries become, where they differ from the entries' own; the
     selection uses these names. `rank` is the place in the selection (0 = first); the first entry is HIGH, the others
     MEDIUM. A rationale, if the selector gave one, stands before them all and is dropped first when the budget is short.
-    An entry of more than `limit_tokens` shows its first sentences, and its ref names the characters shown. `speakers`
-    has the names of the two parties by role.
+    An entry of more than `limit_tokens` shows its first sentences, and its ref names the characters shown.
     """
     found = {names.get(entry_uri(entry), entry.entry_id): entry for entry in entries}
     chosen = [(name, found[name]) for name in selection.entry_ids if name in found]
-    blocks = [
-        _block(entry, name, rank, estimator, limit_tokens, _Labels(speakers, times))
-        for rank, (name, entry) in enumerate(chosen)
-    ]
+    blocks = [_block(entry, name, rank, estimator, limit_tokens, labels) for rank, (name, entry) in enumerate(chosen)]
     blocks.sort(key=lambda block: block.section != KNOWLEDGE_SECTION)
     if blocks and selection.rationale:
         blocks.insert(0, _rationale(selection.rationale, len(blocks), estimator))
@@ -98,7 +90,7 @@ def _block(
     rank: int,
     estimator: TokenEstimator,
     limit_tokens: int | None,
-    labels: _Labels,
+    labels: MemoryLabels,
 ) -> PromptBlock:
     lore = entry.chain is Chain.LORE
     shown, ref = entry, Ref(evidence_id=name, hash=ref_hash(entry.text))
@@ -161,23 +153,22 @@ def _entry_element(entry: MemoryEntry) -> str:
     return f"{start}\n{name}  <desc>{escape_text(entry.text)}</desc>\n</entry>"
 
 
-def _memory_element(entry: MemoryEntry, labels: _Labels) -> str:
+def _memory_element(entry: MemoryEntry, labels: MemoryLabels) -> str:
     """Return the element of a memory. The title of a message is its speaker; other titles are shown before texts that
     do not name them.
     """
-    times = labels.times
     attributes = {"id": entry.entry_id}
     if entry.depth is not None:
         attributes["turn"] = str(entry.depth)
-    if story_time := times.story.get(entry.turn_id or ""):
+    if story_time := labels.story_times.get(entry.turn_id or ""):
         attributes["time"] = story_time
-    if times.clock and entry.at is not None:
+    if labels.clock and entry.at is not None:
         attributes["at"] = entry.at.isoformat(timespec="minutes").replace("+00:00", "Z")
     if entry.chain is Chain.EVENT and entry.kind == QUEST and entry.tags:
         attributes["status"] = entry.tags[0]
     if entry.speaker:
         attributes["speaker"] = labels.speakers.get(entry.speaker, entry.speaker)
-    if times.dates and (dates := _describe_dates(entry)):
+    if labels.dates and (dates := _describe_dates(entry)):
         attributes["dates"] = dates
     title = entry.title if entry.chain is not Chain.HISTORY and entry.title not in entry.text else ""
     text = f"{title}: {entry.text}" if title else entry.text
@@ -192,15 +183,19 @@ def _describe_dates(entry: MemoryEntry) -> str:
     return "; ".join(list(said.values())[:_DATES_SHOWN])
 
 
-def times_shown(turn: PlannedTurn, story: Mapping[str, str] = EMPTY) -> TimesShown:
-    """Return which times the memories of a turn show.
+def labels_of(turn: PlannedTurn, story_times: Mapping[str, str] = EMPTY) -> MemoryLabels:
+    """Return what the memories of a turn say beside their texts.
 
-    In a session with a world pack the clock tells nothing: there it is the time of the story. Without one, or where the setting
-    says `always`, it is the clock's, with the dates that the words of messages mean (unless the setting says `never`).
+    In a session with a world pack the clock tells nothing: there it is the time of the story. Without one, or where
+    `curation.dates` is `always`, it is the clock's, with the dates that the words of messages mean (unless it is `never`).
     """
     wanted, bare = turn.config.curation.dates, turn.world.digest == BARE_DIGEST
-    always = wanted == "always"
-    return TimesShown(clock=bare or always, dates=always or (bare and wanted == "auto"), story=story)
+    return MemoryLabels(
+        speakers=party_names(turn.world),
+        clock=bare or wanted == "always",
+        dates=wanted == "always" or (bare and wanted == "auto"),
+        story_times=story_times,
+    )
 
 
 def _category(entry: MemoryEntry) -> LoreCategory | None:
