@@ -25,6 +25,8 @@ from benchmarks import stalls as stalls_bench
 from benchmarks import turn_length as turn_length_bench
 from benchmarks.deadline import deadline as deadline_bench
 from benchmarks.rivals.command import rivals
+from benchmarks.soak import figures as soak_figures
+from benchmarks.soak import soak as soak_bench
 from benchmarks.stores import stores as stores_bench
 from evals.errors import EvalError
 from evals.reporting.progress import OnProgress, show_progress
@@ -68,6 +70,7 @@ def bench(
             ("rivals", rivals_bench),
             ("embedders", embedders_bench),
             ("install", install_bench),
+            ("soak", soak_bench),
         ):
             first = (module.__doc__ or "").strip().splitlines()[0]
             _out.print(Text(f"{name:12} {first}"))
@@ -310,6 +313,35 @@ def install(
         raise typer.BadParameter(f"choose from {', '.join(install_bench.TOOLS)}", param_hint="--tools")
     wanted = [extra.strip() for extra in extras.split(",")]
     _measure(partial(install_bench.run, wanted, chosen, python), install_bench.show, json_file)
+
+
+@app.command("soak")
+def soak(
+    folder: Annotated[
+        Path,
+        typer.Option("--folder", metavar="DIR", help="Where the store and the rows are; a run there is gone on with."),
+    ] = Path(".soak"),
+    turns: Annotated[int, typer.Option("--turns", min=10, help="Turns in all.")] = 100_000,
+    sessions: Annotated[int, typer.Option("--sessions", min=1, help="Sessions that they are spread over.")] = 200,
+    fault_each: Annotated[
+        int, typer.Option("--fault-each", min=0, help="A fault every so many turns (0: none).")
+    ] = 500,
+    window: Annotated[int, typer.Option("--window", min=5, help="Turns of a row.")] = 1_000,
+    minutes: Annotated[float, typer.Option("--minutes", min=0.1, help="How long this part takes at most.")] = 60.0,
+    embedder: EmbedderOption = "none",
+    json_file: JsonOption = None,
+) -> None:
+    """Play a hundred thousand turns with faults in between: memory, handles, threads, disk and latency by window.
+
+    Exits with 1 when a turn failed, an acknowledged one is missing, or a quantity is not flat. Writes DIR/soak.png.
+    """
+    settings = soak_bench.Settings(
+        turns=turns, sessions=sessions, fault_each=fault_each, window=window, minutes=minutes, embedder=embedder
+    )
+    figures = _measure(partial(soak_bench.run, settings, folder), soak_bench.show, json_file)
+    soak_figures.plot(figures, folder / "soak.png")
+    if figures["failures"] or not all(each["flat"] for each in figures["drifts"]):
+        raise typer.Exit(1)
 
 
 def _measure(

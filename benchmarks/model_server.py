@@ -6,6 +6,7 @@ request is written to its log as it comes in. Standard library only; nothing of 
 
 A line `choose ["id", …]` makes it an oracle: from then on it chooses these, as far as they are shown to it.
 
+    instant    an answer at once
     quick      an answer within 200 ms
     random     an answer after 0 to 5 s
     hang       no answer
@@ -25,11 +26,11 @@ import time
 from random import Random
 from typing import Any, TextIO
 
-QUICK_SECONDS = 0.2
-SLOWEST_SECONDS = 5.0
+DELAYS = {"instant": 0.0, "quick": 0.2, "random": 5.0}
+"""The longest delay of the modes that answer, in seconds."""
 CHOOSE_SECONDS = 0.4
 CHOOSE = "choose"
-MOODS = ("quick", "random", "hang", "refuse", "rubbish")
+MOODS = ("instant", "quick", "random", "hang", "refuse", "rubbish")
 _ITEM = re.compile(r'<item id="([^"]*)"')
 _WIDE = re.compile("[\u3000-\u9fff]")
 _RUBBISH = (
@@ -68,8 +69,8 @@ class FaultyServer:
         random, mood = self._random, self.mood
         if mood == "hang":
             await asyncio.sleep(3600)
-        if mood in ("quick", "random"):
-            await asyncio.sleep(random.uniform(0.0, QUICK_SECONDS if mood == "quick" else SLOWEST_SECONDS))
+        if mood in DELAYS:
+            await asyncio.sleep(random.uniform(0.0, DELAYS[mood]))
             return await _send(writer, 200, _completion(prompt, json.dumps(_ITEM.findall(prompt)[:3])))
         if mood == CHOOSE:
             await asyncio.sleep(CHOOSE_SECONDS)
