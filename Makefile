@@ -11,11 +11,13 @@ WORLD ?= examples/whispering_forest/zh
 # Installs are not compiled up front; what is imported once must be kept, whatever the caller's environment says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test check lint types contracts unit full bench costs clean
+.PHONY: help demo test check lint types contracts unit full attack fuzz bench costs clean
 help:
 	@echo "make demo     set up, then weave one turn of the example world and print prompt and receipt"
 	@echo "make test     set up, then run every check: lint, types, import contracts, tests"
 	@echo "make full     every test, long forms too: kills, fuzz, 10,000 texts"
+	@echo "make attack   the long forms of what an attacker may try (ATTACK='texts --minutes 60'; without a name, they are listed)"
+	@echo "make fuzz     coverage-guided fuzzing (FUZZ='reply --minutes 60'; reply, pack or importers)"
 	@echo "make bench    ours beside LangChain, LlamaIndex, Haystack and code by hand (BENCH='--data DIR --sizes 1000,100000')"
 	@echo "make costs    what turns cost: the other benchmarks"
 
@@ -63,6 +65,13 @@ unit: $(VENV)/.dev
 
 full: $(VENV)/.dev
 	$(BIN)/pytest -n 2 --dist worksteal -m "full or not full" --hypothesis-profile full
+
+attack: $(VENV)/.dev
+	$(BIN)/python -m tests.attack $(ATTACK)
+
+fuzz: $(VENV)/.dev
+	@$(BIN)/python -c "import atheris" 2>/dev/null || $(PIP) -c constraints.txt -e ".[fuzz]"
+	$(BIN)/python -m tests.attack.fuzz $(FUZZ)
 
 # The frameworks stand in an environment of their own, so that the tests' stays what it is.
 bench:
