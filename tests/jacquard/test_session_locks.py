@@ -16,7 +16,7 @@ from engine_parts import WORLD
 from session_player import locks_of, store_of
 
 from jacquard import CurationConfig, LockConfig, RuntimeConfig, create_context_engine, open_runtime
-from jacquard.turns.session_lock import SessionLock
+from jacquard.turns.host.session_lock import SessionLock
 from mnemosyne import PostgresSessionLocks, StoreBusyError, StoreUnavailableError, postgres_address
 
 pytestmark = pytest.mark.anyio
