@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -45,11 +45,18 @@ from jacquard.turns.context import TurnContext
 from jacquard.turns.curate import DeferredUsage, TurnCurator
 from jacquard.turns.host.own_task import OwnTask
 from jacquard.turns.host.session_lock import SessionLock
-from jacquard.turns.host.values import to_reply, to_tool_call, to_user_message
+from jacquard.turns.host.values import to_message, to_reply, to_tool_call, to_user_message
 from jacquard.turns.load import TurnLoader
 from jacquard.turns.parts import EngineParts
 from jacquard.turns.record import record_turn
 from jacquard.turns.streams import StreamRunner
+from jacquard.turns.writing.branches import (
+    adopt_messages,
+    edit_message,
+    find_answered_turn,
+    find_input,
+    open_branch,
+)
 from jacquard.turns.writing.commits import ReplyCommitter, retry_on_conflict
 from jacquard.turns.writing.repair import RepairResult, repair_state
 from mnemosyne.chains.session_start import session_start
@@ -397,6 +404,76 @@ class ContextEngine:
             return await repair_state(
                 self._parts, self._emitter, self._config.limits, session_id, ops, reason, branch_id
             )
+
+    async def branches(self, session_id: str) -> tuple[SessionHead, ...]:
+        """Return the head of every branch, the active one first; SessionNotFoundError."""
+        return await self._parts.store.branches(session_id)
+
+    async def fork(self, session_id: str, turn_id: str | None, branch_id: str | None = None) -> SessionHead:
+        """Open a branch after a committed turn (None: before the first) and make it the active one.
+
+        BranchExistsError; TurnNotFoundError, also for a turn that is not committed; SessionNotFoundError.
+        """
+        async with self._hold("fork", session_id, self._emitter, turn_id):
+            return await open_branch(self._parts.store, session_id, turn_id, branch_id, "fork")
+
+    async def switch(self, session_id: str, branch_id: str) -> SessionHead:
+        """Make another branch the active one; BranchNotFoundError, SessionNotFoundError."""
+        async with self._hold("switch", session_id, self._emitter):
+            return await self._parts.store.switch(session_id, branch_id)
+
+    async def rollback(self, session_id: str, turn_id: str | None) -> SessionHead:
+        """Go back to a committed turn (None: before the first): what follows it stays on its branch. Errors as in `fork`."""
+        async with self._hold("rollback", session_id, self._emitter, turn_id):
+            return await open_branch(self._parts.store, session_id, turn_id, None, "back")
+
+    async def swipe(
+        self, session_id: str, runtime_config: RuntimeConfig | None = None, *, turn_id: str | None = None
+    ) -> PreparedTurn:
+        """Prepare the input of a committed turn (default: the newest) once more, on a new branch, for another reply.
+
+        Whoever wants an earlier reply back calls `switch`. TurnNotFoundError where nothing is committed; else as `prepare_turn`.
+        """
+        async with self._hold("swipe", session_id, self._emitter, turn_id):
+            record = await find_answered_turn(self._parts.store, session_id, turn_id)
+            head = await open_branch(self._parts.store, session_id, record.parent_id, None, "swipe")
+        said = find_input(record)
+        assert said is not None
+        said = replace(said, message_id="")
+        return await self.prepare_turn(session_id, said, runtime_config, branch_id=head.branch_id)
+
+    async def retry(self, session_id: str, runtime_config: RuntimeConfig | None = None) -> PreparedTurn:
+        """Prepare the newest input again: that of the turn that waits for its reply, or else as `swipe` does."""
+        pending = (await self._parts.store.window(session_id, message_limit=1)).pending
+        said = None if pending is None else find_input(pending)
+        if said is None:
+            return await self.swipe(session_id, runtime_config)
+        return await self.prepare_turn(session_id, said, runtime_config)
+
+    async def edit_message(
+        self, session_id: str, message_id: str, content: str, *, branch_id: str | None = None
+    ) -> SessionHead:
+        """Give a message of the active branch another text, on a new branch where all that follows it is as it was.
+
+        State and ops stay as they are. ConfigError for an unknown message or an empty text; InputTooLargeError.
+        """
+        check_user_message(content, self._config.limits)
+        async with self._hold("edit_message", session_id, self._emitter):
+            return await edit_message(self._parts.store, session_id, message_id, content, branch_id)
+
+    async def adopt_messages(self, session_id: str, messages: Sequence[Message]) -> SessionHead:
+        """Take in messages that were exchanged elsewhere, oldest first, with their roles, authors, times and ids.
+
+        They follow the head; a session that is not there is started. The same messages again change nothing.
+        """
+        adopted = tuple(to_message(message) for message in messages)
+        async with self._hold("adopt_messages", session_id, self._emitter):
+            await self._start_missing_session(session_id)
+            head = await adopt_messages(self._parts.store, session_id, adopted)
+        await self._emitter.emit(
+            EventType.MESSAGE_APPENDED, session_id, what="adopted", version=head.version, messages=len(adopted)
+        )
+        return head
 
     async def upsert_tasks(self, session_id: str, tasks: Sequence[Task]) -> PutResult:
         """Write or replace tasks of the to-do list by id; ConfigError for one that waits for an unknown task or for itself."""

@@ -16,12 +16,12 @@ def to_user_message(message: Message | str) -> Message:
     made = Message(role=Role.USER, content=message) if isinstance(message, str) else message
     if not made.content.strip():
         raise ConfigError("The user message is empty; give the words that the turn should answer.")
-    return _with_time(made)
+    return to_message(made)
 
 
 def to_reply(message: Message | str) -> Message:
     """Return a model's reply as a message; ConfigError where its time is none."""
-    return _with_time(Message(role=Role.ASSISTANT, content=message) if isinstance(message, str) else message)
+    return to_message(Message(role=Role.ASSISTANT, content=message) if isinstance(message, str) else message)
 
 
 def to_tool_call(call: ToolCall) -> ToolCall:
@@ -30,7 +30,8 @@ def to_tool_call(call: ToolCall) -> ToolCall:
     return call if at is call.called_at else replace(call, called_at=at)
 
 
-def _with_time(message: Message) -> Message:
+def to_message(message: Message) -> Message:
+    """Return a message with an aware time; ConfigError where its time is none."""
     at = _to_time(message.at, "Message.at")
     return message if at is message.at else replace(message, at=at)
 
