@@ -22,7 +22,7 @@ PACKAGES = {
     ),
     "jacquard": (
         "Jacquard ",
-        "adapters authoring cli config core installation memory pipeline prompts replay templating testing turns wiring",
+        "adapters authoring cli config core installation memory pipeline prompts replay sync templating testing turns wiring",
     ),
     "evals": (
         "Judges ",
