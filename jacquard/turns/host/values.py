@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from jacquard.core.errors import ConfigError
@@ -36,17 +36,18 @@ def to_message(message: Message) -> Message:
     return message if at is message.at else replace(message, at=at)
 
 
-def _to_time(at: Any, place: str) -> datetime | None:
-    """Return an aware time of a time or its ISO text (seed 002 section 5.1 has texts); one without an offset is UTC."""
-    if at is None or at == "":
+def _to_time(at: Any, place: str) -> Any:
+    """Return the time that ISO text means (seed 002 section 5.1 has texts); any other value is returned itself."""
+    if at == "":
         return None
-    if isinstance(at, str):
-        try:
-            at = datetime.fromisoformat(at)
-        except ValueError:
-            raise ConfigError(
-                f"{place} is {at!r}; give a time as ISO 8601 has it, as 2026-01-31T08:30:00+00:00."
-            ) from None
-    if not isinstance(at, datetime):
-        raise ConfigError(f"{place} is {at!r}; give a datetime or ISO 8601 text.")
-    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    if not isinstance(at, str):
+        return at
+    try:
+        read = datetime.fromisoformat(at)
+    except ValueError:
+        read = None
+    if read is None or read.tzinfo is None:
+        raise ConfigError(
+            f"{place} is {at!r}; give a time with its zone as ISO 8601 has it, as 2026-01-31T08:30:00+00:00."
+        )
+    return read
