@@ -49,10 +49,12 @@ from .core.plan import PlanContext, SearchIntent, Temporal, Triage, plan_from_js
 from .core.protocols import (
     NO_RULES,
     ConversationTurn,
+    GeneratesText,
     IndexFeeder,
     LlmAdapter,
     LlmRequest,
     LlmResponse,
+    MessagePart,
     PairScorer,
     Planner,
     PlanRefiner,
@@ -96,7 +98,7 @@ from .pipeline.planning.model import ModelPlanner
 from .pipeline.planning.rules import RulePlanner
 from .pipeline.record.commit import CommitResult
 from .pipeline.record.package import to_messages
-from .pipeline.record.prepared_turn import PreparedTurn, turn_from_record, turn_to_json
+from .pipeline.record.prepared_turn import AssembledInput, PreparedTurn, turn_from_record, turn_to_json
 from .pipeline.record.prompt_snapshot import PromptSnapshot, read_snapshot
 from .pipeline.skeleton.automation import AutomationStream
 from .pipeline.weaving.assemble import PromptMessage
@@ -113,7 +115,7 @@ from .templating import find_shipped_templates
 from .templating.layouts import load_layout
 from .turns.engine import ContextEngine
 from .turns.parts import EngineParts
-from .wiring.factory import create_context_engine
+from .wiring.factory import DefaultContextEngine, create_context_engine
 from .wiring.gc_tuning import ProcessTuning
 from .wiring.runtime import (
     Runtime,
@@ -132,6 +134,7 @@ __all__ = [
     "NO_TRACING",
     "Action",
     "ArmConfig",
+    "AssembledInput",
     "AutomationStream",
     "BlockDecision",
     "BlockSpan",
@@ -155,6 +158,7 @@ __all__ = [
     "CurationConfig",
     "CurationPath",
     "CurationStream",
+    "DefaultContextEngine",
     "Degradation",
     "DegradeToSummaryPruner",
     "EngineParts",
@@ -162,6 +166,7 @@ __all__ = [
     "ExtractSummarizer",
     "FactRow",
     "FlashSelector",
+    "GeneratesText",
     "GreedyPriorityPruner",
     "GroupAwarePruner",
     "HeuristicSelector",
@@ -182,6 +187,7 @@ __all__ = [
     "LlmResponse",
     "LockConfig",
     "MemoryLabels",
+    "MessagePart",
     "MissingChunksError",
     "ModelError",
     "ModelPlanner",

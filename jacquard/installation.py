@@ -18,11 +18,11 @@ PACKAGES = {
     "filament": ("Filament: ", "errors markup nodes payload read render reply state"),
     "mnemosyne": (
         "Mnemosyne ",
-        "chains core documents evidence importers plugins privacy protocols retrieval schema stores testing world",
+        "chains core documents evidence host_parts importers plugins privacy protocols retrieval schema stores testing world",
     ),
     "jacquard": (
         "Jacquard ",
-        "adapters authoring cli config core installation memory pipeline prompts replay templating testing turns wiring",
+        "adapters authoring cli config core installation memory pipeline prompts replay sync templating testing turns wiring",
     ),
     "evals": (
         "Judges ",

@@ -41,11 +41,12 @@ from .core.tokens import CalibratedEstimator
 from .documents.archive import export_session, import_session
 from .documents.package_json import package_from_json, package_to_json
 from .documents.session_json import document_faults, document_from_json, document_to_json
-from .evidence import FolderVault, IngestRules, RedactingIngestor
+from .evidence import FolderVault, IngestRules, RedactingIngestor, SessionIngestor
 from .evidence.conflicts import resolve_conflicts
 from .evidence.derive import derive_evidence_blocks
 from .evidence.resolve import RefResolver
-from .evidence.selectors import RefState, check_ref, extract, make_ref, parse_selector
+from .evidence.selectors import RefSelector, RefState, check_ref, extract, make_ref, parse_selector
+from .host_parts import Sha256Hasher, SystemClock, UuidV4Generator
 from .importers.corpus import CORPUS_FILE, Corpus, CorpusDocument, corpus_file, read_corpus, to_session
 from .plugins import (
     EmbedderFactory,
@@ -64,6 +65,8 @@ from .protocols import (
     EntrySource,
     EventBus,
     EvidenceIngestor,
+    Hasher,
+    IdGenerator,
     Importer,
     Index,
     OriginalVault,
@@ -266,9 +269,11 @@ __all__ = [
     "FileSessionLocks",
     "FileStore",
     "FolderVault",
+    "Hasher",
     "HiddenRecords",
     "Hit",
     "HybridRetriever",
+    "IdGenerator",
     "ImportRequest",
     "ImportedConversation",
     "ImportedConversations",
@@ -326,6 +331,7 @@ __all__ = [
     "RedactorFactory",
     "Ref",
     "RefResolver",
+    "RefSelector",
     "RefState",
     "RegexRedactor",
     "RemoteEmbedder",
@@ -341,10 +347,12 @@ __all__ = [
     "SessionDocument",
     "SessionExistsError",
     "SessionHead",
+    "SessionIngestor",
     "SessionLocks",
     "SessionNotFoundError",
     "SessionStart",
     "SessionWindow",
+    "Sha256Hasher",
     "ShownText",
     "Signals",
     "SourceKind",
@@ -356,6 +364,7 @@ __all__ = [
     "StoreFactory",
     "StoreUnavailableError",
     "Summary",
+    "SystemClock",
     "Task",
     "TaskState",
     "TaskStatus",
@@ -380,6 +389,7 @@ __all__ = [
     "TurnStatus",
     "UnreadableError",
     "UriError",
+    "UuidV4Generator",
     "Vectors",
     "VersionConflictError",
     "WindowMessage",

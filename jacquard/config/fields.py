@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, field, fields
+from enum import Enum
 from typing import Any
 
 from jacquard.core.errors import ConfigError
@@ -72,6 +73,18 @@ def find_fault(metadata: Mapping[str, Any], value: Any) -> str | None:
     return None
 
 
+def _plain_words(value: Any) -> Any:
+    """Return texts for members of an enum, and a tuple for a list; the same value where there is neither."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, list | tuple):
+        items = tuple(map(_plain_words, value))
+        return value if isinstance(value, tuple) and all(a is b for a, b in zip(items, value, strict=True)) else items
+    if isinstance(value, Mapping) and any(isinstance(key, Enum) for key in value):
+        return {_plain_words(key): one for key, one in value.items()}
+    return value
+
+
 def find_section_faults(section: Any) -> Iterator[tuple[str, str]]:
     """Yield (field, what is wrong) for each faulty field of one section."""
     for each in fields(section):
@@ -81,7 +94,15 @@ def find_section_faults(section: Any) -> Iterator[tuple[str, str]]:
 
 
 def check(section: Any) -> None:
-    """Raise ConfigError that names every field of a section whose value is not allowed."""
+    """Raise ConfigError that names every field of a section whose value is not allowed.
+
+    Words may be given as members of an enum and lists as lists, as in seed 002 section 15; the section then holds texts and tuples.
+    """
+    for each in fields(section):
+        value = getattr(section, each.name)
+        plain = _plain_words(value) if "words" in each.metadata or "keys" in each.metadata else value
+        if plain is not value:
+            object.__setattr__(section, each.name, plain)
     faults = [f"{type(section).__name__}.{name}: {fault}" for name, fault in find_section_faults(section)]
     if faults:
         raise ConfigError("\n".join(faults))

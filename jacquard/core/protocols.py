@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from jacquard.core.blocks import PromptBlock, Sensitivity
 from jacquard.core.model_calls import Call, CallBook
@@ -343,29 +343,42 @@ class Summarizer(Protocol):
         ...
 
 
+class MessagePart(NamedTuple):
+    """One message of a request to a small model."""
+
+    role: str
+    content: str
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LlmRequest:
-    """A request to a small model: role messages as `(role, content)`.
+    """A request to a small model: role messages as `MessagePart`, or as pairs `(role, content)`.
 
     `schema` (JSON Schema) constrains the answer where the provider supports that; the caller checks the answer in any
-    case.
+    case. `model` is None: the adapter knows its model.
     """
 
-    messages: tuple[tuple[str, str], ...]
+    messages: tuple[MessagePart, ...]
     max_tokens: int
     timeout_seconds: float
     temperature: float = 0.0
     schema: Mapping[str, Any] | None = None
+    model: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "messages", tuple(MessagePart(*message) for message in self.messages))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LlmResponse:
-    """A small model's answer; token counts are None where the provider did not report them."""
+    """A small model's answer; token counts and times are None where they were not reported."""
 
     content: str
     model: str
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    total_tokens: int | None = None
+    latency_ms: int | None = None
 
 
 class PairScorer(Protocol):
@@ -391,6 +404,14 @@ class PairScorer(Protocol):
 
     async def close(self) -> None:
         """Release the model."""
+        ...
+
+
+class GeneratesText(Protocol):
+    """The least that an adapter has (seed 002 section 6.10); an engine completes it to an `LlmAdapter`."""
+
+    async def generate(self, request: LlmRequest) -> LlmResponse:
+        """Return one completion; whatever it raises counts as a ModelError."""
         ...
 
 

@@ -247,7 +247,7 @@ class Report:
     plan: Mapping[str, Any] = field(default_factory=dict)
     new_evidence_ids: tuple[str, ...] = ()
     new_block_ids: tuple[str, ...] = ()
-    errors: tuple[str, ...] = ()
+    errors: list[str] = field(default_factory=list)
     tags: Mapping[str, str] = field(default_factory=dict)
     state_cut: StateCut | None = None
     evidence: tuple[CandidateDecision, ...] = ()

@@ -23,6 +23,7 @@ from typing import Any
 from anyio import to_thread
 
 from jacquard.core.errors import TemplateError
+from jacquard.core.protocols import MessagePart
 
 FALLBACK_LANGUAGE = "en"
 _LANGUAGE_FILE = "language.toml"
@@ -37,10 +38,10 @@ class PromptTemplate:
     messages: tuple[tuple[str, Template], ...]
     placeholders: frozenset[str]
 
-    def render(self, values: Mapping[str, str | int]) -> tuple[tuple[str, str], ...]:
+    def render(self, values: Mapping[str, str | int]) -> tuple[MessagePart, ...]:
         """Return the messages as (role, text); TemplateError unless `values` has exactly the names of the placeholders."""
         _check_names(self.shown, self.placeholders, values.keys())
-        return tuple((role, text.substitute(values)) for role, text in self.messages)
+        return tuple(MessagePart(role, text.substitute(values)) for role, text in self.messages)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,7 +57,7 @@ class PromptLanguage:
     prompts: Mapping[str, PromptTemplate]
 
 
-def render_prompt(name: str, locale: str, **values: str | int) -> tuple[tuple[str, str], ...]:
+def render_prompt(name: str, locale: str, **values: str | int) -> tuple[MessagePart, ...]:
     """Return the messages of a prompt as (role, text), in the language of a locale; in English where that has none.
 
     TemplateError where English has none either, a file has a fault, or the values are not those of the placeholders.

@@ -11,10 +11,9 @@ from time import perf_counter
 
 from jacquard.adapters.observe.bus import EventEmitter
 from jacquard.config.sections import RuntimeConfig
-from jacquard.core.errors import ConfigError
 from jacquard.core.model_calls import CallBook
 from mnemosyne.schema.document import ModelUsage
-from mnemosyne.schema.session import Message, Role
+from mnemosyne.schema.session import Message
 
 
 class Stopwatch:
@@ -65,11 +64,3 @@ class TurnContext:
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
     turn_id: str = ""
     fingerprint: str = ""
-
-
-def to_user_message(message: Message | str) -> Message:
-    """Return what the user said as a message; ConfigError where it is empty."""
-    made = Message(role=Role.USER, content=message) if isinstance(message, str) else message
-    if not made.content.strip():
-        raise ConfigError("The user message is empty; give the words that the turn should answer.")
-    return made

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -41,22 +41,33 @@ from jacquard.pipeline.weaving.tool_pairs import check_pairs, check_tail_fits
 from jacquard.pipeline.worlds import WorldSource
 from jacquard.turns.background import BackgroundWork
 from jacquard.turns.compose import PromptComposer
-from jacquard.turns.context import TurnContext, to_user_message
+from jacquard.turns.context import TurnContext
 from jacquard.turns.curate import DeferredUsage, TurnCurator
+from jacquard.turns.host.own_task import OwnTask
+from jacquard.turns.host.session_lock import SessionLock
+from jacquard.turns.host.values import to_message, to_reply, to_tool_call, to_user_message
 from jacquard.turns.load import TurnLoader
 from jacquard.turns.parts import EngineParts
 from jacquard.turns.record import record_turn
-from jacquard.turns.session_lock import SessionLock
 from jacquard.turns.streams import StreamRunner
+from jacquard.turns.writing.branches import (
+    adopt_messages,
+    edit_message,
+    find_answered_turn,
+    find_input,
+    open_branch,
+)
 from jacquard.turns.writing.commits import ReplyCommitter, retry_on_conflict
 from jacquard.turns.writing.repair import RepairResult, repair_state
 from mnemosyne.chains.session_start import session_start
 from mnemosyne.core.errors import ContextEngineError, SessionExistsError, SessionNotFoundError
+from mnemosyne.evidence import SessionIngestor
+from mnemosyne.protocols import EvidenceIngestor
 from mnemosyne.schema.document import ModelUsage, Summary, Task, ToolCall
 from mnemosyne.schema.event import EventType
 from mnemosyne.schema.ingest import IngestOptions
 from mnemosyne.schema.record import PutResult
-from mnemosyne.schema.session import Message, Ref, Role, SessionHead
+from mnemosyne.schema.session import Message, Ref, SessionHead
 from mnemosyne.schema.world import WorldPack
 
 
@@ -70,10 +81,11 @@ class _OpenEngine:
 
 
 class ContextEngine:
-    """Prepares and commits turns, and records what a host did between. Use it as an async context manager: late work of
-    Stream B lives as long as it does. ConfigError for experiments that cannot be.
+    """Prepares and commits turns, and records what a host did between. ConfigError for experiments that cannot be.
 
-    Calls on one session are serial; different sessions never wait for each other.
+    Late work of Stream B lives as long as the engine is open: in `async with`, or else from the first call to `close`, which a
+    host that leaves out `async with` awaits at its end. Calls on one session are serial; different sessions never wait for each
+    other.
     """
 
     def __init__(self, parts: EngineParts, config: RuntimeConfig | None = None) -> None:
@@ -87,6 +99,8 @@ class ContextEngine:
         self._composer = PromptComposer(parts)
         self._skeletons = SkeletonStream(parts.automation, parts.store, parts.clock, parts.estimator.estimate)
         self._open: _OpenEngine | None = None
+        self._own_task: OwnTask | None = None
+        self._opening = anyio.Lock()
 
     async def __aenter__(self) -> Self:
         parts, hold = self._parts, self._session_lock.acquire
@@ -105,12 +119,30 @@ class ContextEngine:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Cancel late work; an error of the caller's passes through as it is, not wrapped in a group."""
-        if self._open is not None:
-            await self._open.background.__aexit__(None, None, None)
+        opened, self._open = self._open, None
+        if opened is not None:
+            await opened.background.__aexit__(None, None, None)
+
+    async def close(self) -> None:
+        """Cancel late work of an engine that is used without `async with`; it opens again with its next call."""
+        task, self._own_task = self._own_task, None
+        if task is not None:
+            await task.close()
+
+    async def _ensure_open(self) -> _OpenEngine:
+        """Return what the engine has while it is open; one that is used without `async with` opens itself."""
+        if self._own_task is None and self._open is not None:
+            return self._open
+        async with self._opening:
+            if self._own_task is None or not self._own_task.is_running:
+                self._own_task = OwnTask(self)
+                await self._own_task.start()
+        assert self._open is not None
+        return self._open
 
     async def settle(self, seconds: float) -> bool:
         """Wait at most `seconds` for late work of Stream B and for what is made behind turns; True when none is left."""
-        background = self._require_open().background
+        background = (await self._ensure_open()).background
         with anyio.move_on_after(seconds):
             await background.wait_until_idle()
             return True
@@ -130,20 +162,20 @@ class ContextEngine:
         self,
         session_id: str,
         user_message: Message | str,
-        config: RuntimeConfig | None = None,
+        runtime_config: RuntimeConfig | None = None,
         *,
         turn_id: str | None = None,
         branch_id: str | None = None,
     ) -> PreparedTurn:
-        """Return the prompt of one turn with its receipt.
+        """Return the prompt of one turn with its receipt, by the engine's configuration or by one for this turn alone.
 
         The same turn id (or the same input after the same turn) with the same configuration is answered from its record.
         Raises InputTooLargeError, SessionNotFoundError, WorldUnavailableError where the pack of its world is missing,
         BudgetExceededError, TemplateError, LayoutError, StoreError; then nothing was written of the turn.
         """
         message = to_user_message(user_message)
-        turn_config = apply_experiments(config or self._config, session_id)
-        emitter = self._emitter if config is None else self._emitter_of(config)
+        turn_config = apply_experiments(runtime_config or self._config, session_id)
+        emitter = self._emitter if runtime_config is None else self._emitter_of(runtime_config)
         # Shared by both attempts: the model calls of one that a conflict discards have their cost too.
         calls = CallBook()
 
@@ -170,7 +202,7 @@ class ContextEngine:
 
     async def _prepare(self, context: TurnContext) -> PreparedTurn:
         """Prepare one turn as the session stands now: load, plan, run both streams, compose, record."""
-        running = self._require_open()
+        running = await self._ensure_open()
         window, world = await running.loader.load(context)
         stored = await running.loader.find_stored_turn(context, window, world)
         if stored is not None:
@@ -209,9 +241,9 @@ class ContextEngine:
         self,
         session_id: str,
         assistant_message: Message | str,
+        refs: Sequence[Ref] | None = None,
         *,
         turn_id: str | None = None,
-        refs: Sequence[Ref] = (),
     ) -> CommitResult:
         """Commit the model's reply to the pending turn (or `turn_id`): its text, and its ops all or none.
 
@@ -220,13 +252,10 @@ class ContextEngine:
         WorldUnavailableError where the pack of its world is missing, InputTooLargeError for a reply that is too long; then the
         turn stays pending.
         """
-        reply = assistant_message
-        if isinstance(reply, str):
-            reply = Message(role=Role.ASSISTANT, content=reply)
+        reply = to_reply(assistant_message)
         async with self._hold("commit_assistant_message", session_id, self._emitter, turn_id):
-            result = await self._replies.commit(session_id, reply, turn_id, tuple(refs))
-        if self._open is not None:
-            self._open.background.follow_commit(session_id, result.turn_id, self._config)
+            result = await self._replies.commit(session_id, reply, turn_id, tuple(refs or ()))
+        (await self._ensure_open()).background.follow_commit(session_id, result.turn_id, self._config)
         return result
 
     async def commit_assistant_chunk(
@@ -247,16 +276,15 @@ class ContextEngine:
         await self._replies.add(session_id, turn_id, message_id, chunk_index, chunk)
 
     async def finalize_assistant_message(
-        self, session_id: str, refs: Sequence[Ref] = (), *, turn_id: str | None = None, message_id: str = ""
+        self, session_id: str, refs: Sequence[Ref] | None = None, *, turn_id: str | None = None, message_id: str = ""
     ) -> CommitResult:
         """Join the chunks of a reply and commit it; they are let go once it is written.
 
         MissingChunksError when a chunk never came or none is held; else as `commit_assistant_message`.
         """
         async with self._hold("finalize_assistant_message", session_id, self._emitter, turn_id):
-            result = await self._replies.finish(session_id, turn_id, message_id, tuple(refs))
-        if self._open is not None:
-            self._open.background.follow_commit(session_id, result.turn_id, self._config)
+            result = await self._replies.finish(session_id, turn_id, message_id, tuple(refs or ()))
+        (await self._ensure_open()).background.follow_commit(session_id, result.turn_id, self._config)
         return result
 
     async def abort_assistant_message(
@@ -265,11 +293,15 @@ class ContextEngine:
         """Forget the chunks of a reply; return how many there were. The turn stays pending."""
         return await self._replies.abort(session_id, turn_id, message_id)
 
+    def ingestor_of(self, session_id: str) -> SessionIngestor:
+        """Return what takes texts from outside into a session as evidence. ConfigError where the engine has no ingestor."""
+        return SessionIngestor(self._require_ingestor(), session_id)
+
     async def record_tool_call(
         self,
         session_id: str,
         tool_call: ToolCall,
-        result_evidence_ids: Sequence[str] = (),
+        result_evidence_ids: Sequence[str] | None = None,
         *,
         result: str | None = None,
         options: IngestOptions | None = None,
@@ -282,10 +314,11 @@ class ContextEngine:
         engine has no ingestor; InputTooLargeError for one that is too long. Then nothing is written.
         """
         async with self._hold("record_tool_call", session_id, self._emitter):
-            tool_call = await check_tool_call(self._parts.store, session_id, tool_call, result_evidence_ids, result)
+            named = tuple(result_evidence_ids or ())
+            tool_call = await check_tool_call(self._parts.store, session_id, to_tool_call(tool_call), named, result)
             check_tool_result(result or "", self._config.limits)
             taken = await self._ingest_result(session_id, tool_call, result, options)
-            evidence_ids = (*result_evidence_ids, *taken.evidence_ids)
+            evidence_ids = (*named, *taken.evidence_ids)
             done, degraded = await record_tool_call(
                 self._parts.store, session_id, tool_call, evidence_ids, self._parts.redactor
             )
@@ -298,12 +331,14 @@ class ContextEngine:
     ) -> IngestedResult:
         if result is None:
             return IngestedResult()
+        ingestor = self._require_ingestor()
+        ingest_options = options or self._parts.ingest_options or IngestOptions()
+        return await ingest_call_result(self._parts.store, ingestor, session_id, call, result, ingest_options)
+
+    def _require_ingestor(self) -> EvidenceIngestor:
         if self._parts.ingestor is None:
             raise ConfigError("This engine has no ingestor; give EngineParts one, or store the result and name its id.")
-        ingest_options = options or self._parts.ingest_options or IngestOptions()
-        return await ingest_call_result(
-            self._parts.store, self._parts.ingestor, session_id, call, result, ingest_options
-        )
+        return self._parts.ingestor
 
     async def record_model_usage(
         self,
@@ -338,7 +373,7 @@ class ContextEngine:
         It never holds a turn up, can be stopped and called again, and does nothing twice. `chapter_ends`: a chapter ends with
         the head. ConfigError without a model (`consolidation.model`, else that of `summary`); SessionNotFoundError.
         """
-        consolidator = self._require_open().background.consolidator
+        consolidator = (await self._ensure_open()).background.consolidator
         if not consolidator.is_able:
             raise ConfigError(
                 "Consolidation needs a model: set consolidation.model (or summary.model) as litellm names it."
@@ -353,7 +388,7 @@ class ContextEngine:
 
         None when nothing is new. SummarizerError, SessionNotFoundError.
         """
-        roller = self._require_open().background.roller
+        roller = (await self._ensure_open()).background.roller
         async with self._hold("summarize", session_id, self._emitter):
             return await roller.roll(session_id, self._config, branch_id)
 
@@ -370,6 +405,76 @@ class ContextEngine:
                 self._parts, self._emitter, self._config.limits, session_id, ops, reason, branch_id
             )
 
+    async def branches(self, session_id: str) -> tuple[SessionHead, ...]:
+        """Return the head of every branch, the active one first; SessionNotFoundError."""
+        return await self._parts.store.branches(session_id)
+
+    async def fork(self, session_id: str, turn_id: str | None, branch_id: str | None = None) -> SessionHead:
+        """Open a branch after a committed turn (None: before the first) and make it the active one.
+
+        BranchExistsError; TurnNotFoundError, also for a turn that is not committed; SessionNotFoundError.
+        """
+        async with self._hold("fork", session_id, self._emitter, turn_id):
+            return await open_branch(self._parts.store, session_id, turn_id, branch_id, "fork")
+
+    async def switch(self, session_id: str, branch_id: str) -> SessionHead:
+        """Make another branch the active one; BranchNotFoundError, SessionNotFoundError."""
+        async with self._hold("switch", session_id, self._emitter):
+            return await self._parts.store.switch(session_id, branch_id)
+
+    async def rollback(self, session_id: str, turn_id: str | None) -> SessionHead:
+        """Go back to a committed turn (None: before the first): what follows it stays on its branch. Errors as in `fork`."""
+        async with self._hold("rollback", session_id, self._emitter, turn_id):
+            return await open_branch(self._parts.store, session_id, turn_id, None, "back")
+
+    async def swipe(
+        self, session_id: str, runtime_config: RuntimeConfig | None = None, *, turn_id: str | None = None
+    ) -> PreparedTurn:
+        """Prepare the input of a committed turn (default: the newest) once more, on a new branch, for another reply.
+
+        Whoever wants an earlier reply back calls `switch`. TurnNotFoundError where nothing is committed; else as `prepare_turn`.
+        """
+        async with self._hold("swipe", session_id, self._emitter, turn_id):
+            record = await find_answered_turn(self._parts.store, session_id, turn_id)
+            head = await open_branch(self._parts.store, session_id, record.parent_id, None, "swipe")
+        said = find_input(record)
+        assert said is not None
+        said = replace(said, message_id="")
+        return await self.prepare_turn(session_id, said, runtime_config, branch_id=head.branch_id)
+
+    async def retry(self, session_id: str, runtime_config: RuntimeConfig | None = None) -> PreparedTurn:
+        """Prepare the newest input again: that of the turn that waits for its reply, or else as `swipe` does."""
+        pending = (await self._parts.store.window(session_id, message_limit=1)).pending
+        said = None if pending is None else find_input(pending)
+        if said is None:
+            return await self.swipe(session_id, runtime_config)
+        return await self.prepare_turn(session_id, said, runtime_config)
+
+    async def edit_message(
+        self, session_id: str, message_id: str, content: str, *, branch_id: str | None = None
+    ) -> SessionHead:
+        """Give a message of the active branch another text, on a new branch where all that follows it is as it was.
+
+        State and ops stay as they are. ConfigError for an unknown message or an empty text; InputTooLargeError.
+        """
+        check_user_message(content, self._config.limits)
+        async with self._hold("edit_message", session_id, self._emitter):
+            return await edit_message(self._parts.store, session_id, message_id, content, branch_id)
+
+    async def adopt_messages(self, session_id: str, messages: Sequence[Message]) -> SessionHead:
+        """Take in messages that were exchanged elsewhere, oldest first, with their roles, authors, times and ids.
+
+        They follow the head; a session that is not there is started. The same messages again change nothing.
+        """
+        adopted = tuple(to_message(message) for message in messages)
+        async with self._hold("adopt_messages", session_id, self._emitter):
+            await self._start_missing_session(session_id)
+            head = await adopt_messages(self._parts.store, session_id, adopted)
+        await self._emitter.emit(
+            EventType.MESSAGE_APPENDED, session_id, what="adopted", version=head.version, messages=len(adopted)
+        )
+        return head
+
     async def upsert_tasks(self, session_id: str, tasks: Sequence[Task]) -> PutResult:
         """Write or replace tasks of the to-do list by id; ConfigError for one that waits for an unknown task or for itself."""
         async with self._hold("upsert_tasks", session_id, self._emitter):
@@ -383,11 +488,6 @@ class ContextEngine:
     async def tasks(self, session_id: str) -> tuple[Task, ...]:
         """Return the to-do list; SessionNotFoundError."""
         return (await self._parts.store.window(session_id, message_limit=1)).tasks
-
-    def _require_open(self) -> _OpenEngine:
-        if self._open is None:
-            raise ConfigError("Open the engine first: `async with ContextEngine(...) as engine`.")
-        return self._open
 
     def _emitter_of(self, config: RuntimeConfig) -> EventEmitter:
         return EventEmitter(self._parts.events, self._parts.clock).with_tags_of(

@@ -7,13 +7,15 @@ engine with its folder, worlds and models.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from typing import Any
 
+from jacquard.adapters.models.completed_adapter import complete_adapter
 from jacquard.adapters.observe.bus import InMemoryEventBus
 from jacquard.adapters.observe.spans import NO_TRACING, Tracing
 from jacquard.config.sections import ObservabilityConfig, RuntimeConfig
+from jacquard.config.settings import config_from_mapping
 from jacquard.core.errors import ConfigError
-from jacquard.core.protocols import LlmAdapter, Pruner, Summarizer
+from jacquard.core.protocols import GeneratesText, LlmAdapter, Pruner, Summarizer
 from jacquard.memory.summarize.model import ModelSummarizer
 from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
 from jacquard.pipeline.curation.stream import CurationStream
@@ -28,11 +30,14 @@ from jacquard.wiring.named_parts import open_planner, open_token_estimator
 from jacquard.wiring.observability import build_curation_stream, open_observability, trace_model
 from jacquard.wiring.planner_tiers import open_refiner
 from mnemosyne.evidence import IngestRules, RedactingIngestor
+from mnemosyne.host_parts import Sha256Hasher, SystemClock, UuidV4Generator
 from mnemosyne.protocols import (
     Clock,
     Embedder,
     EventBus,
     EvidenceIngestor,
+    Hasher,
+    IdGenerator,
     Index,
     Redactor,
     SessionLocks,
@@ -48,72 +53,97 @@ _SHIPPED = find_shipped_templates()
 """Looked up once, at import, because an event loop should not wait for the disk."""
 
 
-class _SystemClock:
-    def now(self) -> datetime:
-        return datetime.now(UTC)
+class DefaultContextEngine(ContextEngine):
+    """An engine with the shipped parts, made as seed 002 section 19.2 has it. The host closes the store.
+
+    `llm_adapter` selects, plans where the rules are not confident, summarizes and makes memory; without it, rules do
+    the first three. It needs `generate` alone. `policies` are the configuration (a `RuntimeConfig`, or a mapping of settings as in
+    a settings file). `pruner` is one for all, or pruners by the name in `prune.policy`. A session that does not exist
+    yet starts from `world` (None: an empty one) with its first turn; `worlds` are those of existing sessions.
+    `id_generator` names new evidence, `hasher` recognises its text again. A part that is passed overrides the setting that names
+    one. Where a setting names a token estimator or a plugin, files are read, so call it off the event loop then. ConfigError for a
+    setting that only `open_runtime` can serve.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        token_estimator: TokenEstimator | None = None,
+        llm_adapter: LlmAdapter | GeneratesText | None = None,
+        *,
+        policies: RuntimeConfig | Mapping[str, Any] | None = None,
+        world: WorldPack | None = None,
+        worlds: Mapping[str, WorldPack] | None = None,
+        embedder: Embedder | None = None,
+        event_bus: EventBus | None = None,
+        clock: Clock | None = None,
+        redactor: Redactor | None = None,
+        ingestor: EvidenceIngestor | None = None,
+        summarizer: Summarizer | None = None,
+        index: Index | None = None,
+        locks: SessionLocks | None = None,
+        tracing: Tracing = NO_TRACING,
+        pruner: Pruner | Mapping[str, Pruner] | None = None,
+        consolidator: LlmAdapter | None = None,
+        id_generator: IdGenerator | None = None,
+        hasher: Hasher | None = None,
+    ) -> None:
+        settings = _settings_of(policies)
+        model = None if llm_adapter is None else complete_adapter(llm_adapter)
+        _refuse(settings, has_model=model is not None, has_ingestor=ingestor is not None)
+        estimator, timed = token_estimator or open_token_estimator(settings), clock or SystemClock()
+        ahead = None if embedder is None else PrefetchingEmbedder(embedder)
+        tracing = _tracing(settings, tracing)
+        model = _trace(model, settings, tracing)
+        cleaner = redactor or open_redactor(settings.redaction)
+        retriever = HybridRetriever(store, index or MemoryIndex(), ahead, estimator, inline_vectors=0)
+        opening = world or build_bare_world("bare")
+        parts = EngineParts(
+            store=store,
+            planner=open_planner(settings.planner),
+            automation=AutomationStream(estimator, _SHIPPED),
+            curation=_build_curation(retriever, model, settings, tracing),
+            pruner=pruner,
+            estimator=estimator,
+            clock=timed,
+            roots=(_SHIPPED,),
+            worlds={opening.world_id: opening, **(worlds or {})},
+            refiner=open_refiner(settings.planner, model, estimator.estimate),
+            events=event_bus or InMemoryEventBus(),
+            redactor=cleaner,
+            ingestor=ingestor or _build_ingestor(store, cleaner, timed, settings, id_generator, hasher),
+            ingest_options=options_of(settings),
+            summarizer=summarizer or _build_summarizer(model, estimator, settings),
+            consolidator=consolidator or model,
+            locks=locks,
+            tracing=tracing,
+            ahead=ahead,
+            feeder=retriever,
+            opening=opening,
+        )
+        super().__init__(parts, settings)
 
 
 def create_context_engine(
     store: Store,
     token_estimator: TokenEstimator | None = None,
-    llm_adapter: LlmAdapter | None = None,
+    llm_adapter: LlmAdapter | GeneratesText | None = None,
     config: RuntimeConfig | None = None,
-    *,
-    world: WorldPack | None = None,
-    worlds: Mapping[str, WorldPack] | None = None,
-    embedder: Embedder | None = None,
-    event_bus: EventBus | None = None,
-    clock: Clock | None = None,
-    redactor: Redactor | None = None,
-    ingestor: EvidenceIngestor | None = None,
-    summarizer: Summarizer | None = None,
-    index: Index | None = None,
-    locks: SessionLocks | None = None,
-    tracing: Tracing = NO_TRACING,
-    pruner: Pruner | Mapping[str, Pruner] | None = None,
-    consolidator: LlmAdapter | None = None,
-) -> ContextEngine:
-    """Return an engine with the shipped parts; open it with `async with`. The host closes the store.
+    **parts: Any,
+) -> DefaultContextEngine:
+    """Return an engine with the shipped parts (seed 002 section 19.3); `parts` are those of `DefaultContextEngine`.
 
-    `llm_adapter` selects, plans where the rules are not confident, summarizes and makes memory; without it, rules do
-    the first three. `pruner` is one for all, or pruners by the name in `prune.policy`. A session that does not exist
-    yet starts from `world` (None: an empty one) with its first turn; `worlds` are those of existing sessions. A part
-    that is passed overrides the setting that names one. Where a setting names a token estimator or a plugin, files are
-    read, so call it off the event loop then. Raises ConfigError for a setting that only `open_runtime` can serve.
+    Open it with `async with`, or await its `close` at the end. Raises ConfigError as `DefaultContextEngine` does.
     """
-    settings = config or RuntimeConfig()
-    _refuse(settings, has_model=llm_adapter is not None, has_ingestor=ingestor is not None)
-    estimator, timed = token_estimator or open_token_estimator(settings), clock or _SystemClock()
-    ahead = None if embedder is None else PrefetchingEmbedder(embedder)
-    tracing = _tracing(settings, tracing)
-    llm_adapter = _trace(llm_adapter, settings, tracing)
-    cleaner = redactor or open_redactor(settings.redaction)
-    retriever = HybridRetriever(store, index or MemoryIndex(), ahead, estimator, inline_vectors=0)
-    opening = world or build_bare_world("bare")
-    parts = EngineParts(
-        store=store,
-        planner=open_planner(settings.planner),
-        automation=AutomationStream(estimator, _SHIPPED),
-        curation=_build_curation(retriever, llm_adapter, settings, tracing),
-        pruner=pruner,
-        estimator=estimator,
-        clock=timed,
-        roots=(_SHIPPED,),
-        worlds={opening.world_id: opening, **(worlds or {})},
-        refiner=open_refiner(settings.planner, llm_adapter, estimator.estimate),
-        events=event_bus or InMemoryEventBus(),
-        redactor=cleaner,
-        ingestor=ingestor or _build_ingestor(store, cleaner, timed, settings),
-        ingest_options=options_of(settings),
-        summarizer=summarizer or _build_summarizer(llm_adapter, estimator, settings),
-        consolidator=consolidator or llm_adapter,
-        locks=locks,
-        tracing=tracing,
-        ahead=ahead,
-        feeder=retriever,
-        opening=opening,
-    )
-    return ContextEngine(parts, settings)
+    return DefaultContextEngine(store, token_estimator, llm_adapter, policies=config, **parts)
+
+
+def _settings_of(policies: RuntimeConfig | Mapping[str, Any] | None) -> RuntimeConfig:
+    if policies is None or isinstance(policies, RuntimeConfig):
+        return policies or RuntimeConfig()
+    if not isinstance(policies, Mapping):
+        raise ConfigError(f"policies is {type(policies).__name__}; give a RuntimeConfig, or a mapping of settings.")
+    return config_from_mapping(policies)
 
 
 def _trace(model: LlmAdapter | None, settings: RuntimeConfig, tracing: Tracing) -> LlmAdapter | None:
@@ -137,8 +167,17 @@ def _build_summarizer(
     return ModelSummarizer(model, estimator.estimate, settings.summary.background_seconds)
 
 
-def _build_ingestor(store: Store, redactor: Redactor, clock: Clock, settings: RuntimeConfig) -> RedactingIngestor:
-    return RedactingIngestor(store, redactor, clock, rules=IngestRules(ttl_seconds=ttl_of(settings.evidence)))
+def _build_ingestor(
+    store: Store,
+    redactor: Redactor,
+    clock: Clock,
+    settings: RuntimeConfig,
+    ids: IdGenerator | None,
+    hasher: Hasher | None,
+) -> RedactingIngestor:
+    rules = IngestRules(ttl_seconds=ttl_of(settings.evidence))
+    ids, hasher = ids or UuidV4Generator(), hasher or Sha256Hasher()
+    return RedactingIngestor(store, redactor, clock, rules=rules, new_id=ids.generate, hash_text=hasher.digest)
 
 
 def _tracing(settings: RuntimeConfig, given: Tracing) -> Tracing:

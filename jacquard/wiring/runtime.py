@@ -9,7 +9,6 @@ import warnings
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from shutil import rmtree
@@ -49,6 +48,7 @@ from jacquard.wiring.planner_tiers import open_refiner
 from jacquard.wiring.world_notes import WORLDS_FILE, WorldNotes
 from mnemosyne.core.errors import SessionExistsError, SessionNotFoundError
 from mnemosyne.evidence.sweep import sweep_expired
+from mnemosyne.host_parts import SystemClock
 from mnemosyne.privacy.forget import ErasurePlan, ErasureReport, MemoryLocations, forget, plan_erasure
 from mnemosyne.protocols import Index, Store
 from mnemosyne.retrieval.embedding.prefetching import PrefetchingEmbedder
@@ -65,14 +65,6 @@ from mnemosyne.stores.open import store_at
 
 SETTLE_SECONDS = 60.0
 """How long an erasure waits for background work of Stream B."""
-
-
-class SystemClock:
-    """The machine's time."""
-
-    def now(self) -> datetime:
-        """Return the present as an aware datetime."""
-        return datetime.now(UTC)
 
 
 @dataclass(kw_only=True, slots=True)

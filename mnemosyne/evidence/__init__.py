@@ -2,7 +2,7 @@
 its use.
 """
 
-from mnemosyne.evidence.ingestor import RedactingIngestor
+from mnemosyne.evidence.ingestor import RedactingIngestor, SessionIngestor
 from mnemosyne.evidence.recalled import without_shown
 from mnemosyne.evidence.rules import IngestRules, confidence_of, is_expired, trust_of
 from mnemosyne.evidence.vault import FolderVault
@@ -11,6 +11,7 @@ __all__ = [
     "FolderVault",
     "IngestRules",
     "RedactingIngestor",
+    "SessionIngestor",
     "confidence_of",
     "is_expired",
     "trust_of",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
-from uuid import UUID, uuid4, uuid5
+from uuid import UUID, uuid5
 
 from anyio import to_thread
 
@@ -29,8 +29,9 @@ from mnemosyne.evidence.rules import (
     trust_of,
 )
 from mnemosyne.evidence.selectors import make_ref
+from mnemosyne.host_parts import UuidV4Generator
 from mnemosyne.privacy.redact import redact_tree
-from mnemosyne.protocols import Clock, OriginalVault, Redactor, Store
+from mnemosyne.protocols import Clock, EvidenceIngestor, OriginalVault, Redactor, Store
 from mnemosyne.schema.evidence import Evidence, EvidenceLinks, EvidenceSource, EvidenceType
 from mnemosyne.schema.ingest import IngestOptions, IngestResult
 from mnemosyne.schema.memory import Trust
@@ -46,9 +47,25 @@ _LOOKED_THROUGH = 256
 _IDS = UUID("6f0d1f4c-6a3e-5f59-9c5e-1f7a0c4b8e21")
 
 
-def new_evidence_id() -> str:
-    """Return a fresh id (UUID v4)."""
-    return str(uuid4())
+class SessionIngestor:
+    """An `EvidenceIngestor` of one session, with the signature of seed 002 section 6.3."""
+
+    def __init__(self, ingestor: EvidenceIngestor, session_id: str) -> None:
+        self._ingestor, self._session_id = ingestor, session_id
+
+    async def ingest(
+        self,
+        content: str,
+        source: EvidenceSource,
+        evidence_type: EvidenceType,
+        links: EvidenceLinks | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        options: IngestOptions | None = None,
+    ) -> IngestResult:
+        """Store a text as evidence of the session; see `EvidenceIngestor.ingest`, also for the errors."""
+        return await self._ingestor.ingest(
+            self._session_id, content, source, evidence_type, links=links, metadata=metadata, options=options
+        )
 
 
 class RedactingIngestor:
@@ -65,10 +82,12 @@ class RedactingIngestor:
         *,
         vault: OriginalVault | None = None,
         rules: IngestRules | None = None,
-        new_id: Callable[[], str] = new_evidence_id,
+        new_id: Callable[[], str] | None = None,
+        hash_text: Callable[[str], str] = content_hash,
     ) -> None:
         self._store, self._redactor, self._clock = store, redactor, clock
-        self._vault, self._rules, self._new_id = vault, rules or IngestRules(), new_id
+        self._vault, self._rules = vault, rules or IngestRules()
+        self._new_id, self._hash_text = new_id or UuidV4Generator().generate, hash_text
 
     async def ingest(
         self,
@@ -93,7 +112,7 @@ class RedactingIngestor:
             news.metadata[RECALLED] = list(fresh.sources)
         cleaned = await self._redact(news, chosen)
         source = replace(cleaned.source, uri=self._identify_source(cleaned))
-        digest = content_hash(cleaned.content) if cleaned.content else ""
+        digest = self._hash_text(cleaned.content) if cleaned.content else ""
         evidence_id = self._evidence_id(session_id, source, evidence_type, digest, chosen)
         known = await self._find_known(session_id, evidence_id, source, evidence_type, digest, chosen)
         record = _build_record(evidence_id if known is None else known.evidence_id, cleaned)

@@ -98,6 +98,20 @@ def extract(content: str, selector: str) -> Extract:
     return Extract(text="\n".join(pieces), spans=spans)
 
 
+class RefSelector:
+    """Reads selectors and follows them (seed 002 section 6.8): `parse_selector` and `extract` as one object."""
+
+    def parse(self, selector: str) -> list[ParsedSelector]:
+        """Return the selectors of a text, in order; SelectorResolveError for a malformed one."""
+        return list(parse_selector(selector))
+
+    def extract(self, content: str, selector: str) -> str:
+        """Return the text that a selector points at; SelectorResolveError for a malformed one and for one that selects
+        nothing.
+        """
+        return extract(content, selector).text
+
+
 def intersect(left: Sequence[Span], right: Sequence[Span]) -> tuple[Span, ...]:
     """Return the overlaps of two ordered sequences of disjoint spans, ordered; overlaps without a character are left out."""
     found: list[Span] = []

@@ -6,7 +6,7 @@ Import them from here; the modules of this folder only group them.
 
 from __future__ import annotations
 
-from mnemosyne.protocols.host import Clock, EventBus, SessionLocks, TokenEstimator
+from mnemosyne.protocols.host import Clock, EventBus, Hasher, IdGenerator, SessionLocks, TokenEstimator
 from mnemosyne.protocols.ingestion import EvidenceIngestor, Importer, OriginalVault, PiiDetector, Redactor
 from mnemosyne.protocols.recall import Embedder, EntrySource, Index, ReencodableIndex, Retriever, Vectors
 from mnemosyne.protocols.store import Store
@@ -17,6 +17,8 @@ __all__ = [
     "EntrySource",
     "EventBus",
     "EvidenceIngestor",
+    "Hasher",
+    "IdGenerator",
     "Importer",
     "Index",
     "OriginalVault",

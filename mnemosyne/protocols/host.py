@@ -21,6 +21,22 @@ class Clock(Protocol):
         ...
 
 
+class IdGenerator(Protocol):
+    """Makes ids, each another one."""
+
+    def generate(self) -> str:
+        """Return a new id: letters, digits, `-` and `_`."""
+        ...
+
+
+class Hasher(Protocol):
+    """Hashes texts; the same text always has the same digest, and other texts have others."""
+
+    def digest(self, content: str) -> str:
+        """Return the digest of a text as hexadecimal digits."""
+        ...
+
+
 class EventBus(Protocol):
     """Delivers events to handlers (seed 002 section 9.2).
 

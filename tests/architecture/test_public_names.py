@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("filament", "mnemosyne", "jacquard")
-CONTRACTS = ("jacquard.testing", "mnemosyne.testing")
+CONTRACTS = ("jacquard.sync", "jacquard.testing", "mnemosyne.testing")
 """Contract suites have modules of their own, because they need pytest."""
 _BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 

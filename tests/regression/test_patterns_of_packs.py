@@ -20,7 +20,6 @@ from jacquard import EvidenceConfig, InMemoryEventBus, create_context_engine, op
 from jacquard.cli.app import app
 from jacquard.pipeline.evidence.blocks import load_evidence_blocks
 from jacquard.pipeline.planning.actions import match_action
-from jacquard.wiring.runtime import SystemClock
 from mnemosyne import (
     EvidenceSource,
     EvidenceType,
@@ -33,6 +32,7 @@ from mnemosyne import (
     SelectorResolveError,
     SessionStart,
     SourceKind,
+    SystemClock,
     extract,
     load_world,
 )

@@ -24,7 +24,7 @@ import anyio
 import anyio.to_thread
 
 from jacquard.core.errors import ModelError
-from jacquard.core.protocols import LlmRequest, LlmResponse
+from jacquard.core.protocols import LlmRequest, LlmResponse, MessagePart
 from mnemosyne.core.addresses import hide_secrets, mask_address, split_credentials
 
 T = TypeVar("T")
@@ -236,7 +236,9 @@ class LiteLlmModel:
         """Make a call that reaches no server, because most of litellm is only imported by its first call."""
         with suppress(Exception):
             litellm = _litellm()
-            arguments = self._arguments(LlmRequest(messages=(("user", "."),), max_tokens=1, timeout_seconds=2.0))
+            arguments = self._arguments(
+                LlmRequest(messages=(MessagePart("user", "."),), max_tokens=1, timeout_seconds=2.0)
+            )
             _, provider, _, _ = litellm.get_llm_provider(model=self.model, api_base=self._api_base)
             if provider not in REHEARSED:
                 await litellm.acompletion(**arguments, api_key="rehearsal", mock_response=".")

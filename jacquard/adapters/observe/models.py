@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 from jacquard.adapters.observe import names
 from jacquard.adapters.observe.spans import Fact, Tracing
-from jacquard.core.protocols import LlmAdapter, LlmRequest, LlmResponse
+from jacquard.core.protocols import LlmAdapter, LlmRequest, LlmResponse, MessagePart
 
 
 class TracedModel:
@@ -44,11 +45,11 @@ class TracedModel:
             if reply.completion_tokens is not None:
                 told[names.OUTPUT_TOKENS] = reply.completion_tokens
             if self._capture:
-                told[names.OUTPUT_MESSAGES] = _messages((("assistant", reply.content),))
+                told[names.OUTPUT_MESSAGES] = _messages([MessagePart("assistant", reply.content)])
             span.put(told)
             return reply
 
 
-def _messages(messages: tuple[tuple[str, str], ...]) -> str:
+def _messages(messages: Sequence[MessagePart]) -> str:
     parts = [{"role": role, "parts": [{"type": "text", "content": content}]} for role, content in messages]
     return json.dumps(parts, ensure_ascii=False)

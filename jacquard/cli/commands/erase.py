@@ -10,8 +10,9 @@ import typer
 
 from jacquard.cli.shared import DEFAULT_STORE, EmbedderOption, JsonOption, StoreOption, fail, print_json, run, show
 from jacquard.core.errors import ConfigError
-from jacquard.wiring.runtime import Runtime, SystemClock, open_runtime
+from jacquard.wiring.runtime import Runtime, open_runtime
 from mnemosyne.evidence.sweep import EXPIRED, find_expired_evidences
+from mnemosyne.host_parts import SystemClock
 from mnemosyne.privacy.forget import ErasurePlan, ErasureReport
 from mnemosyne.schema.erasure import Erasure
 from mnemosyne.schema.memory import session_scope

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from filament import escape_attribute, escape_text
 from jacquard.core.errors import SummarizerError
 from jacquard.core.model_answers import read_fence, strip_thoughts
-from jacquard.core.protocols import ConversationTurn, SummaryRequest
+from jacquard.core.protocols import ConversationTurn, MessagePart, SummaryRequest
 from jacquard.pipeline.truncation import truncate_sentences
 from jacquard.prompts.templates import render_prompt, words_per_token
 
@@ -35,7 +35,7 @@ _LABEL = re.compile(
 _BLANK = re.compile(r"\n{3,}")
 
 
-def summary_prompt(request: SummaryRequest) -> tuple[tuple[str, str], ...]:
+def summary_prompt(request: SummaryRequest) -> tuple[MessagePart, ...]:
     """Return the messages of a summarizer's call: rules as system, the summary so far and the new messages as user."""
     before = (
         f"<summary_so_far>\n{escape_text(request.previous.strip())}\n</summary_so_far>\n" if request.previous else ""

@@ -18,7 +18,7 @@ from filament import escape_attribute, escape_text
 from jacquard.core.errors import ModelError
 from jacquard.core.model_calls import Call, usage_of
 from jacquard.core.plan import MAX_KEYWORDS, PlanContext, Temporal
-from jacquard.core.protocols import LlmAdapter, LlmRequest, PlanRequest
+from jacquard.core.protocols import LlmAdapter, LlmRequest, MessagePart, PlanRequest
 from jacquard.core.quests import find_active_quests
 from jacquard.pipeline.planning.template_choice import describe_templates, template_ids
 from jacquard.prompts.templates import render_prompt, warm_prompts
@@ -121,7 +121,7 @@ def plan_schema(request: PlanRequest, templates: Sequence[str]) -> dict[str, Any
     }
 
 
-def plan_prompt(request: PlanRequest) -> tuple[tuple[str, str], ...]:
+def plan_prompt(request: PlanRequest) -> tuple[MessagePart, ...]:
     """Return the messages of the call: rules as system message; quests, messages and input, escaped, as user message."""
     described = describe_templates(request.world.planner)
     quests = "\n".join(

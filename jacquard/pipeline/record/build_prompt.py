@@ -111,7 +111,7 @@ def build_turn_prompt(inputs: PromptInputs, laid: PromptLayout, carried: Mapping
         conflicts=inputs.skeleton.results.conflicts,
         tags=dict(inputs.config.tags),
         plan=plan_to_json(inputs.turn.plan),
-        errors=inputs.skeleton.results.errors,
+        errors=list(inputs.skeleton.results.errors),
         state_cut=inputs.skeleton.state_cut,
         evidence=inputs.skeleton.results.decisions,
         left_out=(*inputs.turn.left_out, *inputs.skeleton.results.left_out),

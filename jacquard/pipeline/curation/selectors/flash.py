@@ -19,7 +19,15 @@ from anyio import to_thread
 from filament import escape_attribute, escape_text
 from jacquard.core.errors import ModelError, SelectorError
 from jacquard.core.model_calls import Call, CallBook
-from jacquard.core.protocols import LlmAdapter, LlmRequest, LlmResponse, Selection, SelectionContext, SelectionRequest
+from jacquard.core.protocols import (
+    LlmAdapter,
+    LlmRequest,
+    LlmResponse,
+    MessagePart,
+    Selection,
+    SelectionContext,
+    SelectionRequest,
+)
 from jacquard.pipeline.curation.selection_parser import parse_selection
 from jacquard.pipeline.curation.selectors.excerpt import excerpt
 from jacquard.prompts.templates import render_prompt
@@ -114,7 +122,7 @@ class FlashSelector:
         )
 
 
-def selector_prompt(request: SelectionRequest, pool: Sequence[Candidate] | None = None) -> tuple[tuple[str, str], ...]:
+def selector_prompt(request: SelectionRequest, pool: Sequence[Candidate] | None = None) -> tuple[MessagePart, ...]:
     """Return the messages of a selector call: rules as system message, transcript and candidates as user message.
 
     Candidates (of `pool`, else of the request) are in their order, best first.

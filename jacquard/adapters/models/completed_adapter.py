@@ -1,0 +1,85 @@
+"""Makes a whole `LlmAdapter` of one that has `generate` alone, as seed 002 section 6.10 has it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+
+from jacquard.core.errors import ConfigError, ModelError
+from jacquard.core.protocols import LlmAdapter, LlmRequest, LlmResponse
+
+UNNAMED = "unnamed"
+_PARTS = ("model", "warm", "generate", "close")
+
+
+def complete_adapter(adapter: Any) -> LlmAdapter:
+    """Return an adapter with everything that `LlmAdapter` asks for; one that has it all is returned itself.
+
+    Where `model`, `warm` or `close` are missing, the name is `unnamed` and the others do nothing. ConfigError for an object
+    without `generate`.
+    """
+    if all(hasattr(adapter, part) for part in _PARTS):
+        whole: LlmAdapter = adapter
+        return whole
+    if not callable(getattr(adapter, "generate", None)):
+        raise ConfigError(
+            f"llm_adapter is {type(adapter).__name__}, which has no `generate`; give an object with "
+            "`async def generate(self, request: LlmRequest) -> LlmResponse`."
+        )
+    return CompletedAdapter(adapter)
+
+
+class CompletedAdapter:
+    """Calls an adapter that has `generate`, and keeps the rules of `LlmAdapter` for it: the time limit, and one kind of error."""
+
+    def __init__(self, adapter: Any) -> None:
+        self._adapter = adapter
+        self.model = str(getattr(adapter, "model", "") or UNNAMED)
+
+    async def warm(self) -> None:
+        """Call the adapter's `warm`, if there is one. Raises ModelError as it does."""
+        if callable(getattr(self._adapter, "warm", None)):
+            await self._adapter.warm()
+
+    async def generate(self, request: LlmRequest) -> LlmResponse:
+        """Return one completion; the adapter may return a text alone.
+
+        Raises ModelError for whatever the adapter raises, for an answer that holds no text, and after the request's time.
+        """
+        try:
+            with anyio.fail_after(request.timeout_seconds):
+                answer = await self._adapter.generate(request)
+        except ModelError:
+            raise
+        except TimeoutError as error:
+            raise ModelError("timeout", f"{self.model} gave no answer within {request.timeout_seconds:g} s") from error
+        except Exception as error:
+            raise ModelError("unavailable", f"{self.model}: {type(error).__name__}: {error}") from error
+        return self._read_answer(answer)
+
+    def _read_answer(self, answer: Any) -> LlmResponse:
+        if isinstance(answer, LlmResponse):
+            return answer
+        content = answer if isinstance(answer, str) else getattr(answer, "content", None)
+        if not isinstance(content, str):
+            raise ModelError("bad_answer", f"{self.model} answered {type(answer).__name__} without a text in `content`")
+        return LlmResponse(
+            content=content,
+            model=str(getattr(answer, "model", "") or self.model),
+            prompt_tokens=_count(answer, "prompt_tokens"),
+            completion_tokens=_count(answer, "completion_tokens"),
+            total_tokens=_count(answer, "total_tokens"),
+            latency_ms=_count(answer, "latency_ms"),
+        )
+
+    async def close(self) -> None:
+        """Call the adapter's `close`, if there is one."""
+        if callable(getattr(self._adapter, "close", None)):
+            await self._adapter.close()
+
+
+def _count(answer: Any, name: str) -> int | None:
+    """Return a number of an answer; 0 is what seed 002 writes for one that was not reported."""
+    value = getattr(answer, name, None)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None

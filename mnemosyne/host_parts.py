@@ -1,0 +1,35 @@
+"""The parts that a host may replace and seldom does: the clock, ids, hashes (seed 002 section 6.8)."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime
+from uuid import uuid4
+
+
+class SystemClock:
+    """The machine's time."""
+
+    def now(self) -> datetime:
+        """Return the present as an aware datetime."""
+        return datetime.now(UTC)
+
+    def now_iso(self) -> str:
+        """Return the present as ISO 8601 text."""
+        return self.now().isoformat()
+
+
+class UuidV4Generator:
+    """Makes random ids."""
+
+    def generate(self) -> str:
+        """Return a new UUID, version 4, as 36 characters."""
+        return str(uuid4())
+
+
+class Sha256Hasher:
+    """Hashes texts, so that the same text is found again."""
+
+    def digest(self, content: str) -> str:
+        """Return the SHA-256 of a text in UTF-8, as 64 hexadecimal digits; lone surrogates are hashed too."""
+        return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,57 @@
+"""The synchronous face has every method of the engine, with its signature, and needs no event loop."""
+
+from __future__ import annotations
+
+import inspect
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from jacquard import ContextEngine
+from jacquard.sync import SyncEngine, create_context_engine, open_engine
+from mnemosyne import MemoryStore, SessionNotFoundError
+
+NOT_CALLED = {"close", "__aenter__", "__aexit__"}
+
+
+def test_every_method_of_the_engine_is_there_with_its_signature():
+    for name, method in inspect.getmembers(ContextEngine, inspect.iscoroutinefunction):
+        if not name.startswith("_") and name not in NOT_CALLED:
+            assert inspect.signature(getattr(SyncEngine, name)) == inspect.signature(method), name
+
+
+def test_a_turn_without_an_event_loop():
+    store = MemoryStore()
+    with create_context_engine(store) as engine:
+        turn = engine.prepare_turn("s", "Hello.")
+        assert engine.commit_assistant_message("s", "Hi.").turn_id == turn.turn_id
+        assert engine.swipe("s").branch_id == "swipe-1"
+        assert engine.run(store.sessions) == ("s",)
+        with pytest.raises(SessionNotFoundError):
+            engine.tasks("nobody")
+    engine.close()
+
+
+def test_several_threads_call_one_engine():
+    def play(number):
+        name = f"s{number}"
+        for text in ("One?", "Two?"):
+            engine.prepare_turn(name, text)
+            engine.commit_assistant_message(name, f"{number}")
+        return len(engine.run(engine.engine.branches, name))
+
+    with create_context_engine(MemoryStore()) as engine, ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(play, range(8))) == [1] * 8
+
+
+def test_a_store_is_opened_and_closed_with_the_engine(tmp_path):
+    for text in ("Hello.", "Hello again."):
+        with open_engine(str(tmp_path / "store"), world="examples/whispering_forest/en", embedder="none") as (
+            engine,
+            runtime,
+        ):
+            engine.run(runtime.ensure_session, "s", index=False)
+            engine.prepare_turn("s", text)
+            engine.commit_assistant_message("s", "<content>Hi.</content>")
+    with open_engine(str(tmp_path / "store"), embedder="none") as (engine, runtime):
+        assert engine.run(runtime.store.head, "s").depth == 42
