@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mnemosyne.core.errors import StoreUnavailableError
+from mnemosyne.damage import DamageLog
 from mnemosyne.stores.sql.schema import REVISION, statements
 
 APPLICATION_ID = 0x4A435144
@@ -39,9 +40,13 @@ class SqliteConnection:
 
     lock = ""
 
-    def __init__(self, driver: sqlite3.Connection, tenant: str) -> None:
+    def __init__(
+        self, driver: sqlite3.Connection, tenant: str, *, shown: str = "", log: DamageLog | None = None
+    ) -> None:
         self.driver = driver
         self.tenant = tenant
+        self.shown = shown
+        self.log = log or DamageLog()
         self.execute = driver.execute
 
     def post(self, sql: str, parameters: Sequence[Any] = ()) -> None:
