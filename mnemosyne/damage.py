@@ -10,10 +10,12 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from mnemosyne.core.errors import DamagedRecordError
+from mnemosyne.schema.memory import EMPTY
+from mnemosyne.schema.record import TurnRecord
 
 _MOST_NOTES = 1_000
 LEFT_OUT = "It was left out"
@@ -100,6 +102,23 @@ class LostTree(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         return f"LostTree({self.error.what})"
+
+
+def note_of(error: DamagedRecordError, scope: str, effect: str = LEFT_OUT) -> DamageNote:
+    """Return the note on a record whose error was caught."""
+    return DamageNote(scope=scope, what=error.what, reason=error.reason, path=error.path, effect=effect)
+
+
+def without_lost(record: TurnRecord) -> TurnRecord:
+    """Return a turn's record with None in the place of its damaged parts, for readers that go on without them."""
+    return replace(
+        record,
+        plan=unless_lost(record.plan),
+        receipt=unless_lost(record.receipt),
+        prompt=unless_lost(record.prompt),
+        report=unless_lost(record.report),
+        anchors=unless_lost(record.anchors) or EMPTY,
+    )
 
 
 def unless_lost(tree: Mapping[str, Any] | None) -> Mapping[str, Any] | None:

@@ -34,6 +34,7 @@ from jacquard.turns.parts import EngineParts
 from mnemosyne.chains.unanswered import head_after, with_unanswered
 from mnemosyne.core.errors import TurnNotFoundError
 from mnemosyne.core.off_loop import calculate, size_of
+from mnemosyne.damage import without_lost
 from mnemosyne.schema.memory import session_scope, world_scope
 from mnemosyne.schema.record import SessionWindow, TurnRecord
 from mnemosyne.schema.session import TurnStatus, WindowMessage
@@ -74,6 +75,8 @@ class TurnLoader:
                 record = await self._parts.store.turn(head.session_id, turn_id)
             except TurnNotFoundError:
                 return None
+            if record.status is not TurnStatus.COMMITTED:
+                record = without_lost(record)
             if record.status is TurnStatus.COMMITTED and record.prompt is not None:
                 return record
             if record.status is TurnStatus.ABANDONED:
@@ -123,7 +126,12 @@ class TurnLoader:
 
     async def _load_window(self, context: TurnContext) -> SessionWindow:
         limit = context.config.history.max_messages + SPARE_MESSAGES
-        return await self._parts.store.window(context.session_id, message_limit=limit, branch_id=context.branch_id)
+        window = await self._parts.store.window(context.session_id, message_limit=limit, branch_id=context.branch_id)
+        return replace(
+            window,
+            previous=None if window.previous is None else without_lost(window.previous),
+            pending=None if window.pending is None else without_lost(window.pending),
+        )
 
     async def _load_history(self, context: TurnContext, window: SessionWindow) -> SummarizedWindow:
         """Return the window with its rolling summary, made now if it was due, and the history that goes with it.

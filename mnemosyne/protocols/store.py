@@ -42,18 +42,23 @@ class Store(Protocol):
     8. Tenants never see each other.
     9. A session document and the turn tree are two views of the same data: what one writes, the other shows.
     10. Lore and pack of a world belong to one version: `replace_world` writes both or neither.
-    11. A damaged record breaks nothing but itself: what reads many passes it by and notes it in `damage_log`, what reads it
-        alone raises DamagedRecordError. A damaged part of a turn's record is a `LostTree`.
 
     Every method that names a session raises SessionNotFoundError for an unknown one, unless it says otherwise; every
     method may raise StoreUnavailableError (the store cannot be used or is closed), StoreBusyError (another process
-    holds a lock too long) and DamagedRecordError (a stored record cannot be read).
+    holds a lock too long) and DamagedRecordError (a stored record cannot be read). A damaged record breaks nothing but
+    itself: what reads many passes it by and notes it in `damage_log`; a damaged part of a turn's record is a `LostTree`.
     """
 
     @property
     def damage_log(self) -> DamageLog:
         """The notes on damaged records that the reads of this instance have passed by; a store without one has no notes."""
         return DamageLog()
+
+    async def file_faults(self) -> tuple[str, ...]:
+        """Return sentences on faults of the store's own files and indexes, beyond its records; none where it has no such
+        check. It may read everything.
+        """
+        return ()
 
     async def close(self) -> None:
         """Release files and threads; later calls may raise StoreUnavailableError. A second call does nothing."""

@@ -18,6 +18,7 @@ from jacquard.cli.shared import (
     JsonOption,
     StoreOption,
     fail,
+    open_store,
     print_json,
     read_bytes,
     run,
@@ -25,7 +26,6 @@ from jacquard.cli.shared import (
     show,
 )
 from jacquard.config import reference
-from jacquard.wiring.runtime import open_runtime
 from mnemosyne.chains.uris import resolve_uri
 from mnemosyne.core import codec
 from mnemosyne.core.errors import CodecError, SchemaValidationError
@@ -85,7 +85,7 @@ def source(
     """Print the whole content of a `source_uri` as JSON: an entry of memory, a turn or an evidence."""
 
     async def work() -> None:
-        async with open_runtime(store, embedder="none") as runtime:
+        async with open_store(store, embedder="none") as runtime:
             print_json(codec.to_plain(await resolve_uri(runtime.store, uri)))
 
     run(work)
@@ -129,7 +129,7 @@ def export(
     """Write a session as one document: as its branch tells it, with the whole turn tree in the field `turn_tree`."""
 
     async def work() -> None:
-        async with open_runtime(store, embedder="none") as runtime:
+        async with open_store(store, embedder="none") as runtime:
             document = await export_session(runtime.store, session, branch_id=branch, linear=linear)
             missing = describe_tree(await read_tree(runtime.store, session, branch)) if linear else ()
         _write(document_to_json(document), out)
@@ -153,7 +153,7 @@ def import_(
 
     async def work() -> None:
         document = _name_file_in_errors(file, lambda: document_from_json(_read(file)))
-        async with open_runtime(store, embedder="none") as runtime:
+        async with open_store(store, embedder="none") as runtime:
             try:
                 done = await import_session(runtime.store, document, session_id=session)
             except SchemaValidationError as error:

@@ -22,6 +22,7 @@ from jacquard.cli.shared import (
     StoreOption,
     clean,
     fail,
+    open_store,
     out,
     print_json,
     run,
@@ -44,7 +45,7 @@ from jacquard.replay.what_if import Baseline, WhatIf
 from jacquard.templating import open_templates
 from jacquard.templating.files import TemplateRoot
 from jacquard.wiring.named_parts import open_token_estimator
-from jacquard.wiring.runtime import Runtime, open_runtime
+from jacquard.wiring.runtime import Runtime
 from mnemosyne.core import codec
 from mnemosyne.core.errors import WorldPackError
 from mnemosyne.core.tokens import CalibratedEstimator
@@ -99,7 +100,7 @@ def replay(
     """
 
     async def work() -> None:
-        async with open_runtime(store, embedder="none") as runtime:
+        async with open_store(store, embedder="none") as runtime:
             place = await _find_turn(runtime, name, session)
             if config is None:
                 await _replay_turns(runtime, place, limit, branch, as_json=as_json)

@@ -5,6 +5,9 @@ one numbered write with the rows that it changed. A line is on the disk before i
 last line was never acknowledged: it is ignored, and the next write truncates it. A journal that has doubled in size is
 compacted: all current rows are written to a new file, which replaces the old one.
 
+Each line ends with its checksum, a CRC-32 of the line and of the scope (lines of older releases have none). A damaged line
+is passed by and noted, and the lines after it count; the file is then left as it is, apart from lines that are added.
+
 All functions here block, and those that write are called with the tenant's lock held. The module knows ledgers and
 files, nothing of async or of the meaning of rows.
 """
@@ -15,6 +18,7 @@ import hashlib
 import os
 import re
 import uuid
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -22,7 +26,9 @@ from pathlib import Path
 from typing import Any
 
 from mnemosyne.core.codec import JsonText, decode, encode
-from mnemosyne.core.errors import CodecError, StoreUnavailableError
+from mnemosyne.core.errors import CodecError, DamagedRecordError, StoreUnavailableError
+from mnemosyne.damage import DamageNote
+from mnemosyne.files import NEW, make_private_folder, place_draft, private_mode
 from mnemosyne.stores.ledger.ledger import Ledger
 from mnemosyne.stores.ledger.rows import PACK, ROW_TYPES, TABLES, Change
 
@@ -31,7 +37,6 @@ FORMAT = 2
 
 FIRST_FORMAT = 1
 SUFFIX = ".jsonl"
-NEW = ".new"
 _ROWS_A_LINE = 50
 _NAME_CHARS = 40
 _DROPPED = JsonText(b"null")
@@ -54,6 +59,27 @@ class Line:
     n: int
     did: str
     rows: tuple[tuple[str, str, JsonText], ...]
+
+
+_SUM = re.compile(rb',"sum":([0-9]{1,10})\}\n\Z')
+_LOST_HEADER = "lost"
+
+
+def with_sum(body: bytes, scope: str) -> bytes:
+    """Return a JSON object as a line of a journal, with its checksum as the last field."""
+    number = zlib.crc32(body, zlib.crc32(scope.encode("utf-8", "surrogatepass")))
+    return body[:-1] + b',"sum":%d}\n' % number
+
+
+def without_sum(line: bytes, scope: str) -> bytes:
+    """Return the JSON of a line; CodecError when its checksum does not fit. A line without one is returned as it is."""
+    found = _SUM.search(line)
+    if found is None:
+        return line
+    body = line[: found.start()] + b"}"
+    if with_sum(body, scope) != line:
+        raise CodecError("its checksum does not fit")
+    return body
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,20 +127,26 @@ class Journal:
         self._mark: _Mark | None = None
         self._format = FIRST_FORMAT
         self._generation = ""
-        self._number = 0
+        self._number = self._good = self._lines = 0
         self._offset = 0
         self._base = 0
+        self.damage: list[DamageNote] = []
+        """What is damaged in the part of the file that was read."""
 
     def catch_up(self) -> Ledger:
         """Read what other processes have written since, and return the ledger; StoreUnavailableError for a file that
-        cannot be read or is damaged.
+        cannot be read, DamagedRecordError for one of which nothing is left.
         """
         try:
-            return self._follow()
-        except _DamagedError as damage:
-            if not damage.fresh:
-                return self.catch_up()
-            raise StoreUnavailableError(str(self.path), damage.sentence) from None
+            ledger = self._follow()
+        except _RewrittenError:
+            # Other lines than those that follow what was read: the file has been replaced, or is damaged.
+            self.forget()
+            ledger = self._follow()
+        if self.damage and ledger.is_empty():
+            note = self.damage[0]
+            raise DamagedRecordError(str(self.path), f"The journal of {self.scope}", note.reason)
+        return ledger
 
     def _follow(self) -> Ledger:
         mark = self._stat_file()
@@ -124,10 +156,15 @@ class Journal:
             with self.path.open("rb") as file:
                 head = file.readline()
                 header = self._header(head)
+                lost = header is None
+                header = header or Header(format=FIRST_FORMAT, scope=self.scope, generation=_LOST_HEADER, kept=0)
                 fresh = header.generation != self._generation or (mark is not None and mark.size < self._offset)
                 if fresh:
                     self._reset()
                     self._format, self._generation, self._offset = header.format, header.generation, len(head)
+                    self._lines = 1
+                    if lost:
+                        self._note(1, "it is no header of a journal", "The lines after it were read")
                 file.seek(self._offset)
                 self._take(file, header.kept, fresh)
         except FileNotFoundError:
@@ -146,13 +183,13 @@ class Journal:
         """
         try:
             if self._mark is None:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
+                make_private_folder(self.path.parent)
                 self._adopt(write_new(self.path, self.scope, [(name, changes)], durable=self._durable, kept=0))
             elif self._format < _format_of(changes):
                 self.compact()
             else:
-                self._append(_line(self._number + 1, name, changes))
-            if self._offset > max(self._compact_bytes, 2 * self._base):
+                self._append(_line(self._number + 1, name, changes, self.scope))
+            if self._offset > max(self._compact_bytes, 2 * self._base) and not self.damage:
                 self.compact()
         except BaseException:
             self.forget()
@@ -178,12 +215,15 @@ class Journal:
                 raise
         self._offset += len(line)
         self._number += 1
+        self._good = self._number
+        self._lines += 1
         self._mark = self._stat_file()
 
     def _adopt(self, new: NewFile) -> None:
         """Continue with a file that has just been written from this ledger."""
         place_file(new.path, durable=self._durable)
         self._format, self._generation, self._number = new.format, new.generation, new.lines
+        self._good, self._lines, self.damage = new.lines, new.lines + 1, []
         self._offset = self._base = new.size
         self._mark = self._stat_file()
 
@@ -191,6 +231,7 @@ class Journal:
         self.ledger = Ledger(self._floor)
         self._format, self._generation = FIRST_FORMAT, ""
         self._number, self._offset, self._base, self._mark = 0, 0, 0, None
+        self._good, self._lines, self.damage = 0, 0, []
 
     def _stat_file(self) -> _Mark | None:
         try:
@@ -199,58 +240,75 @@ class Journal:
             return None
         return _Mark(inode=stat.st_ino, size=stat.st_size, written_ns=stat.st_mtime_ns)
 
-    def _header(self, line: bytes) -> Header:
+    def _header(self, line: bytes) -> Header | None:
+        """Return the header in a first line, None where it is damaged. StoreUnavailableError when a newer release wrote it,
+        DamagedRecordError when it is that of another scope.
+        """
         try:
-            return read_header(line)
-        except CodecError as error:
-            raise self._damage_error(1, str(error), fresh=True) from None
+            header = read_header(line)
+        except CodecError:
+            return None
         except ValueError as error:
             raise StoreUnavailableError(str(self.path), str(error)) from None
+        if header.scope != self.scope:
+            what = f"The journal of {self.scope}"
+            raise DamagedRecordError(str(self.path), what, f"the file is the journal of {header.scope}")
+        return header
 
     def _take(self, lines: Iterable[bytes], kept: int, fresh: bool) -> None:
-        """Apply complete lines from the current offset on."""
+        """Apply complete lines from the current offset on; damaged ones are passed by."""
         for line in lines:
             if not line.endswith(b"\n"):
                 return
             try:
-                line_read = decode(line, Line)
-                changes = [_change(*row) for row in line_read.rows]
+                read = decode(without_sum(line, self.scope), Line)
+                if read.n <= self._good:
+                    raise CodecError(f"write {self._number + 1} was expected, not {read.n}")
             except CodecError as error:
-                raise self._damage_error(self._number + 2, str(error), fresh) from None
-            if line_read.n != self._number + 1:
-                reason = f"write {self._number + 1} was expected, not {line_read.n}"
-                raise self._damage_error(self._number + 2, reason, fresh)
-            try:
-                self.ledger.apply(changes)
-            except (LookupError, ValueError) as error:
-                raise self._damage_error(
-                    self._number + 2, f"it does not follow from the lines before it: {error}", fresh
-                ) from None
-            self._number += 1
+                if not fresh:
+                    raise _RewrittenError from None
+                self._number += 1
+                self._note(self._lines + 1, str(error), "What it wrote is missing")
+            else:
+                self._apply(read, fresh)
+            self._lines += 1
             self._offset += len(line)
-            if self._number == kept:
+            if kept and not self._base and self._number >= kept:
                 self._base = self._offset
 
-    def _damage_error(self, number: int, reason: str, fresh: bool) -> _DamagedError:
-        self.forget()
-        return _DamagedError(
-            f"line {number} is damaged ({reason.rstrip('.')}); restore the file from a backup, or remove the lines from there on "
-            "to return to the state before",
-            fresh,
+    def _apply(self, line: Line, fresh: bool) -> None:
+        """Apply the rows of a line, except for those that are damaged or need a row that is missing."""
+        if line.n != self._number + 1:
+            if not fresh:
+                raise _RewrittenError
+            if line.n > self._number + 1:
+                self._note(self._lines + 1, f"write {self._number + 1} was expected, not {line.n}", "Lines are missing")
+        for table, key, body in line.rows:
+            try:
+                self.ledger.apply([_change(table, key, body)])
+            except (CodecError, LookupError, ValueError) as error:
+                if not fresh:
+                    raise _RewrittenError from None
+                reason = f"its {table} {key!r} cannot be used: {error}"
+                self._note(self._lines + 1, reason, "This part of it is missing")
+        self._number = self._good = line.n
+
+    def _note(self, number: int, reason: str, effect: str) -> None:
+        what = f"Line {number} of {self.path.name}"
+        self.ledger.is_damaged = True
+        self.damage.append(
+            DamageNote(scope=self.scope, what=what, reason=reason, path=str(self.path.parent), effect=effect)
         )
 
 
-class _DamagedError(Exception):
-    """A file is not a valid journal; `fresh` when it was read from its start."""
-
-    def __init__(self, sentence: str, fresh: bool) -> None:
-        self.sentence, self.fresh = sentence, fresh
-        super().__init__(sentence)
+class _RewrittenError(Exception):
+    """Lines do not continue what was read of a file."""
 
 
 def read_header(line: bytes) -> Header:
     """Return the header in a first line; CodecError when it holds none, ValueError when a newer release wrote it."""
     header = decode(line, Header)
+    without_sum(line, header.scope)
     if header.format > FORMAT:
         raise ValueError(
             f"it was written by a newer release (format {header.format}, this one reads up to {FORMAT}); update"
@@ -259,13 +317,15 @@ def read_header(line: bytes) -> Header:
 
 
 def read_scope(path: Path) -> str:
-    """Return the scope of a journal; StoreUnavailableError when it cannot be read or its header is damaged."""
+    """Return the scope of a journal; StoreUnavailableError when it cannot be read, DamagedRecordError when its header
+    cannot.
+    """
     with path.open("rb") as file:
         line = file.readline()
     try:
         return read_header(line).scope
     except CodecError as error:
-        raise StoreUnavailableError(str(path), f"line 1 is damaged ({error}); restore the file from a backup") from None
+        raise DamagedRecordError(str(path), "Line 1", str(error)) from None
     except ValueError as error:
         raise StoreUnavailableError(str(path), str(error)) from None
 
@@ -290,10 +350,12 @@ def write_new(
     generation, written = uuid.uuid4().hex, max([FIRST_FORMAT, *(_format_of(changes) for _, changes in writes)])
     header = Header(format=written, scope=scope, generation=generation, kept=len(writes) if kept is None else kept)
     new = path.with_name(path.name + NEW)
-    with new.open("wb") as file:
-        file.write(encode(header) + b"\n")
+    mode = private_mode(path)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
+        new.chmod(mode)
+        file.write(with_sum(encode(header), scope))
         for number, (name, changes) in enumerate(writes, start=1):
-            file.write(_line(number, name, changes))
+            file.write(_line(number, name, changes, scope))
         file.flush()
         size = file.tell()
         if durable:
@@ -308,25 +370,12 @@ def _format_of(changes: Sequence[Change]) -> int:
 
 def place_file(new: Path, *, durable: bool) -> None:
     """Move a new file into place."""
-    path = new.with_name(new.name.removesuffix(NEW))
-    new.replace(path)
-    if durable:
-        sync_folder(path.parent)
+    place_draft(new, new.with_name(new.name.removesuffix(NEW)), durable=durable)
 
 
-def sync_folder(folder: Path) -> None:
-    """Flush the names in a folder to the disk, if the system supports that."""
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-def _line(number: int, name: str, changes: Sequence[Change]) -> bytes:
+def _line(number: int, name: str, changes: Sequence[Change], scope: str) -> bytes:
     rows: list[tuple[str, str, Any]] = [(change.table, change.key, change.row) for change in changes]
-    return encode({"n": number, "did": name, "rows": rows}) + b"\n"
+    return with_sum(encode({"n": number, "did": name, "rows": rows}), scope)
 
 
 def _change(table: str, key: str, body: JsonText) -> Change:

@@ -19,7 +19,7 @@ from mnemosyne.schema.evidence import ContextBlock, Evidence
 from mnemosyne.schema.query import BlockFilter, EvidenceFilter
 from mnemosyne.schema.record import PutResult
 from mnemosyne.schema.session import Ref
-from mnemosyne.stores.sql.blobs import bare, evidence_place, load_body, part_place, read_body, seal
+from mnemosyne.stores.sql.blobs import bare, evidence_place, part_place, read_body, seal
 from mnemosyne.stores.sql.connection import Connection, expand_in
 from mnemosyne.stores.sql.sessions import StoredSession, load_session
 
@@ -72,12 +72,12 @@ def _microseconds(at: datetime) -> int:
 
 
 def get_evidence(connection: Connection, session_id: str, evidence_id: str) -> Evidence | None:
-    """Return an evidence item, or None; SessionNotFoundError, DamagedRecordError."""
+    """Return an evidence item, or None if there is none that can be read; SessionNotFoundError."""
     key = load_session(connection, session_id).key
     row = connection.execute(
         "SELECT body FROM evidences WHERE session = ? AND evidence_id = ?", (key, evidence_id)
     ).fetchone()
-    return None if row is None else load_body(connection, row[0], Evidence, evidence_place(key, evidence_id))
+    return None if row is None else read_body(connection, row[0], Evidence, evidence_place(key, evidence_id))
 
 
 def find_evidence(connection: Connection, session_id: str, uri: str, content_hash: str) -> Evidence | None:

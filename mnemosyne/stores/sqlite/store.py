@@ -68,6 +68,11 @@ class SqliteStore(SqlStore):
         await self._clean()
         return outcome
 
+    async def file_faults(self) -> tuple[str, ...]:
+        """Return what SQLite's own check of the file finds: damaged pages, and indexes that do not fit their tables."""
+        found = await self._reads.run(lambda db: db.execute("PRAGMA integrity_check(100)").fetchall())
+        return tuple(str(fault) for (fault,) in found if fault != "ok")
+
     async def close(self) -> None:
         """Wait for running work, then release the file and the threads. A second call does nothing."""
         if self._unclean:

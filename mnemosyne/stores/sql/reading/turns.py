@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from mnemosyne.chains.json_patch import replay_ops
-from mnemosyne.chains.turn_tree import BASE_BRANCH, Ops
+from mnemosyne.chains.turn_tree import BASE_BRANCH, SNAPSHOT_EVERY, Ops
 from mnemosyne.core.codec import parse_time
 from mnemosyne.core.errors import DamagedRecordError, TurnNotFoundError
 from mnemosyne.schema.document import Summary
@@ -31,9 +31,12 @@ from mnemosyne.stores.sql.blobs import (
     blob_place,
     load_body,
     message_place,
+    note_damage,
+    place_of,
     read_body,
     read_tree,
     snapshot_place,
+    state_place,
     summary_place,
     turn_place,
 )
@@ -129,8 +132,16 @@ def read_turns(
             + "WHERE session = ? AND branch_id = ? AND depth <= ? AND status = 'committed' ORDER BY depth DESC LIMIT ?",
             (session.key, span.branch_id, upto, limit - len(newest)),
         ).fetchall()
-        newest.extend(_record(connection, session, row, with_blobs=False) for row in rows)
+        newest.extend(_records(connection, session, rows))
     return tuple(reversed(newest))
+
+
+def _records(connection: Connection, session: StoredSession, rows: Iterable[tuple[Any, ...]]) -> Iterator[TurnRecord]:
+    for row in rows:
+        try:
+            yield _record(connection, session, row, with_blobs=False)
+        except DamagedRecordError as error:
+            note_damage(connection, error, place_of("turns", "row", session.key, row[1]))
 
 
 def _record(connection: Connection, session: StoredSession, row: tuple[Any, ...], *, with_blobs: bool) -> TurnRecord:
@@ -222,7 +233,25 @@ def rebuild_state(connection: Connection, session: StoredSession, turn_id: str |
     if turn_id is not None:
         branch_id, depth = committed_place(connection, session, turn_id)
         lineage = read_lineage(connection, session.key, branch_id, depth)
-    return _replay(connection, session, lineage)
+    try:
+        return _replay(connection, session, lineage)
+    except DamagedRecordError:
+        state = None if turn_id is None else _find_head_state(connection, session, turn_id)
+        if state is None:
+            raise
+        # No earlier state leads here any more, so the next change makes a snapshot.
+        return state, SNAPSHOT_EVERY
+
+
+def _find_head_state(connection: Connection, session: StoredSession, turn_id: str) -> dict[str, Any] | None:
+    """Return the state after a turn that is the head of a branch, from the row of that branch, or None."""
+    rows = connection.execute(
+        """SELECT b.branch_id, s.state FROM branches AS b JOIN branch_states AS s USING (session, branch_id)
+            WHERE b.session = ? AND b.head_turn = ?""",
+        (session.key, turn_id),
+    ).fetchall()
+    found = (read_body(connection, data, dict, state_place(session.key, branch_id)) for branch_id, data in rows)
+    return next((state for state in found if state is not None), None)
 
 
 def rebuild_head_state(connection: Connection, session: StoredSession, head: SessionHead) -> dict[str, Any]:
