@@ -18,6 +18,7 @@ import anyio
 from filelock import FileLock, Timeout
 
 from mnemosyne.core.errors import StoreBusyError, StoreUnavailableError
+from mnemosyne.files import make_private_folder, private_mode
 from mnemosyne.stores.threads import run_shielded
 
 _FIRST_WAIT_SECONDS = 0.005
@@ -43,7 +44,7 @@ class FileSessionLocks:
         """Hold a session until the block ends; StoreBusyError after `wait_seconds`, StoreUnavailableError when the lock
         file cannot be used.
         """
-        claim = _Claim(FileLock(self._file(session_id), thread_local=False, blocking=False))
+        claim = _Claim(_open_lock(self._file(session_id)))
         try:
             await self._acquire(claim, session_id)
             yield
@@ -86,14 +87,19 @@ class _Claim:
             self._lock.release()
 
 
+def _open_lock(file: Path) -> FileLock:
+    return FileLock(file, thread_local=False, blocking=False, mode=private_mode(file))
+
+
 def _take(lock: FileLock) -> bool:
     try:
         lock.acquire(blocking=False)
     except Timeout:
         return False
     except FileNotFoundError:
-        Path(lock.lock_file).parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(Path(lock.lock_file).parent)
         return _take(lock)
     except OSError as error:
-        raise StoreUnavailableError(lock.lock_file, error.strerror or str(error)) from error
+        reason = f"the session cannot be locked for writing ({error.strerror or error})"
+        raise StoreUnavailableError(lock.lock_file, reason) from error
     return True

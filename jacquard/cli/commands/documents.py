@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -35,6 +33,7 @@ from mnemosyne.documents.faults import Severity
 from mnemosyne.documents.json_schema import package_schema, schema_text, session_schema
 from mnemosyne.documents.migrate import migrate as migrate_document
 from mnemosyne.documents.session_json import document_from_json, document_to_json, read_document
+from mnemosyne.files import write_file
 from mnemosyne.schema.document import SessionDocument
 from mnemosyne.world import publish
 
@@ -214,26 +213,7 @@ def _write(value: Mapping[str, Any], out: Path | None) -> None:
         sys.stdout.flush()
         return
     try:
-        _place(data, out)
+        write_file(out, data)
     except OSError as error:
         raise fail(f"{out}: cannot be written: {error.strerror or error}.") from error
     say(f"wrote {out}", "green")
-
-
-def _place(data: bytes, out: Path) -> None:
-    handle, name = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.")
-    part = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        part.chmod(0o666 & ~_read_umask())
-        part.replace(out)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-
-
-def _read_umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

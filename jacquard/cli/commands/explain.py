@@ -16,6 +16,7 @@ from jacquard.replay.provenance import Origin, count_tokens_by_block, find_origi
 from jacquard.replay.turn_page import Check, PageSection, PageTurn, Verdict, render_turn_page
 from jacquard.replay.turn_view import view_turn
 from mnemosyne.core import codec
+from mnemosyne.files import write_file
 from mnemosyne.protocols import Store
 from mnemosyne.schema.record import TurnRecord
 
@@ -89,7 +90,7 @@ def _write_page(record: TurnRecord, prepared: PreparedTurn, file: Path) -> None:
         f"Turn {record.turn_id} of session {prepared.session_id}", [PageSection(title="", turns=[turn])]
     )
     try:
-        file.write_text(page, encoding="utf-8", errors="replace")
+        write_file(file, page.encode("utf-8", "replace"))
     except OSError as error:
         raise fail(f"{file} cannot be written ({error.strerror or error}); name another file.") from error
     say(f"{file} is written.")
