@@ -1,8 +1,7 @@
 """What a store does with stored records that cannot be read: each is named, and what does not need it goes on.
 
 A read passes a damaged record by and notes it in the store's `DamageLog`, so that whoever asked can say what is missing.
-Where a value must stand in the place of a damaged part of a turn, it is a `LostTree`: only a reader of this very part
-fails, with an error that names it.
+A damaged part of a turn is a `LostTree`: only a reader of this very part fails, with an error that names it.
 """
 
 from __future__ import annotations
@@ -118,6 +117,14 @@ def without_lost(record: TurnRecord) -> TurnRecord:
         prompt=unless_lost(record.prompt),
         report=unless_lost(record.report),
         anchors=unless_lost(record.anchors) or EMPTY,
+    )
+
+
+def has_lost(record: TurnRecord) -> bool:
+    """Return whether a part of a turn's record is damaged."""
+    return any(
+        isinstance(part, LostTree)
+        for part in (record.plan, record.receipt, record.prompt, record.report, record.anchors)
     )
 
 

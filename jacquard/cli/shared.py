@@ -74,6 +74,7 @@ TokenEstimatorOption = Annotated[
 ]
 
 DEFAULT_STORE = ".jacquard"
+_MOST_NOTES = 10
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -86,8 +87,11 @@ async def open_store(*args: Any, **kwargs: Any) -> AsyncIterator[Runtime]:
         try:
             yield runtime
         finally:
-            for note in runtime.store.damage_log.since():
+            notes = runtime.store.damage_log.since()
+            for note in notes[:_MOST_NOTES]:
                 say(f"damaged: {note.sentence}", "yellow")
+            if len(notes) > _MOST_NOTES:
+                say(f"damaged: {len(notes) - _MOST_NOTES} more records; `jacquard check` names them.", "yellow")
 
 
 def load_configuration(file: Path | None, given: Mapping[str, Any] | None = None) -> RuntimeConfig:

@@ -47,7 +47,7 @@ class _Checked:
 async def check_store(store: Store, report: Callable[[str], None] = lambda line: None) -> StoreCheck:
     """Read everything of a store and return all damage; `report` gets the name of each session and world before it is read.
 
-    Nothing is written. StoreUnavailableError when the store cannot be used at all.
+    Nothing is written. StoreError when the store cannot be used at all.
     """
     mark, checked = store.damage_log.mark(), _Checked(store=store)
     names = await store.sessions()

@@ -19,7 +19,9 @@ def writes(path: Path):
         if not isinstance(node, ast.Call):
             continue
         name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-        texts = [each.value for each in ast.walk(node) if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+        texts = [
+            each.value for each in ast.walk(node) if isinstance(each, ast.Constant) and isinstance(each.value, str)
+        ]
         modes = [text for text in texts if set(text) <= set("rwaxbt+") and set(text) & set("wax+")]
         if name in FORBIDDEN or (name == "open" and modes):
             yield f"{path.relative_to(ROOT)}:{node.lineno}: {name}({', '.join(modes)})"

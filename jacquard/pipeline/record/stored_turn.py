@@ -18,6 +18,8 @@ from mnemosyne.core.errors import DamagedRecordError
 from mnemosyne.protocols import Store
 from mnemosyne.schema.record import TurnRecord
 
+_MOST_NOTES = 20
+
 
 def report_of(record: TurnRecord) -> Report:
     """Return the receipt of a turn, an empty one where it has none. Raises DamagedRecordError where it cannot be read."""
@@ -35,7 +37,11 @@ def damage_codes(store: Store, mark: int, *scopes: str) -> list[str]:
     """Return the degradations for what reads of these scopes have passed by since a mark."""
     notes = store.damage_log.since(mark, {"", *scopes})
     # Without the path of the store, which is no business of a receipt's readers.
-    return [f"{DegradationCode.RECORD_DAMAGED}: {replace(note, path='').sentence}" for note in notes]
+    codes = [f"{DegradationCode.RECORD_DAMAGED}: {replace(note, path='').sentence}" for note in notes[:_MOST_NOTES]]
+    if len(notes) > _MOST_NOTES:
+        more = f"{len(notes) - _MOST_NOTES} more records are damaged; `jacquard check` names them."
+        codes.append(f"{DegradationCode.RECORD_DAMAGED}: {more}")
+    return codes
 
 
 @contextmanager

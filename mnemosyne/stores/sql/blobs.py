@@ -154,11 +154,15 @@ def change_blob(data: bytes, change: Callable[[bytes], bytes]) -> bytes:
 def load_body(connection: Connection, data: Any, kind: type[T], place: str) -> T:
     """Return the value of a stored body, compressed or not; DamagedRecordError, which names it, when it cannot be read."""
     try:
-        if not isinstance(data, bytes):
-            raise UnreadableError(f"it is {type(data).__name__}, not bytes")
-        return decode(unseal(unpack_blob(data) if data[:1] == _PACKED else data, place), kind)
+        return decode(_unpack_checked(data, place), kind)
     except UnreadableError as error:
         raise DamagedRecordError(connection.shown, _name_of(connection, place)[1], str(error)) from None
+
+
+def _unpack_checked(data: Any, place: str) -> bytes:
+    if not isinstance(data, bytes):
+        raise UnreadableError(f"it is {type(data).__name__}, not bytes")
+    return unseal(unpack_blob(data) if data[:1] == _PACKED else data, place)
 
 
 def read_body(connection: Connection, data: Any, kind: type[T], place: str, effect: str = LEFT_OUT) -> T | None:

@@ -117,7 +117,7 @@ def _connect(opening: SqliteOptions) -> sqlite3.Connection:
         return sqlite3.connect(path, timeout=opening.busy_seconds, isolation_level=None)
     log = path.with_name(f"{path.name}-wal")
     has_log = log.exists() and log.stat().st_size > 0
-    # Without a log, and where none can be made, SQLite reads the file alone if it is told that nobody writes it.
+    # Without a log, and where none can be made, SQLite reads the file alone once it knows that nobody writes it.
     way = "mode=ro" if has_log else "immutable=1"
     address = f"{path.absolute().as_uri()}?{way}"
     return sqlite3.connect(address, timeout=opening.busy_seconds, isolation_level=None, uri=True)
