@@ -17,18 +17,8 @@ from mnemosyne.core.errors import CodecError, DamagedRecordError, StoreUnavailab
 from mnemosyne.damage import LEFT_OUT, DamageLog, DamageNote
 from mnemosyne.files import NEW, make_private_folder, sync_folder, write_draft, write_file
 from mnemosyne.schema.erasure import AuditRecord
-from mnemosyne.stores.file.journal import (
-    FIRST_FORMAT,
-    FORMAT,
-    SUFFIX,
-    NewFile,
-    file_name,
-    place_file,
-    read_scope,
-    with_sum,
-    without_sum,
-    write_ledger,
-)
+from mnemosyne.stores.file.journal import SUFFIX, NewFile, file_name, place_file, write_ledger
+from mnemosyne.stores.file.lines import FIRST_FORMAT, FORMAT, read_scope, with_sum, without_sum
 from mnemosyne.stores.ledger.ledger import Ledger
 
 PROGRAM = "jacquard file store"
@@ -144,12 +134,18 @@ class Folder:
                 key = f"{kind}/{path.name}"
                 try:
                     if key not in self._scopes:
-                        self._scopes[key] = read_scope(path)
+                        self._scopes[key] = self._read_scope(path)
                     found.append(self._scopes[key])
                 except DamagedRecordError as error:
                     effect = "It is not among the sessions; read it by its name"
                     self._note(path, "Line 1 of the file", error.reason, effect)
         return tuple(found)
+
+    def _read_scope(self, path: Path) -> str:
+        scope = read_scope(path)
+        if self.path(scope).name != path.name:
+            raise DamagedRecordError(str(path), "Line 1", f"the file is the journal of {scope}")
+        return scope
 
     def audits(self) -> tuple[tuple[AuditRecord, ...], int]:
         """Return the audit records, oldest first, and the highest sequence number that an erased row may have had. A

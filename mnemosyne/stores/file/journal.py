@@ -18,68 +18,33 @@ import hashlib
 import os
 import re
 import uuid
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
-from mnemosyne.core.codec import JsonText, decode, encode
+from mnemosyne.core.codec import decode, encode
 from mnemosyne.core.errors import CodecError, DamagedRecordError, StoreUnavailableError
 from mnemosyne.damage import DamageNote
 from mnemosyne.files import NEW, make_private_folder, place_draft, private_mode
+from mnemosyne.stores.file.lines import (
+    FIRST_FORMAT,
+    Header,
+    Line,
+    change_of,
+    format_of,
+    read_header,
+    with_sum,
+    without_sum,
+    write_line,
+)
 from mnemosyne.stores.ledger.ledger import Ledger
-from mnemosyne.stores.ledger.rows import PACK, ROW_TYPES, TABLES, Change
+from mnemosyne.stores.ledger.rows import Change
 
-FORMAT = 2
-"""The newest format: 2 is a journal with a world pack, which a release that knows only format 1 cannot read."""
-
-FIRST_FORMAT = 1
 SUFFIX = ".jsonl"
+_LOST_HEADER = "lost"
 _ROWS_A_LINE = 50
 _NAME_CHARS = 40
-_DROPPED = JsonText(b"null")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Header:
-    """The first line. `generation` changes whenever the file is rewritten; the `kept` lines after it are a snapshot."""
-
-    format: int
-    scope: str
-    generation: str
-    kept: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Line:
-    """One write: its number in the file (1-based), what it did, and table, key and body (null: dropped) of each row."""
-
-    n: int
-    did: str
-    rows: tuple[tuple[str, str, JsonText], ...]
-
-
-_SUM = re.compile(rb',"sum":([0-9]{1,10})\}\n\Z')
-_LOST_HEADER = "lost"
-
-
-def with_sum(body: bytes, scope: str) -> bytes:
-    """Return a JSON object as a line of a journal, with its checksum as the last field."""
-    number = zlib.crc32(body, zlib.crc32(scope.encode("utf-8", "surrogatepass")))
-    return body[:-1] + b',"sum":%d}\n' % number
-
-
-def without_sum(line: bytes, scope: str) -> bytes:
-    """Return the JSON of a line; CodecError when its checksum does not fit. A line without one is returned as it is."""
-    found = _SUM.search(line)
-    if found is None:
-        return line
-    body = line[: found.start()] + b"}"
-    if with_sum(body, scope) != line:
-        raise CodecError("its checksum does not fit")
-    return body
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -127,7 +92,7 @@ class Journal:
         self._mark: _Mark | None = None
         self._format = FIRST_FORMAT
         self._generation = ""
-        self._number = self._good = self._lines = 0
+        self._number = self._lines = 0
         self._offset = 0
         self._base = 0
         self.damage: list[DamageNote] = []
@@ -138,17 +103,20 @@ class Journal:
         cannot be read, DamagedRecordError for one of which nothing is left.
         """
         try:
-            ledger = self._follow()
-        except _RewrittenError:
-            # Other lines than those that follow what was read: the file has been replaced, or is damaged.
+            return self._follow()
+        except _BrokenError:
             self.forget()
-            ledger = self._follow()
-        if self.damage and ledger.is_empty():
-            note = self.damage[0]
-            raise DamagedRecordError(str(self.path), f"The journal of {self.scope}", note.reason)
+        try:
+            return self._follow()  # The file may have been replaced by another.
+        except _BrokenError:
+            self.forget()
+        ledger = self._recover()
+        if ledger.is_empty():
+            raise DamagedRecordError(str(self.path), f"The journal of {self.scope}", self.damage[0].reason)
         return ledger
 
     def _follow(self) -> Ledger:
+        """Apply what was written since; _BrokenError where it does not continue what was read."""
         mark = self._stat_file()
         if mark == self._mark:
             return self.ledger
@@ -156,22 +124,66 @@ class Journal:
             with self.path.open("rb") as file:
                 head = file.readline()
                 header = self._header(head)
-                lost = header is None
-                header = header or Header(format=FIRST_FORMAT, scope=self.scope, generation=_LOST_HEADER, kept=0)
-                fresh = header.generation != self._generation or (mark is not None and mark.size < self._offset)
-                if fresh:
+                if header is None:
+                    if self._generation != _LOST_HEADER:
+                        raise _BrokenError
+                elif header.generation != self._generation or (mark is not None and mark.size < self._offset):
                     self._reset()
-                    self._format, self._generation, self._offset = header.format, header.generation, len(head)
-                    self._lines = 1
-                    if lost:
-                        self._note(1, "it is no header of a journal", "The lines after it were read")
+                    self._begin(header, len(head))
                 file.seek(self._offset)
-                self._take(file, header.kept, fresh)
+                self._take(file, 0 if header is None else header.kept)
         except FileNotFoundError:
             mark = None
             self._reset()
         self._mark = mark
         return self.ledger
+
+    def _begin(self, header: Header, size: int) -> None:
+        self._format, self._generation, self._offset, self._lines = header.format, header.generation, size, 1
+
+    def _recover(self) -> Ledger:
+        """Read a damaged file from its start: every line that is whole, in the order of their numbers; note all others."""
+        mark = self._stat_file()
+        kept: list[tuple[int, int, Line]] = []
+        with self.path.open("rb") as file:
+            head = file.readline()
+            header = self._header(head)
+            lost = Header(format=FIRST_FORMAT, scope=self.scope, generation=_LOST_HEADER, kept=0)
+            self._begin(header or lost, len(head))
+            if header is None:
+                self._note(1, "it is no header of a journal", "The lines after it were read")
+            for number, line in enumerate(file, start=2):
+                if not line.endswith(b"\n"):
+                    break
+                self._offset += len(line)
+                self._lines = number
+                try:
+                    read = decode(without_sum(line, self.scope), Line)
+                    kept.append((read.n, number, read))
+                except CodecError as error:
+                    self._note(number, str(error), "What it wrote is missing")
+        self._apply_in_order(kept)
+        self._number = max(self._number, self._lines - 1)
+        self._mark = mark
+        return self.ledger
+
+    def _apply_in_order(self, lines: Sequence[tuple[int, int, Line]]) -> None:
+        """Apply lines, given with their numbers as writes and in the file; note what is missing, twice or out of order."""
+        for place, (count, number, line) in enumerate(sorted(lines, key=lambda each: each[:2])):
+            if count <= self._number:
+                self._note(number, f"write {count} is there twice", "It counts once")
+                continue
+            if count != self._number + 1:
+                missing = f"write {self._number + 1}" + (f" to {count - 1}" if count > self._number + 2 else "")
+                self._note(number, f"{missing} before it is missing", "It was read without it")
+            elif lines[place][1] != number:
+                self._note(number, "the lines are not in their order", "They were read in the order of their numbers")
+            for table, key, body in line.rows:
+                try:
+                    self.ledger.apply([change_of(table, key, body)])
+                except (CodecError, LookupError, ValueError) as error:
+                    self._note(number, f"its {table} {key!r} cannot be used: {error}", "This part of it is missing")
+            self._number = count
 
     def forget(self) -> None:
         """Read the whole file again next time, because the ledger may hold what the file does not."""
@@ -185,10 +197,10 @@ class Journal:
             if self._mark is None:
                 make_private_folder(self.path.parent)
                 self._adopt(write_new(self.path, self.scope, [(name, changes)], durable=self._durable, kept=0))
-            elif self._format < _format_of(changes):
+            elif self._format < format_of(changes):
                 self.compact()
             else:
-                self._append(_line(self._number + 1, name, changes, self.scope))
+                self._append(write_line(self._number + 1, name, changes, self.scope))
             if self._offset > max(self._compact_bytes, 2 * self._base) and not self.damage:
                 self.compact()
         except BaseException:
@@ -215,7 +227,6 @@ class Journal:
                 raise
         self._offset += len(line)
         self._number += 1
-        self._good = self._number
         self._lines += 1
         self._mark = self._stat_file()
 
@@ -223,7 +234,7 @@ class Journal:
         """Continue with a file that has just been written from this ledger."""
         place_file(new.path, durable=self._durable)
         self._format, self._generation, self._number = new.format, new.generation, new.lines
-        self._good, self._lines, self.damage = new.lines, new.lines + 1, []
+        self._lines, self.damage = new.lines + 1, []
         self._offset = self._base = new.size
         self._mark = self._stat_file()
 
@@ -231,7 +242,7 @@ class Journal:
         self.ledger = Ledger(self._floor)
         self._format, self._generation = FIRST_FORMAT, ""
         self._number, self._offset, self._base, self._mark = 0, 0, 0, None
-        self._good, self._lines, self.damage = 0, 0, []
+        self._lines, self.damage = 0, []
 
     def _stat_file(self) -> _Mark | None:
         try:
@@ -255,43 +266,23 @@ class Journal:
             raise DamagedRecordError(str(self.path), what, f"the file is the journal of {header.scope}")
         return header
 
-    def _take(self, lines: Iterable[bytes], kept: int, fresh: bool) -> None:
-        """Apply complete lines from the current offset on; damaged ones are passed by."""
+    def _take(self, lines: Iterable[bytes], kept: int) -> None:
+        """Apply complete lines from the current offset on; _BrokenError for one that is damaged or does not follow."""
         for line in lines:
             if not line.endswith(b"\n"):
                 return
             try:
                 read = decode(without_sum(line, self.scope), Line)
-                if read.n <= self._good:
+                if read.n != self._number + 1:
                     raise CodecError(f"write {self._number + 1} was expected, not {read.n}")
-            except CodecError as error:
-                if not fresh:
-                    raise _RewrittenError from None
-                self._number += 1
-                self._note(self._lines + 1, str(error), "What it wrote is missing")
-            else:
-                self._apply(read, fresh)
+                self.ledger.apply([change_of(*row) for row in read.rows])
+            except (CodecError, LookupError, ValueError):
+                raise _BrokenError from None
+            self._number += 1
             self._lines += 1
             self._offset += len(line)
-            if kept and not self._base and self._number >= kept:
+            if self._number == kept:
                 self._base = self._offset
-
-    def _apply(self, line: Line, fresh: bool) -> None:
-        """Apply the rows of a line, except for those that are damaged or need a row that is missing."""
-        if line.n != self._number + 1:
-            if not fresh:
-                raise _RewrittenError
-            if line.n > self._number + 1:
-                self._note(self._lines + 1, f"write {self._number + 1} was expected, not {line.n}", "Lines are missing")
-        for table, key, body in line.rows:
-            try:
-                self.ledger.apply([_change(table, key, body)])
-            except (CodecError, LookupError, ValueError) as error:
-                if not fresh:
-                    raise _RewrittenError from None
-                reason = f"its {table} {key!r} cannot be used: {error}"
-                self._note(self._lines + 1, reason, "This part of it is missing")
-        self._number = self._good = line.n
 
     def _note(self, number: int, reason: str, effect: str) -> None:
         what = f"Line {number} of {self.path.name}"
@@ -301,41 +292,8 @@ class Journal:
         )
 
 
-class _RewrittenError(Exception):
+class _BrokenError(Exception):
     """Lines do not continue what was read of a file."""
-
-
-def read_header(line: bytes) -> Header:
-    """Return the header in a first line; CodecError when it holds none, ValueError when a newer release wrote it."""
-    header = decode(line, Header)
-    without_sum(line, header.scope)
-    if header.format > FORMAT:
-        raise ValueError(
-            f"it was written by a newer release (format {header.format}, this one reads up to {FORMAT}); update"
-        )
-    return header
-
-
-def read_scope(path: Path) -> str:
-    """Return the scope of a journal; StoreUnavailableError when it cannot be read, DamagedRecordError when its header
-    cannot.
-    """
-    with path.open("rb") as file:
-        line = file.readline()
-    try:
-        return read_header(line).scope
-    except CodecError as error:
-        raise DamagedRecordError(str(path), "Line 1", str(error)) from None
-    except ValueError as error:
-        raise StoreUnavailableError(str(path), str(error)) from None
-
-
-def line_of(path: Path, data: bytes) -> int | None:
-    """Return the number (1-based) of the first line of a journal that contains these bytes, or None."""
-    if not data:
-        return None
-    with path.open("rb") as file:
-        return next((number for number, line in enumerate(file, start=1) if data in line), None)
 
 
 def write_ledger(path: Path, scope: str, ledger: Ledger, *, durable: bool) -> NewFile:
@@ -347,7 +305,7 @@ def write_new(
     path: Path, scope: str, writes: Sequence[tuple[str, Sequence[Change]]], *, durable: bool, kept: int | None = None
 ) -> NewFile:
     """Write a journal of these writes beside `path` and return the new file."""
-    generation, written = uuid.uuid4().hex, max([FIRST_FORMAT, *(_format_of(changes) for _, changes in writes)])
+    generation, written = uuid.uuid4().hex, max([FIRST_FORMAT, *(format_of(changes) for _, changes in writes)])
     header = Header(format=written, scope=scope, generation=generation, kept=len(writes) if kept is None else kept)
     new = path.with_name(path.name + NEW)
     mode = private_mode(path)
@@ -355,7 +313,7 @@ def write_new(
         new.chmod(mode)
         file.write(with_sum(encode(header), scope))
         for number, (name, changes) in enumerate(writes, start=1):
-            file.write(_line(number, name, changes, scope))
+            file.write(write_line(number, name, changes, scope))
         file.flush()
         size = file.tell()
         if durable:
@@ -363,29 +321,9 @@ def write_new(
     return NewFile(path=new, format=written, generation=generation, lines=len(writes), size=size)
 
 
-def _format_of(changes: Sequence[Change]) -> int:
-    """Return the oldest format that supports these rows."""
-    return FORMAT if any(change.table == PACK for change in changes) else FIRST_FORMAT
-
-
 def place_file(new: Path, *, durable: bool) -> None:
     """Move a new file into place."""
     place_draft(new, new.with_name(new.name.removesuffix(NEW)), durable=durable)
-
-
-def _line(number: int, name: str, changes: Sequence[Change], scope: str) -> bytes:
-    rows: list[tuple[str, str, Any]] = [(change.table, change.key, change.row) for change in changes]
-    return with_sum(encode({"n": number, "did": name, "rows": rows}), scope)
-
-
-def _change(table: str, key: str, body: JsonText) -> Change:
-    if table not in TABLES:
-        raise CodecError(f"there is no table {table!r}")
-    if body == _DROPPED:
-        return Change(table=table, key=key, row=None)
-    if table not in ROW_TYPES:
-        return Change(table=table, key=key, row=body)
-    return Change(table=table, key=key, row=decode(body, ROW_TYPES[table]))
 
 
 def _batches(changes: Iterator[Change]) -> Iterator[list[Change]]:

@@ -29,7 +29,8 @@ from mnemosyne.damage import DamageLog, DamageNote
 from mnemosyne.files import private_mode
 from mnemosyne.stores.damage import DAMAGED, build_damage_error
 from mnemosyne.stores.file.folder import Folder
-from mnemosyne.stores.file.journal import Journal, line_of
+from mnemosyne.stores.file.journal import Journal
+from mnemosyne.stores.file.lines import line_of
 from mnemosyne.stores.ledger.erase import Dataset, RewritePlan
 from mnemosyne.stores.ledger.ledger import Ledger
 from mnemosyne.stores.ledger.store import LedgerStore
