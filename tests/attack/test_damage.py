@@ -18,7 +18,7 @@ from mnemosyne.core.errors import ContextEngineError
 from mnemosyne.documents.store_check import check_store
 from mnemosyne.schema.query import RetrievalQuery
 
-SHORT = 12
+SHORT = 9
 KINDS = ("sqlite", "files", "index")
 
 

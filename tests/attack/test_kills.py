@@ -20,9 +20,9 @@ from long_form import LongForm
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "mnemosyne"))
 
-from test_store_kill import SESSION, check_all, wait_for_server
+from test_store_kill import SESSION, check_all, wait_for_server  # noqa: E402 (its folder is added above)
 
-from mnemosyne import Message, Role, SessionStart, TurnNotFoundError, locate_store, open_store
+from mnemosyne import Message, Role, SessionStart, TurnNotFoundError, locate_store, open_store  # noqa: E402
 
 SHORT = 2
 BACKEND_EVERY = 10
