@@ -18,7 +18,7 @@ PACKAGES = {
     "filament": ("Filament: ", "errors markup nodes payload read render reply state"),
     "mnemosyne": (
         "Mnemosyne ",
-        "chains core documents evidence importers plugins privacy protocols retrieval schema stores testing world",
+        "chains core damage documents evidence files importers plugins privacy protocols retrieval schema stores testing world",
     ),
     "jacquard": (
         "Jacquard ",

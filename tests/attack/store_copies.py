@@ -10,12 +10,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mnemosyne import Chain, Prefetch, Store, TurnCommit, open_store, session_scope, world_scope
+from mnemosyne import (
+    Chain,
+    ContextEngineError,
+    PathSummary,
+    Prefetch,
+    Store,
+    TurnCommit,
+    open_store,
+    session_scope,
+    world_scope,
+)
 from mnemosyne.core.codec import encode
-from mnemosyne.core.errors import ContextEngineError
 from mnemosyne.damage import LostTree
 from mnemosyne.schema.document import Summary
-from mnemosyne.schema.record import PathSummary
 from mnemosyne.testing.stores.samples import (
     AT,
     block,

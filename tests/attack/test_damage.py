@@ -13,10 +13,19 @@ import anyio
 from long_form import LongForm
 from store_copies import REFUSED, SESSIONS, TURNS, harm_files, harm_sqlite, play_store, read_pieces
 
-from mnemosyne import CalibratedEstimator, HybridRetriever, Message, Role, Store, TieredIndex, open_store, session_scope
-from mnemosyne.core.errors import ContextEngineError
+from mnemosyne import (
+    CalibratedEstimator,
+    ContextEngineError,
+    HybridRetriever,
+    Message,
+    RetrievalQuery,
+    Role,
+    Store,
+    TieredIndex,
+    open_store,
+    session_scope,
+)
 from mnemosyne.documents.store_check import check_store
-from mnemosyne.schema.query import RetrievalQuery
 
 SHORT = 9
 KINDS = ("sqlite", "files", "index")

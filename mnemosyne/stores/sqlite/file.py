@@ -81,7 +81,7 @@ def open_database(opening: SqliteOptions) -> sqlite3.Connection:
     elif path.is_dir():
         raise StoreUnavailableError(str(path), "it is a folder; name a file in it")
     elif not opening.read_only and not _may_write(path):
-        raise StoreUnavailableError(str(path), "it may only be read here; what it holds can be read, nothing written")
+        raise StoreUnavailableError(str(path), "the file or its folder may not be written; what it holds can be read")
     connection = _connect(opening)
     try:
         revision = _recognise(connection, path)
