@@ -18,7 +18,8 @@ PACKAGES = {
     "filament": ("Filament: ", "errors markup nodes payload read render reply state"),
     "mnemosyne": (
         "Mnemosyne ",
-        "chains core documents evidence host_parts importers plugins privacy protocols retrieval schema stores testing world",
+        "chains core damage documents evidence files host_parts importers plugins privacy protocols retrieval "
+        "schema stores testing world",
     ),
     "jacquard": (
         "Jacquard ",

@@ -20,6 +20,7 @@ from jacquard.authoring.turns import AuthorTurn, build_pack_turn
 from jacquard.core.errors import JacquardError
 from jacquard.core.protocols import Planner, Selection
 from mnemosyne.chains.session_start import session_start
+from mnemosyne.files import write_file
 from mnemosyne.protocols import TokenEstimator
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import Message, Role, SessionHead, WindowMessage
@@ -100,7 +101,7 @@ def run_case(
     golden = case.with_suffix(".txt")
     text = rendering.text + "\n"
     if update:
-        golden.write_text(text, encoding="utf-8")
+        write_file(golden, text)
         return GoldenResult(name=case.stem, verdict=Verdict.WRITTEN, tokens=rendering.tokens)
     if not golden.is_file():
         line = f"{show_path(str(golden))} is missing; look at the prompt, then write it with --update"

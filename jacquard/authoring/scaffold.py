@@ -16,6 +16,7 @@ from jacquard.templating import open_templates, read_syntax
 from jacquard.templating.files import SHIPPED_PREFIX
 from jacquard.templating.manifest import MANIFEST, BlockSpec
 from jacquard.templating.sets import TemplateSet
+from mnemosyne.files import write_file
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
 _RESERVED = ("layouts", "shipped", "tests")
@@ -51,7 +52,7 @@ def new_template(name: str, pack: Path, shipped: Path, *, parent: str, blocks: S
         raise JacquardError(f"{show_path(str(existing[0]))} exists already; choose another name, or change it by hand.")
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        write_file(path, text)
     return tuple(files)
 
 

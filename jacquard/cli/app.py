@@ -75,6 +75,7 @@ for command in (
     app.command()(command)
 app.command("import")(packs.import_)
 app.command()(index.reindex)
+app.command()(index.check)
 app.command()(erase.erase)
 app.command()(erase.sweep)
 app.command()(memory.consolidate)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import unicodedata
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from traceback import extract_tb
 from typing import Annotated, Any, TypeVar
@@ -18,6 +19,7 @@ from filament import FilamentError
 from jacquard.config.sections import RuntimeConfig
 from jacquard.config.settings import config_from_mapping, load_config
 from jacquard.core.errors import ConfigError, JacquardError
+from jacquard.wiring.runtime import Runtime, open_runtime
 from mnemosyne.core import codec
 from mnemosyne.core.errors import MnemosyneError
 
@@ -72,9 +74,24 @@ TokenEstimatorOption = Annotated[
 ]
 
 DEFAULT_STORE = ".jacquard"
+_MOST_NOTES = 10
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+@asynccontextmanager
+async def open_store(*args: Any, **kwargs: Any) -> AsyncIterator[Runtime]:
+    """Open a runtime as `open_runtime` does; at the end, damaged records that were passed by are named on standard error."""
+    async with open_runtime(*args, **kwargs) as runtime:
+        try:
+            yield runtime
+        finally:
+            notes = runtime.store.damage_log.since()
+            for note in notes[:_MOST_NOTES]:
+                say(f"damaged: {note.sentence}", "yellow")
+            if len(notes) > _MOST_NOTES:
+                say(f"damaged: {len(notes) - _MOST_NOTES} more records; `jacquard check` names them.", "yellow")
 
 
 def load_configuration(file: Path | None, given: Mapping[str, Any] | None = None) -> RuntimeConfig:

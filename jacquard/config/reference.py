@@ -16,6 +16,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from jacquard.config.sections import ArmConfig, RuntimeConfig
 from jacquard.config.settings import BETWEEN, OF_NO_ARM, PREFIX
+from mnemosyne.files import write_file
 
 PAGE_FILE = "settings.md"
 SCHEMA_FILE = "schema/settings.json"
@@ -102,8 +103,8 @@ def page_text() -> str:
 def publish(docs: Path) -> None:
     """Write the page and the schema into the folder `docs`."""
     (docs / SCHEMA_FILE).parent.mkdir(parents=True, exist_ok=True)
-    (docs / SCHEMA_FILE).write_text(schema_text(), encoding="utf-8")
-    (docs / PAGE_FILE).write_text(page_text(), encoding="utf-8")
+    write_file(docs / SCHEMA_FILE, schema_text())
+    write_file(docs / PAGE_FILE, page_text())
 
 
 def _build_setting(each: Field[Any], hint: Any, path: tuple[str, ...]) -> Setting:

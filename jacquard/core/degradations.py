@@ -16,6 +16,7 @@ class DegradationCode(StrEnum):
     """The codes of degradations, in the order of a turn; the values are stored and must not change."""
 
     VERSION_CONFLICT = "version_conflict"
+    RECORD_DAMAGED = "record_damaged"
     SUMMARIZE_FAILED = "summarize_failed"
     SUMMARIZE_LATE = "summarize_late"
     ACTION_PATTERN_FAILED = "action_pattern_failed"
@@ -54,6 +55,8 @@ class DegradationCode(StrEnum):
 SENTENCES: Mapping[str, str] = MappingProxyType(
     {
         DegradationCode.VERSION_CONFLICT: "Another writer came first: the turn was decided again on what it wrote.",
+        DegradationCode.RECORD_DAMAGED: "A stored record is damaged; the turn was made without it. `jacquard check` "
+        "names all damage.",
         DegradationCode.SUMMARIZE_FAILED: "The messages that left the window could not be summarized; they are shown in full as "
         "far as there is room.",
         DegradationCode.SUMMARIZE_LATE: "The summary was not ready in time; the messages are shown in full where there is room.",

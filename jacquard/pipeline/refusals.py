@@ -18,7 +18,8 @@ from jacquard.pipeline.planned_turn import PlannedTurn
 from mnemosyne.chains.state import StateView, view_state
 from mnemosyne.chains.unanswered import is_closed_unanswered
 from mnemosyne.core.codec import from_plain
-from mnemosyne.core.errors import CodecError
+from mnemosyne.core.errors import CodecError, DamagedRecordError, TurnNotFoundError
+from mnemosyne.damage import LostTree
 from mnemosyne.protocols import Store
 from mnemosyne.schema.evidence import BlockType, Priority
 from mnemosyne.schema.memory import Trust
@@ -41,12 +42,17 @@ _NOTHING: Report = {}
 
 
 async def find_last_report(store: Store, window: SessionWindow) -> Report:
-    """Return what the commit of the model's last reply recorded, empty where there is none."""
+    """Return what the commit of the model's last reply recorded, empty where there is none that can be read."""
     record, session_id = window.previous, window.head.session_id
     for _ in range(_STEPS_BACK):
         if record is None or _is_reply(record):
             break
-        record = None if record.parent_id is None else await store.turn(session_id, record.parent_id)
+        try:
+            record = None if record.parent_id is None else await store.turn(session_id, record.parent_id)
+        except (DamagedRecordError, TurnNotFoundError):
+            return _NOTHING
+    if record is not None and isinstance(record.report, LostTree):
+        return _NOTHING
     return (record.report or _NOTHING) if record is not None and _is_reply(record) else _NOTHING
 
 

@@ -22,6 +22,7 @@ from jacquard.pipeline.record.build_prompt import PromptInputs, build_turn_promp
 from jacquard.pipeline.record.evidence import evidence_ids_of
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
 from jacquard.pipeline.record.prompt_snapshot import snapshot_prompt, snapshot_to_json
+from jacquard.pipeline.record.stored_turn import damage_codes
 from jacquard.pipeline.refusals import refusal_blocks
 from jacquard.pipeline.skeleton.automation import Skeleton, make_block_ids_unique
 from jacquard.pipeline.skeleton.instructions import instruction_blocks
@@ -36,6 +37,7 @@ from jacquard.turns.parts import EngineParts
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.core.errors import ContextEngineError
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
+from mnemosyne.schema.memory import session_scope, world_scope
 
 
 class PromptComposer:
@@ -55,7 +57,7 @@ class PromptComposer:
         BudgetExceededError when what must stay does not fit, LayoutError for a layout that is missing or has faults.
         """
         ids = await evidence_ids_of(self._parts.store, turn.session_id, curation.entries)
-        codes = tuple(context.degradations)
+        codes = self._codes_of(turn, context)
         inputs, layout = await to_thread.run_sync(self._decide, turn, skeleton, curation, codes, ids)
         if not layout.orders:
             return await to_thread.run_sync(_build, inputs, layout, {})
@@ -80,13 +82,18 @@ class PromptComposer:
         None where a block would have to be degraded, which takes too long, or where the prompt cannot be made: the error is
         raised when the real one is.
         """
-        codes = tuple(context.degradations)
+        codes = self._codes_of(turn, context)
         try:
             ids = await evidence_ids_of(self._parts.store, turn.session_id, missed.entries)
             inputs, layout = await to_thread.run_sync(self._decide, turn, skeleton, missed, codes, ids)
             return None if layout.orders else await to_thread.run_sync(_build, inputs, layout, {})
         except ContextEngineError:
             return None
+
+    def _codes_of(self, turn: PlannedTurn, context: TurnContext) -> tuple[str, ...]:
+        """Return what the turn was done without so far, with the damaged records that were passed by."""
+        scopes = session_scope(turn.session_id), world_scope(turn.world.world_id)
+        return (*context.degradations, *damage_codes(self._parts.store, context.damage_mark, *scopes))
 
     def _decide(
         self,

@@ -49,7 +49,9 @@ class TurnContext:
 
     `requested_turn_id` and `branch_id` are what the host asked for, if it did. `turn_id` and `fingerprint`, on which a stored
     answer depends, are known once the session is loaded. `degradations` are codes of what was done without so far, `usages`
-    the model calls of planning. `calls` holds the model calls of Stream B, those of an attempt that met a conflict too.
+    the model calls of planning.
+    `damage_mark`: where the store's notes on damaged records that this turn met begin. `calls` holds the model calls of
+    Stream B, those of an attempt that met a conflict too.
     """
 
     session_id: str
@@ -62,5 +64,6 @@ class TurnContext:
     degradations: list[str] = field(default_factory=list)
     usages: list[ModelUsage] = field(default_factory=list)
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
+    damage_mark: int = 0
     turn_id: str = ""
     fingerprint: str = ""

@@ -37,10 +37,11 @@ from jacquard.pipeline.worlds import party_names
 from jacquard.turns.context import TurnContext
 from jacquard.turns.parts import EngineParts
 from mnemosyne.chains.state import view_state
-from mnemosyne.core.errors import ContextEngineError
+from mnemosyne.core.errors import ContextEngineError, DamagedRecordError
 from mnemosyne.core.off_loop import calculate, size_of
+from mnemosyne.damage import note_of
 from mnemosyne.protocols import Store, TokenEstimator
-from mnemosyne.schema.memory import MemoryEntry
+from mnemosyne.schema.memory import MemoryEntry, session_scope
 from mnemosyne.schema.query import EntryPlace, RetrievalQuery, place_of
 
 _log = logging.getLogger(__name__)
@@ -169,7 +170,12 @@ class TurnCurator:
             first = len(turn.world.prologue)
             played = [entry.turn_id for entry in entries if entry.turn_id and (entry.depth or 0) > first]
             for turn_id in dict.fromkeys(played):
-                state = await self._parts.store.state_at(turn.session_id, turn_id)
+                try:
+                    state = await self._parts.store.state_at(turn.session_id, turn_id)
+                except DamagedRecordError as error:
+                    note = note_of(error, session_scope(turn.session_id), "The time of the story is not shown")
+                    self._parts.store.damage_log.add(note)
+                    continue
                 told[turn_id] = await calculate(_describe_fields, state, turn.world.story_time, size=size_of(state))
         return told
 

@@ -188,6 +188,7 @@ class ContextEngine:
                 requested_turn_id=turn_id,
                 branch_id=branch_id,
                 calls=calls,
+                damage_mark=self._parts.store.damage_log.mark(),
                 degradations=list(degradations),
             )
             return await self._prepare(context)

@@ -34,6 +34,7 @@ from jacquard.turns.parts import EngineParts
 from mnemosyne.chains.unanswered import head_after, with_unanswered
 from mnemosyne.core.errors import TurnNotFoundError
 from mnemosyne.core.off_loop import calculate, size_of
+from mnemosyne.damage import has_lost, without_lost
 from mnemosyne.schema.memory import session_scope, world_scope
 from mnemosyne.schema.record import SessionWindow, TurnRecord
 from mnemosyne.schema.session import TurnStatus, WindowMessage
@@ -74,6 +75,8 @@ class TurnLoader:
                 record = await self._parts.store.turn(head.session_id, turn_id)
             except TurnNotFoundError:
                 return None
+            if record.status is not TurnStatus.COMMITTED:
+                record = _without_prompt_if_lost(record)
             if record.status is TurnStatus.COMMITTED and record.prompt is not None:
                 return record
             if record.status is TurnStatus.ABANDONED:
@@ -123,7 +126,12 @@ class TurnLoader:
 
     async def _load_window(self, context: TurnContext) -> SessionWindow:
         limit = context.config.history.max_messages + SPARE_MESSAGES
-        return await self._parts.store.window(context.session_id, message_limit=limit, branch_id=context.branch_id)
+        window = await self._parts.store.window(context.session_id, message_limit=limit, branch_id=context.branch_id)
+        return replace(
+            window,
+            previous=None if window.previous is None else without_lost(window.previous),
+            pending=None if window.pending is None else _without_prompt_if_lost(window.pending),
+        )
 
     async def _load_history(self, context: TurnContext, window: SessionWindow) -> SummarizedWindow:
         """Return the window with its rolling summary, made now if it was due, and the history that goes with it.
@@ -168,6 +176,11 @@ class TurnLoader:
         restricted = await self._parts.store.gated_entries(scopes)
         state, viewer = turn.window.state, turn.config.viewer
         return await calculate(find_hidden_entries, turn.world, restricted, state, viewer, size=size_of(state))
+
+
+def _without_prompt_if_lost(record: TurnRecord) -> TurnRecord:
+    """Return a waiting turn; without a prompt, so that it is prepared again, where a part of its record is damaged."""
+    return replace(without_lost(record), prompt=None) if has_lost(record) else record
 
 
 def _turn_id_after(window: SessionWindow, text: str) -> str:

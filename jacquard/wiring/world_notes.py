@@ -10,11 +10,11 @@ import json
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from uuid import uuid4
 
 from jacquard.core.errors import ConfigError
 from jacquard.pipeline.worlds import NotedPack
 from mnemosyne.core.errors import WorldPackError
+from mnemosyne.files import make_private_folder, write_file
 from mnemosyne.schema.world import WorldPack
 from mnemosyne.world import load_world
 
@@ -71,13 +71,8 @@ class WorldNotes:
             return
         if noted.get(world_id) == folder:
             return
-        self.file.parent.mkdir(parents=True, exist_ok=True)
-        fresh = self.file.with_name(f"{self.file.name}.{uuid4().hex}")
-        try:
-            fresh.write_bytes(_json({**noted, world_id: folder}))
-            fresh.replace(self.file)
-        finally:
-            fresh.unlink(missing_ok=True)
+        make_private_folder(self.file.parent)
+        write_file(self.file, _json({**noted, world_id: folder}), private=True)
 
     def _read(self) -> dict[str, str]:
         """Return folders by world id. Raises ConfigError that says what is wrong with the file and what to do."""

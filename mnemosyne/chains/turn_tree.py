@@ -13,6 +13,7 @@ from typing import Any
 
 from mnemosyne.core.codec import encode
 from mnemosyne.core.errors import VersionConflictError, WorldNotAdoptedError
+from mnemosyne.damage import has_lost
 from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope, world_scope
 from mnemosyne.schema.record import ImportedTurn, TurnRecord
 from mnemosyne.schema.session import SessionHead, TurnStatus
@@ -54,7 +55,11 @@ def check_place(head: SessionHead, record: TurnRecord) -> None:
 
 
 def is_same(stored: TurnRecord, given: TurnRecord) -> bool:
-    """Return whether two records are the same, except for the time of writing, which may differ between two calls."""
+    """Return whether two records are the same, except for the time of writing, which may differ between two calls. A stored
+    one that is damaged is not.
+    """
+    if has_lost(stored):
+        return False
     return encode(replace(stored, created_at=None)) == encode(replace(given, created_at=None, ops=stored.ops))
 
 

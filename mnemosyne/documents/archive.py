@@ -12,13 +12,22 @@ concern the store).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from mnemosyne.chains.json_patch import replay_ops
 from mnemosyne.core.codec import from_plain, to_plain
-from mnemosyne.core.errors import CodecError, SchemaValidationError, SessionExistsError, SessionNotFoundError
+from mnemosyne.core.errors import (
+    CodecError,
+    DamagedRecordError,
+    SchemaValidationError,
+    SessionExistsError,
+    SessionNotFoundError,
+    StateOpError,
+)
+from mnemosyne.damage import note_of, without_lost
 from mnemosyne.documents.faults import Fault, raise_errors
 from mnemosyne.protocols import Store
 from mnemosyne.schema.document import SessionDocument
@@ -117,19 +126,19 @@ async def read_tree(store: Store, session_id: str, branch_id: str | None = None)
     heads = await store.branches(session_id)
     paths = {head.branch_id: await store.turns(session_id, limit=_ALL, branch_id=head.branch_id) for head in heads}
     turns = {turn.turn_id: turn for path in paths.values() for turn in path}
-    whole = [await store.turn(session_id, turn_id) for turn_id in sorted(turns)]
+    whole = [turn for turn_id in sorted(turns) if (turn := await _read_turn(store, session_id, turn_id)) is not None]
     states: dict[str, Mapping[str, Any]] = {}
     for head in heads:
         states.update(await _find_unexplained_states(store, head, paths[head.branch_id]))
     windows = [await store.window(session_id, message_limit=1, branch_id=head.branch_id) for head in heads]
-    pending = [window.pending for window in windows if window.pending is not None]
+    pending = [without_lost(window.pending) for window in windows if window.pending is not None]
     aside = await store.hidden_records(session_id)
     return TurnTree(
         format=TREE_FORMAT,
         world_id=told.world_id,
         told=told.branch_id,
         active=heads[0].branch_id,
-        state=await store.state_at(session_id, None),
+        state=await _read_state(store, session_id, None) or {},
         branches=_order_branches(heads, paths),
         turns=tuple(sorted(whole, key=lambda turn: turn.depth)),
         states=dict(sorted(states.items())),
@@ -137,7 +146,7 @@ async def read_tree(store: Store, session_id: str, branch_id: str | None = None)
         summaries=aside.summaries,
         unsummed=aside.unsummed,
         pending=tuple(sorted(pending, key=lambda turn: turn.turn_id)),
-        abandoned=aside.abandoned,
+        abandoned=tuple(map(without_lost, aside.abandoned)),
         has_pack=bool(told.world_id) and await store.world_digest(told.world_id) not in (None, BARE_DIGEST),
     )
 
@@ -147,16 +156,42 @@ async def _find_unexplained_states(
 ) -> dict[str, Mapping[str, Any]]:
     """Return, by turn id, the states of a path that do not follow from its ops; most paths have none."""
     session_id = head.session_id
-    state: Mapping[str, Any] = await store.state_at(session_id, None)
-    if replay_ops(state, [op for turn in path for op in turn.ops]) == await store.state_at(session_id, head.turn_id):
-        return {}
+    state: Mapping[str, Any] = await _read_state(store, session_id, None) or {}
+    with suppress(StateOpError):
+        ops = [op for turn in path for op in turn.ops]
+        if replay_ops(state, ops) == await _read_state(store, session_id, head.turn_id):
+            return {}
     states: dict[str, Mapping[str, Any]] = {}
     for turn in path:
-        state = replay_ops(state, turn.ops)
-        found = await store.state_at(session_id, turn.turn_id)
-        if state != found:
+        with suppress(StateOpError):
+            state = replay_ops(state, turn.ops)
+        found = await _read_state(store, session_id, turn.turn_id)
+        if found is not None and state != found:
             states[turn.turn_id] = state = dict(found)
     return states
+
+
+async def _read_turn(store: Store, session_id: str, turn_id: str) -> TurnRecord | None:
+    """Return a turn without its damaged parts, or None (noted) where nothing of it can be read."""
+    try:
+        return without_lost(await store.turn(session_id, turn_id))
+    except DamagedRecordError as error:
+        store.damage_log.add(note_of(error, session_scope(session_id)))
+        return None
+
+
+async def _read_state(store: Store, session_id: str, turn_id: str | None) -> Mapping[str, Any] | None:
+    """Return the state after a turn, or None (noted) where it cannot be rebuilt."""
+    try:
+        return await store.state_at(session_id, turn_id)
+    except DamagedRecordError as error:
+        effect = (
+            f"The state after turn {turn_id!r} was left out"
+            if turn_id
+            else "The state before the first turn was left out"
+        )
+        store.damage_log.add(note_of(error, session_scope(session_id), effect))
+        return None
 
 
 def _order_branches(heads: Sequence[SessionHead], paths: Mapping[str, Sequence[TurnRecord]]) -> tuple[TreeBranch, ...]:

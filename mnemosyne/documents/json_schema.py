@@ -14,6 +14,7 @@ from typing import Any
 
 from mnemosyne.documents.read import write_value
 from mnemosyne.documents.shapes import FieldShape, Form, Kind, choices, shape_of
+from mnemosyne.files import write_file
 from mnemosyne.schema.document import SCHEMA_VERSION, SessionDocument
 from mnemosyne.schema.package import PACKAGE_VERSION, ContextPackage
 
@@ -60,8 +61,8 @@ def schema_text(schema: dict[str, Any]) -> str:
 def publish(folder: Path) -> None:
     """Write both schemas into a folder; OSError when it cannot be written."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / SESSION_FILE).write_text(schema_text(session_schema()), encoding="utf-8")
-    (folder / PACKAGE_FILE).write_text(schema_text(package_schema()), encoding="utf-8")
+    write_file(folder / SESSION_FILE, schema_text(session_schema()))
+    write_file(folder / PACKAGE_FILE, schema_text(package_schema()))
 
 
 def _schema_of(cls: type, name: str, instead: dict[str, dict[str, Any]]) -> dict[str, Any]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from anyio import to_thread
 
+from mnemosyne.files import write_file
 from mnemosyne.privacy.scrub import occurs_in_tree
 
 _OWNER_ONLY = 0o700
@@ -67,17 +67,7 @@ class FolderVault:
             folder.mkdir(mode=_OWNER_ONLY, parents=True, exist_ok=True)
             folder.chmod(_OWNER_ONLY)
         kept = {"session_id": session_id, "evidence_id": evidence_id, "original": original}
-        # `mkstemp` creates the file readable only by its owner from the start.
-        handle, name = tempfile.mkstemp(dir=file.parent, prefix=".", suffix=".new")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as out:
-                json.dump(kept, out)
-                out.flush()
-                os.fsync(out.fileno())
-            Path(name).replace(file)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        write_file(file, json.dumps(kept), private=True)
 
     def _get(self, session_id: str, evidence_id: str) -> str | None:
         file = self._file(session_id, evidence_id)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
+from mnemosyne.damage import DamageLog
 from mnemosyne.schema.document import ModelUsage, SessionDocument, Task, ToolCall
 from mnemosyne.schema.erasure import AuditRecord, Erasure, ErasureOutcome
 from mnemosyne.schema.evidence import ContextBlock, Evidence
@@ -44,8 +45,20 @@ class Store(Protocol):
 
     Every method that names a session raises SessionNotFoundError for an unknown one, unless it says otherwise; every
     method may raise StoreUnavailableError (the store cannot be used or is closed), StoreBusyError (another process
-    holds a lock too long) and DamagedRecordError (a stored record cannot be read).
+    holds a lock too long) and DamagedRecordError (a stored record cannot be read). A damaged record breaks nothing but
+    itself: what reads many passes it by and notes it in `damage_log`; a damaged part of a turn's record is a `LostTree`.
     """
+
+    @property
+    def damage_log(self) -> DamageLog:
+        """The notes on damaged records that the reads of this instance have passed by; a store without one has no notes."""
+        return DamageLog()
+
+    async def file_faults(self) -> tuple[str, ...]:
+        """Return sentences on faults of the store's own files and indexes, beyond its records; none where it has no such
+        check. It may read everything.
+        """
+        return ()
 
     async def close(self) -> None:
         """Release files and threads; later calls may raise StoreUnavailableError. A second call does nothing."""

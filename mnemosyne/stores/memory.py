@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import anyio.lowlevel
 
+from mnemosyne.damage import DamageLog
 from mnemosyne.schema.erasure import AuditRecord
 from mnemosyne.stores.ledger.erase import Dataset, RewritePlan
 from mnemosyne.stores.ledger.ledger import Ledger
@@ -32,7 +33,13 @@ class MemoryStore(LedgerStore):
 
     def _open(self, tenant: str) -> None:
         self.tenant = tenant
+        self._log = DamageLog()
         super().__init__(self._tenants.setdefault(tenant, MemoryBackend(tenant)))
+
+    @property
+    def damage_log(self) -> DamageLog:
+        """The notes on damaged records that reads have passed by."""
+        return self._log
 
     def for_tenant(self, tenant: str) -> MemoryStore:
         """Return a view of the same memory for another tenant; neither sees the other's data."""

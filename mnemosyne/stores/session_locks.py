@@ -18,6 +18,7 @@ import anyio
 from filelock import FileLock, Timeout
 
 from mnemosyne.core.errors import StoreBusyError, StoreUnavailableError
+from mnemosyne.files import make_private_folder, private_mode
 from mnemosyne.stores.threads import run_shielded
 
 _FIRST_WAIT_SECONDS = 0.005
@@ -43,7 +44,7 @@ class FileSessionLocks:
         """Hold a session until the block ends; StoreBusyError after `wait_seconds`, StoreUnavailableError when the lock
         file cannot be used.
         """
-        claim = _Claim(FileLock(self._file(session_id), thread_local=False, blocking=False))
+        claim = _Claim(self._file(session_id))
         try:
             await self._acquire(claim, session_id)
             yield
@@ -71,19 +72,29 @@ class FileSessionLocks:
 class _Claim:
     """One caller's request for a lock. If the caller is gone before the thread begins, the thread does not request it."""
 
-    def __init__(self, lock: FileLock) -> None:
-        self._lock, self._one, self._is_over = lock, Lock(), False
+    def __init__(self, file: Path) -> None:
+        self._file, self._one, self._is_over = file, Lock(), False
+        self._lock: FileLock | None = None
 
     def take(self) -> bool:
         """Return whether the lock was acquired."""
         with self._one:
-            return not self._is_over and _take(self._lock)
+            if self._is_over:
+                return False
+            if self._lock is None:
+                self._lock = _open_lock(self._file)
+            return _take(self._lock)
 
     def give_back(self) -> None:
         """Release the lock, and never acquire it again."""
         with self._one:
             self._is_over = True
-            self._lock.release()
+            if self._lock is not None:
+                self._lock.release()
+
+
+def _open_lock(file: Path) -> FileLock:
+    return FileLock(file, thread_local=False, blocking=False, mode=private_mode(file))
 
 
 def _take(lock: FileLock) -> bool:
@@ -92,8 +103,9 @@ def _take(lock: FileLock) -> bool:
     except Timeout:
         return False
     except FileNotFoundError:
-        Path(lock.lock_file).parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(Path(lock.lock_file).parent)
         return _take(lock)
     except OSError as error:
-        raise StoreUnavailableError(lock.lock_file, error.strerror or str(error)) from error
+        reason = f"the session cannot be locked for writing ({error.strerror or error})"
+        raise StoreUnavailableError(lock.lock_file, reason) from error
     return True

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from mnemosyne.files import write_file
 from mnemosyne.world.format.fields import (
     ACTIONS_FILE,
     HISTORY,
@@ -124,9 +125,9 @@ def publish(docs: Path) -> None:
     """Write the schema into the folder `docs` and regenerate the tables of the authors' page there; OSError when they
     cannot be written.
     """
-    (docs / SCHEMA_FILE).write_text(schema_text(), encoding="utf-8")
+    write_file(docs / SCHEMA_FILE, schema_text())
     page = docs / PAGE_FILE
-    page.write_text(page_with_tables(page.read_text(encoding="utf-8")), encoding="utf-8")
+    write_file(page, page_with_tables(page.read_text(encoding="utf-8")))
 
 
 def _text_schema(shape: Text) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from uuid import uuid4
 
 from mnemosyne.core.errors import WorldPackError
+from mnemosyne.files import write_file
 
 LANGUAGES = ("en", "zh")
 _MOST_NAMES = 5
@@ -75,7 +76,7 @@ def _make_folder(folder: Path, starter: dict[str, bytes]) -> None:
     try:
         for name, data in starter.items():
             (staged / name).parent.mkdir(parents=True, exist_ok=True)
-            (staged / name).write_bytes(data)
+            write_file(staged / name, data)
         staged.rename(folder)
     except OSError:
         shutil.rmtree(staged, ignore_errors=True)
@@ -92,9 +93,8 @@ def _add_files(folder: Path, starter: dict[str, bytes]) -> None:
                 if not (folder / parent).is_dir():
                     (folder / parent).mkdir()
                     made.append(folder / parent)
-            with target.open("xb") as stream:
-                made.append(target)
-                stream.write(data)
+            write_file(target, data)
+            made.append(target)
     except OSError:
         for path in reversed(made):
             path.rmdir() if path.is_dir() else path.unlink(missing_ok=True)

@@ -18,6 +18,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 from long_form import Journal, find_form, run
 
 FORMS: dict[str, tuple[str, str]] = {
+    "copies": ("test_damage:COPIES", "damaged copies of a SQLite store, a file store and an index"),
+    "kills_file": ("test_kills:KILLS_FILE", "kills of the process that writes to a file store"),
+    "kills_postgres": (
+        "test_kills:KILLS_POSTGRES",
+        "kills of the process that writes to PostgreSQL, or of its server's",
+    ),
+    "kills_sqlite": ("test_kills:KILLS_SQLITE", "kills of the process that writes to a SQLite store"),
     "ops": ("test_op_sets:OPS", "sets of ops on random states and in the replies of a session"),
     "packs": ("test_hostile_packs:PACKS", "world packs and templates that try to break the reader or the sandbox"),
 }
@@ -55,7 +62,7 @@ def _list(journals: Path) -> int:
     for name, (place, cases) in sorted(FORMS.items()):
         journal = Journal.opened(journals / f"{name}.json")
         done = f"{journal.done} of {find_form(place).count}, {len(journal.findings)} findings"
-        print(f"{name:12} {cases} ({done})")
+        print(f"{name:14} {cases} ({done})")
     return 0
 
 

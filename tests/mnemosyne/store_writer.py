@@ -31,8 +31,8 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-async def write(address: str, name: str) -> None:
-    store = open_store(address)
+async def write(address: str, name: str, tenant: str = "default") -> None:
+    store = open_store(address, tenant=tenant)
     for number in range(1_000_000):
         turn_id = f"{name}.{number}"
         window = await store.window(SESSION, message_limit=4)

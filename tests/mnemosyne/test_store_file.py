@@ -6,6 +6,7 @@ import contextlib
 import errno
 import json
 import os
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -86,28 +87,35 @@ async def test_damage_is_named_by_file_and_line(tmp_path: Path) -> None:
         await store.append_messages(SESSION, (user_message(f"m{number}"),))
     path = journal_of(tmp_path)
     lines = path.read_bytes().splitlines(keepends=True)
-    for number, broken in (
-        (1, [b"{}\n", *lines[1:]]),
-        (3, [*lines[:2], b'{"n": 2, "did"\n', *lines[3:]]),
-        (3, [*lines[:2], *lines[3:]]),
-        (3, [*lines[:2], lines[1], *lines[2:]]),
-        (2, [lines[0], lines[1].replace(b'"message"', b'"massage"'), *lines[2:]]),
+    for number, said, broken in (
+        (1, ["m0", "m1", "m2"], [b"{}\n", *lines[1:]]),
+        (3, ["m1", "m2"], [*lines[:2], b'{"n": 2, "did"\n', *lines[3:]]),
+        (3, ["m1", "m2"], [*lines[:2], *lines[3:]]),
+        (3, ["m0", "m1", "m2"], [*lines[:2], lines[1], *lines[2:]]),
+        (3, ["m1", "m2"], [*lines[:2], lines[2].replace(b'"m0"', b'"n0"'), *lines[3:]]),
     ):
         path.write_bytes(b"".join(broken))
-        with pytest.raises(StoreUnavailableError, match=f"line {number} is damaged") as caught:
-            await FileStore(tmp_path).head(SESSION)
-        assert str(path) in str(caught.value)
-        with pytest.raises(StoreUnavailableError):
-            await FileStore(tmp_path).append_messages(SESSION, (user_message("x"),))
-        assert path.read_bytes() == b"".join(broken), "a damaged file is left as it is"
+        store = FileStore(tmp_path)
+        assert await _said(store) == said
+        note = next(note for note in store.damage_log.since() if note.what == f"Line {number} of {path.name}")
+        assert str(path.parent) in note.sentence
+        await store.append_messages(SESSION, (user_message("x"),))
+        assert path.read_bytes().startswith(b"".join(broken)), "the damaged lines stay as they are"
+        assert await _said(FileStore(tmp_path)) == [*said, "x"]
     path.write_bytes(b"".join(lines[:3]))
     assert (await FileStore(tmp_path).head(SESSION)).depth == 2, "the lines before the damage can be gone back to"
+
+
+async def _said(store: FileStore) -> list[str]:
+    window = await store.window(SESSION, message_limit=99)
+    return [content for placed in window.messages if (content := placed.message.content)[:1] in "mx"]
 
 
 async def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     await begun(tmp_path)
     path = journal_of(tmp_path)
-    path.write_bytes(path.read_bytes().replace(b'"format":1', b'"format":9', 1))
+    newer = re.sub(rb',"sum":[0-9]+}', b"}", path.read_bytes().replace(b'"format":1', b'"format":9', 1), count=1)
+    path.write_bytes(newer)
     with pytest.raises(StoreUnavailableError, match="newer release"):
         await FileStore(tmp_path).head(SESSION)
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -18,6 +16,7 @@ from jacquard.cli.shared import (
     JsonOption,
     StoreOption,
     fail,
+    open_store,
     print_json,
     read_bytes,
     run,
@@ -25,7 +24,6 @@ from jacquard.cli.shared import (
     show,
 )
 from jacquard.config import reference
-from jacquard.wiring.runtime import open_runtime
 from mnemosyne.chains.uris import resolve_uri
 from mnemosyne.core import codec
 from mnemosyne.core.errors import CodecError, SchemaValidationError
@@ -35,6 +33,7 @@ from mnemosyne.documents.faults import Severity
 from mnemosyne.documents.json_schema import package_schema, schema_text, session_schema
 from mnemosyne.documents.migrate import migrate as migrate_document
 from mnemosyne.documents.session_json import document_from_json, document_to_json, read_document
+from mnemosyne.files import write_file
 from mnemosyne.schema.document import SessionDocument
 from mnemosyne.world import publish
 
@@ -85,7 +84,7 @@ def source(
     """Print the whole content of a `source_uri` as JSON: an entry of memory, a turn or an evidence."""
 
     async def work() -> None:
-        async with open_runtime(store, embedder="none") as runtime:
+        async with open_store(store, embedder="none") as runtime:
             print_json(codec.to_plain(await resolve_uri(runtime.store, uri)))
 
     run(work)
@@ -129,7 +128,7 @@ def export(
     """Write a session as one document: as its branch tells it, with the whole turn tree in the field `turn_tree`."""
 
     async def work() -> None:
-        async with open_runtime(store, embedder="none") as runtime:
+        async with open_store(store, embedder="none") as runtime:
             document = await export_session(runtime.store, session, branch_id=branch, linear=linear)
             missing = describe_tree(await read_tree(runtime.store, session, branch)) if linear else ()
         _write(document_to_json(document), out)
@@ -153,7 +152,7 @@ def import_(
 
     async def work() -> None:
         document = _name_file_in_errors(file, lambda: document_from_json(_read(file)))
-        async with open_runtime(store, embedder="none") as runtime:
+        async with open_store(store, embedder="none") as runtime:
             try:
                 done = await import_session(runtime.store, document, session_id=session)
             except SchemaValidationError as error:
@@ -214,26 +213,7 @@ def _write(value: Mapping[str, Any], out: Path | None) -> None:
         sys.stdout.flush()
         return
     try:
-        _place(data, out)
+        write_file(out, data)
     except OSError as error:
         raise fail(f"{out}: cannot be written: {error.strerror or error}.") from error
     say(f"wrote {out}", "green")
-
-
-def _place(data: bytes, out: Path) -> None:
-    handle, name = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.")
-    part = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        part.chmod(0o666 & ~_read_umask())
-        part.replace(out)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-
-
-def _read_umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

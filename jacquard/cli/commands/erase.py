@@ -8,9 +8,19 @@ from typing import Annotated, Any
 
 import typer
 
-from jacquard.cli.shared import DEFAULT_STORE, EmbedderOption, JsonOption, StoreOption, fail, print_json, run, show
+from jacquard.cli.shared import (
+    DEFAULT_STORE,
+    EmbedderOption,
+    JsonOption,
+    StoreOption,
+    fail,
+    open_store,
+    print_json,
+    run,
+    show,
+)
 from jacquard.core.errors import ConfigError
-from jacquard.wiring.runtime import Runtime, open_runtime
+from jacquard.wiring.runtime import Runtime
 from mnemosyne.evidence.sweep import EXPIRED, find_expired_evidences
 from mnemosyne.host_parts import SystemClock
 from mnemosyne.privacy.forget import ErasurePlan, ErasureReport
@@ -60,7 +70,7 @@ def erase(
 
     async def work() -> None:
         # Only a session that loses part of its content is indexed again, so a model is needed only then.
-        async with open_runtime(store, embedder="none" if dry_run else embedder) as runtime:
+        async with open_store(store, embedder="none" if dry_run else embedder) as runtime:
             erasures = await _build_erasures(runtime, request)
             if dry_run:
                 plans = [await runtime.plan_erasure(each) for each in erasures]
@@ -84,7 +94,7 @@ def sweep(
     """
 
     async def work() -> None:
-        async with open_runtime(store, embedder="none") as runtime:
+        async with open_store(store, embedder="none") as runtime:
             counts = await runtime.sweep(session)
         if as_json:
             print_json({"swept": counts})

@@ -8,15 +8,15 @@ from typing import Annotated, Any
 
 import typer
 
-from jacquard.cli.shared import DEFAULT_STORE, JsonOption, StoreOption, fail, print_json, run, say, show
+from jacquard.cli.shared import DEFAULT_STORE, JsonOption, StoreOption, fail, open_store, print_json, run, say, show
 from jacquard.cli.show import show_candidates, show_receipt
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_from_record
 from jacquard.pipeline.record.prompt_snapshot import read_snapshot
 from jacquard.replay.provenance import Origin, count_tokens_by_block, find_origin, find_origins
 from jacquard.replay.turn_page import Check, PageSection, PageTurn, Verdict, render_turn_page
 from jacquard.replay.turn_view import view_turn
-from jacquard.wiring.runtime import open_runtime
 from mnemosyne.core import codec
+from mnemosyne.files import write_file
 from mnemosyne.protocols import Store
 from mnemosyne.schema.record import TurnRecord
 
@@ -59,7 +59,7 @@ def explain(
         raise fail("Give --html alone: the page shows the whole turn.", code=2)
 
     async def work() -> None:
-        async with open_runtime(store, embedder="none") as runtime:
+        async with open_store(store, embedder="none") as runtime:
             record = await load_recorded_turn(runtime.store, session, turn)
         prepared = turn_from_record(record, 0)
         if html is not None:
@@ -90,7 +90,7 @@ def _write_page(record: TurnRecord, prepared: PreparedTurn, file: Path) -> None:
         f"Turn {record.turn_id} of session {prepared.session_id}", [PageSection(title="", turns=[turn])]
     )
     try:
-        file.write_text(page, encoding="utf-8", errors="replace")
+        write_file(file, page.encode("utf-8", "replace"))
     except OSError as error:
         raise fail(f"{file} cannot be written ({error.strerror or error}); name another file.") from error
     say(f"{file} is written.")

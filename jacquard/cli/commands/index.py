@@ -1,4 +1,4 @@
-"""`reindex`: restores the index from the store, after damage, loss or an interruption."""
+"""`reindex`, `check`: restore the index from the store, and name everything of a store that is damaged."""
 
 from __future__ import annotations
 
@@ -19,15 +19,19 @@ from jacquard.cli.shared import (
     StoreOption,
     err,
     fail,
+    open_store,
     print_json,
     run,
     say,
     show,
 )
-from jacquard.wiring.runtime import Runtime, open_runtime
+from jacquard.wiring.runtime import Runtime
 from mnemosyne.core.codec import to_plain
+from mnemosyne.documents.store_check import check_store
 from mnemosyne.retrieval.recall.indexing.rebuild import RebuildResult
 from mnemosyne.schema.memory import session_scope, world_scope
+from mnemosyne.stores.locate import locate_store
+from mnemosyne.stores.open import store_at
 
 _STEPS = 10
 
@@ -63,7 +67,7 @@ def reindex(
         raise typer.BadParameter("choose one of: all, --session, --world")
 
     async def work() -> None:
-        async with open_runtime(store, world=world, embedder=embedder) as runtime:
+        async with open_store(store, world=world, embedder=embedder) as runtime:
             scopes = await _scopes(runtime, session, only_world=world is not None)
             done = []
             for scope in scopes:
@@ -83,6 +87,32 @@ def reindex(
             raise fail("\n".join(faults))
         if not done and not as_json:
             show("There is nothing to index: the store holds no session and no world.")
+
+    run(work)
+
+
+def check(store: StoreOption = DEFAULT_STORE, as_json: JsonOption = False) -> None:
+    """Read everything that a store holds and name all damage: records, files, and indexes of the database. Nothing is written.
+
+    Exit code 1: something is damaged. What is not, can be used as before.
+    """
+
+    async def work() -> None:
+        location = locate_store(store)
+        opened = store_at(location, create=False)
+        try:
+            found = await check_store(opened, lambda scope: say(f"{scope} …", "dim") if err.is_terminal else None)
+        finally:
+            await opened.close()
+        if as_json:
+            print_json({"ok": not found.damage, **to_plain(found)})
+        else:
+            for note in found.damage:
+                show(note.sentence)
+            read = f"{found.sessions} sessions, {found.turns} turns, {found.worlds} worlds"
+            show(f"{location.shown}: {read} were read; {len(found.damage) or 'no'} damaged.")
+        if found.damage:
+            raise typer.Exit(1)
 
     run(work)
 

@@ -16,12 +16,12 @@ from jacquard.cli.shared import (
     SessionOption,
     StoreOption,
     load_configuration,
+    open_store,
     print_json,
     run,
     say,
     show,
 )
-from jacquard.wiring.runtime import open_runtime
 from mnemosyne.core import codec
 
 
@@ -50,7 +50,7 @@ def consolidate(
     config = load_configuration(config_file, {"consolidation": {"model": model, "api_base": api_base}})
 
     async def work() -> None:
-        async with open_runtime(store, embedder=embedder, config=config) as runtime:
+        async with open_store(store, embedder=embedder, config=config) as runtime:
             with indexing("turns") as progress:
                 done = await runtime.engine.consolidate(
                     session, branch_id=branch, chapter_ends=chapter_ends, progress=progress

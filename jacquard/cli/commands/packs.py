@@ -11,13 +11,24 @@ from anyio import to_thread
 
 from jacquard.authoring.opening import find_opening_faults
 from jacquard.cli.progress import indexing
-from jacquard.cli.shared import DEFAULT_STORE, EmbedderOption, JsonOption, StoreOption, fail, print_json, run, say, show
+from jacquard.cli.shared import (
+    DEFAULT_STORE,
+    EmbedderOption,
+    JsonOption,
+    StoreOption,
+    fail,
+    open_store,
+    print_json,
+    run,
+    say,
+    show,
+)
 from jacquard.config.extension_points import open_named_plugin
 from jacquard.core.degradations import describe_degradation
 from jacquard.pipeline.planning.actions import find_action_faults
 from jacquard.pipeline.planning.rules import RulePlanner
 from jacquard.templating import describe_template_faults, find_shipped_templates, open_templates
-from jacquard.wiring.runtime import Runtime, open_runtime
+from jacquard.wiring.runtime import Runtime
 from mnemosyne.core.errors import WorldPackError
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.importers.corpus_importer import CorpusImporter
@@ -157,7 +168,7 @@ def import_(
                 session_id=session, only=only, users=tuple(user or ()), assistants=tuple(assistant or ())
             )
             importer = await to_thread.run_sync(_open_importer, format_ or "corpus")
-            async with open_runtime(store, world=world, embedder=embedder) as runtime:
+            async with open_store(store, world=world, embedder=embedder) as runtime:
                 made = await _import_conversations(runtime, importer, source, request, remarks)
         if as_json:
             print_json({"sessions": made})
@@ -192,7 +203,7 @@ def find_world_faults(world: WorldPack) -> list[str]:
 
 
 async def _import_world(source: Path, session: str | None, store: str, embedder: str) -> dict[str, int]:
-    async with open_runtime(store, world=source, embedder=embedder) as runtime:
+    async with open_store(store, world=source, embedder=embedder) as runtime:
         await runtime.import_world()
         made: dict[str, int] = {}
         if session is not None:

@@ -22,6 +22,7 @@ from jacquard.cli.shared import (
     StoreOption,
     clean,
     fail,
+    open_store,
     out,
     print_json,
     run,
@@ -44,11 +45,13 @@ from jacquard.replay.what_if import Baseline, WhatIf
 from jacquard.templating import open_templates
 from jacquard.templating.files import TemplateRoot
 from jacquard.wiring.named_parts import open_token_estimator
-from jacquard.wiring.runtime import Runtime, open_runtime
+from jacquard.wiring.runtime import Runtime
 from mnemosyne.core import codec
-from mnemosyne.core.errors import WorldPackError
+from mnemosyne.core.errors import DamagedRecordError, WorldPackError
 from mnemosyne.core.tokens import CalibratedEstimator
+from mnemosyne.damage import note_of
 from mnemosyne.protocols import TokenEstimator
+from mnemosyne.schema.memory import session_scope
 from mnemosyne.schema.record import TurnRecord
 
 _EVERY = 1_000_000
@@ -99,7 +102,7 @@ def replay(
     """
 
     async def work() -> None:
-        async with open_runtime(store, embedder="none") as runtime:
+        async with open_store(store, embedder="none") as runtime:
             place = await _find_turn(runtime, name, session)
             if config is None:
                 await _replay_turns(runtime, place, limit, branch, as_json=as_json)
@@ -132,8 +135,12 @@ async def _records(
         yield record, snapshot
         return
     for listed in await runtime.store.turns(session, limit=limit, branch_id=branch):
-        record = await runtime.store.turn(session, listed.turn_id)
-        snapshot = await to_thread.run_sync(read_snapshot, record)
+        try:
+            record = await runtime.store.turn(session, listed.turn_id)
+            snapshot = await to_thread.run_sync(read_snapshot, record)
+        except DamagedRecordError as error:
+            runtime.store.damage_log.add(note_of(error, session_scope(session), "The turn was not replayed"))
+            continue
         if snapshot is not None:
             yield record, snapshot
 
@@ -157,7 +164,7 @@ async def _replay_turns(
         _show_replay(done[0])
     else:
         _show_session(place[0], done)
-    if any(one.faults for one in done):
+    if any(one.faults for one in done) or runtime.store.damage_log.since(scopes={session_scope(place[0])}):
         raise typer.Exit(1)
 
 

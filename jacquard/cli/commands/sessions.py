@@ -14,13 +14,13 @@ from jacquard.cli.shared import (
     SessionOption,
     StoreOption,
     clean,
+    open_store,
     out,
     print_json,
     run,
     show,
 )
 from jacquard.cli.show import show_tree
-from jacquard.wiring.runtime import open_runtime
 from mnemosyne.core import codec
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import SessionHead
@@ -38,7 +38,7 @@ def state(
     """Print the state of a session, at present or after any turn."""
 
     async def work() -> None:
-        async with open_runtime(store, embedder="none") as runtime:
+        async with open_store(store, embedder="none") as runtime:
             head = await runtime.store.head(session, branch)
             tree = await runtime.store.state_at(session, turn or head.turn_id)
             if as_json:
@@ -61,7 +61,7 @@ def history(
     """Print the newest turns on the path to the head, oldest first, and the branches."""
 
     async def work() -> None:
-        async with open_runtime(store, embedder="none") as runtime:
+        async with open_store(store, embedder="none") as runtime:
             turns = await runtime.store.turns(session, limit=limit, branch_id=branch)
             branches = await runtime.store.branches(session)
         if as_json:
@@ -95,7 +95,7 @@ def fork(
     """Open a new branch after a turn and make it the active one; the old branch stays as it is."""
 
     async def work() -> None:
-        async with open_runtime(store, embedder="none") as runtime:
+        async with open_store(store, embedder="none") as runtime:
             head = await runtime.store.fork(session, None if turn == "start" else turn, name)
         _print_head(session, head, as_json=as_json)
 
@@ -111,7 +111,7 @@ def switch(
     """Make another branch of a session the active one."""
 
     async def work() -> None:
-        async with open_runtime(store, embedder="none") as runtime:
+        async with open_store(store, embedder="none") as runtime:
             head = await runtime.store.switch(session, name)
         _print_head(session, head, as_json=as_json)
 

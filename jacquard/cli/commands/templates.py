@@ -19,13 +19,13 @@ from jacquard.authoring.scaffold import new_template
 from jacquard.authoring.target import TemplateTarget, find_enclosing_pack, find_target
 from jacquard.authoring.turns import AuthorTurn, TurnReader
 from jacquard.cli.author_folder import author_folder, folder_roots
-from jacquard.cli.shared import DEFAULT_STORE, JsonOption, StoreOption, fail, print_json, run, say, show
+from jacquard.cli.shared import DEFAULT_STORE, JsonOption, StoreOption, fail, open_store, print_json, run, say, show
 from jacquard.cli.template_show import show_change, show_golden, show_rendering, show_totals
 from jacquard.core.errors import JacquardError
 from jacquard.pipeline.planning.rules import RulePlanner
 from jacquard.templating import find_shipped_templates
 from jacquard.templating.files import TemplateRoot, TextRoot, fingerprint, template_roots
-from jacquard.wiring.runtime import Runtime, open_runtime
+from jacquard.wiring.runtime import Runtime
 from mnemosyne.core.errors import WorldPackError
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.schema.world import WorldPack
@@ -311,7 +311,7 @@ async def _open_author_context(store: str, world: Path | None, session: str | No
         pack = None if world is None else await to_thread.run_sync(load_world, world)
         yield _AuthorContext(None, world, pack)
         return
-    async with open_runtime(store, world=world, embedder="none") as runtime:
+    async with open_store(store, world=world, embedder="none") as runtime:
         head = await runtime.store.head(session)
         found = await runtime.engine.worlds.world(head.world_id, write=False)
         yield _AuthorContext(runtime, world or await author_folder(runtime, head.world_id), found)

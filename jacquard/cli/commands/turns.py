@@ -20,6 +20,7 @@ from jacquard.cli.shared import (
     WorldOption,
     fail,
     load_configuration,
+    open_store,
     print_json,
     read_input,
     read_text,
@@ -32,7 +33,7 @@ from jacquard.config.input_limits import check_user_message
 from jacquard.core.plan import Triage
 from jacquard.pipeline.record.commit import CommitResult
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_to_json
-from jacquard.wiring.runtime import Runtime, open_runtime
+from jacquard.wiring.runtime import Runtime
 from mnemosyne.core import codec
 
 BEHIND_SECONDS = 90.0
@@ -147,7 +148,7 @@ def weave(
     config, user_message = load_configuration(config_file, given), _text(text)
 
     async def work() -> None:
-        async with open_runtime(store, world=world, embedder=embedder, config=config) as runtime:
+        async with open_store(store, world=world, embedder=embedder, config=config) as runtime:
             # Checked before anything is written or loaded for it.
             check_user_message(user_message, config.limits)
             await _prepare_session(runtime, session, user_message)
@@ -171,7 +172,7 @@ def action(
     config, user_message = load_configuration(config_file, {"token_estimator": token_estimator}), _text(text)
 
     async def work() -> None:
-        async with open_runtime(store, world=world, embedder="none", config=config) as runtime:
+        async with open_store(store, world=world, embedder="none", config=config) as runtime:
             check_user_message(user_message, runtime.limits)
             await runtime.ensure_session(session, index=False)
             meant, known = await runtime.action(session, user_message)
@@ -204,7 +205,7 @@ def commit(
     reply = read_text(file) if file else _text(text or "")
 
     async def work() -> None:
-        async with open_runtime(store, world=world, embedder="none", config=load_configuration(config_file)) as runtime:
+        async with open_store(store, world=world, embedder="none", config=load_configuration(config_file)) as runtime:
             _print_commit(await runtime.engine.commit_assistant_message(session, reply, turn_id=turn), as_json)
             await runtime.engine.settle(BEHIND_SECONDS)
 

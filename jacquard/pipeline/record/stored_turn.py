@@ -7,13 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
+from jacquard.core.degradations import DegradationCode
 from jacquard.core.errors import ConfigError
 from jacquard.core.plan import PlanContext, plan_from_json
 from jacquard.core.receipt import Report
 from mnemosyne.core import codec
 from mnemosyne.core.errors import DamagedRecordError
+from mnemosyne.protocols import Store
 from mnemosyne.schema.record import TurnRecord
+
+_MOST_NOTES = 20
 
 
 def report_of(record: TurnRecord) -> Report:
@@ -26,6 +31,17 @@ def plan_of(record: TurnRecord) -> PlanContext:
     """Return the plan of a turn that has one. Raises DamagedRecordError where it cannot be read."""
     with report_damage(record, "plan"):
         return plan_from_json(record.plan or {})
+
+
+def damage_codes(store: Store, mark: int, *scopes: str) -> list[str]:
+    """Return the degradations for what reads of these scopes have passed by since a mark."""
+    notes = store.damage_log.since(mark, {"", *scopes})
+    # Without the path of the store, which is no business of a receipt's readers.
+    codes = [f"{DegradationCode.RECORD_DAMAGED}: {replace(note, path='').sentence}" for note in notes[:_MOST_NOTES]]
+    if len(notes) > _MOST_NOTES:
+        more = f"{len(notes) - _MOST_NOTES} more records are damaged; `jacquard check` names them."
+        codes.append(f"{DegradationCode.RECORD_DAMAGED}: {more}")
+    return codes
 
 
 @contextmanager

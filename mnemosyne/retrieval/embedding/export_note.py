@@ -18,6 +18,7 @@ from pathlib import Path
 from platformdirs import user_cache_path
 
 from mnemosyne.core.errors import EmbedderUnavailableError
+from mnemosyne.files import write_file
 
 MODEL_FILE = "model.onnx"
 TOKENIZER_FILE = "tokenizer.json"
@@ -64,7 +65,7 @@ class ExportNote:
     def write(self, folder: Path) -> None:
         """Write the note into a folder."""
         text = json.dumps(asdict(self), ensure_ascii=False, indent=1) + "\n"
-        (folder / NOTE_FILE).write_text(text, encoding="utf-8")
+        write_file(folder / NOTE_FILE, text)
 
 
 def is_export(folder: Path) -> bool:

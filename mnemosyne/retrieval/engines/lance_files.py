@@ -20,6 +20,7 @@ from anyio import to_thread
 from filelock import FileLock
 
 from mnemosyne.core.errors import IndexUnavailableError, ScopeDroppedError
+from mnemosyne.files import make_private_folder, private_mode, write_file
 
 _POLL_SECONDS = 0.02
 
@@ -80,8 +81,10 @@ class SharedFolder:
 
     def _acquire(self) -> None:
         folder = Path(self._folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        self._lock = FileLock(folder / ".lock", timeout=self._wait_seconds, thread_local=False)
+        make_private_folder(folder)
+        file = folder / ".lock"
+        mode = private_mode(file)
+        self._lock = FileLock(file, timeout=self._wait_seconds, thread_local=False, mode=mode)
         self._lock.acquire(poll_interval=_POLL_SECONDS)
 
     def _release(self) -> None:
@@ -96,10 +99,8 @@ class SharedFolder:
 
     def _leave(self, scope: str) -> None:
         file = self._mark_file(scope)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        fresh = file.with_suffix(".new")
-        fresh.write_text(uuid4().hex, encoding="ascii")
-        fresh.replace(file)
+        make_private_folder(file.parent)
+        write_file(file, uuid4().hex, private=True)
 
     def _mark_file(self, scope: str) -> Path:
         """Return the file of a scope's mark; its name does not contain the scope, because the mark outlives an erasure."""

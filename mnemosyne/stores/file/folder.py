@@ -7,30 +7,22 @@ functions here block.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from mnemosyne.chains.message_ids import session_of
 from mnemosyne.core.codec import decode, encode
-from mnemosyne.core.errors import CodecError, StoreUnavailableError
+from mnemosyne.core.errors import CodecError, DamagedRecordError, StoreUnavailableError
+from mnemosyne.damage import LEFT_OUT, DamageLog, DamageNote
+from mnemosyne.files import NEW, make_private_folder, sync_folder, write_draft, write_file
 from mnemosyne.schema.erasure import AuditRecord
-from mnemosyne.stores.file.journal import (
-    FIRST_FORMAT,
-    FORMAT,
-    NEW,
-    SUFFIX,
-    NewFile,
-    file_name,
-    place_file,
-    read_scope,
-    sync_folder,
-    write_ledger,
-)
+from mnemosyne.stores.file.journal import SUFFIX, NewFile, file_name, place_file, write_ledger
+from mnemosyne.stores.file.lines import FIRST_FORMAT, FORMAT, read_scope, with_sum, without_sum
 from mnemosyne.stores.ledger.ledger import Ledger
 
 PROGRAM = "jacquard file store"
+_AUDITS = "audits"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,6 +56,7 @@ class Folder:
     def __init__(self, root: Path, tenant: str, *, create: bool, durable: bool) -> None:
         self.root = root
         self.durable = durable
+        self.log = DamageLog()
         self._home = root / file_name(tenant)
         self.lock = self._home / "lock"
         self._sign = root / "store.json"
@@ -82,7 +75,7 @@ class Folder:
         if self.root.exists() and not self.root.is_dir():
             raise StoreUnavailableError(str(self.root), "it is a file; name a folder")
         if not self._sign.exists():
-            if not self._create:
+            if not self._create and not self._home.is_dir():
                 raise StoreUnavailableError(
                     str(self.root), "there is no store in this folder; start a session there first"
                 )
@@ -90,9 +83,15 @@ class Folder:
         try:
             sign = decode(self._sign.read_bytes(), _StoreInfo)
         except CodecError as error:
-            raise StoreUnavailableError(
-                str(self._sign), f"it is not the description of a file store ({error})"
-            ) from None
+            if not self._home.is_dir():
+                raise StoreUnavailableError(
+                    str(self._sign), f"it is not the description of a file store ({error})"
+                ) from None
+            reason = f"it is not the description of a file store ({error})"
+            self._note(
+                self._sign, "The file", reason, "The journals were read without it; remove it and it is made again"
+            )
+            return
         if sign.program != PROGRAM:
             raise StoreUnavailableError(
                 str(self.root), f"it belongs to another program ({sign.program}); name another folder"
@@ -106,7 +105,8 @@ class Folder:
 
     def make(self) -> None:
         """Create the tenant's folder, which contains its lock."""
-        self._home.mkdir(parents=True, exist_ok=True)
+        make_private_folder(self.root)
+        make_private_folder(self._home)
 
     def sign(self) -> None:
         """Write `store.json`, unless it is there already. Called with the lock held, so that no two processes write the
@@ -115,10 +115,8 @@ class Folder:
         if self._checked:
             return
         if not self._sign.exists():
-            new = self._sign.with_name(f"{self._home.name}{NEW}")
-            new.write_bytes(encode(_StoreInfo(program=PROGRAM, format=FIRST_FORMAT)) + b"\n")
-            new.replace(self._sign)
-            self._sync(self.root)
+            body = encode(_StoreInfo(program=PROGRAM, format=FIRST_FORMAT)) + b"\n"
+            write_file(self._sign, body, private=True, durable=self.durable)
         self._checked = True
 
     def path(self, scope: str) -> Path:
@@ -134,14 +132,24 @@ class Folder:
         for kind in ("sessions", "worlds"):
             for path in sorted((self._home / kind).glob(f"*{SUFFIX}")):
                 key = f"{kind}/{path.name}"
-                if key not in self._scopes:
-                    self._scopes[key] = read_scope(path)
-                found.append(self._scopes[key])
+                try:
+                    if key not in self._scopes:
+                        self._scopes[key] = self._read_scope(path)
+                    found.append(self._scopes[key])
+                except DamagedRecordError as error:
+                    effect = "It is not among the sessions; read it by its name"
+                    self._note(path, "Line 1 of the file", error.reason, effect)
         return tuple(found)
 
+    def _read_scope(self, path: Path) -> str:
+        scope = read_scope(path)
+        if self.path(scope).name != path.name:
+            raise DamagedRecordError(str(path), "Line 1", f"the file is the journal of {scope}")
+        return scope
+
     def audits(self) -> tuple[tuple[AuditRecord, ...], int]:
-        """Return the audit records, oldest first, and the highest sequence number that an erased row may have had;
-        StoreUnavailableError for a damaged file.
+        """Return the audit records, oldest first, and the highest sequence number that an erased row may have had. A
+        damaged line is passed by.
         """
         if not self._audits.exists():
             return (), 0
@@ -149,9 +157,9 @@ class Folder:
         for number, line in enumerate(self._audits.read_bytes().splitlines(keepends=True), start=1):
             try:
                 if line.endswith(b"\n"):
-                    lines.append(decode(line, _AuditLine))
+                    lines.append(decode(without_sum(line, _AUDITS), _AuditLine))
             except CodecError as error:
-                raise StoreUnavailableError(str(self._audits), f"line {number} is damaged ({error})") from None
+                self._note(self._audits, f"Line {number}", str(error), LEFT_OUT)
         return tuple(line.audit for line in lines), max((line.floor for line in lines), default=0)
 
     def floor(self) -> int:
@@ -205,7 +213,7 @@ class Folder:
         if plan.line.audit not in records:
             known = self._audits.read_bytes() if self._audits.exists() else b""
             draft = self._audits.with_name(self._audits.name + NEW)
-            self._write(draft, known + encode(plan.line) + b"\n")
+            self._write(draft, known + with_sum(encode(plan.line), _AUDITS))
             place_file(draft, durable=self.durable)
         self._plan.unlink()
         self._sync(self._home)
@@ -218,12 +226,11 @@ class Folder:
     def _name(self, path: Path) -> str:
         return path.relative_to(self._home).as_posix()
 
+    def _note(self, path: Path, what: str, reason: str, effect: str) -> None:
+        self.log.add(DamageNote(scope="", what=f"{what} {path}", reason=reason, effect=effect))
+
     def _write(self, path: Path, data: bytes) -> None:
-        with path.open("wb") as file:
-            file.write(data)
-            file.flush()
-            if self.durable:
-                os.fsync(file.fileno())
+        write_draft(path, data, private=True, durable=self.durable, name=path.name)
 
     def _sync(self, folder: Path) -> None:
         if self.durable:

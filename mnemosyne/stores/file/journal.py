@@ -5,6 +5,9 @@ one numbered write with the rows that it changed. A line is on the disk before i
 last line was never acknowledged: it is ignored, and the next write truncates it. A journal that has doubled in size is
 compacted: all current rows are written to a new file, which replaces the old one.
 
+Each line ends with its checksum, a CRC-32 of the line and of the scope (lines of older releases have none). A damaged line
+is passed by and noted, and the lines after it count; the file is then left as it is, apart from lines that are added.
+
 All functions here block, and those that write are called with the tenant's lock held. The module knows ledgers and
 files, nothing of async or of the meaning of rows.
 """
@@ -19,41 +22,29 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
-from mnemosyne.core.codec import JsonText, decode, encode
-from mnemosyne.core.errors import CodecError, StoreUnavailableError
+from mnemosyne.core.codec import decode, encode
+from mnemosyne.core.errors import CodecError, DamagedRecordError, StoreUnavailableError
+from mnemosyne.damage import DamageNote
+from mnemosyne.files import NEW, make_private_folder, place_draft, private_mode
+from mnemosyne.stores.file.lines import (
+    FIRST_FORMAT,
+    Header,
+    Line,
+    change_of,
+    format_of,
+    read_header,
+    with_sum,
+    without_sum,
+    write_line,
+)
 from mnemosyne.stores.ledger.ledger import Ledger
-from mnemosyne.stores.ledger.rows import PACK, ROW_TYPES, TABLES, Change
+from mnemosyne.stores.ledger.rows import Change
 
-FORMAT = 2
-"""The newest format: 2 is a journal with a world pack, which a release that knows only format 1 cannot read."""
-
-FIRST_FORMAT = 1
 SUFFIX = ".jsonl"
-NEW = ".new"
+_LOST_HEADER = "lost"
 _ROWS_A_LINE = 50
 _NAME_CHARS = 40
-_DROPPED = JsonText(b"null")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Header:
-    """The first line. `generation` changes whenever the file is rewritten; the `kept` lines after it are a snapshot."""
-
-    format: int
-    scope: str
-    generation: str
-    kept: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Line:
-    """One write: its number in the file (1-based), what it did, and table, key and body (null: dropped) of each row."""
-
-    n: int
-    did: str
-    rows: tuple[tuple[str, str, JsonText], ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,22 +92,31 @@ class Journal:
         self._mark: _Mark | None = None
         self._format = FIRST_FORMAT
         self._generation = ""
-        self._number = 0
+        self._number = self._lines = 0
         self._offset = 0
         self._base = 0
+        self.damage: list[DamageNote] = []
+        """What is damaged in the part of the file that was read."""
 
     def catch_up(self) -> Ledger:
         """Read what other processes have written since, and return the ledger; StoreUnavailableError for a file that
-        cannot be read or is damaged.
+        cannot be read, DamagedRecordError for one of which nothing is left.
         """
         try:
             return self._follow()
-        except _DamagedError as damage:
-            if not damage.fresh:
-                return self.catch_up()
-            raise StoreUnavailableError(str(self.path), damage.sentence) from None
+        except _BrokenError:
+            self.forget()
+        try:
+            return self._follow()  # The file may have been replaced by another.
+        except _BrokenError:
+            self.forget()
+        ledger = self._recover()
+        if ledger.is_empty():
+            raise DamagedRecordError(str(self.path), f"The journal of {self.scope}", self.damage[0].reason)
+        return ledger
 
     def _follow(self) -> Ledger:
+        """Apply what was written since; _BrokenError where it does not continue what was read."""
         mark = self._stat_file()
         if mark == self._mark:
             return self.ledger
@@ -124,17 +124,66 @@ class Journal:
             with self.path.open("rb") as file:
                 head = file.readline()
                 header = self._header(head)
-                fresh = header.generation != self._generation or (mark is not None and mark.size < self._offset)
-                if fresh:
+                if header is None:
+                    if self._generation != _LOST_HEADER:
+                        raise _BrokenError
+                elif header.generation != self._generation or (mark is not None and mark.size < self._offset):
                     self._reset()
-                    self._format, self._generation, self._offset = header.format, header.generation, len(head)
+                    self._begin(header, len(head))
                 file.seek(self._offset)
-                self._take(file, header.kept, fresh)
+                self._take(file, 0 if header is None else header.kept)
         except FileNotFoundError:
             mark = None
             self._reset()
         self._mark = mark
         return self.ledger
+
+    def _begin(self, header: Header, size: int) -> None:
+        self._format, self._generation, self._offset, self._lines = header.format, header.generation, size, 1
+
+    def _recover(self) -> Ledger:
+        """Read a damaged file from its start: every line that is whole, in the order of their numbers; note all others."""
+        mark = self._stat_file()
+        kept: list[tuple[int, int, Line]] = []
+        with self.path.open("rb") as file:
+            head = file.readline()
+            header = self._header(head)
+            lost = Header(format=FIRST_FORMAT, scope=self.scope, generation=_LOST_HEADER, kept=0)
+            self._begin(header or lost, len(head))
+            if header is None:
+                self._note(1, "it is no header of a journal", "The lines after it were read")
+            for number, line in enumerate(file, start=2):
+                if not line.endswith(b"\n"):
+                    break
+                self._offset += len(line)
+                self._lines = number
+                try:
+                    read = decode(without_sum(line, self.scope), Line)
+                    kept.append((read.n, number, read))
+                except CodecError as error:
+                    self._note(number, str(error), "What it wrote is missing")
+        self._apply_in_order(kept)
+        self._number = max(self._number, self._lines - 1)
+        self._mark = mark
+        return self.ledger
+
+    def _apply_in_order(self, lines: Sequence[tuple[int, int, Line]]) -> None:
+        """Apply lines, given with their numbers as writes and in the file; note what is missing, twice or out of order."""
+        for place, (count, number, line) in enumerate(sorted(lines, key=lambda each: each[:2])):
+            if count <= self._number:
+                self._note(number, f"write {count} is there twice", "It counts once")
+                continue
+            if count != self._number + 1:
+                missing = f"write {self._number + 1}" + (f" to {count - 1}" if count > self._number + 2 else "")
+                self._note(number, f"{missing} before it is missing", "It was read without it")
+            elif lines[place][1] != number:
+                self._note(number, "the lines are not in their order", "They were read in the order of their numbers")
+            for table, key, body in line.rows:
+                try:
+                    self.ledger.apply([change_of(table, key, body)])
+                except (CodecError, LookupError, ValueError) as error:
+                    self._note(number, f"its {table} {key!r} cannot be used: {error}", "This part of it is missing")
+            self._number = count
 
     def forget(self) -> None:
         """Read the whole file again next time, because the ledger may hold what the file does not."""
@@ -146,13 +195,13 @@ class Journal:
         """
         try:
             if self._mark is None:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
+                make_private_folder(self.path.parent)
                 self._adopt(write_new(self.path, self.scope, [(name, changes)], durable=self._durable, kept=0))
-            elif self._format < _format_of(changes):
+            elif self._format < format_of(changes):
                 self.compact()
             else:
-                self._append(_line(self._number + 1, name, changes))
-            if self._offset > max(self._compact_bytes, 2 * self._base):
+                self._append(write_line(self._number + 1, name, changes, self.scope))
+            if self._offset > max(self._compact_bytes, 2 * self._base) and not self.damage:
                 self.compact()
         except BaseException:
             self.forget()
@@ -178,12 +227,14 @@ class Journal:
                 raise
         self._offset += len(line)
         self._number += 1
+        self._lines += 1
         self._mark = self._stat_file()
 
     def _adopt(self, new: NewFile) -> None:
         """Continue with a file that has just been written from this ledger."""
         place_file(new.path, durable=self._durable)
         self._format, self._generation, self._number = new.format, new.generation, new.lines
+        self._lines, self.damage = new.lines + 1, []
         self._offset = self._base = new.size
         self._mark = self._stat_file()
 
@@ -191,6 +242,7 @@ class Journal:
         self.ledger = Ledger(self._floor)
         self._format, self._generation = FIRST_FORMAT, ""
         self._number, self._offset, self._base, self._mark = 0, 0, 0, None
+        self._lines, self.damage = 0, []
 
     def _stat_file(self) -> _Mark | None:
         try:
@@ -199,83 +251,49 @@ class Journal:
             return None
         return _Mark(inode=stat.st_ino, size=stat.st_size, written_ns=stat.st_mtime_ns)
 
-    def _header(self, line: bytes) -> Header:
+    def _header(self, line: bytes) -> Header | None:
+        """Return the header in a first line, None where it is damaged. StoreUnavailableError when a newer release wrote it,
+        DamagedRecordError when it is that of another scope.
+        """
         try:
-            return read_header(line)
-        except CodecError as error:
-            raise self._damage_error(1, str(error), fresh=True) from None
+            header = read_header(line)
+        except CodecError:
+            return None
         except ValueError as error:
             raise StoreUnavailableError(str(self.path), str(error)) from None
+        if header.scope != self.scope:
+            what = f"The journal of {self.scope}"
+            raise DamagedRecordError(str(self.path), what, f"the file is the journal of {header.scope}")
+        return header
 
-    def _take(self, lines: Iterable[bytes], kept: int, fresh: bool) -> None:
-        """Apply complete lines from the current offset on."""
+    def _take(self, lines: Iterable[bytes], kept: int) -> None:
+        """Apply complete lines from the current offset on; _BrokenError for one that is damaged or does not follow."""
         for line in lines:
             if not line.endswith(b"\n"):
                 return
             try:
-                line_read = decode(line, Line)
-                changes = [_change(*row) for row in line_read.rows]
-            except CodecError as error:
-                raise self._damage_error(self._number + 2, str(error), fresh) from None
-            if line_read.n != self._number + 1:
-                reason = f"write {self._number + 1} was expected, not {line_read.n}"
-                raise self._damage_error(self._number + 2, reason, fresh)
-            try:
-                self.ledger.apply(changes)
-            except (LookupError, ValueError) as error:
-                raise self._damage_error(
-                    self._number + 2, f"it does not follow from the lines before it: {error}", fresh
-                ) from None
+                read = decode(without_sum(line, self.scope), Line)
+                if read.n != self._number + 1:
+                    raise CodecError(f"write {self._number + 1} was expected, not {read.n}")
+                self.ledger.apply([change_of(*row) for row in read.rows])
+            except (CodecError, LookupError, ValueError):
+                raise _BrokenError from None
             self._number += 1
+            self._lines += 1
             self._offset += len(line)
             if self._number == kept:
                 self._base = self._offset
 
-    def _damage_error(self, number: int, reason: str, fresh: bool) -> _DamagedError:
-        self.forget()
-        return _DamagedError(
-            f"line {number} is damaged ({reason.rstrip('.')}); restore the file from a backup, or remove the lines from there on "
-            "to return to the state before",
-            fresh,
+    def _note(self, number: int, reason: str, effect: str) -> None:
+        what = f"Line {number} of {self.path.name}"
+        self.ledger.is_damaged = True
+        self.damage.append(
+            DamageNote(scope=self.scope, what=what, reason=reason, path=str(self.path.parent), effect=effect)
         )
 
 
-class _DamagedError(Exception):
-    """A file is not a valid journal; `fresh` when it was read from its start."""
-
-    def __init__(self, sentence: str, fresh: bool) -> None:
-        self.sentence, self.fresh = sentence, fresh
-        super().__init__(sentence)
-
-
-def read_header(line: bytes) -> Header:
-    """Return the header in a first line; CodecError when it holds none, ValueError when a newer release wrote it."""
-    header = decode(line, Header)
-    if header.format > FORMAT:
-        raise ValueError(
-            f"it was written by a newer release (format {header.format}, this one reads up to {FORMAT}); update"
-        )
-    return header
-
-
-def read_scope(path: Path) -> str:
-    """Return the scope of a journal; StoreUnavailableError when it cannot be read or its header is damaged."""
-    with path.open("rb") as file:
-        line = file.readline()
-    try:
-        return read_header(line).scope
-    except CodecError as error:
-        raise StoreUnavailableError(str(path), f"line 1 is damaged ({error}); restore the file from a backup") from None
-    except ValueError as error:
-        raise StoreUnavailableError(str(path), str(error)) from None
-
-
-def line_of(path: Path, data: bytes) -> int | None:
-    """Return the number (1-based) of the first line of a journal that contains these bytes, or None."""
-    if not data:
-        return None
-    with path.open("rb") as file:
-        return next((number for number, line in enumerate(file, start=1) if data in line), None)
+class _BrokenError(Exception):
+    """Lines do not continue what was read of a file."""
 
 
 def write_ledger(path: Path, scope: str, ledger: Ledger, *, durable: bool) -> NewFile:
@@ -287,13 +305,15 @@ def write_new(
     path: Path, scope: str, writes: Sequence[tuple[str, Sequence[Change]]], *, durable: bool, kept: int | None = None
 ) -> NewFile:
     """Write a journal of these writes beside `path` and return the new file."""
-    generation, written = uuid.uuid4().hex, max([FIRST_FORMAT, *(_format_of(changes) for _, changes in writes)])
+    generation, written = uuid.uuid4().hex, max([FIRST_FORMAT, *(format_of(changes) for _, changes in writes)])
     header = Header(format=written, scope=scope, generation=generation, kept=len(writes) if kept is None else kept)
     new = path.with_name(path.name + NEW)
-    with new.open("wb") as file:
-        file.write(encode(header) + b"\n")
+    mode = private_mode(path)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
+        new.chmod(mode)
+        file.write(with_sum(encode(header), scope))
         for number, (name, changes) in enumerate(writes, start=1):
-            file.write(_line(number, name, changes))
+            file.write(write_line(number, name, changes, scope))
         file.flush()
         size = file.tell()
         if durable:
@@ -301,42 +321,9 @@ def write_new(
     return NewFile(path=new, format=written, generation=generation, lines=len(writes), size=size)
 
 
-def _format_of(changes: Sequence[Change]) -> int:
-    """Return the oldest format that supports these rows."""
-    return FORMAT if any(change.table == PACK for change in changes) else FIRST_FORMAT
-
-
 def place_file(new: Path, *, durable: bool) -> None:
     """Move a new file into place."""
-    path = new.with_name(new.name.removesuffix(NEW))
-    new.replace(path)
-    if durable:
-        sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Flush the names in a folder to the disk, if the system supports that."""
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-def _line(number: int, name: str, changes: Sequence[Change]) -> bytes:
-    rows: list[tuple[str, str, Any]] = [(change.table, change.key, change.row) for change in changes]
-    return encode({"n": number, "did": name, "rows": rows}) + b"\n"
-
-
-def _change(table: str, key: str, body: JsonText) -> Change:
-    if table not in TABLES:
-        raise CodecError(f"there is no table {table!r}")
-    if body == _DROPPED:
-        return Change(table=table, key=key, row=None)
-    if table not in ROW_TYPES:
-        return Change(table=table, key=key, row=body)
-    return Change(table=table, key=key, row=decode(body, ROW_TYPES[table]))
+    place_draft(new, new.with_name(new.name.removesuffix(NEW)), durable=durable)
 
 
 def _batches(changes: Iterator[Change]) -> Iterator[list[Change]]:

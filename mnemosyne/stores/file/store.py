@@ -13,6 +13,7 @@ appended, decides, and appends one line. Each operation runs as one call in a th
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,14 +25,19 @@ import anyio.to_thread
 from filelock import FileLock, Timeout
 
 from mnemosyne.core.errors import DamagedRecordError, StoreBusyError, StoreUnavailableError, UnreadableError
+from mnemosyne.damage import DamageLog, DamageNote
+from mnemosyne.files import private_mode
 from mnemosyne.stores.damage import DAMAGED, build_damage_error
 from mnemosyne.stores.file.folder import Folder
-from mnemosyne.stores.file.journal import Journal, line_of
+from mnemosyne.stores.file.journal import Journal
+from mnemosyne.stores.file.lines import line_of
 from mnemosyne.stores.ledger.erase import Dataset, RewritePlan
 from mnemosyne.stores.ledger.ledger import Ledger
 from mnemosyne.stores.ledger.store import LedgerStore
 
 T = TypeVar("T")
+
+_MAY_NOT_WRITE = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 class FileStore(LedgerStore):
@@ -59,7 +65,13 @@ class FileStore(LedgerStore):
         self.folder = Path(folder)
         self.tenant = tenant
         place = Folder(self.folder, tenant, create=create, durable=synchronous == "FULL")
+        self._log = place.log
         super().__init__(FileBackend(place, busy_seconds=busy_seconds, held=held, compact_bytes=compact_bytes))
+
+    @property
+    def damage_log(self) -> DamageLog:
+        """The notes on damaged records that reads have passed by."""
+        return self._log
 
 
 class FileBackend:
@@ -133,12 +145,21 @@ class FileBackend:
             except DAMAGED as error:
                 raise self._damage(error, scopes) from error
             except OSError as error:
-                raise StoreUnavailableError(
-                    str(error.filename or self._folder.root), f"{error.strerror or error}"
-                ) from error
+                reason = f"{error.strerror or error}"
+                if error.errno in _MAY_NOT_WRITE:
+                    reason += "; where it may only be read, what it holds can be read, nothing written"
+                raise StoreUnavailableError(str(error.filename or self._folder.root), reason) from error
             finally:
+                self._note_what_was_passed_by()
                 for scope in list(self._journals)[: -self._held or None]:
                     del self._journals[scope]
+
+    def _note_what_was_passed_by(self) -> None:
+        for scope, journal in self._journals.items():
+            for what, reason in journal.ledger.passed_by:
+                path = str(self._folder.path(scope))
+                self._folder.log.add(DamageNote(scope=scope, what=what, reason=reason, path=path))
+            journal.ledger.passed_by.clear()
 
     def _damage(self, error: UnreadableError | LookupError, scopes: Sequence[str]) -> DamagedRecordError:
         """Return the error for a record of these scopes (none: of any) that could not be read; it names file and line."""
@@ -156,7 +177,7 @@ class FileBackend:
         self._folder.make()
         path = self._folder.lock
         try:
-            with FileLock(path, timeout=self._busy_seconds):
+            with FileLock(path, timeout=self._busy_seconds, mode=private_mode(path)):
                 self._folder.sign()
                 self._folder.finish()
                 yield
@@ -175,7 +196,10 @@ class FileBackend:
                 durable=self._folder.durable,
             )
         self._journals[scope] = journal
-        return journal.catch_up()
+        ledger = journal.catch_up()
+        for note in journal.damage:
+            self._folder.log.add(note)
+        return ledger
 
     def _dataset(self) -> Dataset:
         audits, floor = self._folder.audits()

@@ -6,7 +6,7 @@ are new. Each writing function runs inside `Ledger.run`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any, TypeVar
@@ -41,6 +41,8 @@ from mnemosyne.stores.ledger.reads import (
     newest_summary_row,
     path_back,
     read_head,
+    read_items,
+    read_or_none,
     read_turn,
     session_row,
 )
@@ -100,11 +102,17 @@ def _summary(ledger: Ledger, head: SessionHead, frame: SessionDocument) -> Summa
 
 
 def _items(ledger: Ledger, table: str, kind: type[T]) -> tuple[T, ...]:
-    return tuple(decode_raw(body, kind) for body in ledger.bodies(table).values())
+    return tuple(read_items(ledger, table, kind))
 
 
 def _evidences(ledger: Ledger) -> tuple[Evidence, ...]:
-    return tuple(decode_raw(row.body, Evidence) for row in ledger.evidences.values())
+    return tuple(_read_evidences(ledger, ledger.evidences.items()))
+
+
+def _read_evidences(ledger: Ledger, rows: Iterable[tuple[str, EvidenceRow]]) -> Iterator[Evidence]:
+    for name, row in rows:
+        if (evidence := read_or_none(ledger, row.body, Evidence, f"evidence {name!r}")) is not None:
+            yield evidence
 
 
 def put_session(ledger: Ledger, session_id: str, document: SessionDocument, expected_version: int | None) -> PutResult:
@@ -250,7 +258,7 @@ def get_evidence(ledger: Ledger, session_id: str, evidence_id: str) -> Evidence 
     """Return an evidence item, or None; SessionNotFoundError."""
     session_row(ledger, session_id)
     row = ledger.evidences.get(evidence_id)
-    return None if row is None else decode_raw(row.body, Evidence)
+    return None if row is None else read_or_none(ledger, row.body, Evidence, f"evidence {evidence_id!r}")
 
 
 def find_evidence(ledger: Ledger, session_id: str, uri: str, content_hash: str) -> Evidence | None:
@@ -265,8 +273,8 @@ def list_evidences(ledger: Ledger, session_id: str, where: EvidenceFilter | None
     """Return evidence items in the order of first writing."""
     session_row(ledger, session_id)
     where = where or EvidenceFilter()
-    rows = reversed(ledger.evidences.values()) if where.newest else iter(ledger.evidences.values())
-    found = (decode_raw(row.body, Evidence) for row in rows)
+    rows = reversed(ledger.evidences.items()) if where.newest else iter(ledger.evidences.items())
+    found = _read_evidences(ledger, rows)
     kept = _first(where.limit, (each for each in found if where.admits(each)))
     return kept[::-1] if where.newest else kept
 
@@ -277,8 +285,9 @@ def list_context_blocks(ledger: Ledger, session_id: str, where: BlockFilter | No
     where = where or BlockFilter()
     rows = ledger.bodies("block").items()
     # Prompts of turns leave many blocks behind, which need not be read where their names say that they are not wanted.
-    found = (decode_raw(body, ContextBlock) for name, body in rows if not name.startswith(where.without_prefixes))
-    return _first(where.limit, (each for each in found if where.admits(each)))
+    wanted = ((name, body) for name, body in rows if not name.startswith(where.without_prefixes))
+    found = (read_or_none(ledger, body, ContextBlock, f"block {name!r}") for name, body in wanted)
+    return _first(where.limit, (each for each in found if each is not None and where.admits(each)))
 
 
 def put_context_blocks(

@@ -37,7 +37,9 @@ from mnemosyne.stores.ledger.rows import (
 
 T = TypeVar("T")
 
+LOST = ""
 _THE_SESSION = ""
+_MOST_LOST = 100_000
 
 
 class Ledger:
@@ -56,7 +58,9 @@ class Ledger:
         self.sources: dict[tuple[str, str], list[str]] = {}
         """The ids of evidence items that had this uri and content hash when they were written."""
         self.paths: dict[str, list[str]] = {}
-        """The ids of the committed turns of each branch (of its own, not of its ancestors), by depth."""
+        """The ids of the committed turns of each branch (of its own, not of its ancestors), by depth; LOST for one whose row
+        is missing.
+        """
         self.spoken: dict[str, list[str]] = {}
         """The message ids of each committed turn, in the order of writing."""
         self.recalled: list[str] = []
@@ -70,6 +74,10 @@ class Ledger:
         """The depths of each branch whose turns have a rolling summary, ascending."""
         self.states: dict[str, JsonText] = {}
         """Cached head states; others are rebuilt from snapshots and ops."""
+        self.is_damaged = False
+        """Whether rows may be missing, because a line of the journal could not be read."""
+        self.passed_by: list[tuple[str, str]] = []
+        """What reads have passed by since this was last cleared: the name of each record, and what is wrong with it."""
         self.sequence = floor
         self._changes: list[Change] = []
         self._undo: list[Callable[[], None]] = []
@@ -79,6 +87,10 @@ class Ledger:
         """The session's own row, or None while there is no session."""
         row: SessionRow | None = self._tables["session"].get(_THE_SESSION)
         return row
+
+    def is_empty(self) -> bool:
+        """Return whether there is no row at all."""
+        return not any(self._tables.values())
 
     def put_session(self, row: SessionRow) -> None:
         """Write the session's own row."""
@@ -115,12 +127,14 @@ class Ledger:
 
     def apply(self, changes: Iterable[Change]) -> None:
         """Apply rows that another ledger wrote, in its order."""
-        for change in changes:
-            if change.row is None:
-                self.drop(change.table, change.key)
-            else:
-                self.put(change.table, change.key, change.row)
-        self._changes, self._undo = [], []
+        try:
+            for change in changes:
+                if change.row is None:
+                    self.drop(change.table, change.key)
+                else:
+                    self.put(change.table, change.key, change.row)
+        finally:
+            self._changes, self._undo = [], []
 
     def rows(self) -> Iterator[Change]:
         """Yield every row, so that an empty ledger that applies them equals this one."""
@@ -216,7 +230,12 @@ class Ledger:
         was_committed = isinstance(old, TurnRow) and old.status is TurnStatus.COMMITTED
         if row.status is not TurnStatus.COMMITTED or was_committed:
             return []
-        added: list[tuple[list[Any], Any]] = [_add(self.paths.setdefault(row.branch_id, []), key)]
+        path = self.paths.setdefault(row.branch_id, [])
+        missing = row.depth - self.branches[row.branch_id].fork_depth - 1 - len(path)
+        if missing < 0:
+            raise ValueError(f"turn {key!r} has the depth of another")
+        added: list[tuple[list[Any], Any]] = [_add(path, LOST) for _ in range(min(missing, _MOST_LOST))]
+        added.append(_add(path, key))
         if row.ops != NO_OPS:
             self.states.pop(row.branch_id, None)
             added.append(_add(self.changing.setdefault(row.branch_id, []), row.depth))

@@ -9,13 +9,21 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from mnemosyne.chains.json_patch import replay_ops
 from mnemosyne.chains.message_ids import message_entry
 from mnemosyne.chains.turn_tree import BASE_BRANCH, Ops
 from mnemosyne.core.codec import JsonText, decode_raw, encode_raw
-from mnemosyne.core.errors import BranchNotFoundError, SessionNotFoundError, TurnNotFoundError
+from mnemosyne.core.errors import (
+    BranchNotFoundError,
+    DamagedRecordError,
+    SessionNotFoundError,
+    StateOpError,
+    TurnNotFoundError,
+    UnreadableError,
+)
+from mnemosyne.damage import LostTree
 from mnemosyne.schema.document import ModelUsage, Task
 from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry
 from mnemosyne.schema.record import (
@@ -27,8 +35,10 @@ from mnemosyne.schema.record import (
     TurnRecord,
 )
 from mnemosyne.schema.session import BranchSpan, Message, SessionHead, TurnStatus, WindowMessage
-from mnemosyne.stores.ledger.ledger import Ledger
+from mnemosyne.stores.ledger.ledger import LOST, Ledger
 from mnemosyne.stores.ledger.rows import BranchRow, RecallMark, SessionRow, TurnRow, snapshot_key
+
+T = TypeVar("T")
 
 NO_SUMMARY = JsonText(b"{}")
 """The row of a turn whose document had no summary: summaries of older turns no longer apply."""
@@ -89,7 +99,8 @@ def path_back(ledger: Ledger, lineage: Sequence[BranchSpan]) -> Iterator[str]:
     for span in lineage:
         path, before = ledger.paths.get(span.branch_id, []), ledger.branches[span.branch_id].fork_depth
         for place in range(min(span.upto_depth - before, len(path)) - 1, -1, -1):
-            yield path[place]
+            if path[place] != LOST:
+                yield path[place]
 
 
 def read_window(ledger: Ledger, session_id: str, message_limit: int, branch_id: str | None) -> SessionWindow:
@@ -102,17 +113,49 @@ def read_window(ledger: Ledger, session_id: str, message_limit: int, branch_id: 
         head=head,
         messages=_newest_messages(ledger, head, message_limit),
         state=decode_raw(head_state(ledger, head.branch_id), dict),
-        previous=None if head.turn_id is None else read_turn(ledger, session_id, head.turn_id),
-        pending=None if pending is None else read_turn(ledger, session_id, pending),
-        prefetch=None if late is None else decode_raw(late, Prefetch),
-        summary=None if summary is None or summary == NO_SUMMARY else decode_raw(summary, PathSummary),
-        tasks=tuple(decode_raw(body, Task) for body in ledger.bodies("task").values()),
+        previous=_turn_or_none(ledger, session_id, head.turn_id),
+        pending=_turn_or_none(ledger, session_id, pending),
+        prefetch=None if late is None else read_or_none(ledger, late, Prefetch, f"late/{head.branch_id}"),
+        summary=None
+        if summary is None or summary == NO_SUMMARY
+        else read_or_none(ledger, summary, PathSummary, "summary"),
+        tasks=tuple(read_items(ledger, "task", Task)),
         usages=_newest_usages(ledger),
     )
 
 
 def _newest_usages(ledger: Ledger) -> tuple[ModelUsage, ...]:
-    return tuple(decode_raw(body, ModelUsage) for body in ledger.newest_bodies("model_usage", WINDOW_USAGES))
+    found = (
+        read_or_none(ledger, body, ModelUsage, "model_usage")
+        for body in ledger.newest_bodies("model_usage", WINDOW_USAGES)
+    )
+    return tuple(usage for usage in found if usage is not None)
+
+
+def _turn_or_none(ledger: Ledger, session_id: str, turn_id: str | None) -> TurnRecord | None:
+    """Return a turn that a branch names, None for none and for one whose row is missing."""
+    if turn_id is None:
+        return None
+    if turn_id not in ledger.turns:
+        ledger.passed_by.append((f"Turn {turn_id!r} of session {session_id!r}", "its row is missing"))
+        return None
+    return read_turn(ledger, session_id, turn_id)
+
+
+def read_or_none(ledger: Ledger, body: JsonText, kind: type[T], name: str) -> T | None:
+    """Return the value of a body; None where it cannot be read, which is noted."""
+    try:
+        return decode_raw(body, kind)
+    except UnreadableError as error:
+        ledger.passed_by.append((name, str(error)))
+        return None
+
+
+def read_items(ledger: Ledger, table: str, kind: type[T]) -> Iterator[T]:
+    """Yield the rows of a table of bodies that can be read, in the order of first writing."""
+    for name, body in ledger.bodies(table).items():
+        if (item := read_or_none(ledger, body, kind, f"{table}/{name}")) is not None:
+            yield item
 
 
 def _newest_messages(ledger: Ledger, head: SessionHead, limit: int) -> tuple[WindowMessage, ...]:
@@ -128,11 +171,14 @@ def messages_of_turn(ledger: Ledger, turn_id: str) -> list[WindowMessage]:
     """Return the messages of a committed turn with their place."""
     row = ledger.turns[turn_id]
     said = [ledger.messages[message_id] for message_id in ledger.spoken.get(turn_id, ())]
+    found = (
+        read_or_none(ledger, each.body, Message, f"message {each.place} of turn {turn_id!r}")
+        for each in sorted(said, key=lambda message: message.place)
+    )
     return [
-        WindowMessage(
-            message=decode_raw(message.body, Message), turn_id=turn_id, branch_id=row.branch_id, depth=row.depth
-        )
-        for message in sorted(said, key=lambda message: message.place)
+        WindowMessage(message=message, turn_id=turn_id, branch_id=row.branch_id, depth=row.depth)
+        for message in found
+        if message is not None
     ]
 
 
@@ -175,9 +221,14 @@ def read_turns(
 
 
 def _record(ledger: Ledger, session_id: str, turn_id: str, row: TurnRow, *, with_blobs: bool) -> TurnRecord:
-    def blob(table: str) -> dict[str, Any] | None:
+    def blob(table: str) -> Mapping[str, Any] | None:
         body = ledger.bodies(table).get(turn_id)
-        return None if body is None else decode_raw(body, dict)
+        try:
+            return None if body is None else decode_raw(body, dict)
+        except UnreadableError as error:
+            what = f"The {table} of turn {turn_id!r} of session {session_id!r}"
+            ledger.passed_by.append((what, str(error)))
+            return LostTree(DamagedRecordError("", what, str(error)))
 
     draft = ledger.bodies("draft").get(turn_id)
     messages = tuple(placed.message for placed in messages_of_turn(ledger, turn_id))
@@ -197,8 +248,8 @@ def _record(ledger: Ledger, session_id: str, turn_id: str, row: TurnRow, *, with
         receipt=blob("receipt") if with_blobs else None,
         prompt=blob("prompt") if with_blobs else None,
         report=blob("report") if with_blobs else None,
-        anchors=blob("anchors") or EMPTY,
-        ops=decode_raw(row.ops, Ops),
+        anchors=EMPTY if (anchors := blob("anchors")) is None else anchors,
+        ops=read_or_none(ledger, row.ops, Ops, f"ops of turn {turn_id!r}") or (),
         created_at=row.created_at,
     )
 
@@ -250,7 +301,14 @@ def _rebuild(ledger: Ledger, lineage: Sequence[BranchSpan]) -> tuple[dict[str, A
             break
     ops_in_order = [op for log in reversed(logs) for op in decode_raw(log, Ops)]
     state = decode_raw(base.state, dict)
-    return (replay_ops(state, ops_in_order) if ops_in_order else state), len(logs)
+    if not ledger.is_damaged:
+        return (replay_ops(state, ops_in_order) if ops_in_order else state), len(logs)
+    for op in ops_in_order:
+        try:
+            state = replay_ops(state, [op])
+        except StateOpError as error:
+            ledger.passed_by.append(("A change of the state", f"it does not fit what is left: {error}"))
+    return state, len(logs)
 
 
 def read_entries(ledger: Ledger, scope: str, entry_ids: Sequence[str]) -> tuple[MemoryEntry, ...]:

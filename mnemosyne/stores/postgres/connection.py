@@ -15,6 +15,7 @@ import psycopg
 from psycopg.adapt import Buffer, Loader
 from psycopg.pq import Format
 
+from mnemosyne.damage import DamageLog
 from mnemosyne.stores.sql.connection import Rows
 
 Driver = psycopg.Connection[tuple[Any, ...]]
@@ -26,10 +27,14 @@ _MOST_POSTED = 500
 class PostgresConnection:
     """A driver connection inside a transaction, for one tenant."""
 
-    def __init__(self, driver: Driver, tenant: str, lock: str) -> None:
+    def __init__(
+        self, driver: Driver, tenant: str, lock: str, *, shown: str = "", log: DamageLog | None = None
+    ) -> None:
         self.driver = driver
         self.tenant = tenant
         self.lock = lock
+        self.shown = shown
+        self.log = log or DamageLog()
         self.answered = False
         self._posted: list[tuple[bytes, Sequence[Any]]] = []
 

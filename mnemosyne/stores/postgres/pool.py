@@ -17,6 +17,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from mnemosyne.core.errors import CommitUnknownError, StoreError, StoreUnavailableError
+from mnemosyne.damage import DamageLog
 from mnemosyne.stores.damage import DAMAGED, locate_damage
 from mnemosyne.stores.postgres.connection import PostgresConnection
 from mnemosyne.stores.postgres.database import PostgresOptions, open_driver, translate_error
@@ -32,8 +33,11 @@ class ConnectionPool:
     and locks what it is about to change. A cancelled caller leaves either nothing or a complete transaction.
     """
 
-    def __init__(self, opening: PostgresOptions, tenant: str, *, connections: int, writing: bool) -> None:
+    def __init__(
+        self, opening: PostgresOptions, tenant: str, log: DamageLog, *, connections: int, writing: bool
+    ) -> None:
         self._opening = opening
+        self._log = log
         self._tenant = tenant
         self._writing = writing
         self._begin = b"BEGIN" if writing else b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -91,7 +95,8 @@ class ConnectionPool:
             return None
 
     def _open_connection(self) -> PostgresConnection:
-        return PostgresConnection(open_driver(self._opening), self._tenant, " FOR UPDATE" if self._writing else "")
+        driver, lock = open_driver(self._opening), " FOR UPDATE" if self._writing else ""
+        return PostgresConnection(driver, self._tenant, lock, shown=self._opening.address.shown, log=self._log)
 
     def _run_transaction(self, connection: PostgresConnection, work: Callable[[PostgresConnection], T]) -> T:
         """Run one transaction; the connection is reused if it is intact afterwards."""

@@ -7,6 +7,7 @@ names PostgreSQL, and must not import other stores.
 
 from __future__ import annotations
 
+from mnemosyne.damage import DamageLog
 from mnemosyne.stores.locate import PostgresAddress, postgres_address
 from mnemosyne.stores.postgres.database import PostgresOptions
 from mnemosyne.stores.postgres.pool import ConnectionPool
@@ -37,8 +38,10 @@ class PostgresStore(SqlStore):
         address = postgres_address(url) if isinstance(url, str) else url
         self.shown = address.shown
         self.tenant = tenant
+        log = DamageLog()
         opening = PostgresOptions(address=address, busy_seconds=busy_seconds, create=create)
         super().__init__(
-            reads=ConnectionPool(opening, tenant, connections=connections, writing=False),
-            writes=ConnectionPool(opening, tenant, connections=connections, writing=True),
+            reads=ConnectionPool(opening, tenant, log, connections=connections, writing=False),
+            writes=ConnectionPool(opening, tenant, log, connections=connections, writing=True),
+            log=log,
         )

@@ -1,19 +1,126 @@
-"""Compression of the large parts of a turn (receipt, prompt, report) in a SQL store.
+"""The stored form of a body in a SQL store: JSON with a checksum, and compressed where it is large.
 
-They make up most of a database: about 160 KB of repetitive JSON per turn, a sixth of that when compressed. JSON that an
-older release wrote uncompressed is read as it is; it never begins like a compressed blob.
+The checksum is a CRC-32 of the body and of its place (table, column, session, key and what else places the row), so that
+a changed bit is noticed and so is a body in another row's place. It is written as sixteen blanks after the JSON: a body
+stays JSON for every reader of the database, and one without a checksum, as older releases wrote it, is read as it is.
+
+The large parts of a turn (receipt, prompt, report) are compressed: about 160 KB of repetitive JSON per turn, a sixth of
+that when compressed. JSON never begins like a compressed blob.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
-from mnemosyne.core.errors import UnreadableError
+from mnemosyne.core.codec import decode, encode
+from mnemosyne.core.errors import DamagedRecordError, UnreadableError
+from mnemosyne.damage import LEFT_OUT, DamageNote, LostTree
+from mnemosyne.schema.memory import session_scope, world_scope
+from mnemosyne.stores.sql.connection import Connection
+
+T = TypeVar("T")
+
+REBUILT = "The state was rebuilt from its snapshots and changes"
 
 _LEVEL = 3
 _LEAST_BYTES = 256
 _PACKED = b"x"
+_BLANKS = b" \t\n\r"
+_SIGNS = tuple(bytes(_BLANKS[byte >> shift & 3] for shift in (6, 4, 2, 0)) for byte in range(256))
+_SUM_BYTES = 16
+_BREAK = "\x1f"
+
+
+def place_of(table: str, column: str, owner: object, *names: object) -> str:
+    """Return the place of a body: its table and column, the number of its session (or the scope of its world), and what
+    identifies its row, the name for a reader first.
+    """
+    return _BREAK.join((table, column, str(owner), *map(str, names)))
+
+
+def message_place(key: int, turn_id: str, order: int, branch_id: str, depth: int) -> str:
+    """Return the place of a message's body."""
+    return place_of("messages", "body", key, turn_id, order, branch_id, depth)
+
+
+def summary_place(key: int, turn_id: str, branch_id: str, depth: int) -> str:
+    """Return the place of a summary's body."""
+    return place_of("summaries", "body", key, turn_id, branch_id, depth)
+
+
+def snapshot_place(key: int, branch_id: str, depth: int) -> str:
+    """Return the place of a snapshot's state."""
+    return place_of("snapshots", "state", key, branch_id, depth)
+
+
+def state_place(key: int, branch_id: str) -> str:
+    """Return the place of a branch's head state."""
+    return place_of("branch_states", "state", key, branch_id)
+
+
+def blob_place(column: str, key: int, turn_id: str) -> str:
+    """Return the place of a large part of a turn."""
+    return place_of("papers", column, key, turn_id)
+
+
+def turn_place(column: str, key: int, row: Sequence[Any]) -> str:
+    """Return the place of a body in a turn's row, which begins with `turn_id, branch_id, depth, parent_id, kind, status,
+    fingerprint, created_at`; all of these are part of it except the status, which changes.
+    """
+    turn_id, branch_id, depth, parent_id, kind, _, fingerprint, at = row[:8]
+    return place_of("turns", column, key, turn_id, branch_id, depth, parent_id, kind, fingerprint, at)
+
+
+def part_place(key: int, name: str, kind: str) -> str:
+    """Return the place of an item of a list."""
+    return place_of("parts", "body", key, name, kind)
+
+
+def prefetch_place(key: int, branch_id: str) -> str:
+    """Return the place of a branch's late result."""
+    return place_of("prefetches", "body", key, branch_id)
+
+
+def evidence_place(key: int, evidence_id: str) -> str:
+    """Return the place of the body of an evidence item."""
+    return place_of("evidences", "body", key, evidence_id)
+
+
+def entry_place(entry_id: str, scope: str, chain: str, restricted: int, deleted: int) -> str:
+    """Return the place of an entry's body; whether it is restricted or deleted is part of it."""
+    return place_of("entries", "body", scope, entry_id, chain, int(restricted), int(deleted))
+
+
+def pack_place(world_id: str, digest: str) -> str:
+    """Return the place of a pack's body."""
+    return place_of("packs", "body", world_scope(world_id), world_id, digest)
+
+
+def seal(body: bytes, place: str) -> bytes:
+    """Return a body with the checksum for its place."""
+    return body + _sum(body, place)
+
+
+def unseal(data: bytes, place: str) -> bytes:
+    """Return a body without its checksum; UnreadableError when it does not fit body and place."""
+    if data[-1:] not in (b" ", b"\t", b"\n", b"\r"):
+        return data
+    body = data[:-_SUM_BYTES]
+    if data[-_SUM_BYTES:] != _sum(body, place):
+        raise UnreadableError("its checksum does not fit: the row was changed, or belongs elsewhere", data)
+    return body
+
+
+def bare(data: bytes) -> bytes:
+    """Return a body without its checksum, unchecked, to compare it."""
+    return data[:-_SUM_BYTES] if data[-1:] in (b" ", b"\t", b"\n", b"\r") else data
+
+
+def _sum(body: bytes, place: str) -> bytes:
+    number = zlib.crc32(body, zlib.crc32(place.encode("utf-8", "surrogatepass")))
+    return _SIGNS[number >> 24] + _SIGNS[number >> 16 & 255] + _SIGNS[number >> 8 & 255] + _SIGNS[number & 255]
 
 
 def pack_blob(body: bytes) -> bytes:
@@ -22,6 +129,11 @@ def pack_blob(body: bytes) -> bytes:
         return body
     small = zlib.compress(body, _LEVEL)
     return small if len(small) < len(body) else body
+
+
+def pack_body(value: Any, place: str) -> bytes:
+    """Return the stored form of a large part of a turn."""
+    return pack_blob(seal(encode(value), place))
 
 
 def unpack_blob(data: bytes) -> bytes:
@@ -37,3 +149,54 @@ def change_blob(data: bytes, change: Callable[[bytes], bytes]) -> bytes:
     body = unpack_blob(data)
     done = change(body)
     return data if done is body else pack_blob(done)
+
+
+def load_body(connection: Connection, data: Any, kind: type[T], place: str) -> T:
+    """Return the value of a stored body, compressed or not; DamagedRecordError, which names it, when it cannot be read."""
+    try:
+        return decode(_unpack_checked(data, place), kind)
+    except UnreadableError as error:
+        raise DamagedRecordError(connection.shown, _name_of(connection, place)[1], str(error)) from None
+
+
+def _unpack_checked(data: Any, place: str) -> bytes:
+    if not isinstance(data, bytes):
+        raise UnreadableError(f"it is {type(data).__name__}, not bytes")
+    return unseal(unpack_blob(data) if data[:1] == _PACKED else data, place)
+
+
+def read_body(connection: Connection, data: Any, kind: type[T], place: str, effect: str = LEFT_OUT) -> T | None:
+    """Return the value of a stored body; None, and a note, when it cannot be read."""
+    try:
+        return load_body(connection, data, kind, place)
+    except DamagedRecordError as error:
+        note_damage(connection, error, place, effect)
+        return None
+
+
+def read_tree(connection: Connection, data: bytes | None, place: str) -> Any:
+    """Return a part of a turn's record, None for none; a `LostTree`, and a note, when it cannot be read."""
+    if data is None:
+        return None
+    try:
+        return load_body(connection, data, dict, place)
+    except DamagedRecordError as error:
+        note_damage(connection, error, place, "It was passed by")
+        return LostTree(error)
+
+
+def note_damage(connection: Connection, error: DamagedRecordError, place: str, effect: str = LEFT_OUT) -> None:
+    """Note that a record was passed by."""
+    scope, what = _name_of(connection, place)
+    connection.log.add(DamageNote(scope=scope, what=what, reason=error.reason, path=connection.shown, effect=effect))
+
+
+def _name_of(connection: Connection, place: str) -> tuple[str, str]:
+    """Return the scope of a body and its name for a person."""
+    table, column, owner, *names = place.split(_BREAK)
+    key = f"/{names[0]}" if names and names[0] else ""
+    if not owner.isdigit():
+        return owner, f"The {column} of {table}{key}" + (f" of {owner}" if owner else "")
+    row = connection.execute("SELECT session_id FROM sessions WHERE key = ?", (int(owner),)).fetchone()
+    session_id = owner if row is None else str(row[0])
+    return session_scope(session_id), f"The {column} of {table}{key} of session {session_id!r}"

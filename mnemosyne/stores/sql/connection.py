@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
+from mnemosyne.damage import DamageLog
+
 T = TypeVar("T")
 
 
@@ -32,6 +34,16 @@ class Connection(Protocol):
     @property
     def tenant(self) -> str:
         """The owner of the rows; it is part of every key."""
+        ...
+
+    @property
+    def shown(self) -> str:
+        """The name of the store for a person, without a password."""
+        ...
+
+    @property
+    def log(self) -> DamageLog:
+        """The place where damaged records that a read passes by are noted."""
         ...
 
     @property

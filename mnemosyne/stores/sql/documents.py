@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mnemosyne.core.codec import check_times, decode, encode, parse_time
+from mnemosyne.core.codec import check_times, encode, parse_time
 from mnemosyne.core.errors import VersionConflictError
 from mnemosyne.documents.views import (
     BRANCH_PREFIX,
@@ -32,6 +32,7 @@ from mnemosyne.schema.evidence import ContextBlock
 from mnemosyne.schema.query import EvidenceFilter
 from mnemosyne.schema.record import ImportedTurn, PutResult, SessionStart
 from mnemosyne.schema.session import Message, SessionHead, TurnStatus
+from mnemosyne.stores.sql.blobs import place_of, read_body, seal
 from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.parts import (
     bump,
@@ -82,10 +83,15 @@ def _waiting(connection: Connection, session: StoredSession, head: SessionHead) 
 
 def _frame(connection: Connection, session: StoredSession) -> SessionDocument:
     row = connection.execute("SELECT frame FROM documents WHERE session = ?", (session.key,)).fetchone()
-    if row is not None:
-        return decode(row[0], SessionDocument)
+    effect = "The fields of the document that are only there are missing"
+    if row is not None and (frame := read_body(connection, row[0], SessionDocument, _frame_place(session.key), effect)):
+        return frame
     locale, at = connection.execute("SELECT locale, created_at FROM sessions WHERE key = ?", (session.key,)).fetchone()
     return bare_frame(session.session_id, locale, None if at is None else parse_time(at))
+
+
+def _frame_place(key: int) -> str:
+    return place_of("documents", "frame", key)
 
 
 def put_session(
@@ -161,7 +167,7 @@ def _put_rest(connection: Connection, session: StoredSession, head: SessionHead,
         check_times(meta.created_at, meta.updated_at)
     connection.post(
         "INSERT INTO documents (session, frame) VALUES (?, ?) ON CONFLICT (session) DO UPDATE SET frame = excluded.frame",
-        (session.key, encode(frame)),
+        (session.key, seal(encode(frame), _frame_place(session.key))),
     )
     user_id = meta.actor.user_id if meta is not None and meta.actor is not None else ""
     connection.post("UPDATE sessions SET user_id = ? WHERE key = ?", (user_id or None, session.key))
@@ -179,8 +185,7 @@ def _put_summary(connection: Connection, session: StoredSession, head: SessionHe
     shown = read_summary(connection, session.key, head.lineage)[0]
     if wanted == (None if shown is None else shown.summary) or head.turn_id is None:
         return
-    body = None if wanted is None else encode(wanted)
-    put_summary(connection, session.key, (head.branch_id, head.depth, head.turn_id), body)
+    put_summary(connection, session.key, (head.branch_id, head.depth, head.turn_id), wanted)
 
 
 def patch_session(

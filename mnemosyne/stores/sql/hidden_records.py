@@ -6,16 +6,18 @@ opened.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from mnemosyne.chains.message_ids import assign_ids
-from mnemosyne.core.codec import check_times, encode
-from mnemosyne.core.errors import BranchNotFoundError
-from mnemosyne.schema.record import HiddenRecords
+from mnemosyne.core.codec import check_times
+from mnemosyne.core.errors import BranchNotFoundError, DamagedRecordError
+from mnemosyne.schema.record import HiddenRecords, TurnRecord
 from mnemosyne.schema.session import TurnStatus
+from mnemosyne.stores.sql.blobs import note_damage, place_of
 from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.reading.turns import find_turn, path_summary
-from mnemosyne.stores.sql.sessions import committed_place, has_branch, load_session
+from mnemosyne.stores.sql.sessions import StoredSession, committed_place, has_branch, load_session
 from mnemosyne.stores.sql.writing.turn_rows import insert_turn, turn_status
 from mnemosyne.stores.sql.writing.turns import put_summary
 
@@ -29,12 +31,20 @@ def read_hidden_records(connection: Connection, session_id: str) -> HiddenRecord
     rows = connection.execute(
         "SELECT body, turn_id, branch_id, depth FROM summaries WHERE session = ? ORDER BY turn_id", (session.key,)
     ).fetchall()
-    all_summaries = [path_summary(row) for row in rows]
+    all_summaries = [path_summary(connection, session.key, row) for row in rows]
     return HiddenRecords(
-        abandoned=tuple(find_turn(connection, session, name) for (name,) in names),
+        abandoned=tuple(_read_abandoned(connection, session, [name for (name,) in names])),
         summaries=tuple(summary for summary in all_summaries if summary is not None),
         unsummed=tuple(row[1] for row in rows if row[0] is None),
     )
+
+
+def _read_abandoned(connection: Connection, session: StoredSession, names: Sequence[str]) -> Iterator[TurnRecord]:
+    for name in names:
+        try:
+            yield find_turn(connection, session, name)
+        except DamagedRecordError as error:
+            note_damage(connection, error, place_of("turns", "draft", session.key, name))
 
 
 def save_hidden_records(connection: Connection, session_id: str, hidden: HiddenRecords) -> None:
@@ -51,4 +61,4 @@ def save_hidden_records(connection: Connection, session_id: str, hidden: HiddenR
     for each in hidden.summaries:
         check_times(each.summary.updated_at)
         place = (*committed_place(connection, session, each.turn_id), each.turn_id)
-        put_summary(connection, session.key, place, encode(each.summary))
+        put_summary(connection, session.key, place, each.summary)

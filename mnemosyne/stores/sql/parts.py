@@ -7,18 +7,19 @@ function runs inside a transaction that its caller has opened.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any, Literal, TypeVar
 
-from mnemosyne.core.codec import check_times, decode, encode
+from mnemosyne.core.codec import check_times, encode
 from mnemosyne.documents.views import check_refs
 from mnemosyne.schema.document import ModelUsage, Task, ToolCall
 from mnemosyne.schema.evidence import ContextBlock, Evidence
 from mnemosyne.schema.query import BlockFilter, EvidenceFilter
 from mnemosyne.schema.record import PutResult
 from mnemosyne.schema.session import Ref
+from mnemosyne.stores.sql.blobs import bare, evidence_place, part_place, read_body, seal
 from mnemosyne.stores.sql.connection import Connection, expand_in
 from mnemosyne.stores.sql.sessions import StoredSession, load_session
 
@@ -40,7 +41,7 @@ def put_evidence(connection: Connection, session_id: str, evidence: Evidence) ->
     known = connection.execute(
         "SELECT body FROM evidences WHERE session = ? AND evidence_id = ?", (session.key, evidence.evidence_id)
     ).fetchone()
-    if known is None or known[0] != encode(evidence):
+    if known is None or bare(known[0]) != encode(evidence):
         place = _next_place(connection, "evidences WHERE session = ?", (session.key,))
         connection.post(_PUT_EVIDENCE, _evidence_row(session.key, place, evidence))
         bump(connection, session)
@@ -57,7 +58,7 @@ def _evidence_row(key: int, place: int, evidence: Evidence) -> tuple[object, ...
         evidence.source.kind.value,
         None if created is None else _microseconds(created),
         _origin(evidence.source.uri, evidence.content_hash),
-        encode(evidence),
+        seal(encode(evidence), evidence_place(key, evidence.evidence_id)),
     )
 
 
@@ -71,21 +72,29 @@ def _microseconds(at: datetime) -> int:
 
 
 def get_evidence(connection: Connection, session_id: str, evidence_id: str) -> Evidence | None:
-    """Return an evidence item, or None; SessionNotFoundError."""
+    """Return an evidence item, or None if there is none that can be read; SessionNotFoundError."""
+    key = load_session(connection, session_id).key
     row = connection.execute(
-        "SELECT body FROM evidences WHERE session = ? AND evidence_id = ?",
-        (load_session(connection, session_id).key, evidence_id),
+        "SELECT body FROM evidences WHERE session = ? AND evidence_id = ?", (key, evidence_id)
     ).fetchone()
-    return None if row is None else decode(row[0], Evidence)
+    return None if row is None else read_body(connection, row[0], Evidence, evidence_place(key, evidence_id))
 
 
 def find_evidence(connection: Connection, session_id: str, uri: str, content_hash: str) -> Evidence | None:
-    """Return the oldest evidence item with this source uri and content hash, or None; SessionNotFoundError."""
-    row = connection.execute(
-        "SELECT body FROM evidences WHERE session = ? AND origin = ? ORDER BY ord LIMIT 1",
-        (load_session(connection, session_id).key, _origin(uri, content_hash)),
-    ).fetchone()
-    return None if row is None else decode(row[0], Evidence)
+    """Return the oldest readable evidence item with this source uri and content hash, or None; SessionNotFoundError."""
+    key = load_session(connection, session_id).key
+    rows = connection.execute(
+        "SELECT evidence_id, body FROM evidences WHERE session = ? AND origin = ? ORDER BY ord",
+        (key, _origin(uri, content_hash)),
+    ).fetchall()
+    return next(_read_evidences(connection, key, rows), None)
+
+
+def _read_evidences(connection: Connection, key: int, rows: Iterable[tuple[str, bytes]]) -> Iterator[Evidence]:
+    for evidence_id, body in rows:
+        evidence = read_body(connection, body, Evidence, evidence_place(key, evidence_id))
+        if evidence is not None:
+            yield evidence
 
 
 def list_evidences(connection: Connection, session_id: str, where: EvidenceFilter | None) -> tuple[Evidence, ...]:
@@ -110,8 +119,7 @@ def read_evidences(connection: Connection, key: int, where: EvidenceFilter) -> t
     # `tags` are not in a column, so the number of rows to read is not known beforehand.
     bound = "" if where.limit is None or where.tags is not None else f" LIMIT {max(where.limit, 0):d}"
     source = f"evidences WHERE {' AND '.join(tests)} ORDER BY ord {order}{bound}"
-    rows = connection.execute(f"SELECT body FROM {source}", values)
-    found = (decode(body, Evidence) for (body,) in rows)
+    found = _read_evidences(connection, key, connection.execute(f"SELECT evidence_id, body FROM {source}", values))
     kept = _first(where.limit, (evidence for evidence in found if where.admits(evidence)))
     return kept[::-1] if where.newest else kept
 
@@ -123,19 +131,31 @@ def _first(limit: int | None, items: Iterable[T]) -> tuple[T, ...]:
 def list_context_blocks(connection: Connection, session_id: str, where: BlockFilter | None) -> tuple[ContextBlock, ...]:
     """Return blocks in the order of first writing; SessionNotFoundError."""
     where = where or BlockFilter()
+    key = load_session(connection, session_id).key
     rows = connection.execute(
-        "SELECT part_id, body FROM parts WHERE session = ? AND kind = 'block' ORDER BY ord",
-        (load_session(connection, session_id).key,),
+        "SELECT part_id, body FROM parts WHERE session = ? AND kind = 'block' ORDER BY ord", (key,)
     )
     # Prompts of turns leave many blocks behind, which need not be read where their names say that they are not wanted.
-    found = (decode(body, ContextBlock) for name, body in rows if not name.startswith(where.without_prefixes))
+    wanted = ((name, body) for name, body in rows if not name.startswith(where.without_prefixes))
+    found = _read_items(connection, key, "block", wanted, ContextBlock)
     return _first(where.limit, (block for block in found if where.admits(block)))
 
 
 def read_parts(connection: Connection, key: int, kind: Kind, what: type[T]) -> tuple[T, ...]:
     """Return a list of a session, in its order."""
-    rows = connection.execute("SELECT body FROM parts WHERE session = ? AND kind = ? ORDER BY ord", (key, kind))
-    return tuple(decode(body, what) for (body,) in rows)
+    rows = connection.execute(
+        "SELECT part_id, body FROM parts WHERE session = ? AND kind = ? ORDER BY ord", (key, kind)
+    ).fetchall()
+    return tuple(_read_items(connection, key, kind, rows, what))
+
+
+def _read_items(
+    connection: Connection, key: int, kind: Kind, rows: Iterable[tuple[str, bytes]], what: type[T]
+) -> Iterator[T]:
+    for name, body in rows:
+        item = read_body(connection, body, what, part_place(key, name, kind))
+        if item is not None:
+            yield item
 
 
 def put_context_blocks(
@@ -203,7 +223,11 @@ def _write_parts(connection: Connection, key: int, kind: Kind, items: Mapping[st
         ).fetchall()
     )
     bodies = {name: encode(item) for name, item in items.items()}
-    changed = {name: body for name, body in bodies.items() if known.get(name) != body}
+    changed = {
+        name: seal(body, part_place(key, name, kind))
+        for name, body in bodies.items()
+        if name not in known or bare(known[name]) != body
+    }
     if not changed:
         return False
     start = _next_place(connection, "parts WHERE session = ? AND kind = ?", (key, kind))
@@ -253,7 +277,10 @@ def refill_evidences(connection: Connection, key: int, evidences: Iterable[Evide
 
 def refill_parts(connection: Connection, key: int, kind: Kind, items: Iterable[T], name: Callable[[T], str]) -> None:
     """Replace the items of a list of a session, in this order."""
-    rows = [(key, kind, name(item), place, encode(item)) for place, item in enumerate(items)]
+    rows = [
+        (key, kind, name(item), place, seal(encode(item), part_place(key, name(item), kind)))
+        for place, item in enumerate(items)
+    ]
     _refill(connection, "parts", "part_id", (key, kind), rows, _PUT_PART)
 
 
@@ -262,7 +289,7 @@ def _refill(
     table: str,
     id_column: str,
     here: tuple[object, ...],
-    rows: Sequence[tuple[object, ...]],
+    rows: Sequence[tuple[Any, ...]],
     put: str,
 ) -> None:
     """Write the rows that differ; from the first row with another id on, all are rewritten in order."""
@@ -279,7 +306,7 @@ def _refill(
     changed = [
         row if place < shared else (*row[: len(here) + 1], end + 1 + place - shared, *row[len(here) + 2 :])
         for place, row in enumerate(rows)
-        if place >= shared or stored[place][2] != row[-1]
+        if place >= shared or bare(stored[place][2]) != bare(row[-1])
     ]
     for row in changed:
         connection.post(put, row)

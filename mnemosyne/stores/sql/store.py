@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
+from mnemosyne.damage import DamageLog
 from mnemosyne.protocols import Store
 from mnemosyne.schema.document import ModelUsage, SessionDocument, Task, ToolCall
 from mnemosyne.schema.erasure import AuditRecord, Erasure, ErasureOutcome
@@ -59,9 +60,14 @@ class Runner(Protocol):
 class SqlStore(Store):
     """A Store on two runners. For what a method does and raises, see `mnemosyne.protocols.Store`."""
 
-    def __init__(self, reads: Runner, writes: Runner) -> None:
+    def __init__(self, reads: Runner, writes: Runner, log: DamageLog) -> None:
         self._reads = reads
         self._writes = writes
+        self._log = log
+
+    @property
+    def damage_log(self) -> DamageLog:
+        return self._log
 
     async def close(self) -> None:
         """Wait for running work, then release the database and the threads. A second call does nothing."""

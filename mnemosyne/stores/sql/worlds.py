@@ -7,16 +7,25 @@ opened.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mnemosyne.chains.turn_tree import lore_by_id
-from mnemosyne.core.codec import decode, encode
-from mnemosyne.core.errors import CodecError
+from mnemosyne.core.codec import encode
+from mnemosyne.core.errors import UnreadableError
 from mnemosyne.schema.memory import MemoryEntry, world_scope
-from mnemosyne.stores.sql.blobs import pack_blob, unpack_blob
+from mnemosyne.stores.sql.blobs import (
+    bare,
+    entry_place,
+    load_body,
+    pack_blob,
+    pack_place,
+    read_body,
+    seal,
+    unpack_blob,
+)
 from mnemosyne.stores.sql.connection import Connection
+from mnemosyne.stores.sql.reading.entries import lost_entry
 from mnemosyne.stores.sql.writing.entries import replace_entry
 
 
@@ -29,7 +38,8 @@ def replace_world(
 ) -> int:
     """Make a version the current one and return how many lore entries changed (0 = it is the current one already)."""
     here = (connection.tenant, world_id)
-    body = None if pack is None else pack_blob(encode(pack))
+    place = pack_place(world_id, digest)
+    body = None if pack is None else pack_blob(seal(encode(pack), place))
     connection.post(
         "INSERT INTO worlds (tenant, world_id, digest) VALUES (?, ?, '') ON CONFLICT (tenant, world_id) DO NOTHING",
         here,
@@ -37,7 +47,7 @@ def replace_world(
     known = connection.execute(
         "SELECT digest FROM worlds WHERE tenant = ? AND world_id = ?" + connection.lock, here
     ).fetchone()
-    if known[0] == digest and digest and (body is None or _body(connection, world_id, digest) == body):
+    if known[0] == digest and digest and (body is None or _same_pack(connection, world_id, digest, body)):
         return 0
     changes = _replace_lore(connection, world_id, lore)
     connection.post("DELETE FROM packs WHERE tenant = ? AND world_id = ?", here)
@@ -52,14 +62,16 @@ def _replace_lore(connection: Connection, world_id: str, lore: Sequence[MemoryEn
     scope, wanted = world_scope(world_id), lore_by_id(world_id, lore)
     changes = 0
     rows = connection.execute(
-        "SELECT seq, entry_id, deleted, body FROM entries WHERE tenant = ? AND scope = ?", (connection.tenant, scope)
+        "SELECT seq, entry_id, deleted, body, chain, restricted FROM entries WHERE tenant = ? AND scope = ?",
+        (connection.tenant, scope),
     ).fetchall()
-    for seq, entry_id, deleted, body in rows:
-        stored = decode(body, MemoryEntry)
+    for seq, entry_id, deleted, body, chain, restricted in rows:
+        place = entry_place(entry_id, scope, chain, restricted, deleted)
+        stored = read_body(connection, body, MemoryEntry, place, "It was written again, or removed")
         given = wanted.pop(entry_id, None)
-        if (given is None and deleted) or (given == stored and not deleted):
+        if stored is not None and ((given is None and deleted) or (given == stored and not deleted)):
             continue
-        replace_entry(connection, given or stored, seq, deleted=given is None)
+        replace_entry(connection, given or stored or lost_entry(scope, chain, entry_id), seq, deleted=given is None)
         changes += 1
     for entry in wanted.values():
         replace_entry(connection, entry, None)
@@ -83,12 +95,17 @@ def read_digest(connection: Connection, world_id: str) -> str | None:
 
 
 def read_pack(connection: Connection, world_id: str, digest: str) -> dict[str, Any] | None:
-    """Return the stored pack of a version, or None; CodecError when it is damaged."""
+    """Return the stored pack of a version, or None; DamagedRecordError."""
     body = _body(connection, world_id, digest)
+    return None if body is None else load_body(connection, body, dict, pack_place(world_id, digest))
+
+
+def _same_pack(connection: Connection, world_id: str, digest: str, body: bytes) -> bool:
+    stored = _body(connection, world_id, digest)
     try:
-        return None if body is None else decode(unpack_blob(body), dict)
-    except zlib.error as error:
-        raise CodecError(f"The pack of world {world_id!r} is damaged: {error}.") from None
+        return stored is not None and bare(unpack_blob(stored)) == bare(unpack_blob(body))
+    except UnreadableError:
+        return False
 
 
 def _body(connection: Connection, world_id: str, digest: str) -> bytes | None:

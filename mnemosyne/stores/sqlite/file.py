@@ -6,6 +6,7 @@ knows nothing of the values in the rows.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Sequence
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mnemosyne.core.errors import StoreUnavailableError
+from mnemosyne.damage import DamageLog
+from mnemosyne.files import make_private_file, make_private_folder
 from mnemosyne.stores.sql.schema import REVISION, statements
 
 APPLICATION_ID = 0x4A435144
@@ -39,9 +42,13 @@ class SqliteConnection:
 
     lock = ""
 
-    def __init__(self, driver: sqlite3.Connection, tenant: str) -> None:
+    def __init__(
+        self, driver: sqlite3.Connection, tenant: str, *, shown: str = "", log: DamageLog | None = None
+    ) -> None:
         self.driver = driver
         self.tenant = tenant
+        self.shown = shown
+        self.log = log or DamageLog()
         self.execute = driver.execute
 
     def post(self, sql: str, parameters: Sequence[Any] = ()) -> None:
@@ -73,13 +80,20 @@ def open_database(opening: SqliteOptions) -> sqlite3.Connection:
         _make_folder(path)
     elif path.is_dir():
         raise StoreUnavailableError(str(path), "it is a folder; name a file in it")
-    connection = sqlite3.connect(path, timeout=opening.busy_seconds, isolation_level=None)
+    elif not opening.read_only and not _may_write(path):
+        raise StoreUnavailableError(str(path), "the file or its folder may not be written; what it holds can be read")
+    connection = _connect(opening)
     try:
         revision = _recognise(connection, path)
         connection.execute(f"PRAGMA synchronous = {opening.synchronous}")
         connection.execute("PRAGMA secure_delete = ON")
         if opening.page_limit is not None:
             connection.execute(f"PRAGMA max_page_count = {opening.page_limit:d}")
+        if revision < REVISION and not _may_write(path):
+            raise StoreUnavailableError(
+                str(path),
+                "an older release wrote it, and it may only be read here; open it once where it may be written",
+            )
         if revision < REVISION:
             _use_wal(connection, opening.busy_seconds)
             if revision == 0:
@@ -92,6 +106,25 @@ def open_database(opening: SqliteOptions) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _connect(opening: SqliteOptions) -> sqlite3.Connection:
+    """Return a connection; one for reading where the file, or the folder of its log, may only be read."""
+    path = opening.path
+    if not path.exists():
+        make_private_file(path)
+    if _may_write(path):
+        return sqlite3.connect(path, timeout=opening.busy_seconds, isolation_level=None)
+    log = path.with_name(f"{path.name}-wal")
+    has_log = log.exists() and log.stat().st_size > 0
+    # Without a log, and where none can be made, SQLite reads the file alone once it knows that nobody writes it.
+    way = "mode=ro" if has_log else "immutable=1"
+    address = f"{path.absolute().as_uri()}?{way}"
+    return sqlite3.connect(address, timeout=opening.busy_seconds, isolation_level=None, uri=True)
+
+
+def _may_write(path: Path) -> bool:
+    return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
 
 
 def rewrite_file(connection: sqlite3.Connection) -> bool:
@@ -109,7 +142,7 @@ def rewrite_file(connection: sqlite3.Connection) -> bool:
 
 def _make_folder(path: Path) -> None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(path.parent)
     except OSError as error:
         raise StoreUnavailableError(
             str(path), f"its folder cannot be made ({error.filename}: {error.strerror}); choose another path"

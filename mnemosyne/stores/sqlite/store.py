@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from mnemosyne.core.errors import StoreError
+from mnemosyne.damage import DamageLog
 from mnemosyne.schema.erasure import Erasure, ErasureOutcome
 from mnemosyne.stores.sql.store import SqlStore
 from mnemosyne.stores.sqlite.file import SqliteConnection, SqliteOptions, open_database, rewrite_file
@@ -46,13 +47,15 @@ class SqliteStore(SqlStore):
             path=self.path, synchronous=synchronous, busy_seconds=busy_seconds, create=create, page_limit=page_limit
         )
         self._unclean = False
+        self._log = DamageLog()
         self._file = self._build_worker(opening, "BEGIN IMMEDIATE")
-        super().__init__(reads=self._build_worker(replace(opening, read_only=True), "BEGIN"), writes=self._file)
+        reads = self._build_worker(replace(opening, read_only=True), "BEGIN")
+        super().__init__(reads=reads, writes=self._file, log=self._log)
 
     def _build_worker(self, opening: SqliteOptions, begin: Literal["BEGIN", "BEGIN IMMEDIATE"]) -> SqliteWorker:
         return SqliteWorker(
             self.path,
-            lambda: SqliteConnection(open_database(opening), self.tenant),
+            lambda: SqliteConnection(open_database(opening), self.tenant, shown=str(self.path), log=self._log),
             begin=begin,
             busy_seconds=opening.busy_seconds,
             finish=not opening.read_only,
@@ -64,6 +67,11 @@ class SqliteStore(SqlStore):
         self._unclean = True
         await self._clean()
         return outcome
+
+    async def file_faults(self) -> tuple[str, ...]:
+        """Return what SQLite's own check of the file finds: damaged pages, and indexes that do not fit their tables."""
+        found = await self._reads.run(lambda db: db.execute("PRAGMA integrity_check(100)").fetchall())
+        return tuple(str(fault) for (fault,) in found if fault != "ok")
 
     async def close(self) -> None:
         """Wait for running work, then release the file and the threads. A second call does nothing."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from mnemosyne.chains.message_ids import message_entry, session_of
-from mnemosyne.core.codec import decode
-from mnemosyne.schema.memory import Chain, MemoryEntry
+from mnemosyne.schema.memory import Chain, MemoryEntry, Trust
 from mnemosyne.schema.record import SequencedEntry
 from mnemosyne.schema.session import Message
+from mnemosyne.stores.sql.blobs import entry_place, message_place, read_body
 from mnemosyne.stores.sql.connection import Connection, expand_in
 
 RECALLED = 1
@@ -23,42 +23,80 @@ _TALK_AFTER = """SELECT 1 FROM messages WHERE recalled <> 0
     AND session = (SELECT key FROM sessions WHERE tenant = ? AND session_id = ?) AND seq > ?"""
 
 
+_NOBODY = "\0nobody"
+_HIDDEN = "It is hidden from every viewer"
+
+
 def read_entries(connection: Connection, scope: str, entry_ids: Sequence[str]) -> tuple[MemoryEntry, ...]:
-    """Return complete entries in the order of `entry_ids`; ids that are unknown, deleted or not recalled are left out."""
+    """Return complete entries in the order of `entry_ids`; ids that are unknown, deleted, not recalled or damaged are left
+    out.
+    """
     if not entry_ids:
         return ()
     marks, wanted = expand_in(entry_ids)
     rows = connection.execute(
-        f"SELECT entry_id, body FROM entries WHERE tenant = ? AND scope = ? AND entry_id IN ({marks}) AND deleted = 0",
+        f"""SELECT entry_id, body, chain, restricted, deleted FROM entries
+            WHERE tenant = ? AND scope = ? AND entry_id IN ({marks}) AND deleted = 0""",
         (connection.tenant, scope, *wanted),
-    )
-    found = {entry_id: decode(body, MemoryEntry) for entry_id, body in rows}
+    ).fetchall()
+    read = {row[0]: _entry(connection, scope, *row) for row in rows}
+    found = {entry_id: entry for entry_id, entry in read.items() if entry is not None}
     session_id = session_of(scope)
     if session_id is not None and len(found) < len(entry_ids):
         spoken = connection.execute(
-            f"""SELECT m.message_id, m.turn_id, m.branch_id, m.depth, m.body FROM sessions AS s
+            f"""SELECT m.message_id, m.turn_id, m.branch_id, m.depth, m.body, m.ord, s.key FROM sessions AS s
                 JOIN messages AS m ON m.session = s.key
                 WHERE s.tenant = ? AND s.session_id = ? AND m.message_id IN ({marks}) AND m.recalled = {RECALLED}""",
             (connection.tenant, session_id, *wanted),
-        )
-        for message_id, turn_id, branch_id, depth, body in spoken:
-            found.setdefault(message_id, message_entry(scope, turn_id, branch_id, depth, decode(body, Message)))
+        ).fetchall()
+        for message_id, turn_id, branch_id, depth, body, order, key in spoken:
+            message = read_body(connection, body, Message, message_place(key, turn_id, order, branch_id, depth))
+            if message is not None:
+                found.setdefault(message_id, message_entry(scope, turn_id, branch_id, depth, message))
     return tuple(found[entry_id] for entry_id in entry_ids if entry_id in found)
+
+
+def _entry(
+    connection: Connection, scope: str, entry_id: str, body: bytes, chain: str, restricted: int, deleted: int
+) -> MemoryEntry | None:
+    return read_body(connection, body, MemoryEntry, entry_place(entry_id, scope, chain, restricted, deleted))
+
+
+def lost_entry(scope: str, chain: str, entry_id: str) -> MemoryEntry:
+    """Return an entry without content in the place of a damaged one; nobody may know it."""
+    return MemoryEntry(
+        entry_id=entry_id,
+        scope=scope,
+        chain=Chain(chain) if chain in {each.value for each in Chain} else Chain.LORE,
+        kind="",
+        text="",
+        viewers=(_NOBODY,),
+        trust=Trust.WEB,
+    )
 
 
 def read_entries_after(
     connection: Connection, scope: str, chain: Chain, sequence: int, limit: int
 ) -> tuple[SequencedEntry, ...]:
-    """Return entries written after `sequence`, in the order of writing; those of the history chain are messages."""
+    """Return entries written after `sequence`, in the order of writing; those of the history chain are messages. A damaged
+    one is an empty entry that counts as deleted, so that no index keeps it.
+    """
     if chain is not Chain.HISTORY:
         rows = connection.execute(
-            """SELECT seq, body, deleted FROM entries
+            """SELECT seq, entry_id, body, restricted, deleted FROM entries
                 WHERE tenant = ? AND scope = ? AND chain = ? AND seq > ? ORDER BY seq LIMIT ?""",
             (connection.tenant, scope, chain.value, sequence, limit),
-        )
+        ).fetchall()
         return tuple(
-            SequencedEntry(sequence=seq, entry=decode(body, MemoryEntry), deleted=bool(deleted))
-            for seq, body, deleted in rows
+            _sequenced(
+                seq,
+                _entry(connection, scope, name, body, chain.value, restricted, deleted),
+                scope,
+                chain,
+                name,
+                deleted,
+            )
+            for seq, name, body, restricted, deleted in rows
         )
     session_id = session_of(scope)
     found = connection.execute(
@@ -67,18 +105,24 @@ def read_entries_after(
     if found is None:
         return ()
     rows = connection.execute(
-        """SELECT seq, turn_id, branch_id, depth, body, recalled FROM messages
+        """SELECT seq, message_id, turn_id, branch_id, depth, ord, body, recalled FROM messages
             WHERE session = ? AND recalled <> 0 AND seq > ? ORDER BY seq LIMIT ?""",
         (found[0], sequence, limit),
-    )
-    return tuple(
-        SequencedEntry(
-            sequence=seq,
-            entry=message_entry(scope, turn_id, branch_id, depth, decode(body, Message)),
-            deleted=recalled == RECALLED_NO_MORE,
-        )
-        for seq, turn_id, branch_id, depth, body, recalled in rows
-    )
+    ).fetchall()
+    entries: list[SequencedEntry] = []
+    for seq, name, turn_id, branch_id, depth, order, body, recalled in rows:
+        message = read_body(connection, body, Message, message_place(found[0], turn_id, order, branch_id, depth))
+        entry = None if message is None else message_entry(scope, turn_id, branch_id, depth, message)
+        entries.append(_sequenced(seq, entry, scope, chain, name, recalled == RECALLED_NO_MORE))
+    return tuple(entries)
+
+
+def _sequenced(
+    sequence: int, entry: MemoryEntry | None, scope: str, chain: Chain, entry_id: str, deleted: object
+) -> SequencedEntry:
+    if entry is None:
+        return SequencedEntry(sequence=sequence, entry=lost_entry(scope, chain.value, entry_id), deleted=True)
+    return SequencedEntry(sequence=sequence, entry=entry, deleted=bool(deleted))
 
 
 def read_chains_written_after(
@@ -100,13 +144,19 @@ def read_chains_written_after(
 
 
 def read_gated_entries(connection: Connection, scopes: Sequence[str]) -> tuple[MemoryEntry, ...]:
-    """Return the entries of these scopes that have viewers or conditions, ordered by id."""
+    """Return the entries of these scopes that have viewers or conditions, ordered by id. A damaged one is an empty entry
+    that nobody may know.
+    """
     if not scopes:
         return ()
     marks, wanted = expand_in(scopes)
     rows = connection.execute(
-        f"""SELECT body FROM entries WHERE tenant = ? AND scope IN ({marks}) AND restricted = 1 AND deleted = 0
-            ORDER BY entry_id, scope""",
+        f"""SELECT entry_id, scope, body, chain FROM entries
+            WHERE tenant = ? AND scope IN ({marks}) AND restricted = 1 AND deleted = 0 ORDER BY entry_id, scope""",
         (connection.tenant, *wanted),
+    ).fetchall()
+    return tuple(
+        read_body(connection, body, MemoryEntry, entry_place(entry_id, scope, chain, 1, 0), _HIDDEN)
+        or lost_entry(scope, chain, entry_id)
+        for entry_id, scope, body, chain in rows
     )
-    return tuple(decode(body, MemoryEntry) for (body,) in rows)

@@ -15,7 +15,7 @@ from mnemosyne.core.plain_values import text_fault
 from mnemosyne.privacy.scrub import occurs_in, occurs_in_tree, spellings
 from mnemosyne.schema.erasure import PACK_PLACE, AuditRecord
 from mnemosyne.schema.memory import world_scope
-from mnemosyne.stores.sql.blobs import unpack_blob
+from mnemosyne.stores.sql.blobs import place_of, read_body, unpack_blob
 from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.schema import OF_A_SESSION, OF_A_TENANT, OF_A_TURN, OF_A_WORLD, TextTable
 
@@ -27,7 +27,7 @@ def read_audits(connection: Connection) -> tuple[AuditRecord, ...]:
     rows = connection.execute(
         "SELECT audit_id, erased_at, kind, subject_hash, reason, counts FROM audits WHERE tenant = ? ORDER BY number",
         (connection.tenant,),
-    )
+    ).fetchall()
     return tuple(
         AuditRecord(
             audit_id=audit_id,
@@ -35,10 +35,14 @@ def read_audits(connection: Connection) -> tuple[AuditRecord, ...]:
             kind=kind,
             subject_hash=subject_hash,
             reason=reason,
-            counts=decode(counts, dict[str, int]),
+            counts=_read_counts(connection, audit_id, counts),
         )
         for audit_id, at, kind, subject_hash, reason, counts in rows
     )
+
+
+def _read_counts(connection: Connection, audit_id: str, body: bytes) -> dict[str, int]:
+    return read_body(connection, body, dict[str, int], place_of("audits", "counts", "", audit_id)) or {}
 
 
 def find_text(connection: Connection, texts: Sequence[str]) -> tuple[str, ...]:

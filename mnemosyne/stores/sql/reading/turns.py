@@ -9,24 +9,37 @@ requested amount and the number of forks on the path, never with the length of t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from mnemosyne.chains.json_patch import replay_ops
-from mnemosyne.chains.turn_tree import BASE_BRANCH, Ops
-from mnemosyne.core.codec import decode, decode_tree, parse_time
-from mnemosyne.core.errors import TurnNotFoundError, UnreadableError
+from mnemosyne.chains.turn_tree import BASE_BRANCH, SNAPSHOT_EVERY, Ops
+from mnemosyne.core.codec import parse_time
+from mnemosyne.core.errors import DamagedRecordError, TurnNotFoundError
 from mnemosyne.schema.document import Summary
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.record import PathSummary, TurnRecord
 from mnemosyne.schema.session import (
     BranchSpan,
     Message,
+    SessionHead,
     TurnKind,
     TurnStatus,
     WindowMessage,
 )
-from mnemosyne.stores.sql.blobs import unpack_blob
+from mnemosyne.stores.sql.blobs import (
+    blob_place,
+    load_body,
+    message_place,
+    note_damage,
+    place_of,
+    read_body,
+    read_tree,
+    snapshot_place,
+    state_place,
+    summary_place,
+    turn_place,
+)
 from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.sessions import StoredSession, committed_place, load_head, load_session, read_lineage
 
@@ -41,41 +54,54 @@ def read_path(connection: Connection, key: int, lineage: tuple[BranchSpan, ...])
     said: list[WindowMessage] = []
     for span in reversed(lineage):
         rows = connection.execute(
-            """SELECT body, turn_id, branch_id, depth FROM messages
+            """SELECT body, turn_id, branch_id, depth, ord FROM messages
                 WHERE session = ? AND branch_id = ? AND depth <= ? ORDER BY depth, ord""",
             (key, span.branch_id, span.upto_depth),
-        )
-        said.extend(decode_window_message(row) for row in rows)
+        ).fetchall()
+        said.extend(read_messages(connection, key, rows))
     return tuple(said)
 
 
-def decode_window_message(row: tuple[bytes, str, str, int]) -> WindowMessage:
-    """Return a message with its place from a row of `body, turn_id, branch_id, depth`."""
-    body, turn_id, branch_id, depth = row
-    return WindowMessage(message=decode(body, Message), turn_id=turn_id, branch_id=branch_id, depth=depth)
+def read_messages(connection: Connection, key: int, rows: Iterable[tuple[Any, ...]]) -> Iterator[WindowMessage]:
+    """Yield messages with their places from rows of `body, turn_id, branch_id, depth, ord`; damaged ones are left out."""
+    for body, turn_id, branch_id, depth, order in rows:
+        message = read_body(connection, body, Message, message_place(key, turn_id, order, branch_id, depth))
+        if message is not None:
+            yield WindowMessage(message=message, turn_id=turn_id, branch_id=branch_id, depth=depth)
 
 
 def read_summary(connection: Connection, key: int, lineage: tuple[BranchSpan, ...]) -> tuple[PathSummary | None, bool]:
-    """Return the newest rolling summary on a path, and whether the path has a summary row at all."""
+    """Return the newest rolling summary on a path that can be read, and whether the path has such a row at all."""
     for span in lineage:
-        row = connection.execute(
-            """SELECT body, turn_id, branch_id, depth FROM summaries
-                WHERE session = ? AND branch_id = ? AND depth <= ? ORDER BY depth DESC LIMIT 1""",
-            (key, span.branch_id, span.upto_depth),
-        ).fetchone()
-        if row is not None:
-            return path_summary(row), True
+        upto: int | None = span.upto_depth
+        while upto is not None:
+            row = connection.execute(
+                """SELECT body, turn_id, branch_id, depth FROM summaries
+                    WHERE session = ? AND branch_id = ? AND depth <= ? ORDER BY depth DESC LIMIT 1""",
+                (key, span.branch_id, upto),
+            ).fetchone()
+            if row is None:
+                break
+            if row[0] is None:
+                return None, True
+            if (found := path_summary(connection, key, row)) is not None:
+                return found, True
+            upto = row[3] - 1
     return None, False
 
 
-def path_summary(row: tuple[bytes | None, str, str, int]) -> PathSummary | None:
+def path_summary(connection: Connection, key: int, row: tuple[bytes | None, str, str, int]) -> PathSummary | None:
     """Return a summary from a row of `body, turn_id, branch_id, depth`; None if the row says that there is none any
-    more.
+    more, or cannot be read.
     """
     body, turn_id, branch_id, depth = row
     if body is None:
         return None
-    return PathSummary(turn_id=turn_id, branch_id=branch_id, depth=depth, summary=decode(body, Summary))
+    place = summary_place(key, turn_id, branch_id, depth)
+    summary = read_body(connection, body, Summary, place, "An older one is used, or the messages themselves")
+    if summary is None:
+        return None
+    return PathSummary(turn_id=turn_id, branch_id=branch_id, depth=depth, summary=summary)
 
 
 def read_turn(connection: Connection, session_id: str, turn_id: str) -> TurnRecord:
@@ -106,8 +132,16 @@ def read_turns(
             + "WHERE session = ? AND branch_id = ? AND depth <= ? AND status = 'committed' ORDER BY depth DESC LIMIT ?",
             (session.key, span.branch_id, upto, limit - len(newest)),
         ).fetchall()
-        newest.extend(_record(connection, session, row, with_blobs=False) for row in rows)
+        newest.extend(_records(connection, session, rows))
     return tuple(reversed(newest))
+
+
+def _records(connection: Connection, session: StoredSession, rows: Iterable[tuple[Any, ...]]) -> Iterator[TurnRecord]:
+    for row in rows:
+        try:
+            yield _record(connection, session, row, with_blobs=False)
+        except DamagedRecordError as error:
+            note_damage(connection, error, place_of("turns", "row", session.key, row[1]))
 
 
 def _record(connection: Connection, session: StoredSession, row: tuple[Any, ...], *, with_blobs: bool) -> TurnRecord:
@@ -115,39 +149,54 @@ def _record(connection: Connection, session: StoredSession, row: tuple[Any, ...]
     if with_blobs:
         found = connection.execute("SELECT receipt, prompt, report FROM papers WHERE turn = ?", (row[0],)).fetchone()
         blobs = found or blobs
-    bodies: list[bytes] = []
+    said: list[tuple[Any, ...]] = []
     if row[6] == TurnStatus.COMMITTED:
-        rows = connection.execute(
-            "SELECT body FROM messages WHERE session = ? AND branch_id = ? AND depth = ? ORDER BY ord",
+        said = connection.execute(
+            """SELECT body, turn_id, branch_id, depth, ord FROM messages
+                WHERE session = ? AND branch_id = ? AND depth = ? ORDER BY ord""",
             (session.key, row[2], row[3]),
-        )
-        bodies = [body for (body,) in rows]
-    return record_of(session, row, bodies, blobs)
+        ).fetchall()
+    return record_of(connection, session, row, said, blobs)
 
 
 def record_of(
-    session: StoredSession, row: tuple[Any, ...], bodies: Sequence[bytes], blobs: tuple[bytes | None, ...]
+    connection: Connection,
+    session: StoredSession,
+    row: tuple[Any, ...],
+    said: Sequence[tuple[Any, ...]],
+    blobs: tuple[bytes | None, ...],
 ) -> TurnRecord:
-    """Return a turn from its row (`TURN_COLUMNS`), the bodies of its messages, and receipt, prompt and report.
+    """Return a turn from its row (`TURN_COLUMNS`), the rows of its messages, and receipt, prompt and report.
 
-    A pending turn has its messages in the row. UnreadableError for a row that holds no turn.
+    A pending turn has its messages in the row. A damaged part is a `LostTree`, a damaged message is left out, and either
+    is noted. DamagedRecordError for a row that holds no turn.
     """
     try:
-        return _turn_of(session, row, bodies, blobs)
-    except UnreadableError:
-        raise
+        return _turn_of(connection, session, row, said, blobs)
     except (ValueError, TypeError) as error:
-        raise UnreadableError(f"The row of turn {row[1]!r} of session {session.session_id!r}: {error}") from None
+        what = f"The row of turn {row[1]!r} of session {session.session_id!r}"
+        raise DamagedRecordError(connection.shown, what, str(error)) from None
 
 
 def _turn_of(
-    session: StoredSession, row: tuple[Any, ...], bodies: Sequence[bytes], blobs: tuple[bytes | None, ...]
+    connection: Connection,
+    session: StoredSession,
+    row: tuple[Any, ...],
+    said: Sequence[tuple[Any, ...]],
+    blobs: tuple[bytes | None, ...],
 ) -> TurnRecord:
     _, turn_id, branch_id, depth, parent_id, kind, status, fingerprint, at, anchors, ops, draft, plan = row
+
+    def place(column: str) -> str:
+        return turn_place(column, session.key, row[1:])
+
+    def blob(column: str, data: bytes | None) -> Any:
+        return read_tree(connection, data, blob_place(column, session.key, turn_id))
+
     if status == TurnStatus.COMMITTED:
-        messages = tuple(decode(body, Message) for body in bodies)
+        messages = tuple(placed.message for placed in read_messages(connection, session.key, said))
     else:
-        messages = decode(draft, tuple[Message, ...])
+        messages = load_body(connection, draft, tuple[Message, ...], place("draft"))
     return TurnRecord(
         turn_id=turn_id,
         session_id=session.session_id,
@@ -158,22 +207,14 @@ def _turn_of(
         status=TurnStatus(status),
         messages=messages,
         fingerprint=fingerprint,
-        plan=_tree(plan),
-        receipt=_decode_blob(blobs[0]),
-        prompt=_decode_blob(blobs[1]),
-        report=_decode_blob(blobs[2]),
-        anchors=_tree(anchors) or EMPTY,
-        ops=() if ops is None else decode(ops, Ops),
+        plan=read_tree(connection, plan, place("plan")),
+        receipt=blob("receipt", blobs[0]),
+        prompt=blob("prompt", blobs[1]),
+        report=blob("report", blobs[2]),
+        anchors=EMPTY if anchors is None else read_tree(connection, anchors, place("anchors")),
+        ops=() if ops is None else read_body(connection, ops, Ops, place("ops")) or (),
         created_at=None if at is None else parse_time(at),
     )
-
-
-def _decode_blob(data: bytes | None) -> dict[str, Any] | None:
-    return None if data is None else decode_tree(unpack_blob(data))
-
-
-def _tree(data: bytes | None) -> dict[str, Any] | None:
-    return None if data is None else decode_tree(data)
 
 
 def read_state(connection: Connection, session_id: str, turn_id: str | None) -> dict[str, Any]:
@@ -192,26 +233,76 @@ def rebuild_state(connection: Connection, session: StoredSession, turn_id: str |
     if turn_id is not None:
         branch_id, depth = committed_place(connection, session, turn_id)
         lineage = read_lineage(connection, session.key, branch_id, depth)
-    logs: list[bytes] = []
+    try:
+        return _replay(connection, session, lineage)
+    except DamagedRecordError:
+        state = None if turn_id is None else _find_head_state(connection, session, turn_id)
+        if state is None:
+            raise
+        # No earlier state leads here any more, so the next change makes a snapshot.
+        return state, SNAPSHOT_EVERY
+
+
+def _find_head_state(connection: Connection, session: StoredSession, turn_id: str) -> dict[str, Any] | None:
+    """Return the state after a turn that is the head of a branch, from the row of that branch, or None."""
+    rows = connection.execute(
+        """SELECT b.branch_id, s.state FROM branches AS b JOIN branch_states AS s USING (session, branch_id)
+            WHERE b.session = ? AND b.head_turn = ?""",
+        (session.key, turn_id),
+    ).fetchall()
+    found = (read_body(connection, data, dict, state_place(session.key, branch_id)) for branch_id, data in rows)
+    return next((state for state in found if state is not None), None)
+
+
+def rebuild_head_state(connection: Connection, session: StoredSession, head: SessionHead) -> dict[str, Any]:
+    """Return the state at a head from snapshots and ops, where the row that holds it is damaged."""
+    return _replay(connection, session, head.lineage)[0]
+
+
+def _replay(
+    connection: Connection, session: StoredSession, lineage: Sequence[BranchSpan]
+) -> tuple[dict[str, Any], int]:
+    """Replay the changes of a lineage on its newest snapshot that can be read. DamagedRecordError where a change, or the
+    state before the first turn, cannot be read.
+    """
+    logs: list[Sequence[Mapping[str, Any]]] = []
+    base: dict[str, Any] | None = None
     for span in lineage:
-        snapshot = connection.execute(
+        depth, base = _find_snapshot(connection, session, span)
+        rows = connection.execute(
+            _TURN
+            + """WHERE session = ? AND branch_id = ? AND depth <= ? AND depth > ?
+                AND status = 'committed' AND ops IS NOT NULL ORDER BY depth DESC""",
+            (session.key, span.branch_id, span.upto_depth, depth),
+        ).fetchall()
+        logs.extend(load_body(connection, row[10], Ops, turn_place("ops", session.key, row[1:])) for row in rows)
+        if base is not None:
+            break
+    if base is None:
+        row = connection.execute(
+            "SELECT state FROM snapshots WHERE session = ? AND branch_id = ? AND depth = 0", (session.key, BASE_BRANCH)
+        ).fetchone()
+        place = snapshot_place(session.key, BASE_BRANCH, 0)
+        base = load_body(connection, None if row is None else row[0], dict, place)
+    ops = [op for log in reversed(logs) for op in log]
+    return (replay_ops(base, ops) if ops else base), len(logs)
+
+
+def _find_snapshot(
+    connection: Connection, session: StoredSession, span: BranchSpan
+) -> tuple[int, dict[str, Any] | None]:
+    """Return the newest snapshot of a span that can be read, with its depth; (-1, None) if there is none."""
+    upto = span.upto_depth
+    while True:
+        row = connection.execute(
             """SELECT depth, state FROM snapshots WHERE session = ? AND branch_id = ? AND depth <= ?
                 ORDER BY depth DESC LIMIT 1""",
-            (session.key, span.branch_id, span.upto_depth),
+            (session.key, span.branch_id, upto),
         ).fetchone()
-        rows = connection.execute(
-            """SELECT ops FROM turns WHERE session = ? AND branch_id = ? AND depth <= ? AND depth > ?
-                AND status = 'committed' AND ops IS NOT NULL ORDER BY depth DESC""",
-            (session.key, span.branch_id, span.upto_depth, -1 if snapshot is None else snapshot[0]),
-        )
-        logs.extend(ops for (ops,) in rows)
-        if snapshot is not None:
-            base = snapshot[1]
-            break
-    else:
-        base = connection.execute(
-            "SELECT state FROM snapshots WHERE session = ? AND branch_id = ? AND depth = 0",
-            (session.key, BASE_BRANCH),
-        ).fetchone()[0]
-    ops = [op for log in reversed(logs) for op in decode(log, Ops)]
-    return (replay_ops(decode_tree(base), ops) if ops else decode_tree(base)), len(logs)
+        if row is None:
+            return -1, None
+        place = snapshot_place(session.key, span.branch_id, row[0])
+        state = read_body(connection, row[1], dict, place, "The state was rebuilt from what is before it")
+        if state is not None:
+            return row[0], state
+        upto = row[0] - 1

@@ -7,21 +7,33 @@ grows with the requested amount, never with the length of the session.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
-from mnemosyne.core.codec import decode, decode_tree
+from mnemosyne.core.errors import DamagedRecordError
 from mnemosyne.schema.document import ModelUsage, Task
 from mnemosyne.schema.record import WINDOW_USAGES, PathSummary, Prefetch, SessionWindow, TurnRecord
 from mnemosyne.schema.session import SessionHead, WindowMessage
+from mnemosyne.stores.sql.blobs import (
+    REBUILT,
+    note_damage,
+    part_place,
+    place_of,
+    prefetch_place,
+    read_body,
+    state_place,
+)
 from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.reading.turns import (
     TURN_COLUMNS,
-    decode_window_message,
     path_summary,
+    read_messages,
     read_summary,
+    rebuild_head_state,
     record_of,
 )
 from mnemosyne.stores.sql.sessions import StoredSession, load_head
+
+T = TypeVar("T")
 
 _TURN_WIDTH = TURN_COLUMNS.count(",") + 1
 _TURN = f"""SELECT '{{part}}', {", ".join(f"t.{name.strip()}" for name in TURN_COLUMNS.split(","))},
@@ -41,7 +53,8 @@ _WINDOW = " UNION ALL ".join(
             part="said",
             source="""turns AS t JOIN messages AS m ON m.session = t.session AND m.branch_id = t.branch_id
                 AND m.depth = t.depth WHERE t.session = ? AND t.turn_id = ?""",
-            **_BARE | {"number": "ord", "what": "m.ord, m.body"},
+            **_BARE
+            | {"number": "ord", "turn_id": "turn_id", "branch_id": "branch_id", "depth": "depth", "what": "m.*"},
         ),
         _PLACED.format(
             part="message",
@@ -59,12 +72,14 @@ _WINDOW = " UNION ALL ".join(
         ),
         _PLACED.format(part="prefetch", source="prefetches WHERE session = ? AND branch_id = ?", **_BARE),
         _PLACED.format(
-            part="task", source="parts WHERE session = ? AND kind = 'task' ORDER BY ord", **_BARE | {"number": "ord"}
+            part="task",
+            source="parts WHERE session = ? AND kind = 'task' ORDER BY ord",
+            **_BARE | {"number": "ord", "turn_id": "part_id"},
         ),
         _PLACED.format(
             part="usage",
             source="parts WHERE session = ? AND kind = 'model_usage' ORDER BY ord DESC LIMIT ?",
-            **_BARE | {"number": "ord"},
+            **_BARE | {"number": "ord", "turn_id": "part_id"},
         ),
     )
 )
@@ -90,52 +105,84 @@ def read_window(connection: Connection, session_id: str, message_limit: int, bra
     for part, *row in connection.execute(_WINDOW, parameters):
         parts.setdefault(part, []).append(tuple(row))
     late = parts.get("prefetch")
+    if head.turn_id is not None and "previous" not in parts:
+        error = DamagedRecordError(connection.shown, "", "the head of the branch names it, and it does not exist")
+        note_damage(connection, error, place_of("turns", "row", key, head.turn_id))
     return SessionWindow(
         head=head,
         messages=_messages(connection, key, head, message_limit, parts.get("message", [])),
-        state=decode_tree(parts["state"][0][_BODY]),
-        previous=_turn(session, parts, "previous", "said"),
-        pending=_turn(session, parts, "pending", ""),
-        prefetch=None if late is None else decode(late[0][_BODY], Prefetch),
+        state=_state(connection, session, head, parts.get("state", [])),
+        previous=_turn(connection, session, parts, "previous", "said"),
+        pending=_turn(connection, session, parts, "pending", ""),
+        prefetch=None if late is None else _prefetch(connection, key, head.branch_id, late[0][_BODY]),
         summary=_summary(connection, key, head, parts.get("summary", [])),
-        tasks=tuple(decode(body, Task) for body in _bodies(parts, "task")),
-        usages=tuple(decode(body, ModelUsage) for body in _bodies(parts, "usage")),
+        tasks=_items(connection, key, "task", _in_order(parts, "task"), Task),
+        usages=_items(connection, key, "model_usage", _in_order(parts, "usage"), ModelUsage),
     )
 
 
-def _bodies(parts: dict[str, list[tuple[Any, ...]]], part: str) -> list[bytes]:
-    """Return bodies in the order of their places, because SQL guarantees no order for the parts of a union."""
-    return [row[_BODY] for row in sorted(parts.get(part, []), key=lambda row: row[0])]
+def _in_order(parts: dict[str, list[tuple[Any, ...]]], part: str) -> list[tuple[Any, ...]]:
+    """Return rows in the order of their places, because SQL guarantees no order for the parts of a union."""
+    return sorted(parts.get(part, []), key=lambda row: row[0])
+
+
+def _items(connection: Connection, key: int, kind: str, rows: list[tuple[Any, ...]], what: type[T]) -> tuple[T, ...]:
+    found = (read_body(connection, row[_BODY], what, part_place(key, row[1], kind)) for row in rows)
+    return tuple(item for item in found if item is not None)
+
+
+def _state(
+    connection: Connection, session: StoredSession, head: SessionHead, rows: list[tuple[Any, ...]]
+) -> dict[str, Any]:
+    """Return the state at the head; where its row is damaged or missing, rebuilt from snapshots and ops."""
+    place = state_place(session.key, head.branch_id)
+    state = read_body(connection, rows[0][_BODY] if rows else None, dict, place, REBUILT)
+    return rebuild_head_state(connection, session, head) if state is None else state
+
+
+def _prefetch(connection: Connection, key: int, branch_id: str, data: Any) -> Prefetch | None:
+    return read_body(connection, data, Prefetch, prefetch_place(key, branch_id), "It is recalled again")
 
 
 def _turn(
-    session: StoredSession, parts: dict[str, list[tuple[Any, ...]]], part: str, messages_part: str
+    connection: Connection,
+    session: StoredSession,
+    parts: dict[str, list[tuple[Any, ...]]],
+    part: str,
+    messages_part: str,
 ) -> TurnRecord | None:
     if part not in parts:
         return None
-    (row,) = parts[part]
-    return record_of(session, row[:_TURN_WIDTH], _bodies(parts, messages_part), row[_TURN_WIDTH:])
+    row, *_ = parts[part]
+    said = [(each[_BODY], *each[1:4], each[0]) for each in _in_order(parts, messages_part)]
+    try:
+        return record_of(connection, session, row[:_TURN_WIDTH], said, row[_TURN_WIDTH:])
+    except DamagedRecordError as error:
+        note_damage(connection, error, place_of("turns", "row", session.key, row[1]))
+        return None
 
 
 def _messages(
     connection: Connection, key: int, head: SessionHead, limit: int, found: list[tuple[Any, ...]]
 ) -> tuple[WindowMessage, ...]:
     found = sorted(found, key=lambda row: (row[3], row[0]), reverse=True)
-    newest = [decode_window_message((row[_BODY], *row[1:4])) for row in found]
+    newest = list(read_messages(connection, key, [(row[_BODY], *row[1:4], row[0]) for row in found]))
     for span in head.lineage[1:]:
         if len(newest) >= limit:
             break
         rows = connection.execute(
-            """SELECT body, turn_id, branch_id, depth FROM messages
+            """SELECT body, turn_id, branch_id, depth, ord FROM messages
                 WHERE session = ? AND branch_id = ? AND depth <= ? ORDER BY depth DESC, ord DESC LIMIT ?""",
             (key, span.branch_id, span.upto_depth, limit - len(newest)),
-        )
-        newest.extend(decode_window_message(row) for row in rows)
+        ).fetchall()
+        newest.extend(read_messages(connection, key, rows))
     return tuple(reversed(newest))
 
 
 def _summary(connection: Connection, key: int, head: SessionHead, found: list[tuple[Any, ...]]) -> PathSummary | None:
     """Return the newest summary of the path; older branches are queried only if the newest has no summary row."""
-    if found:
-        return path_summary((found[0][_BODY], *found[0][1:4]))
-    return read_summary(connection, key, head.lineage[1:])[0]
+    if not found:
+        return read_summary(connection, key, head.lineage[1:])[0]
+    body, place = found[0][_BODY], found[0][1:4]
+    newest = path_summary(connection, key, (body, *place))
+    return newest if newest is not None or body is None else read_summary(connection, key, head.lineage)[0]

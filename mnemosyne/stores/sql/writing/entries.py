@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mnemosyne.chains.turn_tree import check_entry, place_on_path, turn_of
-from mnemosyne.core.codec import decode, encode, format_time
+from mnemosyne.core.codec import encode, format_time
 from mnemosyne.core.errors import EntryConflictError
 from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.session import SessionHead
+from mnemosyne.stores.sql.blobs import entry_place, read_body, seal
 from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.sessions import StoredSession, committed_place
 
@@ -38,7 +39,8 @@ def _write_session_entry(connection: Connection, session: StoredSession, head: S
     else:
         placed = _place_entry(connection, session, head, entry)
     if row is not None:
-        if placed == decode(row[1], MemoryEntry):
+        where = entry_place(entry.entry_id, entry.scope, *row[5:])
+        if placed == read_body(connection, row[1], MemoryEntry, where, "It was written again"):
             return False
         if (placed.branch_id, placed.depth) != (row[2], row[3]):
             raise EntryConflictError(entry.scope, entry.entry_id, row[4])
@@ -67,9 +69,10 @@ def _place_entry(connection: Connection, session: StoredSession, head: SessionHe
 
 def _find_stored(
     connection: Connection, entry: MemoryEntry
-) -> tuple[int, bytes, str | None, int | None, str | None] | None:
-    row: tuple[int, bytes, str | None, int | None, str | None] | None = connection.execute(
-        "SELECT seq, body, branch_id, depth, turn_id FROM entries WHERE tenant = ? AND scope = ? AND entry_id = ?",
+) -> tuple[int, bytes, str | None, int | None, str | None, str, int, int] | None:
+    row: tuple[int, bytes, str | None, int | None, str | None, str, int, int] | None = connection.execute(
+        """SELECT seq, body, branch_id, depth, turn_id, chain, restricted, deleted FROM entries
+            WHERE tenant = ? AND scope = ? AND entry_id = ?""",
         (connection.tenant, entry.scope, entry.entry_id),
     ).fetchone()
     return row
@@ -79,6 +82,8 @@ def replace_entry(connection: Connection, entry: MemoryEntry, seq: int | None, *
     """Write an entry under a new number, in place of the row `seq`."""
     if entry.at is not None:
         format_time(entry.at)
+    restricted = int(bool(entry.viewers or entry.when))
+    place = entry_place(entry.entry_id, entry.scope, entry.chain.value, restricted, int(deleted))
     if seq is not None:
         connection.post("DELETE FROM entries WHERE seq = ?", (seq,))
     connection.post(
@@ -92,8 +97,8 @@ def replace_entry(connection: Connection, entry: MemoryEntry, seq: int | None, *
             entry.branch_id,
             entry.depth,
             entry.turn_id,
-            int(bool(entry.viewers or entry.when)),
+            restricted,
             int(deleted),
-            encode(entry),
+            seal(encode(entry), place),
         ),
     )

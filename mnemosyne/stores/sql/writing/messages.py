@@ -12,6 +12,7 @@ from mnemosyne.chains.message_ids import assign_free_ids, assign_ids, is_recalle
 from mnemosyne.core.codec import encode, format_time
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import Message
+from mnemosyne.stores.sql.blobs import message_place, seal
 from mnemosyne.stores.sql.connection import Connection, expand_in
 from mnemosyne.stores.sql.reading.entries import RECALLED
 
@@ -46,7 +47,7 @@ def _row(key: int, record: TurnRecord, place: int, message: Message) -> tuple[ob
         record.turn_id,
         message.message_id,
         RECALLED if is_recalled(message, record.kind) else 0,
-        encode(message),
+        seal(encode(message), message_place(key, record.turn_id, place, record.branch_id, record.depth)),
     )
 
 

@@ -7,12 +7,14 @@ inside a write transaction that its caller has opened, with the session loaded.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+from mnemosyne.chains.turn_tree import Ops
 from mnemosyne.core.codec import encode, format_time
 from mnemosyne.core.errors import UnreadableError
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import TurnStatus
-from mnemosyne.stores.sql.blobs import pack_blob
+from mnemosyne.stores.sql.blobs import blob_place, pack_body, seal, turn_place
 from mnemosyne.stores.sql.connection import Connection, expand_in
 
 _TURN_COLUMNS = (
@@ -31,7 +33,10 @@ def insert_turn(connection: Connection, key: int, record: TurnRecord) -> None:
     (number,) = connection.execute(
         f"INSERT INTO turns ({_TURN_COLUMNS}) VALUES ({signs}) RETURNING number", row
     ).fetchone()
-    blobs = (None if blob is None else pack_blob(encode(blob)) for blob in (record.receipt, record.prompt))
+    blobs = [
+        None if blob is None else pack_body(blob, blob_place(column, key, record.turn_id))
+        for column, blob in (("receipt", record.receipt), ("prompt", record.prompt))
+    ]
     connection.insert("papers", "turn, receipt, prompt", [(number, *blobs)])
 
 
@@ -42,8 +47,23 @@ def insert_bare_turns(connection: Connection, key: int, records: Sequence[TurnRe
 
 def _row(key: int, record: TurnRecord) -> tuple[object, ...]:
     waiting = record.status is not TurnStatus.COMMITTED
+    names = _names(record)
+
+    def body(column: str, value: Any) -> bytes:
+        return seal(encode(value), turn_place(column, key, names))
+
     return (
         key,
+        *names,
+        body("anchors", record.anchors) if record.anchors else None,
+        body("ops", record.ops) if record.ops else None,
+        body("draft", record.messages) if waiting else None,
+        None if record.plan is None else body("plan", record.plan),
+    )
+
+
+def _names(record: TurnRecord) -> tuple[Any, ...]:
+    return (
         record.turn_id,
         record.branch_id,
         record.depth,
@@ -52,11 +72,12 @@ def _row(key: int, record: TurnRecord) -> tuple[object, ...]:
         record.status.value,
         record.fingerprint,
         None if record.created_at is None else format_time(record.created_at),
-        encode(record.anchors) if record.anchors else None,
-        encode(record.ops) if record.ops else None,
-        encode(record.messages) if waiting else None,
-        None if record.plan is None else encode(record.plan),
     )
+
+
+def sealed_ops(key: int, record: TurnRecord, ops: Ops) -> bytes | None:
+    """Return the stored form of the ops of a turn, None for none."""
+    return seal(encode(ops), turn_place("ops", key, _names(record))) if ops else None
 
 
 def forget_turn(connection: Connection, key: int, turn_id: str) -> None:

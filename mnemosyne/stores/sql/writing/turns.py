@@ -11,12 +11,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mnemosyne.chains.json_patch import replay_ops
 from mnemosyne.chains.message_ids import assign_ids
 from mnemosyne.chains.turn_tree import (
     BASE_BRANCH,
     MAIN_BRANCH,
-    SNAPSHOT_EVERY,
     check_adoption,
     check_place,
     check_version,
@@ -24,19 +22,27 @@ from mnemosyne.chains.turn_tree import (
     place_at_turn,
 )
 from mnemosyne.chains.unanswered import is_closed_unanswered
-from mnemosyne.core.codec import check_times, decode_tree, encode, encode_tree, format_time
+from mnemosyne.core.codec import check_times, encode, encode_tree, format_time
 from mnemosyne.core.errors import (
     BranchExistsError,
     BranchNotFoundError,
     SessionExistsError,
-    StateOpError,
     TurnNotPendingError,
 )
 from mnemosyne.documents.views import refs_of_messages
+from mnemosyne.schema.document import Summary
 from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.record import ImportedTurn, PathSummary, Prefetch, SessionStart, TurnCommit, TurnRecord
 from mnemosyne.schema.session import SessionHead, TurnKind, TurnStatus
-from mnemosyne.stores.sql.blobs import pack_blob
+from mnemosyne.stores.sql.blobs import (
+    blob_place,
+    pack_body,
+    prefetch_place,
+    seal,
+    snapshot_place,
+    state_place,
+    summary_place,
+)
 from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.parts import check_stored_refs
 from mnemosyne.stores.sql.reading.turns import find_turn, rebuild_state
@@ -52,7 +58,15 @@ from mnemosyne.stores.sql.writing.append import append
 from mnemosyne.stores.sql.writing.close import close_pending, pending_id
 from mnemosyne.stores.sql.writing.entries import append_session_entries, write_session_entries
 from mnemosyne.stores.sql.writing.messages import insert_messages
-from mnemosyne.stores.sql.writing.turn_rows import abandon_pending, forget_turn, insert_turn, move_tip, turn_status
+from mnemosyne.stores.sql.writing.states import replace_states, write_state
+from mnemosyne.stores.sql.writing.turn_rows import (
+    abandon_pending,
+    forget_turn,
+    insert_turn,
+    move_tip,
+    sealed_ops,
+    turn_status,
+)
 
 
 def create_session(connection: Connection, start: SessionStart) -> SessionHead:
@@ -88,7 +102,8 @@ def begin_session(connection: Connection, start: SessionStart, *, version: int) 
     key = session.key
     connection.post("UPDATE sessions SET version = ? WHERE key = ?", (version, key))
     connection.post(
-        "INSERT INTO snapshots (session, branch_id, depth, state) VALUES (?, ?, 0, ?)", (key, BASE_BRANCH, state)
+        "INSERT INTO snapshots (session, branch_id, depth, state) VALUES (?, ?, 0, ?)",
+        (key, BASE_BRANCH, seal(state, snapshot_place(key, BASE_BRANCH, 0))),
     )
     _insert_branch(connection, key, (MAIN_BRANCH, 0, None, 0, None, 0, 0), state)
     return True
@@ -101,7 +116,10 @@ def _insert_branch(connection: Connection, key: int, row: tuple[Any, ...], state
             VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
         (key, *row),
     )
-    connection.post("INSERT INTO branch_states (session, branch_id, state) VALUES (?, ?, ?)", (key, row[0], state))
+    connection.post(
+        "INSERT INTO branch_states (session, branch_id, state) VALUES (?, ?, ?)",
+        (key, row[0], seal(state, state_place(key, row[0]))),
+    )
 
 
 def adopt_world(
@@ -123,8 +141,7 @@ def adopt_world(
     check_adoption(session_id, session.world_id, world_id, instead_of, has_changed=changing.fetchone() is not None)
     stored = encode_tree(state)
     connection.post("UPDATE sessions SET world_id = ?, locale = ? WHERE key = ?", (world_id, locale, session.key))
-    connection.post("UPDATE snapshots SET state = ? WHERE session = ?", (stored, session.key))
-    connection.post("UPDATE branch_states SET state = ? WHERE session = ?", (stored, session.key))
+    replace_states(connection, session.key, stored)
     return advance_head(connection, session, replace(head, world_id=world_id))
 
 
@@ -182,15 +199,15 @@ def commit_turn(connection: Connection, session_id: str, commit: TurnCommit, exp
     check_stored_refs(connection, session.key, refs_of_messages(commit.messages))
     (number,) = connection.execute(
         "UPDATE turns SET status = 'committed', draft = NULL, ops = ? WHERE session = ? AND turn_id = ? RETURNING number",
-        (encode(commit.ops) if commit.ops else None, session.key, commit.turn_id),
+        (sealed_ops(session.key, record, commit.ops), session.key, commit.turn_id),
     ).fetchone()
     if commit.report is not None:
         connection.post(
             "INSERT INTO papers (turn, report) VALUES (?, ?) ON CONFLICT (turn) DO UPDATE SET report = excluded.report",
-            (number, pack_blob(encode(commit.report))),
+            (number, pack_body(commit.report, blob_place("report", session.key, commit.turn_id))),
         )
     record = replace(record, messages=record.messages + commit.messages, ops=commit.ops)
-    _finish_commit(connection, session.key, record, commit.state)
+    _finish_commit(connection, session, record, commit.state)
     after = head_of(connection, session, record.branch_id)
     write_session_entries(connection, session, after, [place_at_turn(entry, record) for entry in commit.entries])
     return advance_head(connection, session, after)
@@ -215,7 +232,7 @@ def commit_numerical(
     abandon_pending(connection, session.key, record.branch_id)
     record = replace(record, kind=TurnKind.NUMERICAL, status=TurnStatus.COMMITTED)
     insert_turn(connection, session.key, record)
-    _finish_commit(connection, session.key, record, state)
+    _finish_commit(connection, session, record, state)
     return advance_head(connection, session, head_of(connection, session, record.branch_id))
 
 
@@ -275,7 +292,12 @@ def save_prefetch(connection: Connection, session_id: str, prefetch: Prefetch | 
         """INSERT INTO prefetches (session, branch_id, depth, body) VALUES (?, ?, ?, ?)
             ON CONFLICT (session, branch_id) DO UPDATE SET depth = excluded.depth, body = excluded.body
             WHERE excluded.depth >= prefetches.depth""",
-        (key, prefetch.branch_id, prefetch.depth, encode(prefetch)),
+        (
+            key,
+            prefetch.branch_id,
+            prefetch.depth,
+            seal(encode(prefetch), prefetch_place(key, prefetch.branch_id)),
+        ),
     )
 
 
@@ -291,11 +313,13 @@ def save_summary(connection: Connection, session_id: str, summary: PathSummary) 
     session = load_session(connection, session_id)
     branch_id, depth = committed_place(connection, session, summary.turn_id)
     check_times(summary.summary.updated_at)
-    put_summary(connection, session.key, (branch_id, depth, summary.turn_id), encode(summary.summary))
+    put_summary(connection, session.key, (branch_id, depth, summary.turn_id), summary.summary)
 
 
-def put_summary(connection: Connection, key: int, place: tuple[str, int, str], body: bytes | None) -> None:
-    """Write the summary of a path from a turn on (None: it has none any more)."""
+def put_summary(connection: Connection, key: int, place: tuple[str, int, str], summary: Summary | None) -> None:
+    """Write the summary of a path from a turn on (None: it has none any more); `place` is branch, depth and turn."""
+    branch_id, depth, turn_id = place
+    body = None if summary is None else seal(encode(summary), summary_place(key, turn_id, branch_id, depth))
     connection.post(
         """INSERT INTO summaries (session, branch_id, depth, turn_id, body) VALUES (?, ?, ?, ?, ?)
             ON CONFLICT (session, branch_id, depth) DO UPDATE SET turn_id = excluded.turn_id, body = excluded.body""",
@@ -309,38 +333,14 @@ def advance_head(connection: Connection, session: StoredSession, head: SessionHe
     return replace(head, version=session.version + 1)
 
 
-def _finish_commit(connection: Connection, key: int, record: TurnRecord, state: Mapping[str, Any] | None) -> None:
+def _finish_commit(
+    connection: Connection, session: StoredSession, record: TurnRecord, state: Mapping[str, Any] | None
+) -> None:
     """Complete a commit: write the turn's messages and state, and move the head of its branch."""
-    insert_messages(connection, key, (record,))
-    move_tip(connection, key, record.branch_id, record.turn_id, record.depth)
+    insert_messages(connection, session.key, (record,))
+    move_tip(connection, session.key, record.branch_id, record.turn_id, record.depth)
     if state is not None or record.ops:
-        _write_state(connection, key, record, state)
-
-
-def _write_state(connection: Connection, key: int, record: TurnRecord, state: Mapping[str, Any] | None) -> None:
-    """Update the head state; write a snapshot after every fifty changes, and wherever the ops do not lead to `state`."""
-    here = (key, record.branch_id)
-    before, changes = connection.execute(
-        """SELECT s.state, b.changes FROM branch_states AS s JOIN branches AS b USING (session, branch_id)
-            WHERE s.session = ? AND s.branch_id = ?""",
-        here,
-    ).fetchone()
-    try:
-        replayed = encode_tree(replay_ops(decode_tree(before), record.ops)) if record.ops else before
-    except StateOpError:
-        if state is None:
-            raise
-        replayed = b""
-    after = replayed if state is None else encode_tree(state)
-    if after == replayed == before:
-        return
-    changes = 0 if after != replayed or changes + 1 >= SNAPSHOT_EVERY else changes + 1
-    if changes == 0:
-        connection.post(
-            "INSERT INTO snapshots (session, branch_id, depth, state) VALUES (?, ?, ?, ?)", (*here, record.depth, after)
-        )
-    connection.post("UPDATE branch_states SET state = ? WHERE session = ? AND branch_id = ?", (after, *here))
-    connection.post("UPDATE branches SET changes = ? WHERE session = ? AND branch_id = ?", (changes, *here))
+        write_state(connection, session, record, state)
 
 
 def _activate(connection: Connection, key: int, branch_id: str) -> None:

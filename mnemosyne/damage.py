@@ -1,0 +1,133 @@
+"""What a store does with stored records that cannot be read: each is named, and what does not need it goes on.
+
+A read passes a damaged record by and notes it in the store's `DamageLog`, so that whoever asked can say what is missing.
+A damaged part of a turn is a `LostTree`: only a reader of this very part fails, with an error that names it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+from mnemosyne.core.errors import DamagedRecordError
+from mnemosyne.schema.memory import EMPTY
+from mnemosyne.schema.record import TurnRecord
+
+_MOST_NOTES = 1_000
+LEFT_OUT = "It was left out"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DamageNote:
+    """A damaged record that a read passed by.
+
+    `scope` is `session:ID`, `world:ID`, or empty where the record belongs to neither; `what` names the record, `path` the
+    store, `reason` says what is wrong with it, and `effect`, a clause, what was done without it.
+    """
+
+    scope: str
+    what: str
+    reason: str
+    path: str = ""
+    effect: str = LEFT_OUT
+
+    @property
+    def sentence(self) -> str:
+        """The note for a person."""
+        place = f" in {self.path}" if self.path else ""
+        return (
+            f"{self.what}{place} is damaged: {self.reason.strip().rstrip('.')}. {self.effect}; `jacquard check` names all "
+            "damage, a backup brings it back."
+        )
+
+
+class DamageLog:
+    """The newest notes of one open store, each once. It may be used from several threads."""
+
+    def __init__(self) -> None:
+        self._notes: OrderedDict[tuple[str, str], tuple[int, DamageNote]] = OrderedDict()
+        self._lock = threading.Lock()
+        self._count = 0
+
+    def add(self, note: DamageNote) -> None:
+        """Note a damaged record; one that is known counts as noted again now."""
+        key = (note.scope, note.what)
+        with self._lock:
+            self._count += 1
+            self._notes[key] = (self._count, note)
+            self._notes.move_to_end(key)
+            if len(self._notes) > _MOST_NOTES:
+                self._notes.popitem(last=False)
+
+    def mark(self) -> int:
+        """Return a number for `since`: what is noted from now on."""
+        return self._count
+
+    def since(self, mark: int = 0, scopes: Collection[str] | None = None) -> tuple[DamageNote, ...]:
+        """Return what was noted after a mark, oldest first; with `scopes` only notes of these."""
+        with self._lock:
+            kept = [note for number, note in self._notes.values() if number > mark]
+        return tuple(note for note in kept if scopes is None or note.scope in scopes)
+
+
+class LostTree(Mapping[str, Any]):
+    """A part of a turn's record that is damaged: whoever reads anything of it gets the error that names it."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: DamagedRecordError) -> None:
+        self.error = error
+
+    def _fail(self) -> NoReturn:
+        raise DamagedRecordError(self.error.path, self.error.what, self.error.reason)
+
+    def __getitem__(self, key: str) -> Any:
+        self._fail()
+
+    def __iter__(self) -> Iterator[str]:
+        self._fail()
+
+    def __len__(self) -> int:
+        self._fail()
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __repr__(self) -> str:
+        return f"LostTree({self.error.what})"
+
+
+def note_of(error: DamagedRecordError, scope: str, effect: str = LEFT_OUT) -> DamageNote:
+    """Return the note on a record whose error was caught."""
+    return DamageNote(scope=scope, what=error.what, reason=error.reason, path=error.path, effect=effect)
+
+
+def without_lost(record: TurnRecord) -> TurnRecord:
+    """Return a turn's record with None in the place of its damaged parts, for readers that go on without them."""
+    return replace(
+        record,
+        plan=unless_lost(record.plan),
+        receipt=unless_lost(record.receipt),
+        prompt=unless_lost(record.prompt),
+        report=unless_lost(record.report),
+        anchors=unless_lost(record.anchors) or EMPTY,
+    )
+
+
+def has_lost(record: TurnRecord) -> bool:
+    """Return whether a part of a turn's record is damaged."""
+    return any(
+        isinstance(part, LostTree)
+        for part in (record.plan, record.receipt, record.prompt, record.report, record.anchors)
+    )
+
+
+def unless_lost(tree: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return a part of a turn's record, or None where it is damaged."""
+    return None if isinstance(tree, LostTree) else tree
