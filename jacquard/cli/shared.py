@@ -20,6 +20,7 @@ from jacquard.config.settings import config_from_mapping, load_config
 from jacquard.core.errors import ConfigError, JacquardError
 from mnemosyne.core import codec
 from mnemosyne.core.errors import MnemosyneError
+from mnemosyne.core.masking.credentials import mask_credentials
 
 T = TypeVar("T")
 
@@ -134,9 +135,9 @@ def sentence(error: BaseException) -> str:
         return str(error)
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
-        return f"{where}{error.strerror or error}"
+        return mask_credentials(f"{where}{error.strerror or error}")
     places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in extract_tb(error.__traceback__)]
-    said = " ".join(str(error).split())
+    said = " ".join(mask_credentials(str(error)).split())
     return (
         f"A fault of jacquard itself, or something damaged that it did not recognise: {type(error).__name__}: {said} "
         f"({' < '.join(places[:-4:-1])}). Please report it with this line."
@@ -179,6 +180,6 @@ def leaves(error: BaseException) -> list[BaseException]:
 
 def fail(message: str, code: int = 1) -> typer.Exit:
     """Print an error and return the exit for the caller to raise."""
-    for place, line in enumerate(message.splitlines() or [""]):
+    for place, line in enumerate(mask_credentials(message).splitlines() or [""]):
         say(f"error: {line}" if place == 0 else f"       {line}", style="bold red" if place == 0 else "red")
     return typer.Exit(code)

@@ -7,7 +7,6 @@ the branch. A batch that fails is reported and left for the next run; the later 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
@@ -42,6 +41,7 @@ from jacquard.memory.consolidate.spans import (
 from jacquard.pipeline.record.events import emit_usage
 from jacquard.pipeline.worlds import WorldSource
 from jacquard.prompts.templates import find_text_language, warm_prompts
+from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.protocols import Clock, Store, TokenEstimator
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
 from mnemosyne.schema.event import EventType
@@ -54,7 +54,7 @@ PAGE = 500
 KEPT_BACK = 2
 """How many of the newest turns a background run leaves to the next run."""
 
-_log = logging.getLogger(__name__)
+_log = open_log(__name__)
 Hold = Callable[[str], AbstractAsyncContextManager[None]]
 Progress = Callable[[int, int], None]
 

@@ -9,7 +9,6 @@ are never changed.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
@@ -37,6 +36,7 @@ from jacquard.memory.summarize.span import (
 from jacquard.pipeline.record.events import emit_usage
 from jacquard.pipeline.skeleton.history import find_other_tokens, history_limits
 from mnemosyne.core.errors import ContextEngineError
+from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.core.off_loop import calculate
 from mnemosyne.core.tokens import KEPT_CHARS
 from mnemosyne.protocols import Clock, Store, TokenEstimator
@@ -46,7 +46,7 @@ from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import WindowMessage
 
 _ALL = 1_000_000_000
-_log = logging.getLogger(__name__)
+_log = open_log(__name__)
 
 Load = Callable[[], Awaitable[SessionWindow]]
 Hold = Callable[[str], AbstractAsyncContextManager[None]]

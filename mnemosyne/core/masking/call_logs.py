@@ -1,4 +1,4 @@
-"""Keeps credentials and sent texts out of the log lines that libraries write about our calls.
+"""Keeps credentials and sent texts out of log lines: our own, and those that libraries write about our calls.
 
 Libraries log requests with their headers, addresses and texts. A filter on their loggers masks credentials in every line, and
 replaces the lines that repeat what one of our calls sends. The lines of a host's own calls keep their texts.
@@ -70,6 +70,13 @@ def _mask_traceback(
         assert exc_info[0] is not None
         return f"{exc_info[0].__name__}: {REPEATED}"
     return mask_credentials(text)
+
+
+def open_log(name: str) -> logging.Logger:
+    """Return the logger of a module of ours; its lines and tracebacks hold no credentials."""
+    logger = logging.getLogger(name)
+    logger.addFilter(_filter)
+    return logger
 
 
 def watch_call_logs() -> None:

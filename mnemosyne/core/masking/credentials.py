@@ -12,9 +12,12 @@ import json
 import re
 import threading
 from collections.abc import Iterable
+from typing import TypeVar
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 from mnemosyne.core.masking.addresses import HIDDEN, mask_user_info, secrets_of
+
+E = TypeVar("E", bound=BaseException)
 
 LEAST_CHARS = 8
 """A shorter secret is replaced only where the call that uses it names it: elsewhere it would hit harmless words."""
@@ -94,6 +97,19 @@ def mask_credentials(text: str, *secrets: str | None) -> str:
     for named in (_ASSIGNED, _IN_MAPPING, _KEY_HEADER, _QUERY):
         text = named.sub(rf"\1{HIDDEN}", text)
     return text
+
+
+def mask_error(error: E) -> E:
+    """Return an error of another library without credentials in its sentence, its notes, and those of its causes."""
+    present: BaseException | None = error
+    seen: set[int] = set()
+    while present is not None and id(present) not in seen:
+        seen.add(id(present))
+        present.args = tuple(mask_credentials(each) if isinstance(each, str) else each for each in present.args)
+        if notes := getattr(present, "__notes__", None):
+            present.__notes__ = [mask_credentials(each) for each in notes]
+        present = present.__cause__ or present.__context__
+    return error
 
 
 def spellings(secret: str) -> frozenset[str]:
