@@ -31,7 +31,7 @@ _WORDS = (
 )
 _VALUE = r"b?(?:'[^'\n]{1,4096}'|\"[^\"\n]{1,4096}\"|[^\s'\",;&)}\]]+)"
 _HEADER = re.compile(
-    r"((?:proxy-)?authorization['\"]?\s{0,4}[:=,]\s{0,4}b?['\"]?)(?:(?:bearer|basic|token|digest)\s{1,4})?[^\s'\",;)}\]]+",
+    r"((?:proxy-)?authorization['\"]?\s{0,4}[:=,]\s{0,4}(?:b?['\"])?)(?:(?:bearer|basic|token|digest)\s{1,4})?[^\s'\",;)}\]]+",
     re.IGNORECASE,
 )
 _SCHEME = re.compile(r"\b(bearer|basic)(\s{1,4})[\w.~+/=*-]{6,}", re.IGNORECASE)
