@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import unicodedata
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from traceback import extract_tb
@@ -11,15 +10,16 @@ from typing import Annotated, Any, TypeVar
 
 import anyio
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from filament import FilamentError
+from jacquard.cli.terminal import TerminalConsole
 from jacquard.config.sections import RuntimeConfig
 from jacquard.config.settings import config_from_mapping, load_config
 from jacquard.core.errors import ConfigError, JacquardError
 from mnemosyne.core import codec
 from mnemosyne.core.errors import MnemosyneError
+from mnemosyne.core.masking.controls import escape_json_controls, show_controls
 from mnemosyne.core.masking.credentials import mask_credentials
 
 T = TypeVar("T")
@@ -74,8 +74,8 @@ TokenEstimatorOption = Annotated[
 
 DEFAULT_STORE = ".jacquard"
 
-out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+out = TerminalConsole(highlight=False, soft_wrap=True)
+err = TerminalConsole(stderr=True, highlight=False, soft_wrap=True)
 
 
 def load_configuration(file: Path | None, given: Mapping[str, Any] | None = None) -> RuntimeConfig:
@@ -94,8 +94,8 @@ def _nest_options(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def clean(text: str) -> str:
-    """Return `text` without characters that control a terminal; line breaks and tabs stay."""
-    return "".join(c if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cs") else "\ufffd" for c in text)
+    """Return `text` with what controls a terminal or the direction of text made visible; line breaks and tabs stay."""
+    return show_controls(text)
 
 
 def say(text: str, style: str = "") -> None:
@@ -109,8 +109,9 @@ def show(text: str | Text, style: str = "") -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON document on standard output."""
-    sys.stdout.buffer.write(codec.encode(value) + b"\n")
+    """Print one JSON document on standard output, with what controls a terminal written by its number."""
+    text = escape_json_controls(codec.encode(value).decode("utf-8"))
+    sys.stdout.buffer.write(text.encode("utf-8") + b"\n")
     sys.stdout.flush()
 
 
