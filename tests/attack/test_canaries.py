@@ -38,11 +38,9 @@ from jacquard import (
 )
 from jacquard.cli.app import app
 from jacquard.config.sections import drop_config_secrets, list_credentials
-from mnemosyne import MemoryStore, ToolCall, open_store
-from mnemosyne.core.errors import MnemosyneError
+from mnemosyne import MemoryStore, MnemosyneError, ToolCall, locate_store, open_store
 from mnemosyne.core.masking.addresses import mask_address
 from mnemosyne.core.masking.credentials import mask_credentials, remember_secrets
-from mnemosyne.stores.locate import locate_store
 
 SHORT = 12
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"
