@@ -1,9 +1,12 @@
-"""Writes the digests of the packages that `make` installs: `python .ci/lock.py local` writes `.ci/locks/local-PLATFORM.txt`.
+"""Writes the digests of the packages that `make` installs, so that pip can check them.
+
+    python .ci/lock.py local            # write `.ci/locks/local-PLATFORM.txt` (or `dev`)
+    python .ci/lock.py --find local     # print the lock of this platform; exit code 1 where there is none
 
 pip itself resolves the set under constraints.txt, without installing it, and reports of each file that it would install the
-digest that the package index gives. PLATFORM names the interpreter and the machine that it runs on, because other ones get
-other files. The lock of a platform holds whatever is already in it for other digests of the same version, and every line
-is for `pip install --require-hashes --no-deps -r`. torch is not in it: its CPU build comes from wherever there is one.
+digest that the package index gives. PLATFORM names the interpreter and the machine, because other ones get other files.
+Every line is for `pip install --require-hashes --no-deps -r`. torch is not in it: its CPU build comes from wherever there is
+one.
 """
 
 from __future__ import annotations
@@ -37,7 +40,17 @@ def resolve(python: str, wanted: list[str], *options: str) -> dict[str, tuple[st
     """Return (version, sha256) by name of all that pip would install; what a failure of pip says goes to standard error."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
-        command = [python, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--report", str(report)]
+        command = [
+            python,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--dry-run",
+            "--ignore-installed",
+            "--report",
+            str(report),
+        ]
         subprocess.run([*command, "-c", "constraints.txt", *options, *wanted], cwd=ROOT, check=True)
         told = json.loads(report.read_text(encoding="utf-8"))
     found: dict[str, tuple[str, str]] = {}
@@ -52,8 +65,31 @@ def resolve(python: str, wanted: list[str], *options: str) -> dict[str, tuple[st
     return found
 
 
+def holds_versions(lock: Path) -> bool:
+    """Return whether a lock was written for the present constraints.txt: a lock with other versions is not used."""
+    wanted = dict(line.lower().split("==") for line in _lines(ROOT / "constraints.txt") if "==" in line)
+    wanted = {name.replace("_", "-").replace(".", "-"): version for name, version in wanted.items()}
+    locked = dict(line.partition(" ")[0].split("==") for line in _lines(lock))
+    other = [name for name, version in locked.items() if wanted.get(name, version) != version.lower()]
+    if other:
+        print(
+            f"{lock}: {', '.join(other)} differ from constraints.txt; write it again with .ci/lock.py", file=sys.stderr
+        )
+    return not other
+
+
+def _lines(file: Path) -> list[str]:
+    return [line for line in file.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
+
+
 def main() -> None:
-    """Write the lock of this platform for the set that the command line names."""
+    """Write the lock of this platform for the set that the command line names, or find it."""
+    if sys.argv[1:2] == ["--find"]:
+        lock = LOCKS / f"{sys.argv[2]}-{platform_name()}.txt"
+        if not lock.is_file() or not holds_versions(lock):
+            raise SystemExit(1)
+        print(lock.relative_to(ROOT).as_posix())
+        return
     if len(sys.argv) != 2 or sys.argv[1] not in SETS:
         raise SystemExit(f"Name one of {', '.join(SETS)}.")
     name = sys.argv[1]
