@@ -31,6 +31,7 @@ from jacquard.pipeline.skeleton.history import SPARE_MESSAGES, find_other_tokens
 from jacquard.pipeline.worlds import WorldSource
 from jacquard.turns.context import TurnContext
 from jacquard.turns.parts import EngineParts
+from mnemosyne.chains.audience import may_read, read_audience
 from mnemosyne.chains.unanswered import head_after, with_unanswered
 from mnemosyne.core.errors import TurnNotFoundError
 from mnemosyne.core.off_loop import calculate, size_of
@@ -123,7 +124,8 @@ class TurnLoader:
 
     async def _load_window(self, context: TurnContext) -> SessionWindow:
         limit = context.config.history.max_messages + SPARE_MESSAGES
-        return await self._parts.store.window(context.session_id, message_limit=limit, branch_id=context.branch_id)
+        window = await self._parts.store.window(context.session_id, message_limit=limit, branch_id=context.branch_id)
+        return _keep_known(window, context.config.viewer)
 
     async def _load_history(self, context: TurnContext, window: SessionWindow) -> SummarizedWindow:
         """Return the window with its rolling summary, made now if it was due, and the history that goes with it.
@@ -140,10 +142,10 @@ class TurnLoader:
             return ready
 
         async def load_with_unanswered() -> SessionWindow:
-            return with_unanswered(await self._load_window(context))
+            return _keep_known(with_unanswered(await self._load_window(context)), config.viewer)
 
         ready = await self._roller.prepare_summary(
-            with_unanswered(window), config, limits, most_tokens, load_with_unanswered
+            _keep_known(with_unanswered(window), config.viewer), config, limits, most_tokens, load_with_unanswered
         )
         context.degradations += ready.degradations
         # The turn follows the one that waits, which is committed with it; a summary belongs to a committed turn.
@@ -168,6 +170,12 @@ class TurnLoader:
         restricted = await self._parts.store.gated_entries(scopes)
         state, viewer = turn.window.state, turn.config.viewer
         return await calculate(find_hidden_entries, turn.world, restricted, state, viewer, size=size_of(state))
+
+
+def _keep_known(window: SessionWindow, viewer: str | None) -> SessionWindow:
+    """Return a window without the messages of turns that this viewer may not know."""
+    known = tuple(each for each in window.messages if may_read(read_audience(each.message.extra), viewer))
+    return window if len(known) == len(window.messages) else replace(window, messages=known)
 
 
 def _turn_id_after(window: SessionWindow, text: str) -> str:

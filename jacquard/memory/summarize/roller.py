@@ -35,6 +35,7 @@ from jacquard.memory.summarize.span import (
 )
 from jacquard.pipeline.record.events import emit_usage
 from jacquard.pipeline.skeleton.history import find_other_tokens, history_limits
+from mnemosyne.chains.audience import may_read, read_audience
 from mnemosyne.core.errors import ContextEngineError
 from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.core.off_loop import calculate
@@ -42,6 +43,7 @@ from mnemosyne.core.tokens import KEPT_CHARS
 from mnemosyne.protocols import Clock, Store, TokenEstimator
 from mnemosyne.schema.document import Summary
 from mnemosyne.schema.event import EventType
+from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import WindowMessage
 
@@ -113,7 +115,8 @@ class SummaryRoller:
         `limits` are those of the history window, `most_tokens` the most that it may take while a summary is missing.
         `load` reads the window again after a summary was written.
         """
-        if not config.summary.enabled:
+        told = window.summary.summary.extra if window.summary is not None else EMPTY
+        if not config.summary.enabled or not may_read(read_audience(told), config.viewer):
             bare = replace(window, summary=None)
             return _summarized(bare, Coverage(), await self._load_history(bare, Coverage(), limits))
         coverage = await self._load_coverage(window)

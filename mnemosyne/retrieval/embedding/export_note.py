@@ -188,8 +188,9 @@ def check_weights_file(file: Path, expected: str, package: str) -> None:
         ) from error
     if found != expected:
         raise EmbedderUnavailableError(
-            f"{file} is not the expected weights file (sha256 {found}, expected {expected}): it is damaged or was changed, or belongs to a "
-            f"release of the package {package} that is not supported. Install the package again in the version of constraints.txt."
+            f"{file} is not the expected weights file (sha256 {found}, expected {expected}): it is damaged, was changed, or "
+            f"belongs to a release of the package {package} that is not supported. Install the package again in the version of "
+            "constraints.txt."
         )
     with suppress(OSError):  # without a cache it is read at every start
         place.mkdir(parents=True, exist_ok=True)
