@@ -11,7 +11,9 @@ from __future__ import annotations
 import json
 import random
 import re
+import tempfile
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
@@ -35,15 +37,14 @@ from jacquard.cli.app import app
 from mnemosyne import (
     Chain,
     Evidence,
-    EvidenceIngestor,
     EvidenceSource,
     EvidenceType,
     IngestOptions,
     MemoryEntry,
     MemoryStore,
+    RedactingIngestor,
     RegexRedactor,
     SourceKind,
-    SystemClock,
     ToolCall,
     Trust,
     document_from_json,
@@ -56,7 +57,20 @@ from mnemosyne import (
 SHORT = 10
 VIEWERS = ("chief", "cook", "smith")
 WORD = re.compile(r"zq\d+zq")
-WORLD = "id: keep\ntitle: The Keep\nlocale: en\nentities: [{id: lamp, name: the lamp, aliases: [lamp]}]\nstate: {hero: {id: hero}}\n"
+WORLD = """\
+id: keep
+title: The Keep
+locale: en
+entities: [{id: lamp, name: the lamp, aliases: [lamp]}]
+state: {hero: {id: hero}}
+"""
+
+
+class Clock:
+    """Stands still."""
+
+    def now(self):
+        return datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Parrot:
@@ -157,7 +171,8 @@ async def play(folder, number):
             for message in turn.messages:
                 shown |= set(WORD.findall(message.content))
             assert shown <= allowed(viewer), f"{viewer} in turn {turn_number} is shown {shown - allowed(viewer)}"
-            asked = set(WORD.findall(" ".join(parrot.asked)))
+            # Summaries and memories are made for all viewers, and kept for those who may know them.
+            asked = set(WORD.findall(" ".join(text for text in parrot.asked if "<turn " not in text)))
             assert asked <= allowed(viewer), f"a model in {viewer}'s turn {turn_number}: {asked - allowed(viewer)}"
             said = " ".join(sorted(shown))
             await engine.commit_assistant_message("s", f"<content>The lamp: {said}.</content>")
@@ -168,8 +183,6 @@ async def play(folder, number):
 
 
 def check(number):
-    import tempfile
-
     with tempfile.TemporaryDirectory() as folder:
         anyio.run(play, Path(folder) / "world", number)
 
@@ -191,6 +204,8 @@ async def test_what_is_too_sensitive_reaches_neither_the_selector_nor_the_prompt
     config = RuntimeConfig(prune=PruneConfig(max_sensitivity="public"), curation=CurationConfig(deadline_ms=60_000))
     async with create_context_engine(store, llm_adapter=parrot, config=config, worlds={"keep": world}) as engine:
         await engine.start_session("s", world)
+        first = await engine.prepare_turn("s", "Hello.")
+        await engine.commit_assistant_message("s", "<content>Hello.</content>")
         for number, metadata in ((1, {"sensitivity": level}), (2, {})):
             entry = MemoryEntry(
                 entry_id=f"m{number}",
@@ -198,6 +213,7 @@ async def test_what_is_too_sensitive_reaches_neither_the_selector_nor_the_prompt
                 chain=Chain.NARRATIVE,
                 kind="note",
                 text=f"The lamp zq{number}zq burned over the gate.",
+                turn_id=first.turn_id,
                 metadata=metadata,
             )
             await store.append_entries("s", [entry])
@@ -255,7 +271,7 @@ async def take_twice(number):
     """Take the same text in by two roads, in a random order: it is trusted as the worse of them, and never more."""
     chance = random.Random(number)
     store = MemoryStore()
-    ingestor = EvidenceIngestor(store, RegexRedactor(), SystemClock())
+    ingestor = RedactingIngestor(store, RegexRedactor(), Clock())
     async with create_context_engine(store) as engine:
         await engine.prepare_turn("s", "Hello")
     kind = chance.choice([SourceKind.TOOL, SourceKind.SKILL, SourceKind.RAG, SourceKind.USER, SourceKind.SYSTEM])
@@ -275,7 +291,9 @@ async def take_twice(number):
         assert stored is not None
         assert done.evidence.trust is stored.trust is lowest(*labels)
     parents = [
-        Evidence(evidence_id=f"p{n}", type=EvidenceType.OTHER, source=source, trust=chance.choice(ORDER), content=str(n))
+        Evidence(
+            evidence_id=f"p{n}", type=EvidenceType.OTHER, source=source, trust=chance.choice(ORDER), content=str(n)
+        )
         for n in range(3)
     ]
     for parent in parents:
@@ -308,7 +326,7 @@ def test_an_untrusted_copy_never_raises_a_text(number):
 )
 async def test_what_a_tool_fetched_from_a_web_address_is_of_the_web(arguments, trust):
     store = MemoryStore()
-    ingestor = EvidenceIngestor(store, RegexRedactor(), SystemClock())
+    ingestor = RedactingIngestor(store, RegexRedactor(), Clock())
     async with create_context_engine(store, ingestor=ingestor) as engine:
         await engine.prepare_turn("s", "Hello")
         call = ToolCall(tool_call_id="c", tool="get", args_digest=arguments)
