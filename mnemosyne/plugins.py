@@ -12,6 +12,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Protocol
 
 from mnemosyne.core.errors import ContextEngineError, PluginError
+from mnemosyne.core.masking.credentials import mask_error
 from mnemosyne.protocols import Embedder, Importer, Redactor, Store, TokenEstimator
 from mnemosyne.schema.redaction import RedactionRules
 
@@ -167,7 +168,7 @@ def open_plugin(point: ExtensionPoint, name: str, *args: Any, **options: Any) ->
     except Exception as error:
         raise PluginError(
             f"{point.setting}: {source} cannot be loaded from {entry.value} ({_describe(error)}). {advice}"
-        ) from error
+        ) from mask_error(error)
     if not callable(factory):
         raise PluginError(
             f"{point.setting}: {source} is {type(factory).__name__}, but must be a {point.factory.__name__}. {advice}"
@@ -177,7 +178,9 @@ def open_plugin(point: ExtensionPoint, name: str, *args: Any, **options: Any) ->
     except ContextEngineError:
         raise
     except Exception as error:
-        raise PluginError(f"{point.setting}: {source} cannot be opened ({_describe(error)}). {advice}") from error
+        raise PluginError(f"{point.setting}: {source} cannot be opened ({_describe(error)}). {advice}") from mask_error(
+            error
+        )
     if missing := [member for member in _members(point.part) if not hasattr(part, member)]:
         raise PluginError(
             f"{point.setting}: {source} is not a {point.part.__name__}: it lacks {', '.join(missing)} (see {GUIDE}). {advice}"

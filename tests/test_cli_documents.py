@@ -33,6 +33,7 @@ from mnemosyne import (
     ToolCall,
     ToolCallStatus,
     ToolProvider,
+    Trust,
     document_from_json,
 )
 
@@ -68,6 +69,7 @@ async def _fill(store_path, world):
             source=EvidenceSource(kind=SourceKind.TOOL, name="find_key", uri="mcp://keys/7"),
             content="第一行\n第二行",
             confidence=0.9,
+            trust=Trust.TOOL,
             metadata={"tags": {"topic": "key"}},
             links=EvidenceLinks(tool_call_id="c1"),
             created_at=AT,

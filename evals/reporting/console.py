@@ -14,19 +14,21 @@ from rich.console import Console
 from rich.text import Text
 
 from evals.errors import SetupError
+from jacquard.cli.terminal import TerminalConsole
+from mnemosyne.core.masking.controls import escape_json_controls
 
 STANDARD_OUTPUT = Path("-")
-error_output = Console(stderr=True, highlight=False, soft_wrap=True)
+error_output = TerminalConsole(stderr=True, highlight=False, soft_wrap=True)
 
 
 def standard_output() -> Console:
     """Return the console for results."""
-    return Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 140)
+    return TerminalConsole(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 140)
 
 
 def keep_json(value: Mapping[str, Any], file: Path | None) -> bool:
     """Write a value as JSON where it is wanted; True where a person should be shown it too."""
-    text = json.dumps(value, ensure_ascii=False, indent=1) + "\n"
+    text = escape_json_controls(json.dumps(value, ensure_ascii=False, indent=1)) + "\n"
     if file == STANDARD_OUTPUT:
         sys.stdout.buffer.write(text.encode("utf-8", "replace"))
         return False

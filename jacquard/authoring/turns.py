@@ -21,8 +21,10 @@ from jacquard.pipeline.record.prompt_snapshot import read_snapshot
 from jacquard.pipeline.record.stored_turn import plan_of, report_of
 from jacquard.pipeline.worlds import WorldSource
 from jacquard.replay.replay import select_untemplated_blocks
+from mnemosyne.chains.audience import may_read, read_audience
 from mnemosyne.chains.event import closed_quests
-from mnemosyne.chains.lore import gated_entries, hidden_entries
+from mnemosyne.chains.lore import gated_entries, hidden_entries, may_know
+from mnemosyne.chains.state import view_state
 from mnemosyne.protocols import Store
 from mnemosyne.schema.document import Summary
 from mnemosyne.schema.memory import MemoryEntry, session_scope, world_scope
@@ -119,6 +121,7 @@ class TurnReader:
         world = await self.worlds.world(window.head.world_id, write=False)
         plan = self.planner.plan(user_message, window, world)
         hidden = await self._find_hidden_entries(window, world, self.viewer)
+        window = replace(window, messages=_known_messages(window.messages, self.viewer))
         request = PlannedTurn(
             plan=plan, window=window, world=world, user_message=user_message, config=RuntimeConfig(), hidden=hidden
         )
@@ -129,7 +132,9 @@ class TurnReader:
     ) -> AuthorTurn:
         snapshot = read_snapshot(record)
         config = USUAL if snapshot is None else snapshot.runtime
-        hidden = await self._find_hidden_entries(window, world, self.viewer or config.viewer)
+        viewer = self.viewer or config.viewer
+        hidden = await self._find_hidden_entries(window, world, viewer)
+        window = replace(window, messages=_known_messages(window.messages, viewer))
         label = f"{record.session_id} {record.turn_id}"
         # Turns that were imported have no record of a prompt; they are planned as if they were prepared now.
         if record.prompt is None or record.plan is None or record.receipt is None:
@@ -140,9 +145,12 @@ class TurnReader:
             return AuthorTurn(label=label, request=request)
         report = report_of(record)
         plan = plan_of(record)
+        # What was rendered for another viewer is rendered again, from what this one may know.
+        is_other = self.viewer is not None and self.viewer != config.viewer
+        shown = _restore_shown_window(window, record)
         request = PlannedTurn(
             plan=plan,
-            window=_restore_shown_window(window, record),
+            window=replace(shown, summary=None) if is_other else shown,
             world=world,
             user_message=user_message,
             config=_show_whole_history(plan),
@@ -150,20 +158,24 @@ class TurnReader:
             todo=None if snapshot is None else snapshot.source.variables.get("tasks"),
         )
         stream = report.stream_b
+        entries = await self._entries(report, window, world)
+        if is_other:
+            view = view_state(window.state)
+            entries = tuple(each for each in entries if may_know(each, self.viewer, view))
         chose = stream.model if stream.path in BY_SELECTOR else None
         return AuthorTurn(
             label=label,
             request=request,
-            entries=await self._entries(report, window, world),
-            selection=Selection(entry_ids=stream.selected, rationale=stream.rationale),
-            fixed=None if snapshot is None else select_untemplated_blocks(snapshot.blocks),
+            entries=entries,
+            selection=Selection(entry_ids=stream.selected, rationale="" if is_other else stream.rationale),
+            fixed=None if snapshot is None or is_other else select_untemplated_blocks(snapshot.blocks),
             model=chose or "heuristic",
             layout=report.layout,
             limit_tokens=report.budget.limit_tokens if snapshot is None else snapshot.limit_tokens,
             config=config,
             at=NO_TIME if snapshot is None else snapshot.at,
-            carried={} if snapshot is None else {block.block_id: block for block in snapshot.carried},
-            recorded=str(record.prompt.get("text", "")),
+            carried={} if snapshot is None or is_other else {block.block_id: block for block in snapshot.carried},
+            recorded="" if is_other else str(record.prompt.get("text", "")),
         )
 
     async def _find_hidden_entries(self, window: SessionWindow, world: WorldPack, viewer: str | None) -> frozenset[str]:
@@ -227,3 +239,7 @@ def _show_whole_history(plan: PlanContext) -> RuntimeConfig:
     """Return a configuration whose history limits trim nothing, because the record says which messages were shown."""
     history = HistoryConfig(max_messages=10 * MESSAGES, max_tokens=10_000_000, low_water=1.0)
     return RuntimeConfig(template_id=plan.template_id, history=history)
+
+
+def _known_messages(messages: Sequence[WindowMessage], viewer: str | None) -> tuple[WindowMessage, ...]:
+    return tuple(each for each in messages if may_read(read_audience(each.message.extra), viewer))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import unicodedata
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,16 +11,18 @@ from typing import Annotated, Any, TypeVar
 
 import anyio
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from filament import FilamentError
+from jacquard.cli.terminal import TerminalConsole
 from jacquard.config.sections import RuntimeConfig
 from jacquard.config.settings import config_from_mapping, load_config
 from jacquard.core.errors import ConfigError, JacquardError
 from jacquard.wiring.runtime import Runtime, open_runtime
 from mnemosyne.core import codec
 from mnemosyne.core.errors import MnemosyneError
+from mnemosyne.core.masking.controls import escape_json_controls, show_controls
+from mnemosyne.core.masking.credentials import mask_credentials
 
 T = TypeVar("T")
 
@@ -76,8 +77,8 @@ TokenEstimatorOption = Annotated[
 DEFAULT_STORE = ".jacquard"
 _MOST_NOTES = 10
 
-out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+out = TerminalConsole(highlight=False, soft_wrap=True)
+err = TerminalConsole(stderr=True, highlight=False, soft_wrap=True)
 
 
 @asynccontextmanager
@@ -110,8 +111,8 @@ def _nest_options(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def clean(text: str) -> str:
-    """Return `text` without characters that control a terminal; line breaks and tabs stay."""
-    return "".join(c if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cs") else "\ufffd" for c in text)
+    """Return `text` with what controls a terminal or the direction of text made visible; line breaks and tabs stay."""
+    return show_controls(text)
 
 
 def say(text: str, style: str = "") -> None:
@@ -125,8 +126,9 @@ def show(text: str | Text, style: str = "") -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON document on standard output."""
-    sys.stdout.buffer.write(codec.encode(value) + b"\n")
+    """Print one JSON document on standard output, with what controls a terminal written by its number."""
+    text = escape_json_controls(codec.encode(value).decode("utf-8"))
+    sys.stdout.buffer.write(text.encode("utf-8") + b"\n")
     sys.stdout.flush()
 
 
@@ -151,9 +153,9 @@ def sentence(error: BaseException) -> str:
         return str(error)
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
-        return f"{where}{error.strerror or error}"
+        return mask_credentials(f"{where}{error.strerror or error}")
     places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in extract_tb(error.__traceback__)]
-    said = " ".join(str(error).split())
+    said = " ".join(mask_credentials(str(error)).split())
     return (
         f"A fault of jacquard itself, or something damaged that it did not recognise: {type(error).__name__}: {said} "
         f"({' < '.join(places[:-4:-1])}). Please report it with this line."
@@ -196,6 +198,6 @@ def leaves(error: BaseException) -> list[BaseException]:
 
 def fail(message: str, code: int = 1) -> typer.Exit:
     """Print an error and return the exit for the caller to raise."""
-    for place, line in enumerate(message.splitlines() or [""]):
+    for place, line in enumerate(mask_credentials(message).splitlines() or [""]):
         say(f"error: {line}" if place == 0 else f"       {line}", style="bold red" if place == 0 else "red")
     return typer.Exit(code)

@@ -2,15 +2,15 @@
 
 The same bounds apply to settings from code, files and the environment, and `jacquard.config.reference` publishes them.
 This module must not import a section. The metadata of a field has the keys `doc` (one sentence), `low` and `high`
-(bounds of a number, both included), `words` (the texts that it can be), `keys` (the keys of a mapping) and `parts`
-(sentences of the fields of a value that is declared elsewhere).
+(bounds of a number, both included), `words` (the texts that it can be), `keys` (the keys of a mapping), `parts`
+(sentences of the fields of a value that is declared elsewhere) and `credential` (how the text holds one: `Credential`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, field, fields
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Any
 
 from jacquard.core.errors import ConfigError
@@ -18,10 +18,26 @@ from mnemosyne.schema.memory import EMPTY
 
 
 def plain_field(default: Any = MISSING, *, doc: str, default_factory: Any = MISSING, shown: bool = True) -> Any:
-    """Return a field without bounds; with `shown` false its value is left out of the `repr` of its section."""
+    """Return a field without bounds and without credentials; with `shown` false it is left out of the section's `repr`."""
     if default_factory is not MISSING:
         return field(default_factory=default_factory, repr=shown, metadata={"doc": doc})
     return field(default=default, repr=shown, metadata={"doc": doc})
+
+
+class Credential(StrEnum):
+    """How the text of a setting holds a credential; `jacquard.config.sections` hides it accordingly."""
+
+    KEY = "key"
+    """The whole text is one."""
+    ADDRESS = "address"
+    """It is an address, which may hold user, password and keys."""
+    ARGUMENT = "argument"
+    """It names a part, and the argument of a plugin (`NAME:ARGUMENT`) may be an address."""
+
+
+def credential_field(default: str | None, holds: Credential, *, doc: str) -> Any:
+    """Return a field that may hold a credential: its value is in no `repr`, and hidden in whatever is stored or shown."""
+    return field(default=default, repr=False, metadata={"doc": doc, "credential": holds})
 
 
 def bounded_field(default: Any, low: float | None = None, high: float | None = None, *, doc: str) -> Any:

@@ -8,7 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from jacquard.config.fields import bounded_field, check, choice_field, choices_field, numbers_field, plain_field
+from jacquard.config.fields import (
+    Credential,
+    bounded_field,
+    check,
+    choice_field,
+    choices_field,
+    credential_field,
+    numbers_field,
+    plain_field,
+)
 from jacquard.core.blocks import Sensitivity
 from jacquard.core.errors import ConfigError
 from mnemosyne.schema.evidence import Priority
@@ -61,8 +70,9 @@ class PruneConfig:
     `must_keep_priorities` always includes `must`.
     """
 
-    policy: str = plain_field(
+    policy: str = credential_field(
         "greedy_priority",
+        Credential.ARGUMENT,
         doc="Name of the pruner: `greedy_priority`, `group_aware`, `degrade_to_summary`, one that the host registered, or that of "
         "a plugin.",
     )
@@ -166,16 +176,19 @@ class SelectorConfig:
     where both a model and a reranker are named, and where `name` does not go with them.
     """
 
-    name: str | None = plain_field(
+    name: str | None = credential_field(
         None,
+        Credential.ARGUMENT,
         doc="Name of the selector: `flash` (a small model), `rerank` (a local reranker), `heuristic`, or that of a plugin; none "
         "means what `model` and `reranker` say.",
     )
     model: str | None = plain_field(None, doc="Name of the small model that selects, as litellm names it.")
-    api_base: str | None = plain_field(
-        None, shown=False, doc="Address of the server that has the model; none means the provider's own."
+    api_base: str | None = credential_field(
+        None, Credential.ADDRESS, doc="Address of the server that has the model; none means the provider's own."
     )
-    api_key: str | None = plain_field(None, shown=False, doc="Key for the model; it is neither stored nor shown.")
+    api_key: str | None = credential_field(
+        None, Credential.KEY, doc="Key for the model; it is neither stored nor shown."
+    )
     reranker: str | None = plain_field(None, doc="Folder of a local cross-encoder that selects in place of a model.")
     max_tokens: int = bounded_field(400, 1, doc="The most tokens of the model's answer.")
     failure_limit: int = bounded_field(
@@ -201,14 +214,18 @@ class SelectorConfig:
 class PlannerConfig:
     """Planner tier 0, and tier 1 (spec T6): one call of a small model where tier 0 is not sure."""
 
-    name: str = plain_field("rules", doc="Name of the planner of tier 0: `rules`, or that of a plugin.")
+    name: str = credential_field(
+        "rules", Credential.ARGUMENT, doc="Name of the planner of tier 0: `rules`, or that of a plugin."
+    )
     model: str | None = plain_field(
         None, doc="Name of the small model that plans, as litellm names it; without one, only the rules plan."
     )
-    api_base: str | None = plain_field(
-        None, shown=False, doc="Address of the server that has the model; none means the provider's own."
+    api_base: str | None = credential_field(
+        None, Credential.ADDRESS, doc="Address of the server that has the model; none means the provider's own."
     )
-    api_key: str | None = plain_field(None, shown=False, doc="Key for the model; it is neither stored nor shown.")
+    api_key: str | None = credential_field(
+        None, Credential.KEY, doc="Key for the model; it is neither stored nor shown."
+    )
     max_tokens: int = bounded_field(300, 1, doc="The most tokens of the model's answer.")
     timeout_ms: int = bounded_field(500, 1, doc="How long a turn waits for the model, in milliseconds.")
     confidence_threshold: float | None = bounded_field(

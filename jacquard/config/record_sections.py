@@ -9,7 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from jacquard.config.fields import bounded_field, check, choice_field, numbers_field, plain_field
+from jacquard.config.fields import (
+    Credential,
+    bounded_field,
+    check,
+    choice_field,
+    credential_field,
+    numbers_field,
+    plain_field,
+)
 from jacquard.core.errors import ConfigError
 from mnemosyne.schema.evidence import EvidenceType
 from mnemosyne.schema.redaction import RedactionRules
@@ -27,10 +35,12 @@ class SummaryConfig:
         None,
         doc="Name of the small model that summarizes, as litellm names it; without one, the gist of each turn is kept.",
     )
-    api_base: str | None = plain_field(
-        None, shown=False, doc="Address of the server that has the model; none means the provider's own."
+    api_base: str | None = credential_field(
+        None, Credential.ADDRESS, doc="Address of the server that has the model; none means the provider's own."
     )
-    api_key: str | None = plain_field(None, shown=False, doc="Key for the model; it is neither stored nor shown.")
+    api_key: str | None = credential_field(
+        None, Credential.KEY, doc="Key for the model; it is neither stored nor shown."
+    )
     max_summary_tokens: int = bounded_field(512, 1, doc="The most tokens of a summary.")
     trigger_message_count: int = bounded_field(
         20, 1, doc="A summary is due above this number of messages without a summary."
@@ -58,10 +68,12 @@ class ConsolidationConfig:
     model: str | None = plain_field(
         None, doc="Name of the model that writes memory, as litellm names it; none means the model of `summary`."
     )
-    api_base: str | None = plain_field(
-        None, shown=False, doc="Address of the server that has the model; none means the provider's own."
+    api_base: str | None = credential_field(
+        None, Credential.ADDRESS, doc="Address of the server that has the model; none means the provider's own."
     )
-    api_key: str | None = plain_field(None, shown=False, doc="Key for the model; it is neither stored nor shown.")
+    api_key: str | None = credential_field(
+        None, Credential.KEY, doc="Key for the model; it is neither stored nor shown."
+    )
     every_turns: int = bounded_field(
         8, 0, doc="Consolidation starts after every so many commits of a branch; 0 means only when it is called."
     )
@@ -82,8 +94,10 @@ class RedactionConfig:
     """
 
     enabled: bool = plain_field(True, doc="Whether evidence is redacted.")
-    redactor: str = plain_field(
-        "patterns", doc="Name of the redactor: `patterns` (the shipped one), or that of a plugin, which gets `rules`."
+    redactor: str = credential_field(
+        "patterns",
+        Credential.ARGUMENT,
+        doc="Name of the redactor: `patterns` (the shipped one), or that of a plugin, which gets `rules`.",
     )
     mode: str = choice_field(
         "store_redacted_only",

@@ -9,10 +9,11 @@ field.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cache
+from typing import Any, TypeVar, get_type_hints
 
-from jacquard.config.fields import plain_field
+from jacquard.config.fields import Credential, credential_field, plain_field
 from jacquard.config.prompt_sections import (
     BudgetConfig,
     CurationConfig,
@@ -34,12 +35,10 @@ from jacquard.config.record_sections import (
     RedactionConfig,
     SummaryConfig,
 )
-from mnemosyne.core.addresses import mask_address
+from mnemosyne.core.masking.addresses import mask_address
 from mnemosyne.schema.memory import EMPTY
 
 __all__ = [
-    "API_BASE",
-    "API_KEY",
     "ArmConfig",
     "BudgetConfig",
     "ChunkConfig",
@@ -58,12 +57,13 @@ __all__ = [
     "RuntimeConfig",
     "SelectorConfig",
     "SummaryConfig",
+    "credential_names",
     "drop_config_secrets",
     "drop_secrets",
+    "list_credentials",
 ]
 
-API_KEY, API_BASE = "api_key", "api_base"
-"""The settings of a model that are secret or may contain a secret."""
+S = TypeVar("S")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,8 +86,9 @@ class RuntimeConfig:
     provider_hint: str | None = plain_field(
         None, doc="Name of the main model's provider; it is recorded with the settings of a turn."
     )
-    token_estimator: str = plain_field(
+    token_estimator: str = credential_field(
         "estimate",
+        Credential.ARGUMENT,
         doc="What counts tokens: `estimate` (by rules, without a tokenizer), `tiktoken:NAME` (exact, by an encoding or a model of "
         "OpenAI; without a name, of `model_hint`), `tokenizer:FILE` (exact, by a `tokenizer.json`), or the name of a plugin.",
     )
@@ -123,22 +124,62 @@ def drop_config_secrets(config: RuntimeConfig) -> RuntimeConfig:
     """Return a configuration that may be stored and compared: without the keys of its models and without secrets in
     addresses.
     """
-    bare: dict[str, Any] = {
-        each.name: replace(section, api_key=None, api_base=section.api_base and mask_address(section.api_base))
-        for each in fields(config)
-        if hasattr(section := getattr(config, each.name), "api_key")
-    }
-    bare["experiments"] = {
+    experiments = {
         name: {arm: replace(settings, config=drop_secrets(settings.config)) for arm, settings in arms.items()}
         for name, arms in config.experiments.items()
     }
-    return replace(config, **bare)
+    return replace(_drop_section_secrets(config), experiments=experiments)
+
+
+def _drop_section_secrets(section: S) -> S:
+    """Return a section, or the whole configuration, with the credentials of its fields hidden."""
+    changed: dict[str, Any] = {}
+    for each in fields(section):  # type: ignore[arg-type]
+        value = getattr(section, each.name)
+        if is_dataclass(value):
+            changed[each.name] = _drop_section_secrets(value)
+        elif isinstance(value, str) and (holds := each.metadata.get("credential")):
+            changed[each.name] = _hide_credential(holds, value)
+    return replace(section, **changed)  # type: ignore[type-var]
+
+
+def _hide_credential(holds: Credential, value: str) -> str | None:
+    if holds is Credential.KEY:
+        return None
+    return mask_address(value) if holds is Credential.ADDRESS or "://" in value else value
+
+
+def list_credentials(kind: type = RuntimeConfig, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Credential]:
+    """Return every setting that can hold a credential, by its path, with how it holds one."""
+    found: dict[tuple[str, ...], Credential] = {}
+    hints = get_type_hints(kind)
+    for each in fields(kind):
+        if (holds := each.metadata.get("credential")) is not None:
+            found[(*path, each.name)] = holds
+        elif is_dataclass(hints[each.name]):
+            found |= list_credentials(hints[each.name], (*path, each.name))
+    return found
+
+
+@cache
+def _credentials_by_name() -> dict[str, Credential]:
+    return {path[-1]: holds for path, holds in list_credentials().items()}
+
+
+def credential_names() -> frozenset[str]:
+    """Return the names of settings whose text is a credential or an address with one."""
+    return frozenset(name for name, holds in _credentials_by_name().items() if holds is not Credential.ARGUMENT)
 
 
 def drop_secrets(plain: Any) -> Any:
     """Return settings as plain values (nested as sections are) without keys of models and without secrets in addresses."""
     if isinstance(plain, Mapping):
-        kept = {name: drop_secrets(value) for name, value in plain.items() if name != API_KEY}
-        address = kept.get(API_BASE)
-        return {**kept, API_BASE: mask_address(address)} if isinstance(address, str) else kept
+        held = _credentials_by_name()
+        kept = {name: value for name, value in plain.items() if held.get(name) is not Credential.KEY}
+        return {
+            name: _hide_credential(held[name], value)
+            if name in held and isinstance(value, str)
+            else drop_secrets(value)
+            for name, value in kept.items()
+        }
     return [drop_secrets(value) for value in plain] if isinstance(plain, list | tuple) else plain

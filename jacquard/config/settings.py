@@ -7,6 +7,7 @@ unknown name is refused with the most similar known one; all faults are reported
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
 from difflib import get_close_matches
@@ -17,9 +18,9 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from filament import PayloadError, load_yaml_marked
 from jacquard.config.fields import find_fault, find_key_fault
-from jacquard.config.sections import API_BASE, API_KEY, RuntimeConfig, drop_secrets
+from jacquard.config.sections import RuntimeConfig, credential_names, drop_secrets
 from jacquard.core.errors import ConfigError
-from mnemosyne.core.addresses import hide_secrets
+from mnemosyne.core.masking.credentials import mask_credentials
 from mnemosyne.schema.memory import EMPTY
 
 PREFIX = "JACQUARD_"
@@ -27,6 +28,7 @@ BETWEEN = "__"
 OF_NO_ARM = frozenset({"experiments", "tags"})
 """The settings that an arm of an experiment cannot change."""
 T = TypeVar("T")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|(?<=tag )\S+|(?<=alias )\S+|(?<=key )\S+(?= is)")
 _KINDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
@@ -230,20 +232,21 @@ def _read_scalar(kind: Any, value: Any, path: tuple[str, ...], reading: _Reading
 
 
 def _report_wrong(path: tuple[str, ...], reading: _Reading, value: Any, wanted: str) -> Any:
-    if path[-1:] in ((API_KEY,), (API_BASE,)):
+    if path and path[-1] in credential_names():
         reading.fault(path, f"must be {wanted}; put it in quotes")
     else:
-        reading.fault(path, f"is {hide_secrets(repr(drop_secrets(value)), None)}, but must be {wanted}")
+        reading.fault(path, f"is {mask_credentials(repr(drop_secrets(value)))}, but must be {wanted}")
     return MISSING
 
 
 def _explain_yaml_error(error: PayloadError, text: str) -> str:
-    """Return why the YAML cannot be read, never with a part of a line that holds a key or an address."""
-    lines = text.splitlines()
+    """Return why the YAML cannot be read, never with a part of a key or an address."""
+    lines, names = text.splitlines(), credential_names()
     at = lines if error.line is None else lines[max(error.line - 2, 0) : error.line]
-    if any(name in line for line in at for name in (API_KEY, API_BASE)):
+    if any(name in line for line in at for name in names):
         return "this is not YAML; put the value in quotes, and a space after the colon"
-    return error.reason
+    # A value may stand any number of lines below its name, so nothing of the text is quoted where there is such a name.
+    return _QUOTED.sub("…", error.reason) if any(name in text for name in names) else mask_credentials(error.reason)
 
 
 def _are_all(values: list[Any], kind: type[tuple[Any, ...]]) -> Any:

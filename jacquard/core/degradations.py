@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
+from mnemosyne.core.masking.credentials import mask_credentials
+
 
 class DegradationCode(StrEnum):
     """The codes of degradations, in the order of a turn; the values are stored and must not change."""
@@ -109,10 +111,13 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Degradation:
-    """Something that a turn did without: `code` is for machines, `detail` for people."""
+    """Something that a turn did without: `code` is for machines, `detail`, which holds no credentials, for people."""
 
     code: str
     detail: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "detail", mask_credentials(self.detail))
 
 
 def describe_degradation(code: str) -> Degradation:

@@ -53,9 +53,16 @@ class BudgetExceededError(JacquardError):
         rest = without_state or self
         least = f" With nothing of the state shown it still needs {rest.needed_tokens}." if without_state else ""
         super().__init__(
-            f"What must be kept needs {needed_tokens} tokens, the budget is {limit_tokens} (biggest: {biggest}).{least} "
+            f"What must be kept needs {needed_tokens} tokens, {_describe_limit(limit_tokens)} (biggest: {biggest}).{least} "
             f"Raise the budget, lower the reply reserve, or shorten these blocks.{_remedy(rest.blocks)}"
         )
+
+
+def _describe_limit(limit_tokens: int) -> str:
+    """Return how much room there was; tags and message overhead count before all blocks, and may take more than there is."""
+    if limit_tokens > 0:
+        return f"the budget is {limit_tokens}"
+    return "and the budget leaves no room at all: tags and message overhead alone take it"
 
 
 _TAIL_REMEDY = "it is the host's own tool calls and results: shorten them, or raise budget.reserved_tail_tokens"

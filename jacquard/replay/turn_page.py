@@ -1,6 +1,7 @@
 """One self-contained HTML page of prepared turns: the prompt with its blocks by source, what was left out and why, tokens as bars.
 
-The page has no script and loads nothing, and its policy forbids both. Every text is escaped by the template. Pure.
+The page has no script and loads nothing, and its policy forbids both. Every text is escaped by the template, and what would
+control the direction of text is shown as an escape. Pure.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from jacquard.replay.turn_view import GROUPS, TurnView
+from mnemosyne.core.masking.controls import show_controls
 
 TEMPLATE = "turn_page.html.j2"
 
@@ -97,5 +100,10 @@ def render_turn_page(title: str, sections: Sequence[PageSection]) -> str:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=_finalize,
     )
     return environment.get_template(TEMPLATE).render(title=title, sections=sections, groups=GROUPS)
+
+
+def _finalize(value: Any) -> Any:
+    return show_controls(value) if type(value) is str else value

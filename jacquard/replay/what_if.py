@@ -77,6 +77,13 @@ class WhatIf:
             before_shared=report.prefix.shared_tokens,
             after_shared=0,
         )
+        if self.config.viewer not in (None, snapshot.runtime.viewer):
+            made_for = snapshot.runtime.viewer or "nobody in particular"
+            return replace(
+                base,
+                fault=f"It was prepared for {made_for}, and its record holds what {made_for} may know: weave it for "
+                f"{self.config.viewer} instead.",
+            )
         history, start = await self._history(record, snapshot, left)
         try:
             old, new = await self._play_turn(record, snapshot, report, history)

@@ -311,6 +311,9 @@ def check_reply(source: str, *, name: str) -> None:
     _compile(environment, file.name, lambda _: file)
 
 
+_ROUNDS = 3
+"""So many times a line must have been under way at once for it to count as one that calls itself."""
+
 SourceOf = Callable[[str], TemplateFile | None]
 
 
@@ -347,7 +350,10 @@ def _build_template_error(
         file, line = _find_line(error.__traceback__, source_of)
         file = file or source_of(name)
     shown = file.shown if file else name
-    reason = _ADDRESS.sub("", _explain_error(error, variables))
+    if isinstance(error, RecursionError):
+        reason = _explain_recursion(error.__traceback__, source_of)
+    else:
+        reason = _ADDRESS.sub("", _explain_error(error, variables))
     return TemplateError(shown, line, reason, file.line(line) if file else "")
 
 
@@ -362,6 +368,26 @@ def _find_line(traceback: TracebackType | None, source_of: SourceOf) -> tuple[Te
     return file, line
 
 
+def _explain_recursion(traceback: TracebackType | None, source_of: SourceOf) -> str:
+    """Return what goes on without end: the chain of templates that call each other, by their lines, or what is nested."""
+    places: list[str] = []
+    while traceback is not None:
+        if "__jinja_exception__" in traceback.tb_frame.f_globals:
+            found = source_of(traceback.tb_frame.f_code.co_filename)
+            if found:
+                places.append(f"{found.shown}:{traceback.tb_lineno}")
+        traceback = traceback.tb_next
+    last = places[-1] if places else ""
+    before = places[:-1][::-1]
+    if before.count(last) < _ROUNDS:
+        return "an expression or a value is nested too deep here; write it in steps, or show less of the value"
+    chain = places[len(places) - 2 - before.index(last) :]
+    files = dict.fromkeys(place.rpartition(":")[0] for place in chain)
+    if len(files) == 1:
+        return f"this template includes or calls itself without end, at {', '.join(dict.fromkeys(chain))}; end it by a condition"
+    return f"templates call each other in a circle, without end: {' → '.join(chain)}; remove one of these calls"
+
+
 def _explain_error(error: Exception, variables: Mapping[str, Any]) -> str:
     if isinstance(error, TemplateNotFound):
         return f"there is no template {error.name!r} in the template folders; write a path below them, such as chat/status.j2"
@@ -371,10 +397,6 @@ def _explain_error(error: Exception, variables: Mapping[str, Any]) -> str:
         message = (error.message or "a name is undefined").replace("'dict object'", "this mapping")
         known = f"; here are: {', '.join(sorted(variables))}" if message.endswith(" is undefined") and variables else ""
         return f"{message}{known}"
-    if isinstance(error, RecursionError):
-        return (
-            "templates call one another without end, or one is nested too deep; break the circle, or write it in steps"
-        )
     if isinstance(error, TemplateSyntaxError | TemplateRuntimeError):
         return error.message or "cannot be read"
     return str(error) if isinstance(error, LimitError | PrintError) else f"{type(error).__name__}: {error}"

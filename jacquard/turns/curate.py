@@ -6,7 +6,6 @@ selector.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -38,13 +37,14 @@ from jacquard.turns.context import TurnContext
 from jacquard.turns.parts import EngineParts
 from mnemosyne.chains.state import view_state
 from mnemosyne.core.errors import ContextEngineError, DamagedRecordError
+from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.damage import note_of
 from mnemosyne.protocols import Store, TokenEstimator
 from mnemosyne.schema.memory import MemoryEntry, session_scope
 from mnemosyne.schema.query import EntryPlace, RetrievalQuery, place_of
 
-_log = logging.getLogger(__name__)
+_log = open_log(__name__)
 
 
 class DeferredUsage:

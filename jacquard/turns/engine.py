@@ -27,6 +27,7 @@ from jacquard.config.sections import RuntimeConfig
 from jacquard.core.errors import BudgetExceededError, ConfigError
 from jacquard.core.model_calls import CallBook
 from jacquard.memory.consolidate.consolidator import ConsolidationResult, Progress, ignore_progress
+from jacquard.pipeline.audience import find_audience, guard_message
 from jacquard.pipeline.record.commit import CommitResult
 from jacquard.pipeline.record.events import emit_error, emit_tool_call, emit_usage
 from jacquard.pipeline.record.evidence import IngestedResult, ingest_call_result
@@ -222,6 +223,7 @@ class ContextEngine:
                     skeleton = await self._skeletons.render(turn, limit.tokens)
             span.put({"jacquard.prompt.tokens": prompt.report.budget.used_tokens})
         context.stopwatch.lap("weave")
+        context.user_message = guard_message(context.user_message, find_audience(turn, curation.entries))
         return await record_turn(self._parts, prompt, turn, skeleton.anchors, context)
 
     async def assemble(

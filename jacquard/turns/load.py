@@ -31,6 +31,7 @@ from jacquard.pipeline.skeleton.history import SPARE_MESSAGES, find_other_tokens
 from jacquard.pipeline.worlds import WorldSource
 from jacquard.turns.context import TurnContext
 from jacquard.turns.parts import EngineParts
+from mnemosyne.chains.audience import may_read, read_audience
 from mnemosyne.chains.unanswered import head_after, with_unanswered
 from mnemosyne.core.errors import TurnNotFoundError
 from mnemosyne.core.off_loop import calculate, size_of
@@ -127,11 +128,12 @@ class TurnLoader:
     async def _load_window(self, context: TurnContext) -> SessionWindow:
         limit = context.config.history.max_messages + SPARE_MESSAGES
         window = await self._parts.store.window(context.session_id, message_limit=limit, branch_id=context.branch_id)
-        return replace(
+        whole = replace(
             window,
             previous=None if window.previous is None else without_lost(window.previous),
             pending=None if window.pending is None else _without_prompt_if_lost(window.pending),
         )
+        return _keep_known(whole, context.config.viewer)
 
     async def _load_history(self, context: TurnContext, window: SessionWindow) -> SummarizedWindow:
         """Return the window with its rolling summary, made now if it was due, and the history that goes with it.
@@ -148,10 +150,10 @@ class TurnLoader:
             return ready
 
         async def load_with_unanswered() -> SessionWindow:
-            return with_unanswered(await self._load_window(context))
+            return _keep_known(with_unanswered(await self._load_window(context)), config.viewer)
 
         ready = await self._roller.prepare_summary(
-            with_unanswered(window), config, limits, most_tokens, load_with_unanswered
+            _keep_known(with_unanswered(window), config.viewer), config, limits, most_tokens, load_with_unanswered
         )
         context.degradations += ready.degradations
         # The turn follows the one that waits, which is committed with it; a summary belongs to a committed turn.
@@ -181,6 +183,12 @@ class TurnLoader:
 def _without_prompt_if_lost(record: TurnRecord) -> TurnRecord:
     """Return a waiting turn; without a prompt, so that it is prepared again, where a part of its record is damaged."""
     return replace(without_lost(record), prompt=None) if has_lost(record) else record
+
+
+def _keep_known(window: SessionWindow, viewer: str | None) -> SessionWindow:
+    """Return a window without the messages of turns that this viewer may not know."""
+    known = tuple(each for each in window.messages if may_read(read_audience(each.message.extra), viewer))
+    return window if len(known) == len(window.messages) else replace(window, messages=known)
 
 
 def _turn_id_after(window: SessionWindow, text: str) -> str:

@@ -11,8 +11,9 @@ from anyio import to_thread
 
 from jacquard.config.extension_points import open_named_plugin
 from jacquard.core.errors import ConfigError
-from mnemosyne.core.addresses import hide_secrets
 from mnemosyne.core.errors import EmbedderUnavailableError, MnemosyneError
+from mnemosyne.core.masking.addresses import mask_address
+from mnemosyne.core.masking.credentials import remember_address
 from mnemosyne.plugins import EMBEDDERS, GUIDE, plugin_names, split_name
 from mnemosyne.protocols import Embedder, Store
 from mnemosyne.retrieval.embedding.export_note import ExportNote, find_packaged_folder
@@ -62,9 +63,10 @@ def open_embedder(name: str, *, language: str | None = None) -> Embedder | None:
         return plugin
     if "/" in name and not name.startswith(_PATHS) and not Path(name).exists():
         model, _, address = name.partition("@http")
+        remember_address(name if "://" in model else f"http{address}")
         if "://" in model:
             raise ConfigError(
-                f"{hide_secrets(name, name)!r} is an address without a model: write openai/NAME@http://HOST/v1."
+                f"{mask_address(name)!r} is an address without a model: write openai/NAME@http://HOST/v1."
             )
         if find_spec("litellm") is None:
             raise ConfigError(f"The embedding model {model!r} needs litellm: pip install 'jacquard-context[models]'.")

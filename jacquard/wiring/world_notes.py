@@ -7,18 +7,18 @@ stores of an older release, which hold only lore. Everything here reads files, s
 from __future__ import annotations
 
 import json
-import logging
 from dataclasses import dataclass
 from pathlib import Path
 
 from jacquard.core.errors import ConfigError
 from jacquard.pipeline.worlds import NotedPack
 from mnemosyne.core.errors import WorldPackError
+from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.files import make_private_folder, write_file
 from mnemosyne.schema.world import WorldPack
 from mnemosyne.world import load_world
 
-_log = logging.getLogger(__name__)
+_log = open_log(__name__)
 WORLDS_FILE = "worlds.json"
 PACK_FILE = "world.yaml"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from mnemosyne.chains.audience import audience_of_entry, may_read
 from mnemosyne.chains.state import StateView, view_state
 from mnemosyne.schema.memory import LoreCategory, MemoryEntry
 
@@ -27,7 +28,7 @@ def hidden_entries(
 
 def may_know(entry: MemoryEntry, viewer: str | None, view: StateView) -> bool:
     """Return whether `viewer` may know `entry` in this state."""
-    if entry.viewers and viewer not in entry.viewers:
+    if not may_read(audience_of_entry(entry), viewer):
         return False
     return all(view.holds(condition) for condition in entry.when)
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from mnemosyne.schema.memory import Chain, MemoryEntry, Trust, session_scope
+from mnemosyne.chains.audience import audience_field, read_audience
+from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry, Trust, session_scope
 from mnemosyne.schema.session import Message, Role, TurnKind
 
 _SPOKEN = (Role.USER, Role.ASSISTANT)
@@ -82,6 +83,7 @@ def message_entry(scope: str, turn_id: str, branch_id: str, depth: int, message:
         branch_id=branch_id,
         depth=depth,
         trust=Trust.USER if message.role is Role.USER else Trust.MODEL,
+        metadata=audience_field(read_audience(message.extra)) or EMPTY,
     )
 
 

@@ -34,9 +34,17 @@ MnemosyneError (a ContextEngineError, as JacquardError is)
 
 from __future__ import annotations
 
+from mnemosyne.core.masking.credentials import mask_credentials
+
 
 class ContextEngineError(Exception):
-    """The root of all errors of mnemosyne and jacquard, for hosts that catch everything (seed 002 section 18.1)."""
+    """The root of all errors of mnemosyne and jacquard, for hosts that catch everything (seed 002 section 18.1).
+
+    Its sentence holds no credentials, whatever it was given.
+    """
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(mask_credentials(each) if isinstance(each, str) else each for each in args))
 
 
 class MnemosyneError(ContextEngineError):

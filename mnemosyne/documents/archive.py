@@ -28,6 +28,7 @@ from mnemosyne.core.errors import (
     StateOpError,
 )
 from mnemosyne.damage import note_of, without_lost
+from mnemosyne.documents.brought import lower_claims
 from mnemosyne.documents.faults import Fault, raise_errors
 from mnemosyne.protocols import Store
 from mnemosyne.schema.document import SessionDocument
@@ -309,6 +310,7 @@ async def import_session(store: Store, document: SessionDocument, *, session_id:
     if tree is not None and not await _begin_session(store, name, tree):
         left_out = ("The turn tree was left out: the session exists already and has turns of its own.",)
         tree = None
+    bare = lower_claims(bare)
     if tree is None:
         result = await store.put_session(name, bare)
         head = await store.head(name)

@@ -15,8 +15,9 @@ from typing import Any
 
 from mnemosyne.documents.faults import Fault, Severity, child
 from mnemosyne.documents.shapes import FieldShape, Form, Kind, choices, shape_of
-from mnemosyne.schema.evidence import Evidence, SourceKind
-from mnemosyne.schema.memory import EMPTY, Trust
+from mnemosyne.schema.evidence import Evidence
+from mnemosyne.schema.memory import EMPTY
+from mnemosyne.schema.trust import trust_in_document
 
 _BAD = object()
 _NAMES: dict[type, str] = {
@@ -28,13 +29,6 @@ _NAMES: dict[type, str] = {
     dict: "an object",
     type(None): "null",
 }
-_TRUST = {
-    SourceKind.TOOL: Trust.TOOL,
-    SourceKind.SKILL: Trust.TOOL,
-    SourceKind.LLM: Trust.MODEL,
-    SourceKind.USER: Trust.USER,
-}
-"""The trust of evidence that states none (seed 001 has no such field), by its source."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -72,7 +66,7 @@ def read_object(cls: type, raw: Any, path: str, notes: Notes) -> Any:
     if any(value is _BAD for value in values.values()):
         return _BAD
     if cls is Evidence and "trust" not in raw:
-        values["trust"] = default_trust(values["source"].kind)
+        values["trust"] = trust_in_document(values["source"], values["type"])
     known = {each.json for each in shape.fields}
     unknown = {name: copy_tree(raw_value) for name, raw_value in raw.items() if name not in known}
     if not shape.open:
@@ -156,14 +150,9 @@ def json_kind_name(value: Any) -> str:
     return _NAMES.get(type(value), f"a {type(value).__name__}")
 
 
-def default_trust(kind: SourceKind) -> Trust:
-    """Return the trust of evidence from this source that states none itself."""
-    return _TRUST.get(kind, Trust.AUTHORED)
-
-
 def _default_of(each: FieldShape, owner: Any) -> Any:
     if each.name == "trust" and isinstance(owner, Evidence):
-        return default_trust(owner.source.kind)
+        return trust_in_document(owner.source, owner.type)
     return each.default
 
 

@@ -26,7 +26,7 @@ from mnemosyne.evidence.rules import (
     identity_uri,
     is_expired,
     lowest_trust,
-    trust_of,
+    trust_of_call,
 )
 from mnemosyne.evidence.selectors import make_ref
 from mnemosyne.host_parts import UuidV4Generator
@@ -117,6 +117,7 @@ class RedactingIngestor:
         known = await self._find_known(session_id, evidence_id, source, evidence_type, digest, chosen)
         record = _build_record(evidence_id if known is None else known.evidence_id, cleaned)
         if known is not None:
+            known = await self._lower_trust(session_id, known, cleaned, source, evidence_type, chosen)
             return IngestResult(
                 evidence=known, redaction=record, recalled=fresh.sources, degradations=tuple(cleaned.degradations)
             )
@@ -253,7 +254,7 @@ class RedactingIngestor:
         digest: str,
     ) -> Evidence:
         now = self._clock.now()
-        trust = await self._trust_of(session_id, source, kind, chosen)
+        trust = await self._trust_of(session_id, source, kind, chosen, cleaned.args)
         given = chosen.confidence
         seconds = chosen.ttl_seconds if chosen.ttl_seconds is not None else self._rules.ttl_seconds.get(kind)
         evidence = Evidence(
@@ -274,10 +275,35 @@ class RedactingIngestor:
             evidence = replace(evidence, metadata={**evidence.metadata, SHOWN_REFS: refs})
         return evidence if chosen.store_content else replace(evidence, content="")
 
+    async def _lower_trust(
+        self,
+        session_id: str,
+        known: Evidence,
+        cleaned: _RedactedText,
+        source: EvidenceSource,
+        kind: EvidenceType,
+        chosen: IngestOptions,
+    ) -> Evidence:
+        """Return an item that is stored already; if its text came again by a less trusted road, it has that label now."""
+        again = await self._trust_of(session_id, source, kind, chosen, cleaned.args)
+        trust = lowest_trust((known.trust, again))
+        if trust is known.trust:
+            return known
+        ceiling = confidence_of(source, trust, cleaned.metadata)
+        confidence = known.confidence if known.confidence is None else min(known.confidence, ceiling)
+        lowered = replace(known, trust=trust, confidence=confidence)
+        await self._store.put_evidence(session_id, lowered)
+        return lowered
+
     async def _trust_of(
-        self, session_id: str, source: EvidenceSource, kind: EvidenceType, chosen: IngestOptions
+        self,
+        session_id: str,
+        source: EvidenceSource,
+        kind: EvidenceType,
+        chosen: IngestOptions,
+        args: Mapping[str, Any] | None,
     ) -> Trust:
-        labels = [chosen.trust or trust_of(source, kind)]
+        labels = [chosen.trust or trust_of_call(source, kind, args)]
         for evidence_id in chosen.derived_from:
             parent = await self._store.get_evidence(session_id, evidence_id)
             if parent is None:

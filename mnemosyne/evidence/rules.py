@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,20 +15,22 @@ from typing import Any
 from mnemosyne.core.codec import encode
 from mnemosyne.schema.evidence import Evidence, EvidenceSource, EvidenceType, SourceKind
 from mnemosyne.schema.memory import Trust
+from mnemosyne.schema.trust import OWN_SCHEME, TRUST_ORDER, lowest_trust, trust_of, trust_of_call
 
-TRUST_ORDER = (Trust.AUTHORED, Trust.USER, Trust.TOOL, Trust.MODEL, Trust.WEB)
-"""Trust labels from the most to the least trusted."""
+__all__ = [
+    "OWN_SCHEME",
+    "TRUST_ORDER",
+    "IngestRules",
+    "check_confidence",
+    "confidence_of",
+    "expiry_time",
+    "identity_uri",
+    "is_expired",
+    "lowest_trust",
+    "trust_of",
+    "trust_of_call",
+]
 
-OWN_SCHEME = "mnemosyne://"
-_OWN_WORLD = "mnemosyne://world:"
-_WEB = ("http://", "https://", "ftp://", "ftps://")
-_TRUST: Mapping[SourceKind, Trust] = {
-    SourceKind.USER: Trust.USER,
-    SourceKind.TOOL: Trust.TOOL,
-    SourceKind.SKILL: Trust.TOOL,
-    SourceKind.LLM: Trust.MODEL,
-    SourceKind.SYSTEM: Trust.AUTHORED,
-}
 _CONFIDENCE: Mapping[SourceKind, float] = {
     SourceKind.SYSTEM: 1.0,
     SourceKind.TOOL: 0.9,
@@ -47,29 +49,6 @@ class IngestRules:
     """Settings of an ingestor: how long evidence of a type is used (seconds; a type that is not named never expires)."""
 
     ttl_seconds: Mapping[EvidenceType, float] = field(default_factory=dict)
-
-
-def trust_of(source: EvidenceSource, kind: EvidenceType) -> Trust:
-    """Return the trust label of a source (spec 3.6).
-
-    It depends on the source's kind; whatever comes from a web address is `web`, even when a tool fetched it. Retrieved
-    text is `authored` only if it is the world's own lore, otherwise it has the label of the tool that found it.
-    """
-    uri = source.uri.strip().lower()
-    label = _TRUST.get(source.kind, Trust.TOOL)
-    if source.kind is SourceKind.RAG:
-        label = Trust.AUTHORED if uri.startswith(_OWN_WORLD) else Trust.TOOL
-    if kind is EvidenceType.LLM_OUTPUT:
-        label = lowest_trust((label, Trust.MODEL))
-    if kind is EvidenceType.USER_INPUT:
-        label = lowest_trust((label, Trust.USER))
-    fetched = source.kind in (SourceKind.RAG, SourceKind.TOOL, SourceKind.SKILL)
-    return Trust.WEB if fetched and uri.startswith(_WEB) else label
-
-
-def lowest_trust(labels: Iterable[Trust]) -> Trust:
-    """Return the least trusted label; a text made from several is only as trusted as the worst of them."""
-    return max(labels, key=TRUST_ORDER.index)
 
 
 def confidence_of(source: EvidenceSource, trust: Trust, metadata: Mapping[str, Any]) -> float:

@@ -16,6 +16,7 @@ from typing import Literal
 from urllib.parse import unquote, unquote_plus
 
 from mnemosyne.core.errors import StoreUnavailableError
+from mnemosyne.core.masking.credentials import mask_credentials, remember_secrets
 from mnemosyne.plugins import GUIDE, STORES, plugin_names
 
 StoreKind = Literal["sqlite", "postgresql", "file", "memory", "plugin"]
@@ -33,7 +34,8 @@ _SQLITE = "sqlite:///"
 _FILE = "file:"
 _POSTGRES = ("postgresql://", "postgres://")
 _LONGEST_SCHEMA = 63
-_SECRETS = ("password", "sslpassword")
+_SECRET_PARAMETER = re.compile(r"pass(?:word|wd)|secret|token|scram|(?<!ssl)key$", re.IGNORECASE)
+"""Parameters of an address whose value is not shown; `sslkey` and `passfile` name files."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,9 +49,7 @@ class PostgresAddress:
 
     def without_secrets(self, text: str) -> str:
         """Return a message of the driver without the password."""
-        for secret in self.secrets:
-            text = text.replace(secret, "***")
-        return text
+        return mask_credentials(text, *self.secrets)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -162,40 +162,63 @@ def postgres_address(url: str) -> PostgresAddress:
     cannot read is reported when it is opened.
     """
     shown = mask_passwords(url)
+    remember_secrets(*_passwords(url))
     if not url.startswith(_POSTGRES):
         raise StoreUnavailableError(shown, f"it does not begin with {_POSTGRES[0]}; {FORMS}")
-    base, mark, query = url.partition("?")
+    base, query = _split_query(url)
     kept: list[str] = []
     schema = DEFAULT_SCHEMA
-    secrets = _passwords(base)
-    for part in query.split("&") if mark else ():
+    for part in query[1:].split("&") if query else ():
         name, _, value = part.partition("=")
         if name == "schema":
             schema = unquote_plus(value)
             continue
-        if name in _SECRETS:
-            secrets += [value, unquote(value)]
         kept.append(part)
     if not schema or len(schema.encode()) > _LONGEST_SCHEMA or "\0" in schema or schema.startswith("pg_"):
         raise StoreUnavailableError(
             shown, f"schema={schema} is not a name for a schema; write 1 to {_LONGEST_SCHEMA} bytes, not pg_…"
         )
     conninfo = f"{base}?{'&'.join(kept)}" if kept else base
-    secrets = sorted({each for each in secrets if each}, key=len, reverse=True)
-    return PostgresAddress(conninfo=conninfo, schema=schema, shown=shown, secrets=tuple(secrets))
+    secrets = tuple(sorted(_passwords(url), key=len, reverse=True))
+    return PostgresAddress(conninfo=conninfo, schema=schema, shown=shown, secrets=secrets)
 
 
-def _passwords(base: str) -> list[str]:
-    """Return the passwords between `:` and `@`, escaped and unescaped."""
+def _passwords(address: str) -> set[str]:
+    """Return the secrets of an address, escaped and unescaped: its password, and those of its parameters."""
+    base, query = _split_query(address)
     found = re.search(r"://[^:@]*:(.*)@", base, re.DOTALL)
-    return [found[1], unquote(found[1])] if found else []
+    values = [found[1]] if found else []
+    for part in re.split(r"[?&]", query):
+        name, _, value = part.partition("=")
+        if _SECRET_PARAMETER.search(unquote(name)):
+            values.append(value)
+    return {form for value in values for form in (value, unquote(value), unquote_plus(value)) if form}
 
 
 def mask_passwords(address: str) -> str:
     """Return an address with stars for its passwords."""
-    base, mark, query = address.partition("?")
+    base, query = _split_query(address)
     base = re.sub(r"(://[^:@]*:)(.*)@", r"\1***@", base, flags=re.DOTALL)
-    return base + mark + re.sub(r"((?:ssl)?password=)[^&]*", r"\1***", query)
+    return base + re.sub(r"(?<=[?&])([^=&]*)=([^&]*)", _mask_parameter, query)
+
+
+def _mask_parameter(found: re.Match[str]) -> str:
+    return f"{found[1]}=***" if found[2] and _SECRET_PARAMETER.search(unquote(found[1])) else found[0]
+
+
+def _split_query(address: str) -> tuple[str, str]:
+    """Return an address without its parameters, and these with their `?`.
+
+    As libpq reads it, a password ends at the first `@`, and may hold a `?`; where a slash comes before, that ends it.
+    """
+    start = address.find("://") + 3 if "://" in address else 0
+    at = address.rfind("@")
+    user_info = re.match(r"[^/@]*@", address[start:])
+    begin = address.find("?", start + len(user_info[0]) if user_info else start)
+    is_host = re.match(r"[^:/]*(:\d*)?(/|$)", address[start : max(begin, start)])
+    if user_info is None and begin >= 0 and at > begin and not is_host:
+        begin = address.find("?", at)  # a password with a slash and a `?`, which libpq cannot read either
+    return (address, "") if begin < 0 else (address[:begin], address[begin:])
 
 
 def _digest(text: str) -> str:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 
-from mnemosyne.core.addresses import hide_secrets
 from mnemosyne.core.errors import PluginError, StoreUnavailableError
+from mnemosyne.core.masking.credentials import mask_credentials, remember_address
 from mnemosyne.plugins import STORES, open_plugin, split_name
 from mnemosyne.protocols import Store
 from mnemosyne.stores.file.store import FileStore
@@ -35,12 +35,11 @@ def store_at(location: StoreLocation, *, tenant: str = DEFAULT_TENANT, create: b
     """Return the store of a location; StoreUnavailableError as for `open_store`."""
     if location.kind == "plugin":
         name = split_name(location.address)[0]
+        remember_address(location.address)
         try:
             plugin: Store = open_plugin(STORES, name, location.address, tenant=tenant, create=create)
         except PluginError as error:
-            raise StoreUnavailableError(
-                location.shown, hide_secrets(str(error), location.address).rstrip(".")
-            ) from None
+            raise StoreUnavailableError(location.shown, mask_credentials(str(error)).rstrip(".")) from None
         return plugin
     if location.postgres is not None:
         try:

@@ -30,6 +30,7 @@ from mnemosyne import (
     SourceKind,
     SqliteStore,
     Summary,
+    Trust,
     TurnCommit,
     TurnKind,
     TurnRecord,
@@ -107,7 +108,11 @@ async def played(store: Any, actions: list[tuple[str, Any]]) -> None:
                 await store.save_summary("s", path_summary)
     await store.append_model_usage("s", [ModelUsage(model_usage_id="u1", model="m")])
     kept = Evidence(
-        evidence_id="e", type=EvidenceType.OTHER, source=EvidenceSource(kind=SourceKind.SYSTEM), content="kept"
+        evidence_id="e",
+        type=EvidenceType.OTHER,
+        source=EvidenceSource(kind=SourceKind.SYSTEM),
+        trust=Trust.USER,
+        content="kept",
     )
     await store.put_evidence("s", kept)
 

@@ -154,7 +154,7 @@ def test_evidence_that_does_not_say_its_trust_is_trusted_as_its_source_is() -> N
     doc = document_from_json(data)
     trusts = {key: each.trust for key, each in doc.evidences.items()}
     assert trusts == {
-        "rag": Trust.AUTHORED,
+        "rag": Trust.TOOL,
         "tool": Trust.TOOL,
         "skill": Trust.TOOL,
         "llm": Trust.MODEL,

@@ -21,6 +21,7 @@ how each chat request is answered, in turn; the last step stands for all later r
     unmetered:T   the text T, and not a word of what it cost
     hang          no answer for as long as the server runs
     status:N      HTTP status N with an error body
+    echo:N        HTTP status N with an error body that repeats the address, the headers and the messages of the request
     html          HTTP 200 with a body that is no JSON
     drop          the connection is closed without an answer
 """
@@ -149,6 +150,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
         elif name == "status":
             self._send(int(argument), {"error": {"message": "scripted failure", "type": "server_error"}})
+        elif name == "echo":
+            sent = f"{self.path} {dict(self.headers)} {json.dumps(body, ensure_ascii=False)}"
+            key = self.headers.get("Authorization", "").removeprefix("Bearer ")
+            said = f"Incorrect API key provided: {key}. You sent {sent}"
+            self._send(int(argument), {"error": {"message": said, "type": "invalid_request_error"}})
         elif name == "html":
             self._send_bytes(200, b"<html><body>It works!</body></html>", "text/html")
         elif name == "unmetered":

@@ -25,7 +25,10 @@ import anyio.to_thread
 
 from jacquard.core.errors import ModelError
 from jacquard.core.protocols import LlmRequest, LlmResponse, MessagePart
-from mnemosyne.core.addresses import hide_secrets, mask_address, split_credentials
+from mnemosyne.core.masking.addresses import mask_address, secrets_of, split_credentials
+from mnemosyne.core.masking.call_logs import REPEATED, sending, watch_call_logs
+from mnemosyne.core.masking.credentials import mask_credentials, remember_address, remember_secrets
+from mnemosyne.core.masking.quotes import SentTexts
 
 T = TypeVar("T")
 REHEARSED = frozenset({"openai", "hosted_vllm", "anthropic", "gemini", "ollama", "mistral"})
@@ -135,6 +138,10 @@ class LiteLlmModel:
         self._address = api_base
         self._api_base, self._headers = split_credentials(api_base)
         self._api_key = api_key if api_key or not api_base else "no-key-needed"
+        self._secrets = (api_key, *secrets_of(api_base or ""))
+        remember_address(api_base)
+        remember_secrets(api_key)
+        watch_call_logs()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._calls: set[Future[Any]] = set()
         self._closed = False
@@ -188,6 +195,10 @@ class LiteLlmModel:
             self._calls.discard(future)
 
     async def _complete(self, request: LlmRequest) -> LlmResponse:
+        with sending(content for _, content in request.messages) as sent:
+            return await self._send(request, sent)
+
+    async def _send(self, request: LlmRequest, sent: SentTexts) -> LlmResponse:
         try:
             litellm = _litellm()
             async with asyncio.timeout(request.timeout_seconds):
@@ -197,7 +208,7 @@ class LiteLlmModel:
         except TimeoutError:
             raise ModelError("timeout", f"{self.model} did not answer in {request.timeout_seconds:g} s") from None
         except Exception as error:  # litellm passes on any exception of its providers
-            raise ModelError(_code(error), self._detail(error)) from None
+            raise ModelError(_code(error), self._detail(error, sent)) from None
         return self._response(reply)
 
     def _arguments(self, request: LlmRequest) -> dict[str, Any]:
@@ -248,9 +259,13 @@ class LiteLlmModel:
                 nobody = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
                 await litellm.acompletion(**arguments, api_key="rehearsal", api_base=nobody)
 
-    def _detail(self, error: BaseException) -> str:
+    def _detail(self, error: BaseException, sent: SentTexts) -> str:
+        """Return what a provider said, without credentials; a text that repeats the request is withheld."""
         text = " ".join(str(error).split()) or type(error).__name__
-        text = hide_secrets(text, self._address, self._api_key)
+        if sent.are_repeated_in(text):
+            status = getattr(error, "status_code", None)
+            text = f"{type(error).__name__}{f' {status}' if isinstance(status, int) else ''} {REPEATED}"
+        text = mask_credentials(text, *self._secrets)
         where = f"{self.model} at {mask_address(self._address)}" if self._address else self.model
         return f"{where}: {text[:DETAIL_CHARS]}"
 

@@ -6,15 +6,16 @@ The engine knows none of the handlers. This module must not import an engine, a 
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from mnemosyne.core.masking.call_logs import open_log
+from mnemosyne.core.masking.credentials import mask_credentials
 from mnemosyne.protocols import Clock, EventBus
 from mnemosyne.schema.event import Event, EventType
 from mnemosyne.schema.memory import EMPTY
 
-_log = logging.getLogger(__name__)
+_log = open_log(__name__)
 Handler = Callable[[Event], Awaitable[None] | None]
 
 
@@ -95,6 +96,8 @@ class EventEmitter:
         """Emit one event. An error of the bus is logged and not raised, so that no turn fails for it."""
         if self._bus is None:
             return
+        if isinstance(detail := payload.get("detail"), str):
+            payload["detail"] = mask_credentials(detail)
         event = Event(
             event_type=event_type,
             session_id=session_id,

@@ -28,6 +28,7 @@ from mnemosyne.chains.uris import resolve_uri
 from mnemosyne.core import codec
 from mnemosyne.core.errors import CodecError, SchemaValidationError
 from mnemosyne.core.json_text import json_text, parse_json
+from mnemosyne.core.masking.controls import escape_json_controls
 from mnemosyne.documents.archive import describe_tree, export_session, import_session, read_tree, tree_faults
 from mnemosyne.documents.faults import Severity
 from mnemosyne.documents.json_schema import package_schema, schema_text, session_schema
@@ -209,7 +210,7 @@ def _write(value: Mapping[str, Any], out: Path | None) -> None:
     """Write a document whole or not at all; exit code 1 where the file cannot be written."""
     data = json_text(value)
     if out is None:
-        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.write(escape_json_controls(data.decode("utf-8")).encode("utf-8"))
         sys.stdout.flush()
         return
     try:

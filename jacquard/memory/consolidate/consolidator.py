@@ -7,7 +7,6 @@ the branch. A batch that fails is reported and left for the next run; the later 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
@@ -38,15 +37,24 @@ from jacquard.memory.consolidate.spans import (
     find_narrated_depth,
     macro_id,
     macro_spans,
+    split_batches,
+    tell_together,
 )
 from jacquard.pipeline.record.events import emit_usage
 from jacquard.pipeline.worlds import WorldSource
 from jacquard.prompts.templates import find_text_language, warm_prompts
+from mnemosyne.chains.audience import (
+    audience_field,
+    audience_of_entry,
+    audience_of_messages,
+    join_audiences,
+)
+from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.protocols import Clock, Store, TokenEstimator
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
 from mnemosyne.schema.event import EventType
 from mnemosyne.schema.evidence import Evidence, EvidenceLinks, EvidenceSource, EvidenceType, SourceKind
-from mnemosyne.schema.memory import MACRO, Chain, MemoryEntry, Trust, session_scope
+from mnemosyne.schema.memory import EMPTY, MACRO, Chain, MemoryEntry, Trust, session_scope
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import SessionHead, TurnKind
 
@@ -54,7 +62,7 @@ PAGE = 500
 KEPT_BACK = 2
 """How many of the newest turns a background run leaves to the next run."""
 
-_log = logging.getLogger(__name__)
+_log = open_log(__name__)
 Hold = Callable[[str], AbstractAsyncContextManager[None]]
 Progress = Callable[[int, int], None]
 
@@ -149,8 +157,8 @@ class Consolidator:
         known = {entry.turn_id for entry in narratives if entry.kind == TURN_SUMMARY}
         bare = await self._find_unsummarized_turns(head, known, head.depth - keep_back)
         summaries, events, failures = 0, 0, []
-        for start in range(0, len(bare), config.batch_turns):
-            batch = bare[start : start + config.batch_turns]
+        done = 0
+        for batch in split_batches(bare, config.batch_turns):
             try:
                 memories = await self._extract_memories(head, batch, config)
             except (ModelError, SummarizerError) as error:
@@ -160,7 +168,8 @@ class Consolidator:
                 made = [*_entries(batch, memories, names)]
                 summaries += await self._append(session_id, [e for e in made if e.chain is Chain.NARRATIVE])
                 events += await self._append(session_id, [e for e in made if e.chain is Chain.EVENT])
-            progress(min(start + len(batch), len(bare)), len(bare))
+            done += len(batch)
+            progress(done, len(bare))
         for failure in failures:
             await self._emitter.emit(
                 EventType.DEGRADED,
@@ -195,7 +204,7 @@ class Consolidator:
         if chapter_ends and depths:
             chapters |= {max(depth for depth in depths if depth <= upto)}
         macros = [entry for entry in narratives if entry.kind == MACRO]
-        before = max(macros, key=lambda entry: entry.depth or 0).text if macros else ""
+        before = max(macros, key=lambda entry: entry.depth or 0) if macros else None
         made = 0
         for span in macro_spans(depths, find_narrated_depth(narratives), chapters, config):
             try:
@@ -203,7 +212,7 @@ class Consolidator:
             except (ModelError, SummarizerError) as error:
                 return made, [f"narrative of turns {span.first}-{span.last}: {error}"]
             made += await self._append(head.session_id, [entry])
-            before = entry.text
+            before = entry
         return made, []
 
     async def _write_narrative(
@@ -211,14 +220,18 @@ class Consolidator:
         head: SessionHead,
         span: MacroSpan,
         texts: Mapping[int, MemoryEntry],
-        before: str,
+        before: MemoryEntry | None,
         config: ConsolidationConfig,
     ) -> MemoryEntry:
-        told = [(depth, texts[depth]) for depth in sorted(texts) if span.first <= depth <= span.last]
-        last = told[-1][1]
+        whole = [(depth, texts[depth]) for depth in sorted(texts) if span.first <= depth <= span.last]
+        last = whole[-1][1]
+        told, audience = tell_together(whole)
+        follows = before is not None and join_audiences((audience, audience_of_entry(before))) == audience
         lines = [(depth, entry.text) for depth, entry in told]
         locale = find_text_language("".join(text for _, text in lines))
-        request = macro_request(lines, before, locale, config.timeout_seconds)
+        request = macro_request(
+            lines, before.text if before is not None and follows else "", locale, config.timeout_seconds
+        )
         narrative = read_narrative((await self._call_model(head, request, macro_id(last.turn_id or ""))).content)
         return MemoryEntry(
             entry_id=macro_id(last.turn_id or ""),
@@ -231,7 +244,12 @@ class Consolidator:
             turn_id=last.turn_id,
             entities=tuple(dict.fromkeys(name for _, entry in told for name in entry.entities)),
             trust=Trust.MODEL,
-            metadata={"from_turn": span.first, "to_turn": span.last, "ended_by": span.reason},
+            metadata={
+                "from_turn": span.first,
+                "to_turn": span.last,
+                "ended_by": span.reason,
+                **audience_field(audience),
+            },
         )
 
     async def _extract_memories(
@@ -344,6 +362,7 @@ def _entries(batch: Sequence[TurnRecord], memories: Sequence[TurnMemory], lexico
     for memory in memories:
         turn = turns[memory.depth]
         scope = session_scope(turn.session_id)
+        guarded = audience_field(audience_of_messages(turn.messages))
         made.append(
             MemoryEntry(
                 # Ids are derived from the turn, so that a repeated consolidation writes no entry twice.
@@ -357,6 +376,7 @@ def _entries(batch: Sequence[TurnRecord], memories: Sequence[TurnMemory], lexico
                 entities=_find_known_names(memory.summary, lexicon),
                 tags=(CHAPTER_END,) if memory.is_chapter_end else (),
                 trust=Trust.MODEL,
+                metadata=guarded or EMPTY,
             )
         )
         for number, event in enumerate(memory.events, start=1):
@@ -374,7 +394,11 @@ def _entries(batch: Sequence[TurnRecord], memories: Sequence[TurnMemory], lexico
                         dict.fromkeys((*map(lexicon.find_owner, names), *_find_known_names(event.text, lexicon)))
                     ),
                     trust=Trust.MODEL,
-                    metadata={"participants": list(event.participants), "location": event.location or None},
+                    metadata={
+                        "participants": list(event.participants),
+                        "location": event.location or None,
+                        **guarded,
+                    },
                 )
             )
     return made

@@ -1,12 +1,15 @@
-"""Finds the turns that have no summary, and where a narrative over many turns ends. Pure."""
+"""Finds which turns are summarized together, and where a narrative over many turns ends. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from jacquard.config.sections import ConsolidationConfig
+from mnemosyne.chains.audience import NOBODY, Audience, audience_of_entry, audience_of_messages, join_audiences
 from mnemosyne.schema.memory import MACRO, QUEST_UPDATE, MemoryEntry
+from mnemosyne.schema.record import TurnRecord
 
 TURN_SUMMARY = "turn_summary"
 CHAPTER_END = "chapter_end"
@@ -64,3 +67,20 @@ def macro_spans(
             spans.append(MacroSpan(first=start[0], last=depth, reason="length"))
             start = []
     return tuple(spans)
+
+
+def split_batches(turns: Sequence[TurnRecord], size: int) -> Iterator[Sequence[TurnRecord]]:
+    """Yield runs of turns that the same viewers may know, so that no call of the model mixes what is told with what is not."""
+    for _, run in groupby(turns, key=lambda turn: audience_of_messages(turn.messages)):
+        same = tuple(run)
+        for start in range(0, len(same), size):
+            yield same[start : start + size]
+
+
+def tell_together(told: list[tuple[int, MemoryEntry]]) -> tuple[list[tuple[int, MemoryEntry]], Audience]:
+    """Return the summaries that one narrative tells, and who may know it; those for viewers who may not know all the others
+    are left out where that leaves any.
+    """
+    audience = join_audiences(audience_of_entry(entry) for _, entry in told)
+    known_to_all = [(depth, entry) for depth, entry in told if not audience_of_entry(entry)]
+    return (known_to_all, ()) if audience == NOBODY and known_to_all else (told, audience)

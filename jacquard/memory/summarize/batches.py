@@ -16,6 +16,7 @@ from jacquard.core.model_calls import Call, usage_of
 from jacquard.core.protocols import ConversationTurn, Summarizer, SummaryRequest, SummaryText
 from jacquard.memory.summarize.span import THINNED, UPTO, Coverage, read_thinned
 from jacquard.prompts.templates import find_text_language, warm_prompts
+from mnemosyne.chains.audience import Audience, audience_field, audience_of_messages, join_audiences, read_audience
 from mnemosyne.protocols import Clock, Store
 from mnemosyne.schema.document import MessageIndexRange, ModelUsage, ModelUsageStage, Summary
 from mnemosyne.schema.evidence import Evidence, EvidenceLinks, EvidenceSource, EvidenceType, SourceKind
@@ -69,6 +70,7 @@ class BatchSummarizer:
         usages: list[ModelUsage] = []
         evidences: list[Evidence] = []
         failure, dropped = "", read_thinned(window.summary)
+        audience = read_audience(window.summary.summary.extra) if window.summary is not None else ()
         while coverage.depth < upto and not failure:
             turns = await self._select_batch(head, coverage, upto)
             if not turns:
@@ -78,7 +80,7 @@ class BatchSummarizer:
             if not any(turn.lines for turn in told):
                 # Nothing but actions and system messages: the summary covers them and says no more than before.
                 coverage = _extend_coverage(coverage, turns)
-                summary = _summary_of(text, coverage, turns[-1].turn_id, at, dropped)
+                summary = _summary_of(text, coverage, turns[-1].turn_id, at, dropped, audience)
                 continue
             request = SummaryRequest(
                 turns=told,
@@ -97,8 +99,9 @@ class BatchSummarizer:
                     usages.append(self._usage_record(f"summary-{head.turn_id}-failed", call, head, began, failure))
                 break
             text, coverage = answer.content, _extend_coverage(coverage, turns)
+            audience = join_audiences((audience, *(audience_of_messages(turn.messages) for turn in turns)))
             dropped += answer.dropped_lines
-            summary = _summary_of(text, coverage, turns[-1].turn_id, at, dropped)
+            summary = _summary_of(text, coverage, turns[-1].turn_id, at, dropped, audience)
             if answer.model is not None:
                 usages.append(self._usage_record(usage_id, answer.call(), head, began))
                 evidences.append(_evidence(usage_id, answer, coverage, at))
@@ -157,7 +160,7 @@ class BatchSummarizer:
         return usage_of(usage_id, timed, self._count, stage=stage, purpose="summary", turn_id=head.turn_id, error=error)
 
 
-def _summary_of(text: str, coverage: Coverage, turn_id: str, at: datetime, dropped: int) -> Summary:
+def _summary_of(text: str, coverage: Coverage, turn_id: str, at: datetime, dropped: int, audience: Audience) -> Summary:
     upto: dict[str, Any] = {"turn_id": turn_id, "depth": coverage.depth, "to": coverage.messages}
     if dropped:
         upto[THINNED] = dropped
@@ -165,7 +168,7 @@ def _summary_of(text: str, coverage: Coverage, turn_id: str, at: datetime, dropp
         content=text,
         updated_at=at,
         message_index_range=MessageIndexRange(from_index=1, to_index=coverage.messages),
-        extra={UPTO: upto},
+        extra={UPTO: upto, **audience_field(audience)},
     )
 
 

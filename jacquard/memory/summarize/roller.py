@@ -9,7 +9,6 @@ are never changed.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
@@ -36,7 +35,9 @@ from jacquard.memory.summarize.span import (
 )
 from jacquard.pipeline.record.events import emit_usage
 from jacquard.pipeline.skeleton.history import find_other_tokens, history_limits
+from mnemosyne.chains.audience import may_read, read_audience
 from mnemosyne.core.errors import ContextEngineError
+from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.core.off_loop import calculate
 from mnemosyne.core.tokens import KEPT_CHARS
 from mnemosyne.protocols import Clock, Store, TokenEstimator
@@ -46,7 +47,7 @@ from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import WindowMessage
 
 _ALL = 1_000_000_000
-_log = logging.getLogger(__name__)
+_log = open_log(__name__)
 
 Load = Callable[[], Awaitable[SessionWindow]]
 Hold = Callable[[str], AbstractAsyncContextManager[None]]
@@ -113,9 +114,8 @@ class SummaryRoller:
         `limits` are those of the history window, `most_tokens` the most that it may take while a summary is missing.
         `load` reads the window again after a summary was written.
         """
-        if not config.summary.enabled:
-            bare = replace(window, summary=None)
-            return _summarized(bare, Coverage(), await self._load_history(bare, Coverage(), limits))
+        if not config.summary.enabled or not _is_readable(window, config.viewer):
+            return await self._show_without_summary(window, limits)
         coverage = await self._load_coverage(window)
         shown, upto = await self._check_history(window, coverage, limits, config)
         if upto is None:
@@ -126,14 +126,23 @@ class SummaryRoller:
             await self._write(job)
             # A model call also writes its usage and evidence into the session.
             window = replace(window, summary=result.path_summary or window.summary) if self._is_local else await load()
+            if not _is_readable(window, config.viewer):
+                return await self._show_without_summary(window, limits)
             coverage = await self._load_coverage(window)
             return _summarized(window, coverage, await self._load_history(window, coverage, limits))
         if result is not None:
             await self._write(job)
             window = await load()
+            if not _is_readable(window, config.viewer):
+                return await self._show_without_summary(window, limits)
+            coverage = await self._load_coverage(window)
         longer = await self._load_history(window, coverage, extend_history_limits(limits, most_tokens))
         code = DegradationCode.SUMMARIZE_LATE if result is None else DegradationCode.SUMMARIZE_FAILED
         return replace(_summarized(window, coverage, longer), degradations=(code,))
+
+    async def _show_without_summary(self, window: SessionWindow, limits: HistoryConfig) -> SummarizedWindow:
+        bare = replace(window, summary=None)
+        return _summarized(bare, Coverage(), await self._load_history(bare, Coverage(), limits))
 
     async def _load_history(
         self, window: SessionWindow, coverage: Coverage, limits: HistoryConfig
@@ -289,6 +298,11 @@ class SummaryRoller:
             calls=len(made.usages),
             summarizer=self._batches.name,
         )
+
+
+def _is_readable(window: SessionWindow, viewer: str | None) -> bool:
+    """Return whether a viewer may know the summary of a window: all that it tells of."""
+    return window.summary is None or may_read(read_audience(window.summary.summary.extra), viewer)
 
 
 def _summarized(window: SessionWindow, coverage: Coverage, history: tuple[WindowMessage, ...]) -> SummarizedWindow:

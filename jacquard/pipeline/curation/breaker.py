@@ -12,8 +12,9 @@ from enum import StrEnum
 
 from jacquard.core.errors import SelectorError
 from jacquard.core.protocols import Selection, SelectionContext, SelectionRequest, Selector
+from mnemosyne.core.masking.call_logs import open_log
 
-_log = logging.getLogger(__name__)
+_log = open_log(__name__)
 
 
 class BreakerChange(StrEnum):

@@ -6,7 +6,6 @@ limit is written in `docs/decisions/0003-deadline.md`. This module must not impo
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -20,9 +19,10 @@ from jacquard.core.protocols import SelectionContext
 from jacquard.core.receipt import CurationPath
 from jacquard.pipeline.curation.prefetch import is_keepable
 from jacquard.pipeline.curation.stream import Curation, CurationRequest, CurationStream
+from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.schema.query import Recall
 
-_log = logging.getLogger(__name__)
+_log = open_log(__name__)
 Keep = Callable[[Curation], Awaitable[None]]
 Ended = Callable[[], Awaitable[None]]
 Near = Callable[[Curation], Awaitable[None]]

@@ -6,16 +6,15 @@ messages itself. This module must not import a concrete store or embedder.
 
 from __future__ import annotations
 
-import logging
-
 import anyio
 from anyio.abc import TaskGroup
 
 from jacquard.core.protocols import QueryPrefetcher
 from jacquard.pipeline.curation.recall_query import RECENT_MESSAGES, recent_texts
+from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.protocols import Store
 
-_log = logging.getLogger(__name__)
+_log = open_log(__name__)
 
 
 class HistoryPrefetcher:

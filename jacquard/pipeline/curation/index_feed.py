@@ -6,16 +6,15 @@ the first turns of the next one. This module must not import a concrete store, i
 
 from __future__ import annotations
 
-import logging
-
 import anyio
 from anyio.abc import TaskGroup
 
 from jacquard.core.protocols import IndexFeeder
+from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.protocols import Store
 from mnemosyne.schema.memory import session_scope, world_scope
 
-_log = logging.getLogger(__name__)
+_log = open_log(__name__)
 
 
 class IndexFeed:

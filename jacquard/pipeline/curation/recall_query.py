@@ -9,13 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from jacquard.core.blocks import Sensitivity, sensitivity_of
 from jacquard.core.plan import PlanContext
 from jacquard.core.quests import find_active_quests
 from jacquard.pipeline.curation.searched_text import find_searched_text
 from jacquard.pipeline.planned_turn import PlannedTurn
 from mnemosyne.chains.event import closed_quests, quest_distances
 from mnemosyne.chains.lore import gated_entries, hidden_entries, may_know
-from mnemosyne.chains.state import view_state
+from mnemosyne.chains.state import StateView, view_state
 from mnemosyne.schema.memory import EMPTY, Chain, LoreCategory, MemoryEntry, session_scope, world_scope
 from mnemosyne.schema.query import RetrievalQuery
 from mnemosyne.schema.session import WindowMessage
@@ -61,7 +62,9 @@ def build_recall_query(turn: PlannedTurn) -> RetrievalQuery:
             world_scope(world.world_id): turn.hidden | placed,
             session_scope(turn.session_id): turn.hidden | in_prompt,
         },
-        may_know=partial(may_know, viewer=config.viewer, view=view_state(window.state)),
+        may_know=partial(
+            _may_recall, viewer=config.viewer, view=view_state(window.state), most=config.prune.max_sensitivity
+        ),
         shown_from=shown[0].depth if shown else None,
         shown_quests=frozenset(quest.quest_id for quest in find_active_quests(window.state)),
         limit=config.curation.recall_limit,
@@ -71,6 +74,16 @@ def build_recall_query(turn: PlannedTurn) -> RetrievalQuery:
         extra=tuple(
             quest for quest in closed_quests(window.state, turn.session_id) if quest.entry_id not in turn.hidden
         ),
+    )
+
+
+def _may_recall(entry: MemoryEntry, *, viewer: str | None, view: StateView, most: str) -> bool:
+    """Return whether a memory may be recalled: the viewer may know it, and it is not too sensitive for this prompt, nor so for
+    the model that selects.
+    """
+    levels = tuple(Sensitivity)
+    return levels.index(sensitivity_of(entry.metadata)) <= levels.index(Sensitivity(most)) and may_know(
+        entry, viewer, view
     )
 
 

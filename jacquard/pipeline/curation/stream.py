@@ -5,7 +5,6 @@ It knows no time limit (`deadline` does), no store and no concrete retriever or 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain, count
@@ -19,11 +18,12 @@ from jacquard.core.protocols import Selection, SelectionContext, SelectionReques
 from jacquard.core.receipt import CandidateDecision, CurationPath, StreamBReport
 from jacquard.pipeline.curation.lease import Lease, renew_choice
 from mnemosyne.chains.uris import entry_uri
+from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.protocols import Retriever
 from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry
 from mnemosyne.schema.query import Candidate, EntryPlace, Recall, RetrievalQuery
 
-_log = logging.getLogger(__name__)
+_log = open_log(__name__)
 _NOTHING_RECALLED = Recall(candidates=())
 _NOTHING_CHOSEN = Selection(entry_ids=())
 _MENDED = {

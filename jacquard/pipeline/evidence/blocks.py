@@ -7,7 +7,6 @@ store.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -24,6 +23,7 @@ from jacquard.pipeline.evidence.candidates import NO_QUERY, EvidenceQuery, choos
 from jacquard.pipeline.evidence.context_blocks import DocumentBlocks
 from jacquard.pipeline.truncation import truncate_with_size
 from mnemosyne.chains.uris import evidence_uri
+from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.core.off_loop import calculate
 from mnemosyne.evidence.derive import derive_evidence_blocks
 from mnemosyne.evidence.ingestor import SHOWN_REFS
@@ -34,7 +34,7 @@ from mnemosyne.schema.evidence import ContextBlock, Evidence
 from mnemosyne.schema.ingest import ConflictRecord
 from mnemosyne.schema.redaction import RedactionRecord
 
-_log = logging.getLogger(__name__)
+_log = open_log(__name__)
 _PLACEMENT = Placement(position=Position.BEFORE_HISTORY, priority=20)
 
 

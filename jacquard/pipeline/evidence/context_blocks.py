@@ -6,7 +6,7 @@ not shown again. It reads the session and writes nothing; it must not import a c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from jacquard.core.block_kinds import DOCUMENT_SOURCE, slot_of
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, sensitivity_of
 from jacquard.core.receipt import LeftOut
 from jacquard.pipeline.planned_turn import PlannedTurn
+from mnemosyne.documents.brought import TRUST, verify_trust
 from mnemosyne.evidence.resolve import RefResolver, ResolvedBlock
 from mnemosyne.evidence.rules import lowest_trust
 from mnemosyne.protocols import Clock, Store
@@ -73,7 +74,9 @@ async def load_context_blocks(
             )
             left_out.append(LeftOut(what="context_block", code=code, reason=reason, first=block.block_id, count=1))
         else:
-            blocks.append(_prompt_block(resolved, text, place, count))
+            found = [each.evidence for each in resolved.refs if each.text and each.evidence is not None]
+            trusts = [await verify_trust(store, each) for each in found]
+            blocks.append(_prompt_block(resolved, text, trusts, place, count))
     return DocumentBlocks(
         blocks=tuple(blocks),
         ids=frozenset(block.block_id for block in own),
@@ -100,10 +103,19 @@ def _is_recorded(block: ContextBlock, turn: PlannedTurn) -> bool:
     return block.content.startswith("<directive ") or block.block_id in {each.get("block_id") for each in recorded}
 
 
-def _prompt_block(resolved: ResolvedBlock, text: str, rank: int, count: Callable[[str], int]) -> PromptBlock:
+def _trust_of_text(block: ContextBlock) -> Trust:
+    """Return the trust of a block's own text: a document may have brought it, unless a host says otherwise."""
+    if block.block_type in _TRUST:
+        return _TRUST[block.block_type]
+    claimed = block.extra.get(TRUST)
+    return Trust(claimed) if claimed in tuple(Trust) else Trust.USER
+
+
+def _prompt_block(
+    resolved: ResolvedBlock, text: str, trusts: Sequence[Trust], rank: int, count: Callable[[str], int]
+) -> PromptBlock:
     block = resolved.block
-    found = [each.evidence for each in resolved.refs if each.text and each.evidence is not None]
-    trust = lowest_trust(each.trust for each in found) if found else _TRUST.get(block.block_type, Trust.AUTHORED)
+    trust = lowest_trust(trusts) if trusts else _trust_of_text(block)
     attributes = (("id", block.block_id), ("type", block.block_type.value), ("trust", trust.value))
     content = f"{open_tag('context_block', attributes)}\n{escape_text(text)}\n</context_block>"
     return PromptBlock(
@@ -117,7 +129,7 @@ def _prompt_block(resolved: ResolvedBlock, text: str, rank: int, count: Callable
         rank=rank,
         tokens=count(content),
         title=block.block_id,
-        refs=block.refs if found else (),
+        refs=block.refs if trusts else (),
         trust=trust,
         sensitivity=sensitivity_of(block.extra),
         kind=BlockKind.CONTEXT,

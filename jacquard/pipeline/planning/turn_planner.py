@@ -6,7 +6,6 @@ recorded. This module must not import a concrete planner or a model.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,12 +27,13 @@ from jacquard.pipeline.curation.recall_query import recent_lines
 from jacquard.pipeline.planning.actions import is_read_at_once
 from jacquard.pipeline.schedule import find_due_injections
 from jacquard.pipeline.worlds import party_names
+from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.world import WorldPack
 
-_log = logging.getLogger(__name__)
+_log = open_log(__name__)
 UNSTEADY_SWITCHES = 3
 UNSTEADY = "focus_unsteady"
 PlanListener = Callable[[PlanContext], None]

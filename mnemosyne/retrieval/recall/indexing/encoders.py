@@ -7,7 +7,6 @@ embedders by protocol and must not import a concrete one.
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,13 +14,14 @@ from dataclasses import dataclass, replace
 import anyio
 from anyio import to_thread
 
+from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.protocols import Embedder, EntrySource, Index, ReencodableIndex, Vectors
 from mnemosyne.retrieval.recall.indexing.indexer import Indexer, Progress
 from mnemosyne.schema.memory import Chain, staged_scope
 from mnemosyne.schema.query import Hit, IndexFilter
 from mnemosyne.schema.record import SequencedEntry
 
-_log = logging.getLogger(__name__)
+_log = open_log(__name__)
 
 OpenEncoder = Callable[[str], Embedder | None]
 """Returns the embedder that an index names, without loading its model; None where it is not available. It may read files."""

@@ -1,7 +1,7 @@
 """Addresses of services (`http://USER:PASSWORD@HOST/PATH?key=VALUE`): which parts may be shown, and which must not.
 
 A user, a password and every value of a query may be a secret, so none of them is stored or shown; calls use the full
-address. Pure. `mnemosyne.stores.locate` reads the addresses of stores.
+address. Pure. `mnemosyne.stores.locate` reads the addresses of stores, `mnemosyne.core.masking.credentials` masks whole texts.
 """
 
 from __future__ import annotations
@@ -17,31 +17,35 @@ _LEAST_SECRET_CHARS = 3
 _PARTS = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)?(?P<rest>[^?#]*)(?P<query>\?[^#]*)?(?P<fragment>#.*)?", re.S
 )
-_ADDRESS_IN_TEXT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>`]+")
+_FORM = "USER:PASSWORD"
+"""How sentences about addresses say where user and password stand."""
+
+_OWN = "mnemosyne://"
+"""Our addresses of sessions and turns hold ids, in which `@` is a character as any other."""
+
+_ADDRESS_IN_TEXT = re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s'\"<>`]+")
 
 
 def mask_address(address: str) -> str:
     """Return an address as it may be stored and shown: stars for user, password, fragment and the values of the query."""
-    scheme, user_info, rest, query, fragment = _split_address(address)
+    scheme, user_info, rest, query, fragment = _split_address(address, guess=True)
     user = f"{HIDDEN}@" if user_info else ""
     return (
         f"{scheme}{user}{rest}{re.sub(r'[^?&;]+', _mask_value, query)}{f'#{HIDDEN}' if len(fragment) > 1 else fragment}"
     )
 
 
-def hide_secrets(text: str, address: str | None, *secrets: str | None) -> str:
-    """Return a text about a call without the secrets of the address it went to, and without `secrets`.
+def mask_user_info(text: str) -> str:
+    """Return a text with stars for user and password of every address in it."""
+    return _ADDRESS_IN_TEXT.sub(_mask_found_user, text)
 
-    Every address in the text is masked by `mask_address`, because clients write an address in forms of their own.
-    """
-    hidden = {each for each in secrets if each}
-    if address is not None:
-        text = text.replace(address, mask_address(address))
-        hidden |= _secrets_of(address)
-    text = _ADDRESS_IN_TEXT.sub(lambda found: mask_address(found[0]), text)
-    for secret in sorted(hidden, key=len, reverse=True):
-        text = text.replace(secret, HIDDEN)
-    return text
+
+def _mask_found_user(found: re.Match[str]) -> str:
+    if found[0].startswith(_OWN):
+        return found[0]
+    scheme, user_info, rest, query, fragment = _split_address(found[0], guess=True)
+    is_safe = not user_info or user_info.endswith(f":{HIDDEN}") or user_info == _FORM
+    return found[0] if is_safe else f"{scheme}{HIDDEN}@{rest}{query}{fragment}"
 
 
 def split_credentials(address: str | None) -> tuple[str | None, dict[str, str]]:
@@ -56,21 +60,24 @@ def split_credentials(address: str | None) -> tuple[str | None, dict[str, str]]:
     return f"{scheme}{rest}{query}{fragment}", {"Authorization": f"Basic {_basic_auth(user_info)}"}
 
 
-def _split_address(address: str) -> tuple[str, str, str, str, str]:
+def _split_address(address: str, *, guess: bool = False) -> tuple[str, str, str, str, str]:
     """Return scheme, user and password, host and path, query, and fragment, each with its delimiters except the `@`.
 
     A password with an unescaped slash, `?` or `#` makes an invalid address but is still a secret: everything before the
-    last `@` counts as one where the host would otherwise have a port that is not a number.
+    last `@` counts as one where the host would otherwise have a port that is not a number. With `guess` it counts as one
+    behind a number too, which may be the beginning of a password: right for what is shown, not for what is called.
     """
     found = _PARTS.fullmatch(address)
     assert found is not None, "every text has these parts, most of them empty"
     scheme, rest = found["scheme"] or "", found["rest"]
-    authority = rest.partition("/")[0]
-    if "@" in authority:
+    authority, behind = rest.partition("/")[0], address[len(scheme) :]
+    after = behind[len(authority) :]
+    if "@" in authority and not (guess and "@" in after):
         user_info, _, host = authority.rpartition("@")
         return scheme, user_info, host + rest[len(authority) :], found["query"] or "", found["fragment"] or ""
-    behind = address[len(scheme) :]
-    if "@" in behind and re.match(r"[^:\[]*:(?!\d*$)", authority):
+    is_port = re.fullmatch(r"[^:]*:\d*|\[.*", authority) is not None
+    is_broken = "@" in authority or (":" in authority and (guess or not is_port) and not authority.startswith("["))
+    if "@" in after and is_broken:
         user_info, _, broken = behind.rpartition("@")
         host = _PARTS.fullmatch(broken)
         assert host is not None, "every text has these parts, most of them empty"
@@ -85,11 +92,11 @@ def _mask_value(part: re.Match[str]) -> str:
     return f"{name}={HIDDEN}" if value else part[0]
 
 
-def _secrets_of(address: str) -> set[str]:
-    """Return the secrets that must not occur in a text, escaped and unescaped; a user name only where there is no
-    password.
+def secrets_of(address: str) -> set[str]:
+    """Return the secrets of an address, escaped and unescaped, and the header that carries user and password; a user name
+    only where there is no password.
     """
-    _, user_info, _, query, fragment = _split_address(address)
+    _, user_info, _, query, fragment = _split_address(address, guess=True)
     user, mark, password = user_info.partition(":")
     values = [password if mark else user, user_info, fragment[1:]]
     values += [part.partition("=")[2] or part for part in re.split(r"[?&;]", query)]

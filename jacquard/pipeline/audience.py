@@ -1,0 +1,41 @@
+"""Who may know a turn: the viewers for whom the guarded texts are that its prompt showed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from jacquard.pipeline.planned_turn import PlannedTurn
+from mnemosyne.chains.audience import (
+    Audience,
+    audience_field,
+    audience_of_entry,
+    audience_of_messages,
+    join_audiences,
+    read_audience,
+)
+from mnemosyne.schema.memory import LoreCategory, MemoryEntry
+from mnemosyne.schema.session import Message
+
+_PLACED = frozenset({LoreCategory.AXIOM.value, LoreCategory.DIRECTIVE.value})
+
+
+def find_audience(turn: PlannedTurn, chosen: Iterable[MemoryEntry]) -> Audience:
+    """Return the viewers who may know a turn; empty means everyone.
+
+    What its prompt may have shown counts: chosen memories, axioms and directives, the history, and the summary.
+    """
+    placed = [entry for entry in turn.world.lore if entry.kind in _PLACED and entry.entry_id not in turn.hidden]
+    summary = turn.window.summary
+    return join_audiences(
+        (
+            *map(audience_of_entry, (*placed, *chosen)),
+            audience_of_messages(item.message for item in turn.history or ()),
+            read_audience(summary.summary.extra) if summary is not None else (),
+        )
+    )
+
+
+def guard_message(message: Message, audience: Audience) -> Message:
+    """Return a message that is kept for these viewers."""
+    return replace(message, extra={**message.extra, **audience_field(audience)}) if audience else message

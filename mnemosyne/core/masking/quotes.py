@@ -1,0 +1,43 @@
+"""Recognises a text that repeats another one, so that an error or a log line about a call does not show what was sent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_BLOCK = 12
+"""A repeated run of twice as many characters holds one whole block of the text that it comes from."""
+
+_BLOCK_CJK = 4
+_LEAST = 4
+_ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})|\\+[nrtbf]?|[\s'\"]+")
+_CJK = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]")
+
+
+class SentTexts:
+    """Texts that were sent somewhere; blank, quotes and escapes do not count, because each format writes its own."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._blocks: dict[int, set[str]] = {}
+        for text in map(_flatten, texts):
+            size = _BLOCK_CJK if len(_CJK.findall(text)) * 4 > len(text) else _BLOCK
+            if len(text) < 2 * size:
+                size = len(text)
+            if size >= _LEAST:
+                known = self._blocks.setdefault(size, set())
+                known.update(text[place : place + size] for place in range(0, len(text) - size + 1, size))
+
+    def are_repeated_in(self, text: str) -> bool:
+        """Return whether a text holds a run of 24 characters of a sent one (8 in Chinese, Japanese and Korean), or all of a
+        shorter one.
+        """
+        flat = _flatten(text)
+        return any(
+            flat[place : place + size] in known
+            for size, known in self._blocks.items()
+            for place in range(len(flat) - size + 1)
+        )
+
+
+def _flatten(text: str) -> str:
+    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)) if found[1] else "", text)

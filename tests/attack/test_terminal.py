@@ -1,0 +1,119 @@
+"""No text of a player, a model, a pack or a file controls the terminal, the page or the direction of text of who reads it.
+
+Every face prints the same hostile text: commands for people and for programs, errors, tables, progress, the page of a turn.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from pathlib import Path
+
+import pytest
+import yaml
+from rich.table import Table
+from rich.text import Text
+from typer.testing import CliRunner
+
+from jacquard.cli.app import app
+from jacquard.cli.terminal import TerminalConsole
+
+FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"
+BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+CONTROLS = "".join(map(chr, [*range(1, 9), *range(11, 32), *range(0x7F, 0xA0)])) + BIDI + "\u2028\u2029\ufeff\ufff9"
+HOSTILE = f"a key \x1b[31mred\x1b]0;title\x07 \x9b31m {CONTROLS} end"
+RAW = re.compile(f"[{re.escape(CONTROLS)}]")
+OURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def raw(text):
+    return sorted({f"U+{ord(sign):04X}" for sign in RAW.findall(text)})
+
+
+def call(*args):
+    return CliRunner().invoke(app, [str(arg) for arg in args])
+
+
+@pytest.fixture
+def session(tmp_path, monkeypatch):
+    """A session in which user, model and world say what is hostile."""
+    monkeypatch.chdir(tmp_path)
+    world = tmp_path / "world"
+    world.mkdir()
+    title = "".join(sign for sign in HOSTILE if unicodedata.category(sign) != "Cc")
+    pack = {"id": "w", "title": title, "locale": "en", "state": {"hero": {"id": "hero", "gold": 1}}}
+    (world / "world.yaml").write_text(yaml.safe_dump(pack))
+    done = call("weave", "-s", "s1", "-i", HOSTILE, "--world", world, "--embedder", "none")
+    assert done.exit_code == 0, done.output
+    assert raw(done.output) == []
+    done = call("commit", "-s", "s1", "--text", f"<content>{HOSTILE}</content>")
+    assert done.exit_code == 0, done.output
+    assert raw(done.output) == []
+    assert call("weave", "-s", "s1", "-i", HOSTILE + " again", "--embedder", "none").exit_code == 0
+
+
+FACES = [
+    ["history", "-s", "s1"],
+    ["state", "-s", "s1"],
+    ["explain", "-s", "s1"],
+    ["explain", "-s", "s1", "--find", "end"],
+    ["explain", "-s", "s1", "--find", HOSTILE],
+    ["replay", "s1"],
+    ["template", "preview", "-s", "s1"],
+    ["source", "mnemosyne://session:s1/turn/p001"],
+    ["doc", "export", "s1"],
+    ["erase", "-s", "s1", "--dry-run"],
+    ["history", "-s", HOSTILE],
+    ["weave", "-s", "s1", "-i", "x", "--template", HOSTILE, "--embedder", "none"],
+    ["weave", "-s", "s1", "-i", "x", "--layout", HOSTILE, "--embedder", "none"],
+    ["weave", "-s", "s1", "-i", "x", "--config", HOSTILE],
+    ["action", "-s", "s1", "-i", HOSTILE],
+    ["fork", "-s", "s1", "--at", HOSTILE, "--name", "b"],
+    ["validate", HOSTILE],
+]
+
+
+def test_no_command_prints_what_controls_a_terminal(session):
+    for face in FACES:
+        done = call(*face)
+        assert done.exception is None or isinstance(done.exception, SystemExit), face
+        assert raw(done.output) == [], face
+
+
+@pytest.mark.parametrize(
+    "face",
+    [
+        ["history", "-s", "s1", "--json"],
+        ["explain", "-s", "s1", "--json"],
+        ["replay", "s1", "--json"],
+        ["state", "-s", "s1", "--json"],
+        ["doc", "export", "s1"],
+    ],
+)
+def test_json_writes_it_by_numbers_and_reads_back_the_same(session, face):
+    done = call(*face)
+    assert done.exit_code == 0, done.output
+    assert raw(done.stdout) == []
+    told = json.loads(done.stdout)
+    if face[0] == "history":
+        assert BIDI in json.dumps(told, ensure_ascii=False)
+
+
+def test_the_page_of_a_turn_shows_it(session):
+    done = call("explain", "-s", "s1", "--html", "page.html")
+    assert done.exit_code == 0, done.output
+    page = Path("page.html").read_text(encoding="utf-8")
+    assert raw(page) == []
+    assert "\\u202e" in page
+
+
+def test_a_table_that_nobody_cleaned_prints_escapes(capsys):
+    console = TerminalConsole(force_terminal=True, width=400)
+    table = Table(title=HOSTILE)
+    table.add_column(HOSTILE)
+    table.add_row(Text(HOSTILE, style="bold red"))
+    console.print(table)
+    console.rule(HOSTILE)
+    console.print(HOSTILE, markup=False)
+    assert raw(OURS.sub("", capsys.readouterr().out)) == []
