@@ -17,7 +17,8 @@ _LEAST_SECRET_CHARS = 3
 _PARTS = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)?(?P<rest>[^?#]*)(?P<query>\?[^#]*)?(?P<fragment>#.*)?", re.S
 )
-_ADDRESS_IN_TEXT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>`]+")
+# The signs of a scheme are read once, from the first of them on; it begins with the first letter among them.
+_ADDRESS_IN_TEXT = re.compile(r"(?<![A-Za-z0-9+.-])([0-9+.-]*)([A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>`]+)")
 
 
 def mask_address(address: str) -> str:
@@ -38,7 +39,7 @@ def hide_secrets(text: str, address: str | None, *secrets: str | None) -> str:
     if address is not None:
         text = text.replace(address, mask_address(address))
         hidden |= _secrets_of(address)
-    text = _ADDRESS_IN_TEXT.sub(lambda found: mask_address(found[0]), text)
+    text = _ADDRESS_IN_TEXT.sub(lambda found: f"{found[1]}{mask_address(found[2])}", text)
     for secret in sorted(hidden, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     return text
