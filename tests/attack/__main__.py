@@ -17,7 +17,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from long_form import Journal, find_form, run
 
-FORMS: dict[str, tuple[str, str]] = {}
+FORMS: dict[str, tuple[str, str]] = {
+    "growth": ("test_growth_of_texts:FORM", "every entry point with every generator: the exponent of its time"),
+    "texts": ("test_texts:FORM", "hostile texts, each given to every entry point"),
+}
 """What each form is called: where it is (`module:NAME`, below tests/attack), and what its cases are."""
 
 
