@@ -14,12 +14,18 @@ from generators import GENERATORS, mixture
 from long_form import LongForm
 from text_entries import ENTRIES
 
-SHORT = 150
+SHORT = 100
 TURNS = (
     ("reply in pieces of 1", "reply in pieces of 7", "reply in pieces of 4096"),
-    ("planner", "planner in Chinese", "planner of a world without names"),
+    ("planner", "planner in Chinese", "planner of a world without names", "input words", "names"),
+    ("template of a reply", "value of a template", "value of a reply's template"),
+    ("pattern", "pattern of an author", "selector's text", "path"),
+    ("op value", "op path", "ops of a reply", "quoted update", "reply that repeats the user"),
+    ("scrubbing", "scrubbing of itself", "text that repeats itself", "text that was shown"),
+    tuple(name for name in ENTRIES if name.startswith("selector ")),
+    ("command line", "session document", "small model's planning prompt", "model's summary", "query"),
 )
-"""Of these one is taken in turn."""
+"""Of each of these one is taken in turn: they cost most, or have much in common."""
 ALWAYS = tuple(name for name, each in ENTRIES.items() if not each.costs and not any(name in turn for turn in TURNS))
 COSTLY = tuple(name for name, each in ENTRIES.items() if each.costs)
 
