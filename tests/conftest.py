@@ -29,7 +29,7 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
 # before the first import of `typer.testing`, which takes the function by its name.
 typer.main.get_command = functools.cache(typer.main.get_command)
 
-sys.path.insert(0, str(Path(__file__).with_name("mnemosyne")))
+sys.path[:0] = [str(Path(__file__).with_name(name)) for name in ("mnemosyne", "attack")]
 pytest_plugins = ["postgres_server"]
 
 

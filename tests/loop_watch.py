@@ -1,9 +1,9 @@
 """Finds work of ours that holds the event loop: `WatchedLoop` times each of its turns, `LoopWatch` says who spent the time.
 
-A turn is one callback of the loop: one step of a task. What counts is the processor time of the loop's thread, so a busy machine
-makes no difference; the time of imports and of the garbage collector is left out. While a turn lasts, its stack is sampled: a second
-thread looks at the clock of the loop's thread and sends it a signal, so that the sample is taken in between two instructions of that
-thread. Each sample is charged with the processor time since the one before it:
+A turn is one callback of the loop: one step of a task. What counts is the processor time of the loop's thread, so a busy
+machine makes no difference; the time of imports and of the garbage collector is left out. While a turn lasts, its stack is
+sampled: a second thread looks at the clock of the loop's thread and sends it a signal, so that the sample is taken in between
+two instructions of that thread. Each sample is charged with the processor time since the one before it:
 
 - to us, if the innermost frame of a test is not below an async function of ours (a coroutine of ours works for itself);
 - to the test, if the test called our function itself, or if ours called a part of the test.

@@ -20,7 +20,7 @@ def stack(*calls: tuple[str, str, bool]) -> list[FrameType]:
     for file, name, is_async in reversed(calls):
         source = f"{'async ' if is_async else ''}def {name}():\n    return call()\n"
         names = {"call": _keep_frames(found) if inner is None else _runner_of(inner), "__name__": Path(file).stem}
-        exec(compile(source, file, "exec"), names)  # noqa: S102 - frames of files that do not exist
+        exec(compile(source, file, "exec"), names)
         inner = names[name]
     _runner_of(inner)()
     return [each for each in found if each.f_code.co_filename != __file__]
@@ -69,9 +69,10 @@ def test_time_is_charged_to_our_coroutine_nearest_the_work(calls, holder):
 
 def spend(seconds):
     """Spend processor time as a coroutine of ours would."""
-    source = "from time import thread_time\nasync def work(seconds):\n    until = thread_time() + seconds\n    while thread_time() < until: pass\n"
+    loop = "    until = thread_time() + seconds\n    while thread_time() < until: pass\n"
+    source = f"from time import thread_time\nasync def work(seconds):\n{loop}"
     names = {"__name__": "jacquard.work"}
-    exec(compile(source, OURS, "exec"), names)  # noqa: S102
+    exec(compile(source, OURS, "exec"), names)
     return names["work"](seconds)
 
 

@@ -15,10 +15,14 @@ _ENGLISH = (
     "the old door to Wren's tower is open and nobody remembers who went in before the lamb slept by the well then she said "
     "yesterday I asked Lena of the key two weeks ago while we fight at the gate last Friday tell me what happened at home"
 )
-_CHINESE = "昨天我在老井边遇见了莉娜她说钥匙在塔里可是没有人记得上周五谁走进去不得不再问一次三天前的夜里羊睡着了门还开着"
+_CHINESE = (
+    "昨天我在老井边遇见了莉娜她说钥匙在塔里可是没有人记得上周五谁走进去不得不再问一次三天前的夜里羊睡着了门还开着"
+)
 _SIGNS = "<>&\"'`[]{}()（）「」『』“”《》【】|\\/:;,.!?。！？…~@#$%^*+=-_ \t\n"
 _MARKS = "\u0301\u0316\u0323\u0344\u0345\u05b0\u064b\u0e38\u0f71\u0f73\u3099\uff9e\U0001d165"
-_UNSEEN = "\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202e\u2066\u2067\u2069\ufeff\u00ad\u0085\u2028\u2029\x9b\x1b\x07\x00"
+_UNSEEN = (
+    "\u200b\u200c\u200d\u200e\u200f\u202a\u202b\u202e\u2066\u2067\u2069\ufeff\u00ad\u0085\u2028\u2029\x9b\x1b\x07\x00"
+)
 _ASTRAL = "😀🏰𝔘𝟙𠀀🀄️👩‍👧\U0010fffd"
 
 
@@ -76,23 +80,92 @@ def distinct(form: str) -> Make:
 
 _TAGS = [
     "<content>", "</content>", "<thought>", "</thought>", "<state_update>", "</state_update>", "<filament_output>",
-    "[redacted:email]", "```json", "```", '[["ADD","hero.gold",1]]', '{"ops":[', "]}", "&lt;", "&#x41;", "&amp", "<b>", "She waits. ",
+    "[redacted:email]", "```json", "```", '[["ADD","hero.gold",1]]', '{"ops":[', "]}", "&lt;", "&#x41;", "&amp", "<b>",
+    "She waits. ",
 ]  # fmt: skip
-_REGEX = list(r".*+?|()[]{}^$\\") + [r"\w+", r"(?:", r"(?P<a>", "{1,9}", "[^a]", r"\b", "(a+)+", "a"]
-_JSON = ['{"id":', '"lore_1"', "[", "]", "{", "}", ",", ":", "null", "1e9", "-0", '"\\u00e9"', '"\\', "'", " ", "\n", "selected"]
-_TEMPLATE = ["{{", "}}", "{%", "%}", "{#", "#}", " for x in y ", " if ", " endif ", "x", "|upper", "\n", "'", '"', "(", ")"]
-_YAML = ["- ", "key: ", "\n", "  ", "? ", "|", ">", "&a ", "*a ", "!!str ", "'", '"', "{", "}", "[", "]", "#", "---\n", "x"]
+_REGEX = [*r".*+?|()[]{}^$\\", r"\w+", r"(?:", r"(?P<a>", "{1,9}", "[^a]", r"\b", "(a+)+", "a"]
+_JSON = [
+    '{"id":',
+    '"lore_1"',
+    "[",
+    "]",
+    "{",
+    "}",
+    ",",
+    ":",
+    "null",
+    "1e9",
+    "-0",
+    '"\\u00e9"',
+    '"\\',
+    "'",
+    " ",
+    "\n",
+    "selected",
+]
+_TEMPLATE = [
+    "{{",
+    "}}",
+    "{%",
+    "%}",
+    "{#",
+    "#}",
+    " for x in y ",
+    " if ",
+    " endif ",
+    "x",
+    "|upper",
+    "\n",
+    "'",
+    '"',
+    "(",
+    ")",
+]
+_YAML = [
+    "- ",
+    "key: ",
+    "\n",
+    "  ",
+    "? ",
+    "|",
+    ">",
+    "&a ",
+    "*a ",
+    "!!str ",
+    "'",
+    '"',
+    "{",
+    "}",
+    "[",
+    "]",
+    "#",
+    "---\n",
+    "x",
+]
 _PERSONAL = [
     "a@b.co", "+49 30 1234567", "4111 1111 1111 1111", "sk-" + "a1B2" * 9, "password=", "10.0.0.1", "DE89370400440532013000",
     "11010519491231002X", "Bearer ", "eyJhbGciOi", "-----BEGIN PRIVATE KEY-----", "http://u:p@h/", "密码：", " ", "\n", "0",
 ]  # fmt: skip
-_DATES = ["yesterday", "two weeks ago", "last Friday", "上周五", "三天前", "去年夏天", "the day before yesterday", "in", "of", "年", "前"]
+_DATES = [
+    "yesterday",
+    "two weeks ago",
+    "last Friday",
+    "上周五",
+    "三天前",
+    "去年夏天",
+    "the day before yesterday",
+    "in",
+    "of",
+    "年",
+    "前",
+]
 
 GENERATORS: dict[str, Make] = {
     # repeated parts, each of which once cost more than its length, or is built so that a careless search would
     "one letter": repeat("a"),
     "capitals": repeat("The "),
     "capitals behind signs": repeat(" The", head="!" * 400 + "x"),
+    "capitals behind half of it": lambda size: ("!" * (size // 2) + "x" + " The" * size)[:size],
     "signs": repeat("!?…"),
     "underscores": repeat("_"),
     "blanks": repeat(" ", head="The", tail="x"),
@@ -127,6 +200,9 @@ GENERATORS: dict[str, Make] = {
     "half tags": repeat("<state_update a=' "),
     "updates": repeat("<state_update>["),
     "updates of nothing": repeat('<state_update>[["ADD","hero.gold",1]]</state_update>   ', head="<content>x</content>"),
+    "ops in one block": repeat(',["ADD","hero.gold",1]', head='<state_update>[["ADD","hero.gold",1]', tail="]</state_update>"),
+    "fenced updates": repeat("```json\n<state_update>[]</state_update>\n```\n"),
+    "brackets in an update": repeat("[", head="<state_update>"),
     "thoughts": repeat("<think>"),
     "thoughts in content": repeat("<thought><content>"),
     "contents": repeat("<content>a</content> "),

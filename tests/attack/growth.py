@@ -47,7 +47,9 @@ class Growth:
         return sum((x - middle) * (y - height) for x, y in points) / spread
 
     def __str__(self) -> str:
-        times = ", ".join(f"{size:,}: {1000 * spent:.1f} ms" for size, spent in zip(self.sizes, self.seconds, strict=True))
+        times = ", ".join(
+            f"{size:,}: {1000 * spent:.1f} ms" for size, spent in zip(self.sizes, self.seconds, strict=True)
+        )
         return f"exponent {self.exponent:.2f} ({times})"
 
 
@@ -78,7 +80,9 @@ def measure(seconds: Seconds, sizes: Sequence[int], *, most: float = MOST, enoug
     with no_collections():
         for size in sizes:
             spent = [seconds(size)]
-            while len(spent) < TIMES and (min(spent) < 10 * MEASURABLE_SECONDS or _exceeds(sizes, [*done, min(spent)], most)):
+            while len(spent) < TIMES and (
+                min(spent) < 10 * MEASURABLE_SECONDS or _exceeds(sizes, [*done, min(spent)], most)
+            ):
                 spent.append(seconds(size))
             done.append(min(spent))
             if done[-1] > enough_seconds:

@@ -1,4 +1,4 @@
-"""Hostile texts as long as an input may be, through the engine: nothing holds the event loop (the fixture of `conftest.py` watches)."""
+"""Hostile texts as long as an input may be, through the engine: nothing holds the event loop, which `conftest.py` watches."""
 
 from __future__ import annotations
 
