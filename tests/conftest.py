@@ -12,6 +12,7 @@ import pytest
 import typer.main
 from blockbuster import blockbuster_ctx
 from hypothesis import settings
+from loop_watch import LoopWatch, WatchedLoop
 
 # A deadline is a wall-clock limit: it says how busy the machine is, not whether a law holds. `make full` looks longer.
 settings.register_profile("house", deadline=None, max_examples=50)
@@ -28,7 +29,7 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
 # before the first import of `typer.testing`, which takes the function by its name.
 typer.main.get_command = functools.cache(typer.main.get_command)
 
-sys.path.insert(0, str(Path(__file__).with_name("mnemosyne")))
+sys.path[:0] = [str(Path(__file__).with_name(name)) for name in ("mnemosyne", "attack")]
 pytest_plugins = ["postgres_server"]
 
 
@@ -39,7 +40,25 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture
 def anyio_backend():
-    return "asyncio"
+    return "asyncio", {"loop_factory": WatchedLoop}
+
+
+@functools.cache
+def loop_watch():
+    """Return the watch of this process; it is made when the first async test runs."""
+    WatchedLoop.watch = LoopWatch()
+    return WatchedLoop.watch
+
+
+@pytest.fixture(autouse=True)
+def nothing_holds_the_event_loop(request):
+    """In every async test, work of ours that holds the event loop for more than 50 ms of processor time is an error (spec B8)."""
+    if not inspect.iscoroutinefunction(getattr(request.node, "function", None)):
+        yield
+        return
+    with loop_watch().on() as watch:
+        yield
+    assert not watch.held, "\n".join(map(str, watch.held))
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,9 @@ from functools import lru_cache
 from mnemosyne.core.normal_forms import normal_form
 from mnemosyne.schema.world import Entity
 
+NAME_CHARS = 200
+"""A longer name or phrase is not looked for: nobody writes it out, and the time would grow with its length."""
+
 _UNSPACED = (
     (0x0E00, 0x0EFF),
     (0x1100, 0x11FF),
@@ -60,8 +63,8 @@ def mentions(normalised_text: str, phrase: str) -> bool:
 
 
 def find_mentions(normalised_text: str, phrase: str) -> Iterator[int]:
-    """Yield the places at which `phrase` occurs in a text that is already normalised."""
-    wanted = _normalised_phrase(phrase)
+    """Yield the places at which `phrase` (at most NAME_CHARS characters) occurs in a text that is already normalised."""
+    wanted = _normalised_phrase(phrase) if len(phrase) <= NAME_CHARS else ""
     start = normalised_text.find(wanted) if wanted else -1
     while start >= 0:
         if stands_alone(normalised_text, start, start + len(wanted)):
@@ -86,8 +89,9 @@ class NameMatch:
 class NameDictionary:
     """Names and aliases of entities, prepared for searches in texts of any length; `names` maps ids to canonical names.
 
-    Building it takes one pass over all names. A search tries at each place only the lengths of names with the same
-    first character, so its cost depends on the length of the text and hardly on the number of names.
+    Building it takes one pass over all names; one of more than NAME_CHARS characters is left out. A search tries at each
+    place only the lengths of names with the same first character, so its cost depends on the length of the text and
+    hardly on the number of names.
     """
 
     def __init__(self, entities: Sequence[Entity]) -> None:
@@ -95,7 +99,7 @@ class NameDictionary:
         owners: dict[str, dict[str, bool]] = {}
         for entity in entities:
             for place, name in enumerate((entity.name, *entity.aliases)):
-                if phrase := normalise(name):
+                if len(name) <= NAME_CHARS and (phrase := normalise(name)):
                     by_entity = owners.setdefault(phrase, {})
                     by_entity[entity.entity_id] = by_entity.get(entity.entity_id, False) or place == 0
         self._owners = {phrase: _choose_entities(by_entity) for phrase, by_entity in owners.items()}

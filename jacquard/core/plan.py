@@ -13,6 +13,9 @@ from mnemosyne.core import codec
 MAX_KEYWORDS = 12
 """Search words of one plan."""
 
+KEYWORD_CHARS = 60
+"""The most characters of a search word that the rules guess or a model gives."""
+
 
 class Triage(StrEnum):
     """Whether the input only changes numbers or is narrated (T1)."""

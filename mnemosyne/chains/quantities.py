@@ -7,9 +7,10 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from operator import add, floordiv, mod, mul, sub
+
+from mnemosyne.core.normal_forms import normal_form
 
 _ONES = (
     "one two three four five six seven eight nine ten "
@@ -33,6 +34,8 @@ NUMBER = (
 
 _TOKEN = re.compile(r"\s*(//|[-+*%()]|[0-9]{1,15}|[^\W\d][\w.\-]*(?<![.\-]))")
 _MOST = 10**12
+_NUMBER_CHARS = 200
+"""No number that is read is longer: actions read inputs of this length."""
 _STEPS: Mapping[str, Callable[[int, int], int]] = {"+": add, "-": sub, "*": mul, "//": floordiv, "%": mod}
 
 ReadName = Callable[[str], int]
@@ -48,7 +51,9 @@ def expand_pattern(pattern: str, names: Iterable[str]) -> str:
 
 def read_number(text: str) -> int | None:
     """Return the whole number that a text is: digits, Chinese numerals or English words; None for anything else."""
-    given = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    if len(text) > _NUMBER_CHARS:
+        return None
+    given = " ".join(normal_form("NFKC", text).casefold().split())
     if re.fullmatch("[0-9]{1,9}", given):
         return int(given)
     if given in _WORDS:
@@ -105,8 +110,8 @@ def calculate(expression: str, read_name: ReadName) -> int:
 
 def _split(text: str) -> list[str]:
     """Return the tokens of an expression, the first one last."""
-    tokens, place = [], 0
-    while text[place:].strip():
+    tokens, place, end = [], 0, len(text.rstrip())
+    while place < end:
         found = _TOKEN.match(text, place)
         if found is None:
             raise ValueError(f"{{{text}}} cannot be read from {text[place:].strip()[:20]!r} on")

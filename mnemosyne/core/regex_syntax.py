@@ -18,11 +18,14 @@ _ESCAPES = {
     r"\B": f"(?:(?<=[{_WORD}])(?=[{_WORD}])|(?<![{_WORD}])(?![{_WORD}]))",
 }
 _DOTLESS = "i\u0130\u0131"
+# What is not closed reaches to the end of the pattern: it would be looked for again from each opening otherwise. Neither engine
+# takes such a pattern.
+_SET = r"\[\^?\]?(?:\\.|[^\]\\])*+(?:\]|\\?\Z)"
 _OTHER_IN_RE = re.compile(
-    r"""(?P<keep>\\N\{[^}]*\}|\(\?(?:P[<=]\w+[>)]|\(\w+\)|[a-zA-Z-]+[:)]|\#[^)]*\)))
+    rf"""(?P<keep>\\N\{{[^}}]*(?:\}}|\Z)|\(\?(?:P[<=]\w+[>)]|\(\w+\)|[a-zA-Z-]+[:)]|\#[^)]*(?:\)|\Z)))
       | (?P<escape>\\.)
-      | (?P<set>\[\^?\]?(?:\\.|[^\]\\])*\])
-      | (?P<brace>\{(?!\d*,?\d*\})|\{(?=\}))
+      | (?P<set>{_SET})
+      | (?P<brace>\{{(?!\d*,?\d*\}})|\{{(?=\}}))
       | (?P<dotless>[iI\u0130\u0131])""",
     re.VERBOSE | re.DOTALL,
 )
@@ -30,12 +33,12 @@ _MEMBER = re.compile(r"\\.|.", re.DOTALL)
 _ASCII_FLAG = re.compile(r"\(\?[a-zA-Z]*a")
 _VERBOSE_FLAG = re.compile(r"\(\?[a-zA-Z0-9]*x")
 _SCOPED_VERBOSE_FLAG = re.compile(r"\(\?[a-zA-Z0-9]*x[a-zA-Z0-9-]*:")
-_REMARK = re.compile(r"(\\.|\[\^?\]?(?:\\.|[^\]\\])*\])|\#[^\n]*", re.DOTALL)
+_REMARK = re.compile(rf"(\\.|{_SET})|\#[^\n]*", re.DOTALL)
 _SIZED = re.compile(
-    r"""(?P<one>\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\(\?\#[^)]*\))
+    rf"""(?P<one>\\.|{_SET}|\(\?\#[^)]*(?:\)|\Z))
       | (?P<open>\()
       | (?P<close>\))
-      | \{(?P<least>\d*)(?:,\d*)?\}
+      | \{{(?P<least>\d*)(?:,\d*)?\}}
       | .""",
     re.VERBOSE | re.DOTALL,
 )
@@ -53,7 +56,7 @@ def translate_pattern(pattern: str) -> str:
 
     def translate_part(found: re.Match[str]) -> str:
         if found["set"]:
-            return _translate_set(found["set"], words=words)
+            return _translate_set(found["set"], words=words) if _is_closed(found["set"]) else found["set"]
         if found["brace"]:
             return r"\{"
         if not words:
@@ -66,7 +69,7 @@ def translate_pattern(pattern: str) -> str:
 def _translate_set(text: str, *, words: bool) -> str:
     r"""A set that holds `\W` becomes a group, for no set of the other engine can hold the complement of several classes."""
     negated = text.startswith("[^")
-    members = [f"\\{each}" if each in "[]^" else each for each in _MEMBER.findall(text[2 if negated else 1 : -1])]
+    members = _read_members(text[2 if negated else 1 : -1])
     if not words:
         return f"[{'^' if negated else ''}{''.join(members)}]"
     kept = [each for each in members if each != r"\W"]
@@ -78,6 +81,31 @@ def _translate_set(text: str, *, words: bool) -> str:
     if negated:
         return f"(?:(?![{inner}])[{_WORD}])" if inner else f"[{_WORD}]"
     return f"(?:[^{_WORD}]|[{inner}])" if inner else f"[^{_WORD}]"
+
+
+def _is_closed(text: str) -> bool:
+    """Return whether the text of a set ends with its bracket, which is neither its first member nor escaped."""
+    return _MEMBER.findall(text[2 if text.startswith("[^") else 1 :])[1:][-1:] == ["]"]
+
+
+def _read_members(text: str) -> list[str]:
+    """Return the members of a set and the signs of its ranges, in order; a sign that either engine could take for an operation of
+    sets is escaped.
+    """
+    given = _MEMBER.findall(text)
+    members: list[str] = []
+    place = 0
+    while place < len(given):
+        members.append(_escape_member(given[place]))
+        if given[place + 1 : place + 2] == ["-"] and place + 2 < len(given):
+            members += ["-", _escape_member(given[place + 2])]
+            place += 2
+        place += 1
+    return members
+
+
+def _escape_member(member: str) -> str:
+    return f"\\{member}" if member in "[]^-|&~" else member
 
 
 def unrolled_size(pattern: str) -> int:

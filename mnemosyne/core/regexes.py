@@ -7,7 +7,8 @@ must not import anything of mnemosyne but its errors and `regex_syntax`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -29,7 +30,7 @@ def compile_pattern(pattern: str) -> Any:
     """Return a compiled pattern (syntax of `re`, plus that of the `regex` package); PatternError for a pattern that is
     invalid or too large.
     """
-    return _compile(pattern, pattern, 0)
+    return _compile(pattern, _keep, 0)
 
 
 @lru_cache(maxsize=2048)
@@ -37,10 +38,14 @@ def compile_re(pattern: str) -> Any:
     """Return a pattern written for Python's `re`, compiled so that case is ignored; PatternError for a pattern that is
     invalid or too large.
     """
-    return _compile(pattern, translate_pattern(pattern), regex.IGNORECASE)
+    return _compile(pattern, translate_pattern, regex.IGNORECASE)
 
 
-def _compile(pattern: str, written: str, flags: int) -> Any:
+def _keep(pattern: str) -> str:
+    return pattern
+
+
+def _compile(pattern: str, translate: Callable[[str], str], flags: int) -> Any:
     if len(pattern) > MAX_PATTERN_CHARS:
         raise PatternError(pattern, f"it has more than {MAX_PATTERN_CHARS:,} characters; write a shorter one")
     if unrolled_size(pattern) > MAX_UNROLLED:
@@ -48,8 +53,8 @@ def _compile(pattern: str, written: str, flags: int) -> Any:
             pattern, f"its counted repeats make more than {MAX_UNROLLED:,} parts; use smaller numbers in braces"
         )
     try:
-        return regex.compile(written, flags=regex.VERSION0 | flags)
-    except regex.error as error:
+        return regex.compile(translate(pattern), flags=regex.VERSION0 | flags)
+    except (regex.error, re.error) as error:
         where = "" if error.pos is None else f" at character {error.pos + 1}"
         raise PatternError(pattern, f"it is not a regular expression ({error.msg}{where})") from None
     except Exception as error:

@@ -10,6 +10,7 @@ from typing import TypeVar
 import anyio
 import anyio.lowlevel
 from anyio import to_thread
+from loop_watch import WatchedLoop
 from servers.openai_server import OpenAiServer
 
 from jacquard import CurationConfig
@@ -18,8 +19,8 @@ from jacquard.pipeline.curation.deadline import NEAR_SECONDS
 T = TypeVar("T")
 
 
-class StoppableLoop(asyncio.SelectorEventLoop):
-    """The event loop of asyncio, except that its time can be stopped and moved on."""
+class StoppableLoop(WatchedLoop):
+    """The event loop of the other tests, except that its time can be stopped and moved on."""
 
     def __init__(self) -> None:
         self._stopped_at: float | None = None

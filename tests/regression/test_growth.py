@@ -1,4 +1,5 @@
-"""Hostile inputs cost time that grows with their length and not faster.
+"""Hostile inputs cost time that grows with their length and not faster: turns, evidence and ops. Texts by themselves, whatever they
+are given to, are measured in `tests/attack/test_growth_of_texts.py`.
 
 Processor time is compared between two sizes, the best of three each: four times the size may take twelve times the time, where
 linear work takes four times and quadratic work sixteen. The sizes are those at which the work takes some milliseconds. The large
@@ -15,10 +16,11 @@ from pathlib import Path
 from time import process_time
 
 import pytest
+from generators import GENERATORS
 from hypothesis import given
 from hypothesis import strategies as st
 
-from filament import apply_patch, judge_ops, parse_reply
+from filament import apply_patch, judge_ops
 from jacquard import (
     BudgetConfig,
     CurationConfig,
@@ -35,16 +37,16 @@ FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"
 WIDE = RuntimeConfig(budget=BudgetConfig(max_input_tokens=3_000_000), history=HistoryConfig(max_tokens=1_000_000))
 TIMES, MOST = 4, 12
 
-MESSAGES = {
-    "capitals behind signs": lambda size: "!" * (size // 2) + "x" + " The" * (size // 8),
-    "marks on one letter": lambda size: "a" + "\u0316\u0301" * (size // 2),
-    "quotes that nobody closes": lambda size: "「“『" * (size // 3),
-    "blanks": lambda size: "The" + " " * size + "x",
-    "possessives": lambda size: "Ann's " * (size // 6),
-    "weapons that hit nobody": lambda size: "throw a sword to the " * (size // 21),
-    "negations of nothing": lambda size: "不得不" * (size // 3),
-    "numerals": lambda size: "一" * size,
-}
+MESSAGES = (
+    "capitals behind half of it",
+    "marks on one letter",
+    "quotes that nobody closes",
+    "blanks",
+    "possessives",
+    "weapons that hit nobody",
+    "negations of nothing",
+    "numerals",
+)
 
 
 async def grows_gently(seconds, size):
@@ -91,11 +93,11 @@ async def played(message, *, reply="Yes.", config=WIDE, world=None):
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("make", MESSAGES.values(), ids=MESSAGES)
-async def test_a_turn_costs_as_much_as_its_message_is_long(make):
+@pytest.mark.parametrize("generator", MESSAGES)
+async def test_a_turn_costs_as_much_as_its_message_is_long(generator):
     async def seconds(size):
         """Return the processor time of the turn that the message is said in and of the one behind it."""
-        async with played(make(size)) as (engine, _, spent):
+        async with played(GENERATORS[generator](size)) as (engine, _, spent):
             started = process_time()
             await engine.prepare_turn("s", "And then?")
             return spent + process_time() - started
@@ -262,31 +264,6 @@ async def test_a_log_of_ops_is_played_in_the_time_of_its_length():
         return apply_patch({"log": []}, [{"op": "add", "path": f"/f{n}", "value": n} for n in range(count)])
 
     await grows_gently(seconds_of(played_again, lambda count: count), 4_000)
-
-
-REPLIES = {
-    "ops in one block": lambda size: (
-        '<state_update>[["ADD","hero.gold",1]' + ',["ADD","hero.gold",1]' * (size // 22) + "]</state_update>"
-    ),
-    "a block an op": lambda size: '<state_update>[["ADD","hero.gold",1]]</state_update>   ' * (size // 55),
-    "openings": lambda size: "<state_update>[" * (size // 15),
-    "thoughts in content": lambda size: "<thought><content>" * (size // 18),
-    "fences": lambda size: "```json\n<state_update>[]</state_update>\n```\n" * (size // 44),
-    "signs": lambda size: "<" * size,
-    "entities": lambda size: "&lt" * (size // 3),
-    "brackets": lambda size: "<state_update>" + "[" * size,
-}
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("make", REPLIES.values(), ids=REPLIES)
-async def test_a_reply_is_read_in_the_time_of_its_length(make):
-    await grows_gently(seconds_of(parse_reply, make), 12_000)
-
-
-def test_five_megabytes_of_small_ops_in_a_reply_are_refused_by_their_length():
-    """What once held the loop for half a minute: read and judged, it would still take seconds, so it is not begun with."""
-    assert len(REPLIES["ops in one block"](5_000_000)) > RuntimeConfig().limits.reply_chars
 
 
 _MARKS = (

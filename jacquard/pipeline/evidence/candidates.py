@@ -68,13 +68,18 @@ class EvidenceChoice:
     newest: str = ""
 
 
+def newest_texts(turn: PlannedTurn) -> tuple[str, ...]:
+    """Return the newest messages of the history, whose words count beside those of the input."""
+    return tuple(placed.message.content for placed in (turn.history or ())[-_RECENT_MESSAGES:])
+
+
 def evidence_query(turn: PlannedTurn) -> EvidenceQuery:
-    """Return what a turn asks of its evidence."""
+    """Return what a turn asks of its evidence; it reads the input and `newest_texts`."""
     terms: dict[str, float] = {}
     for weight, texts in (
         (1.0, (turn.user_message,)),
         (_KEYWORD_WEIGHT, turn.plan.search_intent.focus_keywords),
-        (_RECENT_WEIGHT, tuple(placed.message.content for placed in (turn.history or ())[-_RECENT_MESSAGES:])),
+        (_RECENT_WEIGHT, newest_texts(turn)),
     ):
         for word in {word for text in texts for word in word_tokens(text)}:
             terms[word] = max(terms.get(word, 0.0), weight)

@@ -17,7 +17,7 @@ from typing import Any
 from filament import escape_attribute, escape_text
 from jacquard.core.errors import ModelError
 from jacquard.core.model_calls import Call, usage_of
-from jacquard.core.plan import MAX_KEYWORDS, PlanContext, Temporal
+from jacquard.core.plan import KEYWORD_CHARS, MAX_KEYWORDS, PlanContext, Temporal
 from jacquard.core.protocols import LlmAdapter, LlmRequest, MessagePart, PlanRequest
 from jacquard.core.quests import find_active_quests
 from jacquard.pipeline.planning.template_choice import describe_templates, template_ids
@@ -29,7 +29,6 @@ RECENT_MESSAGES = 4
 RECENT_CHARS = 240
 INPUT_CHARS = 2000
 GOAL_CHARS = 300
-KEYWORD_CHARS = 60
 _PRESENT = ' present="true"'
 _COUNT = CalibratedEstimator().estimate
 DOMAINS = ("narrative", "lore", "event")
@@ -191,7 +190,7 @@ def _read_object(text: str) -> Mapping[str, Any]:
         raise ModelError("bad_answer", "the answer holds no JSON object")
     try:
         value = json.loads(body[start : end + 1])
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ModelError("bad_answer", f"the answer is no JSON: {error}") from error
     if not isinstance(value, dict):
         raise ModelError("bad_answer", "the answer holds no JSON object")

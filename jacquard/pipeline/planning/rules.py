@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import accumulate, chain
 from types import MappingProxyType
 
 from jacquard.core.degradations import DegradationCode
 from jacquard.core.names import NameDictionary, mentions, normalise
-from jacquard.core.plan import MAX_KEYWORDS, PlanContext, SearchIntent, Temporal, Triage
+from jacquard.core.plan import KEYWORD_CHARS, MAX_KEYWORDS, PlanContext, SearchIntent, Temporal, Triage
 from jacquard.core.quests import Quest, find_active_quests
 from jacquard.pipeline.curation.searched_text import remove_asides, remove_speaker_labels
 from jacquard.pipeline.planning.actions import read_input
@@ -255,12 +255,18 @@ def guess_names(user_message: str) -> tuple[tuple[str, ...], bool]:
     run: list[re.Match[str]] = []
     for word in chain(_WORD.finditer(user_message), (None,)):
         if run and (word is None or user_message[run[-1].end() : word.start()] != " " or not _is_name(word)):
-            found.append((run[0].start(), " ".join(_strip_possessive(each[0]) for each in run)))
+            found.append((run[0].start(), _join_name([_strip_possessive(each[0]) for each in run])))
             is_sure = is_sure or len(run) > 1 or not _begins_sentence(user_message, run[0].start())
             run = []
         if word is not None and _is_name(word):
             run.append(word)
     return _drop_repeats(text for _, text in sorted(found) if text)[:MAX_KEYWORDS], is_sure
+
+
+def _join_name(words: Sequence[str]) -> str:
+    """Return the first words of a name that are no longer than a search word may be; empty where the first is longer."""
+    ends = accumulate(len(word) + 1 for word in words)
+    return " ".join(word for word, end in zip(words, ends, strict=True) if end <= KEYWORD_CHARS + 1)
 
 
 def _is_name(word: re.Match[str]) -> bool:

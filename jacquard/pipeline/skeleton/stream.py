@@ -12,7 +12,7 @@ from anyio import to_thread
 
 from jacquard.core.calibration import correction_of
 from jacquard.pipeline.evidence.blocks import load_evidence_blocks
-from jacquard.pipeline.evidence.candidates import evidence_query
+from jacquard.pipeline.evidence.candidates import evidence_query, newest_texts
 from jacquard.pipeline.evidence.context_blocks import load_context_blocks
 from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.skeleton.automation import AutomationStream, Skeleton
@@ -30,7 +30,8 @@ class SkeletonStream:
     async def render(self, turn: PlannedTurn, state_tokens: int) -> Skeleton:
         """Return the skeleton of a turn, whose state takes at most `state_tokens`; TemplateError."""
         skeleton = await to_thread.run_sync(self._automation.render, turn, state_tokens)
-        shown, query = turn.config.evidence, await calculate(evidence_query, turn, size=size_of(turn.user_message))
+        size = size_of(turn.user_message, newest_texts(turn))
+        shown, query = turn.config.evidence, await calculate(evidence_query, turn, size=size)
         results = await load_evidence_blocks(self._store, self._clock, turn.session_id, shown, self._count, query)
         document = await load_context_blocks(self._store, self._clock, turn, self._count)
         return replace(

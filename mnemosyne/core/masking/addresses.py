@@ -23,7 +23,8 @@ _FORM = "USER:PASSWORD"
 _OWN = "mnemosyne://"
 """Our addresses of sessions and turns hold ids, in which `@` is a character as any other."""
 
-_ADDRESS_IN_TEXT = re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s'\"<>`]+")
+# The signs of a scheme are read once, from the first of them on; it begins with the first letter among them.
+_ADDRESS_IN_TEXT = re.compile(r"(?<![A-Za-z0-9+.-])([0-9+.-]*+)([A-Za-z][A-Za-z0-9+.-]*+://[^\s'\"<>`]+)")
 
 
 def mask_address(address: str) -> str:
@@ -41,11 +42,12 @@ def mask_user_info(text: str) -> str:
 
 
 def _mask_found_user(found: re.Match[str]) -> str:
-    if found[0].startswith(_OWN):
+    before, address = found.groups()
+    if address.startswith(_OWN):
         return found[0]
-    scheme, user_info, rest, query, fragment = _split_address(found[0], guess=True)
+    scheme, user_info, rest, query, fragment = _split_address(address, guess=True)
     is_safe = not user_info or user_info.endswith(f":{HIDDEN}") or user_info == _FORM
-    return found[0] if is_safe else f"{scheme}{HIDDEN}@{rest}{query}{fragment}"
+    return found[0] if is_safe else f"{before}{scheme}{HIDDEN}@{rest}{query}{fragment}"
 
 
 def split_credentials(address: str | None) -> tuple[str | None, dict[str, str]]:
