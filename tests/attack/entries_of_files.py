@@ -63,7 +63,7 @@ def read_uri(text: str) -> None:
 @entry("command line", LIMITS.reply_chars)
 def print_text(text: str) -> None:
     said = clean(text)
-    assert len(said) == len(text)
+    assert len(text) <= len(said) <= 6 * len(text)
     assert not any(unicodedata.category(sign) == "Cc" and sign not in "\n\t" for sign in said)
     console = Console(file=StringIO(), width=100, soft_wrap=True)
     console.print(Line(said))

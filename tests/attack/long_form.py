@@ -100,6 +100,8 @@ def check_chunk(place: str, begin: int, end: int) -> dict[int, str]:
     form = find_form(place)
     findings: dict[int, str] = {}
     for number in range(begin, end):
+        if _parent not in (0, os.getppid()):
+            os._exit(1)  # The command was killed; a worker that waits for the next chunk would never notice.
         try:
             form.check(number)
         except Exception as error:
@@ -114,7 +116,12 @@ def find_form(place: str) -> LongForm:
     return found
 
 
+_parent = 0
+
+
 def _prepare_process() -> None:
+    global _parent
+    _parent = os.getppid()
     folder = str(Path(__file__).parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)
