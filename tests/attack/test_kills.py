@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -66,8 +67,7 @@ class Writers:
                 return said
             said.append(line.strip())
             if len(said) == after:
-                kill = (kill_backend, (place[0], backend)) if backend else (os.kill, (int(number), signal.SIGKILL))
-                killer = threading.Timer(delay, *kill)
+                killer = threading.Timer(delay, kill_writer, (int(number), place[0], backend))
                 killer.start()
         raise AssertionError("the writers ended by themselves")
 
@@ -79,6 +79,17 @@ class Writers:
             self._process.stdout.close()
 
 
+def kill_writer(number: int, address: str, backend: int) -> None:
+    """Kill a writer; with the signal `backend` the processes that serve it first. A writer whose connection was idle then
+    goes on with another, until it is killed too.
+    """
+    if backend:
+        kill_backend(address, backend)
+        threading.Event().wait(MOST_SECONDS)
+    with suppress(ProcessLookupError):
+        os.kill(number, signal.SIGKILL)
+
+
 def kill_backend(address: str, number: int) -> None:
     """Kill the server's processes that serve writers."""
     postgres = locate_store(address, look=False).postgres
@@ -86,7 +97,8 @@ def kill_backend(address: str, number: int) -> None:
     with psycopg.connect(postgres.conninfo, autocommit=True) as connection:
         rows = connection.execute("SELECT pid FROM pg_stat_activity WHERE application_name = 'jacquard'").fetchall()
     for (pid,) in rows:
-        os.kill(pid, number)
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 @cache
