@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -81,6 +82,36 @@ def test_a_template_without_end_is_told_with_file_and_line(run, pack, template, 
         said = run(*words[command], code=1)
         assert "guidance.j2:2: " in said.replace("- ", "-")
         assert says in said
+
+
+@pytest.mark.parametrize(
+    ("template", "other", "says"),
+    [
+        ("{% include 'chat/guidance.j2' %}", "", "this template includes or calls itself without end, at"),
+        (
+            "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+            "",
+            "this template includes or calls itself without end, at",
+        ),
+        ("{% include 'chat/b.j2' %}", "{% include 'chat/guidance.j2' %}", "b.j2:1 →"),
+        ("{{ " + "(" * 300 + "1" + ")" * 300 + " }}", "", "nested too deep here"),
+    ],
+)
+def test_a_template_that_calls_itself_is_told_with_its_chain(run, pack, template, other, says):
+    world = pack(template=template)
+    if other:
+        (world / "templates" / "chat" / "b.j2").write_text(other, encoding="utf-8")
+    said = run("weave", "--world", world, "--session", "s", "--input", "Hello.", "--embedder", "none", code=1)
+    assert says in said
+    assert "guidance.j2" in said
+    assert ("in a circle" in said) == bool(other)
+
+
+def test_a_budget_without_any_room_is_no_negative_number(run, pack):
+    narrow = ("--budget", "60", "--reserve", "59", "--embedder", "none")
+    said = run("weave", "--world", pack(), "--session", "s", "--input", "Hello.", *narrow, code=1)
+    assert "leaves no room at all" in said
+    assert not re.search(r"-\d", said)
 
 
 SOURCES = [ENDLESS, ADDRESS, pytest.param(LONG, marks=pytest.mark.full)]

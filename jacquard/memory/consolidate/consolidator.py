@@ -22,6 +22,7 @@ from jacquard.core.errors import ModelError, SummarizerError
 from jacquard.core.model_calls import Call, usage_of
 from jacquard.core.names import NameDictionary
 from jacquard.core.protocols import ConversationTurn, LlmAdapter, LlmRequest, LlmResponse
+from jacquard.memory.consolidate.entries import make_entries
 from jacquard.memory.consolidate.prompts import (
     TurnMemory,
     macro_request,
@@ -30,7 +31,6 @@ from jacquard.memory.consolidate.prompts import (
     turns_request,
 )
 from jacquard.memory.consolidate.spans import (
-    CHAPTER_END,
     TURN_SUMMARY,
     MacroSpan,
     chapter_depths,
@@ -46,7 +46,6 @@ from jacquard.prompts.templates import find_text_language, warm_prompts
 from mnemosyne.chains.audience import (
     audience_field,
     audience_of_entry,
-    audience_of_messages,
     join_audiences,
 )
 from mnemosyne.core.masking.call_logs import open_log
@@ -54,7 +53,7 @@ from mnemosyne.protocols import Clock, Store, TokenEstimator
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
 from mnemosyne.schema.event import EventType
 from mnemosyne.schema.evidence import Evidence, EvidenceLinks, EvidenceSource, EvidenceType, SourceKind
-from mnemosyne.schema.memory import EMPTY, MACRO, Chain, MemoryEntry, Trust, session_scope
+from mnemosyne.schema.memory import MACRO, Chain, MemoryEntry, Trust, session_scope
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import SessionHead, TurnKind
 
@@ -165,7 +164,7 @@ class Consolidator:
                 failures.append(f"turns {batch[0].depth}-{batch[-1].depth}: {error}")
             else:
                 # Each batch is stored at once: an interruption loses no more than one.
-                made = [*_entries(batch, memories, names)]
+                made = [*make_entries(batch, memories, names)]
                 summaries += await self._append(session_id, [e for e in made if e.chain is Chain.NARRATIVE])
                 events += await self._append(session_id, [e for e in made if e.chain is Chain.EVENT])
             done += len(batch)
@@ -354,55 +353,3 @@ class Consolidator:
             ]
             before = page[0].depth if page else None
         return bare[::-1]
-
-
-def _entries(batch: Sequence[TurnRecord], memories: Sequence[TurnMemory], lexicon: NameDictionary) -> list[MemoryEntry]:
-    turns = {turn.depth: turn for turn in batch}
-    made: list[MemoryEntry] = []
-    for memory in memories:
-        turn = turns[memory.depth]
-        scope = session_scope(turn.session_id)
-        guarded = audience_field(audience_of_messages(turn.messages))
-        made.append(
-            MemoryEntry(
-                # Ids are derived from the turn, so that a repeated consolidation writes no entry twice.
-                entry_id=f"{turn.turn_id}.summary",
-                scope=scope,
-                chain=Chain.NARRATIVE,
-                kind=TURN_SUMMARY,
-                text=memory.summary,
-                at=turn.created_at,
-                turn_id=turn.turn_id,
-                entities=_find_known_names(memory.summary, lexicon),
-                tags=(CHAPTER_END,) if memory.is_chapter_end else (),
-                trust=Trust.MODEL,
-                metadata=guarded or EMPTY,
-            )
-        )
-        for number, event in enumerate(memory.events, start=1):
-            names = (*event.participants, *((event.location,) if event.location else ()))
-            made.append(
-                MemoryEntry(
-                    entry_id=f"{turn.turn_id}.event.{number}",
-                    scope=scope,
-                    chain=Chain.EVENT,
-                    kind=event.type,
-                    text=event.text,
-                    at=turn.created_at,
-                    turn_id=turn.turn_id,
-                    entities=tuple(
-                        dict.fromkeys((*map(lexicon.find_owner, names), *_find_known_names(event.text, lexicon)))
-                    ),
-                    trust=Trust.MODEL,
-                    metadata={
-                        "participants": list(event.participants),
-                        "location": event.location or None,
-                        **guarded,
-                    },
-                )
-            )
-    return made
-
-
-def _find_known_names(text: str, lexicon: NameDictionary) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(one for found in lexicon.find(text) for one in found.entity_ids))
