@@ -56,12 +56,12 @@ def _evidence_row(key: int, place: int, evidence: Evidence) -> tuple[object, ...
         evidence.type.value,
         evidence.source.kind.value,
         None if created is None else _microseconds(created),
-        _origin(evidence.source.uri, evidence.content_hash),
+        origin_of(evidence.source.uri, evidence.content_hash),
         encode(evidence),
     )
 
 
-def _origin(uri: str, content_hash: str) -> str:
+def origin_of(uri: str, content_hash: str) -> str:
     """Return one short key for a source and a content hash, because a uri may be too long for an index."""
     return hashlib.sha256(f"{content_hash}\0{uri}".encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -83,7 +83,7 @@ def find_evidence(connection: Connection, session_id: str, uri: str, content_has
     """Return the oldest evidence item with this source uri and content hash, or None; SessionNotFoundError."""
     row = connection.execute(
         "SELECT body FROM evidences WHERE session = ? AND origin = ? ORDER BY ord LIMIT 1",
-        (load_session(connection, session_id).key, _origin(uri, content_hash)),
+        (load_session(connection, session_id).key, origin_of(uri, content_hash)),
     ).fetchone()
     return None if row is None else decode(row[0], Evidence)
 
