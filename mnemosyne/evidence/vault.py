@@ -107,12 +107,12 @@ class FolderVault:
         for session_id in session_ids if not matcher.seeks_nothing else ():
             for file in sorted((self.folder / _name_of(session_id)).glob("*.json")):
                 data = file.read_bytes()
-                if not matcher.may_occur(data):
-                    continue
                 try:
                     kept = json.loads(data)
                     clean = scrubber.text(str(kept["original"]))
                 except (ValueError, KeyError, TypeError):
+                    if not matcher.may_occur(data):
+                        continue
                     _overwrite(file)
                     file.unlink()
                     changed += 1
@@ -162,7 +162,7 @@ class FolderVault:
         matcher = TextMatcher(texts)
         for file in sorted(self.folder.glob("*/*.json")):
             named = file.parent.name in folders and (not wanted or file.name in wanted)
-            if named or (matcher.may_occur(file.read_bytes()) and matcher.occurs_in_tree(_read_file(file))):
+            if named or (texts and matcher.occurs_in_tree(_read_file(file))):
                 yield file
         for part in sorted(self.folder.glob("*/.*.new")):
             # A half-written file of a writer that was killed belongs to no evidence item.

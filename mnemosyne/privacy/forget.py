@@ -7,7 +7,6 @@ be rebuilt is dropped first and once more at the end, so that a second call fini
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 from mnemosyne.core.errors import IndexUnavailableError
 from mnemosyne.privacy.proof import (
     MOST_CHARS,
+    WORD_RUN,
     FileSearch,
     Proof,
     find_originals,
@@ -22,14 +22,12 @@ from mnemosyne.privacy.proof import (
     find_rows,
     searchable,
 )
-from mnemosyne.privacy.runs import RUN, SHORT_RUN, TELLING, TextMatcher, evenly_limited, spellings
+from mnemosyne.privacy.runs import RUN, SHORT_RUN, TELLING, TextMatcher, evenly_limited, written_forms
 from mnemosyne.privacy.scrub import subject_of
 from mnemosyne.protocols import Index, OriginalVault, Store
 from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.erasure import Erasure, ErasureOutcome, ErasurePreview
 from mnemosyne.schema.memory import session_scope
-
-_WORD_RUN = 6
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -263,9 +261,7 @@ def forms_on_disk(text: str) -> Iterator[bytes]:
     As it is, XML-escaped, JSON-escaped, and as an index stores it: a run of lower-case stemmed words.
     """
     plain = text.strip()
-    for form in spellings(plain):
-        for written in (form, json.dumps(form, ensure_ascii=False)[1:-1], json.dumps(form)[1:-1]):
-            yield written.encode("utf-8", "surrogatepass")
+    yield from (form.encode("utf-8", "surrogatepass") for form in written_forms(plain))
     words = word_tokens(plain)
-    if len(words) >= _WORD_RUN:
+    if len(words) >= WORD_RUN:
         yield " ".join(words).encode("utf-8", "surrogatepass")

@@ -31,7 +31,7 @@ MOST_CHARS = 400_000
 _AUDIT_PLACES = ("audit/", "audits/")
 _CHUNK_BYTES = 16_777_216
 _OVERLAP_BYTES = 4_096
-_WORD_RUN = 6
+WORD_RUN = 6
 _STEM_CHARS = 48
 
 
@@ -82,7 +82,7 @@ async def find_places(store: Store, matcher: TextMatcher, sessions: Collection[s
         return True
 
     if not matcher.seeks_nothing and (sessions is None or sessions):
-        await store.walk_rows(visit, sessions=sessions, likely=matcher.may_occur)
+        await store.walk_rows(visit, sessions=sessions)
     return tuple(sorted(found))
 
 
@@ -129,7 +129,7 @@ class FileSearch:
 
     async def run(self) -> Proof:
         """Return the proof's part on files."""
-        stems = {text: " ".join(words) for text in self.texts if len(words := word_tokens(text)) >= _WORD_RUN}
+        stems = {text: " ".join(words) for text in self.texts if len(words := word_tokens(text)) >= WORD_RUN}
         found = await to_thread.run_sync(_search_folders, self.folders, self.texts, tuple(stems.values()))
         if not found.pieces and not found.stems:
             return Proof(files=found.files)
@@ -170,7 +170,8 @@ class _Held:
         if not row.place.startswith(_AUDIT_PLACES):
             for body in row.bodies:
                 if self.matcher.may_occur(body):
-                    self._keep(self.matcher.pieces(body))
+                    # As it stands too: what was found in a file may end with a sign that belongs to JSON.
+                    self._keep([*self.matcher.pieces(body)])
                     for text in _strings(body):
                         self._look(text)
             for word in row.words:
@@ -178,13 +179,13 @@ class _Held:
         return bool(self._wanted or self.stems)
 
     def _look(self, text: str) -> None:
-        spans = self.matcher.spans(text)
-        self._keep(text[begin:end] for begin, end in spans)
-        if spans and self.stems:
+        pieces = [*self.matcher.pieces_of(text)]
+        self._keep(pieces)
+        if pieces and self.stems:
             words = " ".join(word_tokens(text))
             self.stems = {run for run in self.stems if run not in words}
 
-    def _keep(self, pieces: Iterator[str]) -> None:
+    def _keep(self, pieces: Sequence[str]) -> None:
         new = {piece.strip() for piece in pieces} - self._held
         self._held |= new
         self._wanted -= new
@@ -208,9 +209,7 @@ class _Held:
 
 
 def _occurs(matcher: TextMatcher, row: StoredRow) -> bool:
-    return any(map(matcher.occurs, row.words)) or any(
-        matcher.may_occur(body) and any(map(matcher.occurs, _strings(body))) for body in row.bodies
-    )
+    return any(map(matcher.occurs, row.words)) or any(any(map(matcher.occurs, _strings(body))) for body in row.bodies)
 
 
 def _strings(body: bytes) -> Iterator[str]:

@@ -7,7 +7,8 @@ A `TextMatcher` knows some texts and finds them in strings, in JSON and in raw b
   letters and digits (a line of dashes, an indentation) belongs to nobody and is no run.
 - A shorter text is found as a whole: anywhere if it is distinctive (TELLING), otherwise as whole words.
 - A text of a weight below `least` is not sought.
-- Each text is sought as it is, XML-escaped, and as JSON escapes it.
+- Characters are compared as a reader sees them: escapes of JSON and XML, however often one was put around the other, stand for
+  their character, and white space of any kind and length for one blank.
 
 Cost: what is searched is probed at a fixed stride against a set of short pieces of the texts, so that searching costs
 some nanoseconds per byte whatever the number of texts; only where a piece is found is it compared in full.
@@ -16,6 +17,8 @@ some nanoseconds per byte whatever the number of texts; only where a piece is fo
 from __future__ import annotations
 
 import json
+import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, chain
@@ -28,7 +31,6 @@ SHORT_RUN = 10
 RUN_WEIGHT = 6
 WORTH_SEEKING = 3
 TELLING = 12
-_ESCAPED_RUN = 60
 _CJK_WEIGHT = 3
 _DENSE = SHORT_RUN - 2
 _GRAM_BYTES = 12
@@ -36,8 +38,30 @@ _STRIDE_BYTES = 13
 _SMALL_GRAM_BYTES = 8
 _SMALL_STRIDE_BYTES = 5
 _MARGIN_BYTES = 128
-_WRAPPED = b'{"$escaped":'
-"""Stands in JSON that stores JSON as text (`core.codec`): its escapes are doubled, so it is always read."""
+_SPECIAL = re.compile(r"[\\&\t-\r\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]|  |''")
+"""Without one of these a text is already as a reader sees it."""
+
+_WRITTEN = re.compile(
+    r"""(?P<space>(?:\s|\\+[nrt]|\\*&(?:amp;)*\#(?:10|13|9);)+)
+    | \\+u(?P<high>[dD][89abAB][0-9a-fA-F]{2})\\+u(?P<low>[dD][c-fC-F][0-9a-fA-F]{2})
+    | \\+u(?P<code>[0-9a-fA-F]{4})
+    | \\*&(?:amp;)*(?P<entity>amp|lt|gt|quot|apos|\#39|\#34|\#x27|\#x22);
+    | \\+(?P<sign>["/'])
+    | (?P<back>\\\\+)
+    | (?P<quotes>''+)""",
+    re.VERBOSE,
+)
+_ENTITIES = {
+    "amp": "&",
+    "lt": "<",
+    "gt": ">",
+    "quot": '"',
+    "apos": "'",
+    "#39": "'",
+    "#34": '"',
+    "#x27": "'",
+    "#x22": '"',
+}
 
 
 @dataclass(kw_only=True, slots=True)
@@ -93,6 +117,64 @@ class _Family:
             end = place + self.size
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plain:
+    """A text as a reader sees it, and where its characters stand in the text as it is written.
+
+    `cuts` are the places in `text` after which the two differ by another number of characters, ascending, `shifts` those numbers.
+    """
+
+    text: str
+    cuts: tuple[int, ...] = ()
+    shifts: tuple[int, ...] = ()
+
+    def span(self, begin: int, end: int) -> tuple[int, int]:
+        """Return where a half-open span of `text` stands in the text as it is written."""
+        return self._place(begin), self._place(end - 1, after=True)
+
+    def _place(self, place: int, *, after: bool = False) -> int:
+        if not self.cuts:
+            return place + after
+        if after:
+            return self._place(place + 1)
+        known = bisect_right(self.cuts, place)
+        return place + (self.shifts[known - 1] if known else 0)
+
+
+def plain_form(text: str) -> Plain:
+    """Return a text with escapes of JSON and XML resolved, and each run of white space as one blank."""
+    if _SPECIAL.search(text) is None:
+        return Plain(text=text)
+    kept, cuts, shifts = list[str](), list[int](), list[int]()
+    end = length = 0
+    for hit in _WRITTEN.finditer(text):
+        char = _char_of(hit)
+        if hit.group() == char:
+            continue
+        kept += (text[end : hit.start()], char)
+        length += hit.start() - end + len(char)
+        end = hit.end()
+        cuts.append(length)
+        shifts.append(end - length)
+    kept.append(text[end:])
+    return Plain(text="".join(kept), cuts=tuple(cuts), shifts=tuple(shifts))
+
+
+def _char_of(hit: re.Match[str]) -> str:
+    """Return the character that an escape stands for."""
+    kind = hit.lastgroup
+    if kind == "space":
+        return " "
+    if kind == "low":
+        high, low = int(hit["high"], 16), int(hit["low"], 16)
+        return chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
+    if kind == "code":
+        return chr(int(hit["code"], 16))
+    if kind == "entity":
+        return _ENTITIES[hit["entity"]]
+    return hit["sign"] if kind == "sign" else "\\" if kind == "back" else "'"
+
+
 class TextMatcher:
     """Finds texts by the rule of this module; texts lighter than `least` (see `weight`) are not sought.
 
@@ -102,19 +184,17 @@ class TextMatcher:
     def __init__(self, texts: Iterable[str], names: Iterable[str] = (), *, least: int = TELLING) -> None:
         self._runs = _Family(size=RUN, gram=12, stride=13)
         self._dense = _Family(size=SHORT_RUN, gram=5, stride=6)
-        self._escaped = _Family(size=_ESCAPED_RUN, gram=12, stride=13)
         self._needles: dict[str, bool] = {}
         self._name_needles: dict[str, bool] = {}
         self._bytes: set[bytes] = set()
         self._small_bytes: set[bytes] = set()
         self._tiny_bytes: set[bytes] = set()
-        self._names = frozenset(names)
-        self._least = least
+        self._names = frozenset(name for name in names if name)
         for name in self._names:
             if len(name) >= 2 and weight(name) > WORTH_SEEKING:
-                self._add_needle(name, self._name_needles, within_words=False)
-            elif name:
-                self._tiny_bytes.update(f'"{form}"'.encode("utf-8", "surrogatepass") for form in _json_forms(name))
+                self._add_needle(plain_form(name).text, name, self._name_needles, within_words=False)
+            else:
+                self._tiny_bytes.update(f'"{form}"'.encode("utf-8", "surrogatepass") for form in written_forms(name))
         for text in dict.fromkeys(text.strip() for text in texts):
             if weight(text) >= max(least, 1):
                 self._add(text)
@@ -125,57 +205,58 @@ class TextMatcher:
         return not (self._bytes or self._small_bytes or self._tiny_bytes)
 
     def _add(self, text: str) -> None:
-        telling = is_distinctive(text)
-        for form in spellings(text):
-            is_escaped = "\\u" in form and "\\u" not in text
-            if is_escaped and len(form) >= _ESCAPED_RUN:
-                self._escaped.add(form, range(len(form) - _ESCAPED_RUN + 1))
-                self._add_bytes(form)
-            elif is_escaped or len(form) < RUN:
-                self._add_needle(form, self._needles, within_words=telling)
-            else:
-                weights = list(accumulate(map(_weight_of, form), initial=0))
-                last = len(form) - RUN + 1
-                places = [at for at in range(last) if weights[at + RUN] - weights[at] >= RUN_WEIGHT]
-                self._runs.add(form, places)
-                self._add_bytes(form)
-            if len(form) > SHORT_RUN and not form.isascii():
-                counts = list(accumulate(map(_is_cjk, form), initial=0))
-                last = len(form) - SHORT_RUN + 1
-                dense = [at for at in range(last) if counts[at + SHORT_RUN] - counts[at] >= _DENSE]
-                if dense:
-                    self._dense.add(form, dense)
-                    self._add_bytes(form)
+        plain = plain_form(text).text.strip()
+        if len(plain) < RUN:
+            self._add_needle(plain, text, self._needles, within_words=is_distinctive(plain))
+        else:
+            weights = list(accumulate(map(_weight_of, plain), initial=0))
+            last = len(plain) - RUN + 1
+            self._runs.add(plain, [at for at in range(last) if weights[at + RUN] - weights[at] >= RUN_WEIGHT])
+            self._add_bytes(text)
+        if len(plain) > SHORT_RUN and not plain.isascii():
+            counts = list(accumulate(map(_is_cjk, plain), initial=0))
+            last = len(plain) - SHORT_RUN + 1
+            dense = [at for at in range(last) if counts[at + SHORT_RUN] - counts[at] >= _DENSE]
+            if dense:
+                self._dense.add(plain, dense)
+                self._add_bytes(text)
 
-    def _add_needle(self, form: str, needles: dict[str, bool], *, within_words: bool) -> None:
-        needles[form] = within_words or needles.get(form, False)
-        for written in (form, *_json_forms(form)):
+    def _add_needle(self, plain: str, text: str, needles: dict[str, bool], *, within_words: bool) -> None:
+        needles[plain] = within_words or needles.get(plain, False)
+        for written in written_forms(text):
             data = written.encode("utf-8", "surrogatepass")
             if len(data) >= _SMALL_GRAM_BYTES + _SMALL_STRIDE_BYTES - 1:
                 self._small_bytes.update(_pieces(data, _SMALL_GRAM_BYTES))
             else:
                 self._tiny_bytes.add(data)
 
-    def _add_bytes(self, form: str) -> None:
-        for written in dict.fromkeys((form, *_json_forms(form))):
+    def _add_bytes(self, text: str) -> None:
+        for written in written_forms(text):
             self._bytes.update(_pieces(written.encode("utf-8", "surrogatepass"), _GRAM_BYTES))
 
     def has_window(self, text: str) -> bool:
-        """Return whether this run (RUN or SHORT_RUN characters long) is one of the texts'."""
-        return text in self._runs.windows or text in self._dense.windows or text in self._escaped.windows
+        """Return whether this run (RUN or SHORT_RUN characters long, as a reader sees it) is one of the texts'."""
+        return text in self._runs.windows or text in self._dense.windows
 
     def spans(self, text: str, *, names: bool = True) -> list[tuple[int, int]]:
         """Return the half-open spans where the texts (and `names`) occur, in order; what touches is one span."""
         if names and text in self._names:
-            return [(0, len(text))] if text else []
-        found = [*self._runs.spans(text), *_found_needles(text, self._needles)]
+            return [(0, len(text))]
+        plain = plain_form(text)
+        return merge_spans(plain.span(begin, end) for begin, end in self._spans(plain.text, names=names))
+
+    def _spans(self, plain: str, *, names: bool) -> list[tuple[int, int]]:
+        found = [*self._runs.spans(plain), *_found_needles(plain, self._needles)]
         if names:
-            found += _found_needles(text, self._name_needles)
-        if self._dense.windows and not text.isascii():
-            found += self._dense.spans(text)
-        if self._escaped.windows and "\\u" in text:
-            found += self._escaped.spans(text)
+            found += _found_needles(plain, self._name_needles)
+        if self._dense.windows and not plain.isascii():
+            found += self._dense.spans(plain)
         return merge_spans(found)
+
+    def pieces_of(self, text: str) -> Iterator[str]:
+        """Yield what occurs of the texts in a string, as the longest pieces, as a reader sees them."""
+        plain = plain_form(text).text
+        yield from (plain[begin:end] for begin, end in self._spans(plain, names=True))
 
     def occurs(self, text: str) -> bool:
         """Return whether one of the texts or names occurs."""
@@ -186,10 +267,11 @@ class TextMatcher:
         return any(self.occurs(text) for text in strings_of(tree))
 
     def may_occur(self, data: bytes) -> bool:
-        """Return whether JSON as it is stored may hold one of the texts: quickly, and never falsely no."""
+        """Return whether raw bytes may hold one of the texts: quickly. It may overlook a text in which an escape or a line break
+        stands every few characters, if it is escaped more than twice or broken otherwise.
+        """
         return (
-            _WRAPPED in data
-            or self._has_piece(data)
+            self._has_piece(data)
             or not self._small_bytes.isdisjoint(_blocks(data, _SMALL_GRAM_BYTES, _SMALL_STRIDE_BYTES))
             or any(piece in data for piece in self._tiny_bytes)
         )
@@ -202,10 +284,10 @@ class TextMatcher:
         return not self._bytes.isdisjoint(blocks) or data[whole : whole + _GRAM_BYTES] in self._bytes
 
     def pieces(self, data: bytes) -> Iterator[str]:
-        """Yield what occurs of the texts in raw bytes (a file), as the longest pieces, in the form that stands there."""
+        """Yield what occurs of the texts in raw bytes (a file), as the longest pieces, as a reader sees them."""
         for begin, end in self._regions(data):
             text = data[max(0, begin - _MARGIN_BYTES) : end + _MARGIN_BYTES].decode("utf-8", "ignore")
-            yield from (text[start:stop] for start, stop in self.spans(text))
+            yield from self.pieces_of(text)
 
     def _regions(self, data: bytes) -> list[tuple[int, int]]:
         found: list[tuple[int, int]] = []
@@ -266,18 +348,19 @@ def is_distinctive(text: str) -> bool:
     return weight(text) >= TELLING
 
 
-def spellings(text: str) -> tuple[str, ...]:
-    """Return the forms in which a text may occur: as it is, XML-escaped as content and as attribute, each of them also as JSON
-    escapes it.
+def written_forms(text: str) -> tuple[str, ...]:
+    """Return the forms in which a text is written in prompts and files: as it is, XML-escaped as content and as attribute, and each
+    of them as JSON escapes it, once and twice.
     """
-    forms = dict.fromkeys((text, escape(text), quoteattr(text)[1:-1]))
-    return tuple(dict.fromkeys((*forms, *(written for form in forms for written in _json_forms(form)))))
+    forms = (text, escape(text), quoteattr(text)[1:-1])
+    once = [form for each in forms for form in _json_forms(each)]
+    return tuple(dict.fromkeys((*forms, *once, *(form for each in once for form in _json_forms(each)))))
 
 
 def _json_forms(text: str) -> tuple[str, ...]:
     if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
         return (text,)
-    return tuple(dict.fromkeys((json.dumps(text, ensure_ascii=False)[1:-1], json.dumps(text)[1:-1])))
+    return (json.dumps(text, ensure_ascii=False)[1:-1], json.dumps(text)[1:-1])
 
 
 def _pieces(data: bytes, size: int) -> Iterator[bytes]:

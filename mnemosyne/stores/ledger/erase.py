@@ -178,8 +178,8 @@ def _find_in_packs(dataset: Dataset, texts: Sequence[str]) -> Iterator[str]:
     matcher = TextMatcher(texts, least=1)
     for scope in dataset.ledgers:
         for body in dataset.ledgers[scope].bodies(PACK).values() if session_of(scope) is None else ():
-            if matcher.may_occur(bytes(body)):
-                tree = decode_raw(body, object)
+            tree = decode_raw(body, object)
+            if matcher.occurs_in_tree(tree):
                 yield from (text for text in texts if TextMatcher([text], least=1).occurs_in_tree(tree))
 
 
@@ -260,14 +260,14 @@ def find_text(dataset: Dataset, texts: Sequence[str]) -> tuple[str, ...]:
         return True
 
     if not matcher.seeks_nothing:
-        walk_rows(dataset, visit, likely=matcher.may_occur)
+        walk_rows(dataset, visit)
     return tuple(sorted(found))
 
 
 def occurs_in_row(matcher: TextMatcher, row: StoredRow) -> bool:
     """Return whether one of the texts occurs in a row of a ledger."""
     return any(map(matcher.occurs, row.words)) or any(
-        matcher.may_occur(body) and matcher.occurs_in_tree(decode_raw(JsonText(body), object)) for body in row.bodies
+        matcher.occurs_in_tree(decode_raw(JsonText(body), object)) for body in row.bodies
     )
 
 

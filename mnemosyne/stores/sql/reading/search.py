@@ -52,7 +52,7 @@ def find_text(connection: Connection, texts: Sequence[str]) -> tuple[str, ...]:
 def occurs_in_row(matcher: TextMatcher, row: StoredRow) -> bool:
     """Return whether one of the texts occurs in a row of this store."""
     return any(map(matcher.occurs, row.words)) or any(
-        matcher.may_occur(body) and matcher.occurs_in_tree(decode(body, object)) for body in row.bodies
+        matcher.occurs_in_tree(decode(body, object)) for body in row.bodies
     )
 
 
@@ -72,12 +72,10 @@ def find_in_packs(connection: Connection, texts: Sequence[str]) -> frozenset[str
     """Return those of the texts that a world pack contains."""
     matcher = TextMatcher(texts, least=1)
     trees = [
-        decode(body, object)
-        for row in ([] if matcher.seeks_nothing else _packs(connection))
-        for body in row.bodies
-        if matcher.may_occur(body)
+        decode(body, object) for row in ([] if matcher.seeks_nothing else _packs(connection)) for body in row.bodies
     ]
-    return frozenset(text for text in texts for tree in trees if TextMatcher([text], least=1).occurs_in_tree(tree))
+    held = [tree for tree in trees if matcher.occurs_in_tree(tree)]
+    return frozenset(text for text in texts for tree in held if TextMatcher([text], least=1).occurs_in_tree(tree))
 
 
 def find_left(connection: Connection, texts: Sequence[str], session_ids: Collection[str]) -> frozenset[str]:
