@@ -20,7 +20,7 @@ from anyio import to_thread
 
 from mnemosyne.core.codec import JsonText, decode_raw
 from mnemosyne.core.errors import UnreadableError
-from mnemosyne.privacy.runs import TextMatcher, is_distinctive, strings_of, windows_of
+from mnemosyne.privacy.runs import TextMatcher, is_distinctive, plain_form, strings_of, windows_of
 from mnemosyne.protocols import OriginalVault, Store
 from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.erasure import PACK_PLACE, StoredRow
@@ -182,8 +182,9 @@ class _Held:
         pieces = [*self.matcher.pieces_of(text)]
         self._keep(pieces)
         if pieces and self.stems:
-            words = " ".join(word_tokens(text))
-            self.stems = {run for run in self.stems if run not in words}
+            # A run of stems may also stand in a text as it is: words that are their own stems.
+            words, plain = " ".join(word_tokens(text)), plain_form(text).text
+            self.stems = {run for run in self.stems if run not in words and run not in plain}
 
     def _keep(self, pieces: Sequence[str]) -> None:
         new = {piece.strip() for piece in pieces} - self._held
