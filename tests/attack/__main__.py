@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from long_form import Journal, find_form, run
 
 FORMS: dict[str, tuple[str, str]] = {
+    "erasure": ("test_erasure:FORM", "random sessions in four stores, an erasure, and a search of every byte"),
     "ops": ("test_op_sets:OPS", "sets of ops on random states and in the replies of a session"),
     "packs": ("test_hostile_packs:PACKS", "world packs and templates that try to break the reader or the sandbox"),
 }

@@ -93,8 +93,11 @@ def _rows(connection: Connection, sessions: Collection[str] | None, without: Col
     ).fetchall()
     wanted = None if sessions is None else frozenset(sessions)
     chosen = [(key, name) for key, name in known if name not in without and (wanted is None or name in wanted)]
-    for start in range(0, len(chosen), _SESSIONS_AT_ONCE):
-        yield from _of_sessions(connection, dict(chosen[start : start + _SESSIONS_AT_ONCE]))
+    start, size = 0, 1
+    while start < len(chosen):
+        # A search that looks for what any other session holds has mostly found it in the first.
+        yield from _of_sessions(connection, dict(chosen[start : start + size]))
+        start, size = start + size, min(2 * size, _SESSIONS_AT_ONCE)
     if sessions is None:
         for table in OF_A_TENANT:
             if table.table != "sessions":
