@@ -82,6 +82,7 @@ def test_a_user_is_forgotten_and_it_is_proved(place):
     assert done.exit_code == 0, done.output
     assert "nothing is left" in done.output
     assert "audit record" in done.output
+    assert "not covered: In sessions that stay (s1, s2)" in done.output
     assert "the id still stands in 1 rows that others wrote: evidence" in done.output
     assert bytes_with(folder, SECRET) == bytes_with(folder, SECRET_ZH) == bytes_with(folder, "Ottoline") == []
     assert bytes_with(folder, OTHER)
@@ -103,7 +104,10 @@ def test_a_session_is_forgotten(place):
         "places": [],
         "found_files": [],
         "mentions": [],
+        "too_short": 0,
+        "unsearched": 0,
     }
+    assert any("other sessions" in sentence for sentence in one["not_covered"])
     assert bytes_with(folder, SECRET_ZH) == []
     assert bytes_with(folder, SECRET)
 

@@ -18,7 +18,7 @@ from html import unescape
 from typing import Any
 
 from mnemosyne.core.json_text import read_json
-from mnemosyne.privacy.scrub import is_distinctive, weight
+from mnemosyne.privacy.runs import is_distinctive, weight
 from mnemosyne.schema.ingest import ShownText
 
 WINDOW = 48

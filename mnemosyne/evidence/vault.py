@@ -9,14 +9,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from anyio import to_thread
 
 from mnemosyne.files import write_file
-from mnemosyne.privacy.scrub import occurs_in_tree
+from mnemosyne.privacy.runs import TextMatcher
+from mnemosyne.privacy.scrub import Scrubber
+from mnemosyne.schema.erasure import StoredRow
 
 _OWNER_ONLY = 0o700
 
@@ -58,6 +60,23 @@ class FolderVault:
         )
         return len(found)
 
+    async def scrub(self, texts: Sequence[str], *, session_ids: Sequence[str]) -> int:
+        """Cut these texts out of the originals of sessions; return how many originals were changed.
+
+        The former content of a changed file is overwritten. A file that cannot be read and holds one of the texts is deleted.
+        """
+        return await to_thread.run_sync(self._scrub, tuple(texts), tuple(session_ids))
+
+    async def walk_originals(
+        self,
+        visit: Callable[[StoredRow], bool],
+        *,
+        sessions: Collection[str] | None = None,
+        without: Collection[str] = (),
+    ) -> None:
+        """Call `visit` with every original (of these sessions, or of all except `without`) until it returns False."""
+        await to_thread.run_sync(self._walk, visit, sessions, frozenset(without))
+
     def _file(self, session_id: str, evidence_id: str) -> Path:
         return self.folder / _name_of(session_id) / f"{_name_of(evidence_id)}.json"
 
@@ -73,14 +92,52 @@ class FolderVault:
         file = self._file(session_id, evidence_id)
         return str(_read_file(file)["original"]) if file.is_file() else None
 
+    def _scrub(self, texts: tuple[str, ...], session_ids: tuple[str, ...]) -> int:
+        scrubber, matcher, changed = Scrubber(texts, thorough=False), TextMatcher(texts), 0
+        for session_id in session_ids if not matcher.seeks_nothing else ():
+            for file in sorted((self.folder / _name_of(session_id)).glob("*.json")):
+                data = file.read_bytes()
+                try:
+                    kept = json.loads(data)
+                    clean = scrubber.text(str(kept["original"]))
+                except (ValueError, KeyError, TypeError):
+                    if not matcher.may_occur(data):
+                        continue
+                    _overwrite(file)
+                    file.unlink()
+                    changed += 1
+                    continue
+                if clean != kept["original"]:
+                    with file.open("r+b") as former:
+                        self._put(str(kept["session_id"]), str(kept["evidence_id"]), clean)
+                        _fill_with_zeros(former.fileno(), len(data))
+                    changed += 1
+        return changed
+
+    def _walk(
+        self, visit: Callable[[StoredRow], bool], sessions: Collection[str] | None, without: frozenset[str]
+    ) -> None:
+        wanted = None if sessions is None else {_name_of(name) for name in sessions}
+        left_out = {_name_of(name) for name in without}
+        for file in sorted(self.folder.glob("*/*.json")):
+            folder = file.parent.name
+            if folder in left_out or (wanted is not None and folder not in wanted):
+                continue
+            data = file.read_bytes()
+            try:
+                kept = json.loads(data)
+                session_id, evidence_id = str(kept["session_id"]), str(kept["evidence_id"])
+            except (ValueError, KeyError, TypeError):
+                session_id, evidence_id = folder, file.stem
+            row = StoredRow(place=f"originals/{session_id}/{evidence_id}", session_id=session_id, bodies=(data,))
+            if not visit(row):
+                return
+
     def _drop(self, session_ids: tuple[str, ...], evidence_ids: frozenset[str], texts: tuple[str, ...]) -> int:
         found = list(self._find_files(session_ids, evidence_ids, texts))
         for file in found:
             # A deleted file's content may stay on the disk until it is overwritten, so it is overwritten first.
-            with file.open("r+b") as out:
-                out.write(b"\0" * file.stat().st_size)
-                out.flush()
-                os.fsync(out.fileno())
+            _overwrite(file)
             file.unlink()
         for folder in {file.parent for file in found}:
             if not any(folder.iterdir()):
@@ -92,14 +149,28 @@ class FolderVault:
     ) -> Iterator[Path]:
         folders = {_name_of(session_id) for session_id in session_ids}
         wanted = {f"{_name_of(evidence_id)}.json" for evidence_id in evidence_ids}
+        matcher = TextMatcher(texts)
         for file in sorted(self.folder.glob("*/*.json")):
             named = file.parent.name in folders and (not wanted or file.name in wanted)
-            if named or (texts and occurs_in_tree(texts, _read_file(file))):
+            if named or (texts and matcher.occurs_in_tree(_read_file(file))):
                 yield file
         for part in sorted(self.folder.glob("*/.*.new")):
             # A half-written file of a writer that was killed belongs to no evidence item.
             if texts or part.parent.name in folders:
                 yield part
+
+
+def _overwrite(file: Path) -> None:
+    with file.open("r+b") as out:
+        _fill_with_zeros(out.fileno(), file.stat().st_size)
+
+
+def _fill_with_zeros(handle: int, size: int) -> None:
+    os.lseek(handle, 0, os.SEEK_SET)
+    left = size
+    while left > 0:
+        left -= os.write(handle, b"\0" * left)
+    os.fsync(handle)
 
 
 def _name_of(name: str) -> str:

@@ -1,39 +1,28 @@
 """Removes given texts and names from the records that stay, so that an erasure leaves nothing (seed 002 section 13).
 
-All stores use it, so they erase by the same rules. Pure: it imports the schema, never a store.
+All stores use it, so they erase by the same rules. Pure: it imports the schema, never a store. `runs` defines where a text
+is found, `places` which fields are scrubbed; the proof of an erasure uses both as well.
 
-Three rules say what is removed:
-- A long text is removed wherever RUN of its characters occur in a row (SHORT_RUN for Chinese and the like), so that a
-  shortened preview, a wrapped line and an XML-escaped copy are removed too.
-- A shorter text is removed where it occurs as whole words. One without content of its own ("ok") is left everywhere.
-- A name (an erased id) is removed where it occurs as a whole word; one of fewer than four letters, where it is the
-  whole text. (Chinese has no word boundaries: there two characters are enough, wherever they occur.) Texts of others
-  (their messages, other evidence items) are searched by `Scrubber(..., thorough=False)`: there a short text is their
-  own, and only distinctive texts are removed.
+A name (an erased id) is removed where it occurs as a whole word; one of fewer than four letters, where it is the whole
+text. Texts of others (their messages, other evidence items) are searched by `Scrubber(..., thorough=False)`: there a short
+text is their own, and only distinctive texts are removed.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import is_dataclass, replace
 from enum import Enum
 from typing import Any, TypeVar
-from xml.sax.saxutils import escape, quoteattr
 
+from mnemosyne.privacy.places import Treatment, treatments
+from mnemosyne.privacy.runs import TELLING, WORTH_SEEKING, TextMatcher, is_whole_word
 from mnemosyne.schema.erasure import ERASED, Erasure
-from mnemosyne.schema.memory import EMPTY
+from mnemosyne.schema.memory import EMPTY, MemoryEntry
 from mnemosyne.schema.session import Message, Ref
 
 T = TypeVar("T")
-
-RUN = 24
-SHORT_RUN = 10
-WORTH_SEEKING = 3
-TELLING = 12
-_CJK_WEIGHT = 3
-_KEY = 2
-_KEPT = frozenset(("scope", "schema_version", "depends_on", "hash", "content_hash", "locale", "uri"))
 
 
 class Scrubber:
@@ -41,35 +30,14 @@ class Scrubber:
 
     def __init__(self, texts: Iterable[str], names: Iterable[str] = (), *, thorough: bool = True) -> None:
         self.count = 0
-        self._runs: set[str] = set()
-        self._short_runs: set[str] = set()
-        self._needles: dict[str, list[str]] = {}
+        texts = tuple(texts)
         self._names = frozenset(names)
-        for name in self._names:
-            if len(name) >= _KEY and weight(name) > WORTH_SEEKING:
-                self._needles.setdefault(name[:_KEY], []).append(name)
-        least = WORTH_SEEKING if thorough else TELLING
-        for text in dict.fromkeys(text.strip() for text in texts):
-            if weight(text) >= least:
-                self._seek(text)
-        for found in self._needles.values():
-            found.sort(key=len, reverse=True)
+        self._matcher = TextMatcher(texts, self._names, least=WORTH_SEEKING if thorough else TELLING)
+        self._said = "\n".join(texts).casefold()
 
-    def _seek(self, text: str) -> None:
-        for form in spellings(text):
-            if len(form) >= RUN:
-                self._runs.update(_windows(form, RUN))
-            elif len(form) >= _KEY:
-                self._needles.setdefault(form[:_KEY], []).append(form)
-            if len(form) > SHORT_RUN:
-                self._short_runs.update(run for run in _windows(form, SHORT_RUN) if _is_dense(run))
-
-    def text(self, text: str) -> str:
-        """Return `text` with ERASED in place of everything that must be removed."""
-        if text in self._names:
-            self.count += 1
-            return ERASED
-        spans = list(self._spans(text))
+    def text(self, text: str, *, names: bool = True) -> str:
+        """Return `text` with ERASED in place of everything that must be removed (of `names` too)."""
+        spans = [] if self._matcher.seeks_nothing else self._matcher.spans(text, names=names)
         if not spans:
             return text
         self.count += 1
@@ -79,124 +47,77 @@ class Scrubber:
             end = stop
         return "".join((*kept, text[end:]))
 
-    def _spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Yield the half-open spans to remove, in order, adjacent runs joined."""
-        begin, stop = 0, 0
-        for place in range(len(text) - _KEY + 1):
-            reach = self._reach(text, place)
-            if reach == 0:
-                continue
-            if place > stop:
-                if stop:
-                    yield begin, stop
-                begin = place
-            stop = max(stop, place + reach)
-        if stop:
-            yield begin, stop
+    def tree(self, tree: Any, word_keys: frozenset[str] = frozenset(), *, own: bool = False) -> Any:
+        """Return a JSON tree with all its texts and keys scrubbed; unchanged parts are shared.
 
-    def _reach(self, text: str, place: int) -> int:
-        """Return how many characters from index `place` on must be removed."""
-        if text[place : place + RUN] in self._runs:
-            return RUN
-        for needle in self._needles.get(text[place : place + _KEY], ()):
-            if text.startswith(needle, place) and _is_whole(text, place, len(needle)):
-                return len(needle)
-        return SHORT_RUN if text[place : place + SHORT_RUN] in self._short_runs else 0
-
-    def tree(self, tree: Any) -> Any:
-        """Return a JSON tree with all its texts and keys scrubbed; unchanged parts are shared."""
+        Below `word_keys` stand words that were taken from a message: those of the erased texts are removed, and all of
+        them if the message was erased (`own`).
+        """
         if isinstance(tree, str):
             return tree if isinstance(tree, Enum) else self.text(tree)
         if isinstance(tree, Mapping):
-            done = {self.text(key): self.tree(child) for key, child in tree.items()}
+            done = {
+                self.text(key): self._words(child, own=own)
+                if key in word_keys and isinstance(child, str | list | tuple)
+                else self.tree(child, word_keys, own=own)
+                for key, child in tree.items()
+            }
             return tree if _is_same(done, tree) else done
         if isinstance(tree, list | tuple):
-            items = [self.tree(child) for child in tree]
+            items = [self.tree(child, word_keys, own=own) for child in tree]
             if all(new is old for new, old in zip(items, tree, strict=True)):
                 return tree
             return items if isinstance(tree, list) else tuple(items)
-        return tree
+        return self.value(tree, own=own) if is_dataclass(tree) else tree
 
-    def value(self, value: T) -> T:
+    def _words(self, found: Any, *, own: bool, beside: str = "") -> Any:
+        """Return words that were taken from a message without those that the erased texts have, or without any (`own`).
+
+        `beside`: a text that stays; words that it has too stay.
+        """
+        if isinstance(found, str):
+            return "" if own and found else self.text(found)
+        left = [] if own else [each for each in found if not isinstance(each, str) or not self._is_said(each, beside)]
+        clean = [self.tree(each) for each in left]
+        if len(clean) == len(found) and all(new is old for new, old in zip(clean, found, strict=True)):
+            return found
+        self.count += 1
+        return type(found)(clean)
+
+    def _is_said(self, word: str, beside: str) -> bool:
+        folded = word.strip().casefold()
+        return bool(folded) and _has_word(self._said, folded) and not _has_word(beside.casefold(), folded)
+
+    def value(self, value: T, *, own: bool = False) -> T:
         """Return a schema value with its free texts scrubbed; its ids, enums and times stay, refs to erased evidence
         are removed.
         """
         if not is_dataclass(value) or isinstance(value, type):
             return value
         changes: dict[str, Any] = {}
-        for field in fields(value):
-            old = getattr(value, field.name)
-            new = self._field(field.name, old)
+        for name, treatment in treatments(type(value)).items():
+            old = getattr(value, name)
+            new = old if treatment is Treatment.KEPT else self._field(value, name, treatment, own=own)
             if new is not old:
-                changes[field.name] = new
+                changes[name] = new
         return replace(value, **changes) if changes else value
 
-    def _field(self, name: str, old: Any) -> Any:
-        if name == "refs":
-            return without_refs(old, self._names)
-        if name == "result_evidence_ids":
+    def _field(self, value: Any, name: str, treatment: Treatment, *, own: bool) -> Any:
+        old = getattr(value, name)
+        if treatment is Treatment.REFS:
+            if name == "refs":
+                return without_refs(old, self._names)
             left = tuple(each for each in old if each not in self._names)
             return old if left == old else left
-        if name in _KEPT or name.endswith("_id"):
-            return old
-        if isinstance(old, tuple) and any(is_dataclass(each) for each in old):
-            new = tuple(self.value(each) for each in old)
-            return old if all(a is b for a, b in zip(new, old, strict=True)) else new
-        if is_dataclass(old):
-            return self.value(old)
-        return self.tree(old)
-
-
-def weight(text: str) -> int:
-    """Return the weight of a text: the number of its letters and digits, each Chinese character counted as three."""
-    return sum(_CJK_WEIGHT if _is_cjk(char) else 1 for char in text if char.isalnum())
-
-
-def is_distinctive(text: str) -> bool:
-    """Return whether a text is distinctive enough to be searched for in the texts of others too."""
-    return weight(text) >= TELLING
-
-
-def spellings(text: str) -> tuple[str, ...]:
-    """Return the forms in which a text may occur in a prompt: as it is, and XML-escaped as content and as attribute."""
-    return tuple(dict.fromkeys((text, escape(text), quoteattr(text)[1:-1])))
-
-
-def occurs_in(text: str, where: str) -> bool:
-    """Return whether a text occurs in another, in one of its spellings; one that is not distinctive only as whole words."""
-    return _holds_any(_forms_of((text,)), where)
-
-
-def occurs_in_tree(texts: Sequence[str], tree: Any) -> bool:
-    """Return whether one of the texts occurs in a value or a key of a JSON tree."""
-    return _tree_holds_any(_forms_of(texts), tree)
-
-
-_Forms = Sequence[tuple[str, bool]]
-"""Spellings, each with whether it counts within a word too."""
-
-
-def _forms_of(texts: Sequence[str]) -> _Forms:
-    """Return the spellings of the texts, made once for all strings that are searched: an erasure searches millions."""
-    return [(form, is_distinctive(text)) for text in texts for form in spellings(text) if form]
-
-
-def _holds_any(forms: _Forms, where: str) -> bool:
-    for form, within_words in forms:
-        place = where.find(form)
-        while place >= 0:
-            if within_words or _is_whole(where, place, len(form)):
-                return True
-            place = where.find(form, place + 1)
-    return False
-
-
-def _tree_holds_any(forms: _Forms, tree: Any) -> bool:
-    if isinstance(tree, str):
-        return _holds_any(forms, tree)
-    if isinstance(tree, Mapping):
-        return any(_tree_holds_any(forms, key) or _tree_holds_any(forms, child) for key, child in tree.items())
-    return isinstance(tree, list | tuple) and any(_tree_holds_any(forms, child) for child in tree)
+        if treatment is Treatment.WORDS:
+            if not isinstance(value, MemoryEntry):
+                return self._words(old, own=own)
+            # An entry keeps the words that what is left of it says too: nothing would be gained by hiding them.
+            return self._words(old, own=False, beside=f"{self.text(value.title)}\n{self.text(value.text)}")
+        if name == "uri" and isinstance(old, str):
+            # An address may quote a text (a query), but a name in it says where something is.
+            return self.text(old, names=False)
+        return self.tree(old, own=own)
 
 
 def without_refs(refs: tuple[Ref, ...], evidence_ids: frozenset[str]) -> tuple[Ref, ...]:
@@ -230,28 +151,13 @@ def subject_of(erasure: Erasure) -> tuple[str, str]:
     return kind, hashlib.sha256(subject.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _windows(text: str, size: int) -> Iterator[str]:
-    return (text[place : place + size] for place in range(len(text) - size + 1))
-
-
-def _is_dense(run: str) -> bool:
-    return sum(map(_is_cjk, run)) >= SHORT_RUN - 2
-
-
-def _is_cjk(char: str) -> bool:
-    return "\u2e80" <= char <= "\u9fff" or "\uac00" <= char <= "\ud7af" or "\U00020000" <= char <= "\U0003ffff"
-
-
-def _is_whole(text: str, place: int, size: int) -> bool:
-    """Return whether `text[place : place + size]` begins and ends at word boundaries."""
-    end = place + size
-    before = place > 0 and _is_word_character(text[place - 1]) and _is_word_character(text[place])
-    after = end < len(text) and _is_word_character(text[end - 1]) and _is_word_character(text[end])
-    return not (before or after)
-
-
-def _is_word_character(char: str) -> bool:
-    return char.isalnum() and not _is_cjk(char)
+def _has_word(text: str, word: str) -> bool:
+    place = text.find(word)
+    while place >= 0:
+        if is_whole_word(text, place, len(word)):
+            return True
+        place = text.find(word, place + 1)
+    return False
 
 
 def _is_same(done: Mapping[str, Any], tree: Mapping[str, Any]) -> bool:

@@ -5,21 +5,22 @@ Pure: it imports the schema and `scrub`, never a store. A store decides how its 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mnemosyne.privacy.scrub import Scrubber, erase_message, without_refs
-from mnemosyne.schema.document import ModelUsage, Task, ToolCall
+from mnemosyne.privacy.places import CONTENTS, WORD_KEYS
+from mnemosyne.privacy.scrub import Scrubber, erase_message, subject_of, without_refs
+from mnemosyne.schema.erasure import ERASED, Erasure, ErasurePreview
 from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceType, SourceKind
 from mnemosyne.schema.memory import Trust
+from mnemosyne.schema.record import Prefetch
 from mnemosyne.schema.session import AuthorKind, Message
 
 PARTS: Mapping[str, tuple[type[Any], str]] = {
-    "block": (ContextBlock, "blocks"),
-    "task": (Task, "tasks"),
-    "tool_call": (ToolCall, "tool_calls"),
-    "model_usage": (ModelUsage, "model_usage"),
+    each.name: (each.kind, each.counted)
+    for each in map(CONTENTS.__getitem__, ("block", "task", "tool_call", "model_usage"))
+    if each.kind is not None
 }
 """The lists of a session document other than messages and evidence: type, and the name under which changes are counted."""
 
@@ -29,14 +30,34 @@ class SessionScrubber:
     """How to clean one session that stays.
 
     `derived` cleans what was made from the erased texts (receipts, prompts, summaries, …), `others` what others said or
-    what belongs to the story: there a short text is not evidence of the erased one. Each method returns the very value
-    it was given where nothing changes.
+    what belongs to the story: there a short text is not evidence of the erased one. `turns` are those in which the erased
+    user spoke. Each method returns the very value it was given where nothing changes.
     """
 
     derived: Scrubber
     others: Scrubber
+    turns: frozenset[str] = frozenset()
     user_id: str | None = None
     evidence_ids: frozenset[str] = frozenset()
+
+    def clean(self, content: str, value: Any, turn_id: str = "") -> Any:
+        """Return a value of one of the CONTENTS after the erasure; `turn_id` is that of the turn that it belongs to, if any."""
+        if content == "message":
+            return self.message(value)
+        if content == "draft":
+            return self.messages(value)
+        if content == "evidence":
+            return self.evidence(value)
+        rules = CONTENTS[content]
+        scrubber = self.derived if rules.is_derived else self.others
+        if rules.kind is None:
+            return scrubber.tree(value, rules.word_keys, own=turn_id in self.turns)
+        if isinstance(value, Prefetch):
+            own = value.turn_id in self.turns
+            clean = scrubber.value(value, own=own)
+            selection = scrubber.tree(clean.value, WORD_KEYS, own=own)
+            return clean if selection is clean.value else replace(clean, value=selection)
+        return scrubber.value(value)
 
     def is_theirs(self, message: Message) -> bool:
         """Return whether the erased user is the author of a message."""
@@ -67,10 +88,15 @@ class SessionScrubber:
         return isinstance(part, ContextBlock) and bool(part.refs) and not without_refs(part.refs, self.evidence_ids)
 
 
-def scrubber_of_user(user_id: str, texts: Iterable[str]) -> SessionScrubber:
-    """Return what removes a user from a session in which the user wrote these texts."""
+def scrubber_of_user(user_id: str, texts: Iterable[str], turns: Iterable[str] = ()) -> SessionScrubber:
+    """Return what removes a user from a session in which the user wrote these texts, in these turns."""
     texts = tuple(texts)
-    return SessionScrubber(derived=Scrubber(texts, (user_id,)), others=Scrubber(texts, thorough=False), user_id=user_id)
+    return SessionScrubber(
+        derived=Scrubber(texts, (user_id,)),
+        others=Scrubber(texts, thorough=False),
+        turns=frozenset(turns),
+        user_id=user_id,
+    )
 
 
 def scrubber_of_evidence(evidence_ids: frozenset[str], texts: Iterable[str]) -> SessionScrubber:
@@ -81,13 +107,75 @@ def scrubber_of_evidence(evidence_ids: frozenset[str], texts: Iterable[str]) -> 
     )
 
 
+@dataclass(kw_only=True, slots=True)
+class PreviewTally:
+    """What an erasure would remove so far; a store adds each session that it may concern."""
+
+    erasure: Erasure
+    whole: list[str] = field(default_factory=list)
+    touched: list[str] = field(default_factory=list)
+    messages: int = 0
+    evidences: int = 0
+    texts: dict[str, None] = field(default_factory=dict)
+    scrubbed: dict[str, None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        subject_of(self.erasure)
+
+    def add(
+        self, session_id: str, owner: str | None, messages: Sequence[Message], evidences: Sequence[Evidence]
+    ) -> None:
+        """Add a session with its owner, its messages on all branches (pending ones too) and its evidence."""
+        erasure = self.erasure
+        theirs = [each.content for each in messages if is_author(each, str(erasure.user_id))] if erasure.user_id else []
+        if erasure.evidence_ids:
+            mine, said = False, list[str]()
+            cited = [each.content for each in evidences if each.evidence_id in erasure.evidence_ids]
+        elif erasure.user_id is None or owner == erasure.user_id:
+            mine, said = True, [each.content for each in messages]
+            # What quotes a world's memory is not the session's own text.
+            cited = [
+                each.content
+                for each in evidences
+                if each.trust is not Trust.AUTHORED or each.source.kind is not SourceKind.RAG
+            ]
+        else:
+            mine, said, cited = False, theirs, []
+        if not mine and not said and not cited:
+            return
+        (self.whole if mine else self.touched).append(session_id)
+        self.messages, self.evidences = self.messages + len(said), self.evidences + len(cited)
+        self.texts.update(dict.fromkeys((*said, *cited)))
+        self.scrubbed.update(dict.fromkeys((*theirs, *(cited if not mine else ()))))
+
+    def preview(self) -> ErasurePreview:
+        """Return what was found."""
+        return ErasurePreview(
+            whole=tuple(self.whole),
+            touched=tuple(self.touched),
+            messages=self.messages,
+            evidences=self.evidences,
+            texts=_worth_naming(self.texts),
+            scrubbed=_worth_naming(self.scrubbed) if self.touched else (),
+        )
+
+
+def _worth_naming(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(text for text in texts if text.strip() and text != ERASED)
+
+
 def is_author(message: Message, user_id: str) -> bool:
     """Return whether a user is the author of a message."""
     author = message.author
     return author is not None and author.kind is AuthorKind.USER and author.id == user_id
 
 
-def texts_written_by(user_id: str, messages: Iterable[Message]) -> tuple[str, ...] | None:
-    """Return the texts that a user wrote, each once, without blank ones; None if no message is by the user."""
-    theirs = [message.content for message in messages if is_author(message, user_id)]
-    return tuple(text for text in dict.fromkeys(theirs) if text.strip()) if theirs else None
+def texts_written_by(
+    user_id: str, messages: Iterable[tuple[str, Message]]
+) -> tuple[tuple[str, ...], frozenset[str]] | None:
+    """Return what a user wrote among messages, each with the id of its turn: the texts, each once, without blank ones, and the
+    turns; None if no message is by the user.
+    """
+    theirs = [(turn_id, message.content) for turn_id, message in messages if is_author(message, user_id)]
+    texts = tuple(text for text in dict.fromkeys(text for _, text in theirs) if text.strip() and text != ERASED)
+    return (texts, frozenset(turn_id for turn_id, _ in theirs)) if theirs else None

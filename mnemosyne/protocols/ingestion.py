@@ -6,10 +6,11 @@ A redactor, a detector or an importer needs no store. It must not import another
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from mnemosyne.schema.erasure import StoredRow
 from mnemosyne.schema.evidence import EvidenceLinks, EvidenceSource, EvidenceType
 from mnemosyne.schema.ingest import IngestOptions, IngestResult
 from mnemosyne.schema.record import ImportedConversations, ImportRequest
@@ -75,6 +76,24 @@ class OriginalVault(Protocol):
         self, *, session_ids: Sequence[str] = (), evidence_ids: Sequence[str] = (), texts: Sequence[str] = ()
     ) -> int:
         """Return how many originals `drop` would delete."""
+        ...
+
+    async def scrub(self, texts: Sequence[str], *, session_ids: Sequence[str]) -> int:
+        """Cut these texts out of the originals of sessions, by the rule of `mnemosyne.privacy.runs`; return how many originals
+        were changed. Nothing of their former content is left.
+        """
+        ...
+
+    async def walk_originals(
+        self,
+        visit: Callable[[StoredRow], bool],
+        *,
+        sessions: Collection[str] | None = None,
+        without: Collection[str] = (),
+    ) -> None:
+        """Call `visit` with every original (place `originals/session/evidence`), until it returns False: those of `sessions`
+        alone, or all (None) except those of the sessions `without`. It is called in another thread.
+        """
         ...
 
 

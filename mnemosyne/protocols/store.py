@@ -5,12 +5,12 @@ It is long because a store is one contract. It must not import another module of
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from mnemosyne.damage import DamageLog
 from mnemosyne.schema.document import ModelUsage, SessionDocument, Task, ToolCall
-from mnemosyne.schema.erasure import AuditRecord, Erasure, ErasureOutcome
+from mnemosyne.schema.erasure import AuditRecord, Erasure, ErasureOutcome, ErasurePreview, StoredRow
 from mnemosyne.schema.evidence import ContextBlock, Evidence
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.query import BlockFilter, EvidenceFilter
@@ -363,8 +363,27 @@ class Store(Protocol):
         """Return the audit records, oldest first."""
         ...
 
+    async def preview_erasure(self, erasure: Erasure) -> ErasurePreview:
+        """Return what `erase` would remove; nothing is changed. ValueError unless the erasure names exactly one subject."""
+        ...
+
+    async def walk_rows(
+        self,
+        visit: Callable[[StoredRow], bool],
+        *,
+        sessions: Collection[str] | None = None,
+        without: Collection[str] = (),
+        likely: Callable[[bytes], bool] | None = None,
+    ) -> None:
+        """Call `visit` with every row, until it returns False: those of `sessions` alone, or of everything (None) except the
+        sessions `without`. It is called in another thread, on one state of the store, and must not write.
+
+        `likely` says of raw bytes whether they may hold what is sought; a store may pass over rows that do not.
+        """
+        ...
+
     async def find_text(self, texts: Sequence[str]) -> tuple[str, ...]:
-        """Return the places (`table/key`, `packs/…` in a world pack; sorted) that contain any of these texts, by a
-        search through everything that is stored.
+        """Return the places (`table/key`, `packs/…` in a world pack; sorted) that contain any of these texts, by the rule of
+        `mnemosyne.privacy.runs`, after a search through everything that is stored.
         """
         ...

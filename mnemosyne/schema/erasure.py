@@ -34,9 +34,9 @@ class Erasure:
 class ErasureOutcome:
     """What a store removed. `counts` are by kind (messages, entries, evidences, blocks, turns, receipts, summaries, …).
 
-    `sessions` were deleted entirely. `texts` were removed from sessions that stay, so that a search can prove that they
-    are gone; texts that a world pack contains too are not among them, because packs stay. They are for the caller only
-    and must not be stored. `scopes` are those whose index must drop entries; `entry_ids` are by scope.
+    `sessions` were deleted entirely, in `touched` a part was erased. `texts` were removed from those, so that a search can
+    prove that they are gone; texts that a world pack contains too are not among them, because packs stay. They are for the
+    caller only and must not be stored. `scopes` are those whose index must drop entries; `entry_ids` are by scope.
     """
 
     audit_id: str
@@ -44,6 +44,37 @@ class ErasureOutcome:
     sessions: tuple[str, ...] = ()
     entry_ids: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: EMPTY)
     texts: tuple[str, ...] = ()
+    touched: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ErasurePreview:
+    """What a store would remove: `whole` sessions, and what stands in the others (`touched`) that an erasure concerns.
+
+    `messages` and `evidences` are numbers of erased items. `texts` are those of all of them, each once, without blank ones;
+    `scrubbed` are those that are cut out of what stays in the touched sessions. Texts are for the caller only and must not be
+    stored.
+    """
+
+    whole: tuple[str, ...] = ()
+    touched: tuple[str, ...] = ()
+    messages: int = 0
+    evidences: int = 0
+    texts: tuple[str, ...] = ()
+    scrubbed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredRow:
+    """One row as a store keeps it: all its text (`words`: ids and names, as they are) and its JSON (`bodies`, decompressed).
+
+    `place` names it to a reader (`table/session/key`); `session_id` is empty for rows of no session.
+    """
+
+    place: str
+    session_id: str
+    words: tuple[str, ...] = ()
+    bodies: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

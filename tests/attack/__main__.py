@@ -25,6 +25,7 @@ FORMS: dict[str, tuple[str, str]] = {
         "kills of the process that writes to PostgreSQL, or of its server's",
     ),
     "kills_sqlite": ("test_kills:KILLS_SQLITE", "kills of the process that writes to a SQLite store"),
+    "erasure": ("test_erasure:FORM", "random sessions in four stores, an erasure, and a search of every byte"),
     "ops": ("test_op_sets:OPS", "sets of ops on random states and in the replies of a session"),
     "packs": ("test_hostile_packs:PACKS", "world packs and templates that try to break the reader or the sandbox"),
     "viewers": ("test_guarded_levels:VIEWER_FORM", "10,000 sessions of several viewers over guarded lore"),

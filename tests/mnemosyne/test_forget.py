@@ -44,7 +44,7 @@ from mnemosyne import (
     session_scope,
 )
 from mnemosyne.privacy.forget import MemoryLocations, forget, forms_on_disk, plan_erasure, prove
-from mnemosyne.privacy.scrub import is_distinctive
+from mnemosyne.privacy.runs import is_distinctive
 
 pytestmark = pytest.mark.anyio
 AT = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)

@@ -216,10 +216,11 @@ def _lines(done: ErasureReport) -> list[str]:
         searched = f"searched every row of the store and {proof.files} files for {proof.texts} texts"
         lines.append(f"  proof: {searched}; nothing is left")
     if proof.elsewhere:
-        lines.append(f"  {proof.elsewhere} of the texts were said in other sessions too, and stay there")
+        lines.append(f"  {proof.elsewhere} of the texts are held by other sessions too, and stay there")
     if proof.mentions:
         rows = ", ".join(proof.mentions[:_PLACES_SHOWN])
         lines.append(f"  the id still stands in {len(proof.mentions)} rows that others wrote: {rows}")
+    lines += [f"  not covered: {sentence}" for sentence in done.not_covered]
     return lines
 
 
@@ -242,6 +243,7 @@ def _json(done: ErasureReport) -> dict[str, Any]:
         "originals": done.originals,
         "index": list(done.scopes),
         "faults": list(done.faults),
+        "not_covered": list(done.not_covered),
         "proof": {
             "holds": done.done,
             "texts": proof.texts,
@@ -250,5 +252,7 @@ def _json(done: ErasureReport) -> dict[str, Any]:
             "places": list(proof.places),
             "found_files": list(proof.found_files),
             "mentions": list(proof.mentions),
+            "too_short": proof.too_short,
+            "unsearched": proof.unsearched,
         },
     }

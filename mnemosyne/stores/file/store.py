@@ -203,7 +203,12 @@ class FileBackend:
 
     def _dataset(self) -> Dataset:
         audits, floor = self._folder.audits()
-        return Dataset(ledgers=_Ledgers(self._folder.scopes(), self._ledger), audits=audits, floor=floor)
+        return Dataset(
+            ledgers=_Ledgers(self._folder.scopes(), self._ledger),
+            raw=lambda scope: self._folder.path(scope).read_bytes(),
+            audits=audits,
+            floor=floor,
+        )
 
 
 class _Ledgers(Mapping[str, Ledger]):

@@ -8,17 +8,32 @@ where they are stored.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from enum import Enum
 from typing import Any
 from uuid import uuid4
 
 from mnemosyne.chains.message_ids import session_of
-from mnemosyne.core.codec import JsonText, decode_raw, format_time, to_plain
-from mnemosyne.privacy.scrub import WORTH_SEEKING, is_distinctive, occurs_in_tree, subject_of, weight
-from mnemosyne.privacy.session_scrubber import SessionScrubber, scrubber_of_evidence, scrubber_of_user, texts_written_by
+from mnemosyne.core.codec import JsonText, decode_raw, encode, format_time
+from mnemosyne.privacy.runs import WORTH_SEEKING, TextMatcher, is_distinctive, weight
+from mnemosyne.privacy.scrub import subject_of
+from mnemosyne.privacy.session_scrubber import (
+    PreviewTally,
+    SessionScrubber,
+    scrubber_of_evidence,
+    scrubber_of_user,
+    texts_written_by,
+)
 from mnemosyne.schema.document import SessionDocument
-from mnemosyne.schema.erasure import PACK_PLACE, AuditRecord, Erasure, ErasureOutcome
+from mnemosyne.schema.erasure import (
+    PACK_PLACE,
+    AuditRecord,
+    Erasure,
+    ErasureOutcome,
+    ErasurePreview,
+    StoredRow,
+)
 from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.memory import session_scope
 from mnemosyne.schema.session import Message
@@ -47,12 +62,18 @@ _COUNTED = {
 class Dataset:
     """All ledgers of a tenant by scope, and its audit records, oldest first.
 
-    `floor` is the highest sequence number that an erased row may have had.
+    `floor` is the highest sequence number that an erased row may have had. `raw` returns the bytes of a ledger as they are
+    stored, where that is cheaper than reading the ledger (None: it is not).
     """
 
     ledgers: Mapping[str, Ledger]
+    raw: Callable[[str], bytes] | None = None
     audits: tuple[AuditRecord, ...] = ()
     floor: int = 0
+
+    def may_hold(self, scope: str, likely: Callable[[bytes], bool] | None) -> bool:
+        """Return whether a ledger may hold what is sought, without reading it if that can be told from its bytes."""
+        return likely is None or self.raw is None or likely(self.raw(scope))
 
     def session_ids(self) -> tuple[str, ...]:
         """Return the ids of all sessions, sorted."""
@@ -76,6 +97,7 @@ class _Tally:
     ledgers: dict[str, Ledger | None] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     sessions: list[str] = field(default_factory=list)
+    touched: list[str] = field(default_factory=list)
     entry_ids: dict[str, tuple[str, ...]] = field(default_factory=dict)
     texts: dict[str, None] = field(default_factory=dict)
     floor: int = 0
@@ -109,30 +131,56 @@ def erase(dataset: Dataset, erasure: Erasure) -> tuple[ErasureOutcome, RewritePl
         sessions=tuple(tally.sessions),
         entry_ids={scope: ids for scope, ids in tally.entry_ids.items() if ids},
         texts=_texts_to_prove(dataset, tally),
+        touched=tuple(tally.touched),
     )
     return outcome, RewritePlan(ledgers=tally.ledgers, audit=audit, floor=tally.floor)
 
 
+def preview(dataset: Dataset, erasure: Erasure) -> ErasurePreview:
+    """Return what an erasure would remove; nothing is changed. ValueError unless it names exactly one subject."""
+    found = PreviewTally(erasure=erasure)
+    for session_id in _concerned(dataset, session_id=erasure.session_id, user_id=erasure.user_id):
+        ledger = dataset.ledgers[session_scope(session_id)]
+        spoken = () if erasure.evidence_ids else _messages(ledger)
+        items = [decode_raw(row.body, Evidence) for row in ledger.evidences.values()]
+        found.add(session_id, _owner(ledger), [message for _, message in spoken], items)
+    return found.preview()
+
+
+def _concerned(dataset: Dataset, *, session_id: str | None = None, user_id: str | None = None) -> Iterator[str]:
+    """Yield the sessions that an erasure may concern."""
+    if session_id is not None:
+        if session_scope(session_id) in dataset.ledgers:
+            yield session_id
+        return
+    forms = tuple(dict.fromkeys((encode(user_id), encode(encode(user_id).decode())[1:-1])))
+    for session_id in dataset.session_ids():
+        if dataset.may_hold(session_scope(session_id), lambda data: any(form in data for form in forms)):
+            yield session_id
+
+
 def _texts_to_prove(dataset: Dataset, tally: _Tally) -> tuple[str, ...]:
-    """Return the erased texts that a search must not find any more, without common words that others said too and texts
-    that a world pack contains.
+    """Return the erased texts that a search of the touched sessions must not find any more, without common words that others
+    said there too and texts that a world pack contains.
     """
-    doubtful = [text for text in tally.texts if not is_distinctive(text)]
-    common = set(_find_in_packs(dataset, tally.texts))
-    if doubtful:
-        left = {scope: tally.ledgers.get(scope, dataset.ledgers[scope]) for scope in dataset.ledgers}
-        present = Dataset(ledgers={scope: ledger for scope, ledger in left.items() if ledger is not None})
-        common |= {text for _, text in _find_occurrences(present, doubtful)}
-    return tuple(text for text in tally.texts if weight(text) >= WORTH_SEEKING and text not in common)
+    sought = [text for text in tally.texts if weight(text) >= WORTH_SEEKING]
+    common = set(_find_in_packs(dataset, sought)) if sought else set[str]()
+    doubtful = {text: TextMatcher([text], least=1) for text in sought if not is_distinctive(text)}
+    for name in tally.touched if doubtful else ():
+        ledger = tally.ledgers[session_scope(name)]
+        for row in () if ledger is None else _rows(session_scope(name), ledger):
+            common.update(text for text, each in doubtful.items() if text not in common and occurs_in_row(each, row))
+    return tuple(text for text in sought if text not in common)
 
 
-def _find_in_packs(dataset: Dataset, texts: Iterable[str]) -> Iterator[str]:
+def _find_in_packs(dataset: Dataset, texts: Sequence[str]) -> Iterator[str]:
     """Yield those of the texts that a world pack contains."""
-    sought = [text for text in texts if text.strip()]
-    for scope in dataset.ledgers if sought else ():
-        if session_of(scope) is None:
-            trees = [decode_raw(body, object) for body in dataset.ledgers[scope].bodies(PACK).values()]
-            yield from (text for text in sought if occurs_in_tree((text,), trees))
+    matcher = TextMatcher(texts, least=1)
+    for scope in dataset.ledgers:
+        for body in dataset.ledgers[scope].bodies(PACK).values() if session_of(scope) is None else ():
+            tree = decode_raw(body, object)
+            if matcher.occurs_in_tree(tree):
+                yield from (text for text in texts if TextMatcher([text], least=1).occurs_in_tree(tree))
 
 
 def _drop(dataset: Dataset, scope: str, tally: _Tally) -> None:
@@ -146,17 +194,21 @@ def _drop(dataset: Dataset, scope: str, tally: _Tally) -> None:
 
 
 def _erase_user(dataset: Dataset, user_id: str, tally: _Tally) -> None:
-    """Delete the sessions of a user, and erase what the user wrote in all others."""
-    for session_id in dataset.session_ids():
-        scope = session_scope(session_id)
-        ledger = dataset.ledgers[scope]
+    """Delete the sessions of a user, and erase in all others in which the user wrote what the user wrote anywhere."""
+    turns: dict[str, frozenset[str]] = {}
+    for session_id in _concerned(dataset, user_id=user_id):
+        ledger = dataset.ledgers[session_scope(session_id)]
+        theirs = texts_written_by(user_id, _messages(ledger))
+        if theirs is not None:
+            tally.texts.update(dict.fromkeys(theirs[0]))
         if _owner(ledger) == user_id:
-            _drop(dataset, scope, tally)
-            continue
-        texts = texts_written_by(user_id, _messages(ledger))
-        if texts is not None:
-            tally.texts.update(dict.fromkeys(texts))
-            _scrub(dataset, scope, tally, scrubber_of_user(user_id, texts))
+            _drop(dataset, session_scope(session_id), tally)
+        elif theirs is not None:
+            turns[session_id] = theirs[1]
+    for session_id, own in turns.items():
+        _scrub(dataset, session_scope(session_id), tally, scrubber_of_user(user_id, tally.texts, own))
+    if not tally.touched:
+        tally.texts.clear()
 
 
 def _owner(ledger: Ledger) -> str | None:
@@ -165,12 +217,13 @@ def _owner(ledger: Ledger) -> str | None:
     return None if meta is None or meta.actor is None else meta.actor.user_id
 
 
-def _messages(ledger: Ledger) -> Iterator[Message]:
-    """Yield all messages of a session, including those of pending turns."""
+def _messages(ledger: Ledger) -> Iterator[tuple[str, Message]]:
+    """Yield all messages of a session, each with the id of its turn, including those of pending turns."""
     for row in ledger.messages.values():
-        yield decode_raw(row.body, Message)
-    for draft in ledger.bodies("draft").values():
-        yield from decode_raw(draft, tuple[Message, ...])
+        yield row.turn_id, decode_raw(row.body, Message)
+    for turn_id, draft in ledger.bodies("draft").items():
+        for message in decode_raw(draft, tuple[Message, ...]):
+            yield turn_id, message
 
 
 def _erase_evidence(dataset: Dataset, session_id: str, evidence_ids: frozenset[str], tally: _Tally) -> None:
@@ -189,6 +242,7 @@ def _erase_evidence(dataset: Dataset, session_id: str, evidence_ids: frozenset[s
 
 def _scrub(dataset: Dataset, scope: str, tally: _Tally, scrubber: SessionScrubber) -> None:
     done = scrub_ledger(dataset.ledgers[scope], str(session_of(scope)), scrubber)
+    tally.touched.append(str(session_of(scope)))
     tally.ledgers[scope] = done.ledger
     tally.counts.update(done.counts)
     tally.entry_ids[scope] = tuple(done.entry_ids)
@@ -197,31 +251,68 @@ def _scrub(dataset: Dataset, scope: str, tally: _Tally, scrubber: SessionScrubbe
 
 def find_text(dataset: Dataset, texts: Sequence[str]) -> tuple[str, ...]:
     """Return the places (`table/session/key`, sorted) that contain any of the texts."""
-    return tuple(sorted({place for place, _ in _find_occurrences(dataset, texts)}))
+    matcher = TextMatcher(texts, least=1)
+    found = set[str]()
+
+    def visit(row: StoredRow) -> bool:
+        if occurs_in_row(matcher, row):
+            found.add(row.place)
+        return True
+
+    if not matcher.seeks_nothing:
+        walk_rows(dataset, visit)
+    return tuple(sorted(found))
 
 
-def _find_occurrences(dataset: Dataset, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
-    sought = [text for text in dict.fromkeys(texts) if text.strip()]
+def occurs_in_row(matcher: TextMatcher, row: StoredRow) -> bool:
+    """Return whether one of the texts occurs in a row of a ledger."""
+    return any(map(matcher.occurs, row.words)) or any(
+        matcher.occurs_in_tree(decode_raw(JsonText(body), object)) for body in row.bodies
+    )
+
+
+def walk_rows(
+    dataset: Dataset,
+    visit: Callable[[StoredRow], bool],
+    *,
+    sessions: Collection[str] | None = None,
+    without: Collection[str] = (),
+    likely: Callable[[bytes], bool] | None = None,
+) -> None:
+    """Call `visit` with every row (of these sessions) until it returns False; ledgers that are not `likely` are passed over."""
+    wanted = None if sessions is None else frozenset(sessions)
     for scope in dataset.ledgers:
-        name = session_of(scope) or scope
-        for change in dataset.ledgers[scope].rows():
-            tree = [name, change.key, *_trees(change)]
-            place = "/".join(part for part in (change.table, name, change.key) if part)
-            if change.table == PACK:
-                place = f"{PACK_PLACE}{name}"
-            yield from ((place, text) for text in sought if occurs_in_tree((text,), tree))
-    for record in dataset.audits:
-        yield from ((f"audit/{record.audit_id}", text) for text in sought if occurs_in_tree((text,), to_plain(record)))
+        name = session_of(scope)
+        if name in without or (wanted is not None and name not in wanted) or not dataset.may_hold(scope, likely):
+            continue
+        for row in _rows(scope, dataset.ledgers[scope]):
+            if not visit(row):
+                return
+    for record in () if sessions is not None else dataset.audits:
+        if not visit(StoredRow(place=f"audit/{record.audit_id}", session_id="", bodies=(encode(record),))):
+            return
 
 
-def _trees(change: Change) -> Iterator[Any]:
+def _rows(scope: str, ledger: Ledger) -> Iterator[StoredRow]:
+    session_id = session_of(scope) or ""
+    name = session_id or scope
+    for change in ledger.rows():
+        words, bodies = [name, change.key], list[bytes]()
+        for value in _values(change):
+            if isinstance(value, JsonText):
+                bodies.append(bytes(value))
+            elif isinstance(value, str) and not isinstance(value, Enum):
+                words.append(value)
+        place = "/".join(part for part in (change.table, name, change.key) if part)
+        if change.table == PACK:
+            place = f"{PACK_PLACE}{name}"
+        yield StoredRow(place=place, session_id=session_id, words=tuple(words), bodies=tuple(bodies))
+
+
+def _values(change: Change) -> Iterator[Any]:
     """Yield the contents of a row, field by field."""
     row = change.row
-    if row is None:
-        return
-    if isinstance(row, JsonText):
-        yield decode_raw(row, object)
-        return
-    for each in fields(row):
-        value = getattr(row, each.name)
-        yield decode_raw(value, object) if isinstance(value, JsonText) else value
+    if row is None or isinstance(row, JsonText):
+        yield row
+    else:
+        yield from (getattr(row, each.name) for each in fields(row))

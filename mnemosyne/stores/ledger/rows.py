@@ -7,6 +7,7 @@ codec, nothing of files or threads.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
@@ -134,6 +135,33 @@ PACK = "pack"
 BODIES = (*PAPERS, *PARTS, "late", "summary", "world", PACK)
 
 TABLES = (*ROW_TYPES, *BODIES)
+
+
+CONTENT_OF: Mapping[str, str] = {
+    "message": "message",
+    "entry": "entry",
+    "snapshot": "state",
+    "turn": "ops",
+    "evidence": "evidence",
+    "late": "prefetch",
+    "summary": "path_summary",
+    **{name: name for name in (*PAPERS, *PARTS)},
+}
+"""What stands in the rows of each table of a session (`mnemosyne.privacy.places.CONTENTS`); the others hold ids, numbers and
+times only. Every table is in here, in KEPT_TABLES or in OF_WORLDS (a test).
+"""
+
+BODY_OF: Mapping[str, str] = {
+    "message": "body",
+    "entry": "body",
+    "snapshot": "state",
+    "turn": "ops",
+    "evidence": "body",
+}
+"""The field of a row that holds this content, where a row has fields."""
+
+KEPT_TABLES = ("session", "branch")
+OF_WORLDS = ("world", PACK)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,33 +13,22 @@ from typing import Any
 
 from mnemosyne.core.codec import JsonText, decode_raw, encode_raw
 from mnemosyne.core.errors import StateOpError
-from mnemosyne.privacy.scrub import Scrubber
-from mnemosyne.privacy.session_scrubber import PARTS, SessionScrubber
-from mnemosyne.schema.document import SessionDocument
-from mnemosyne.schema.evidence import Evidence
-from mnemosyne.schema.memory import MemoryEntry
-from mnemosyne.schema.record import PathSummary, Prefetch
+from mnemosyne.privacy.places import CONTENTS
+from mnemosyne.privacy.session_scrubber import SessionScrubber
 from mnemosyne.schema.session import Message
 from mnemosyne.stores.ledger.ledger import Ledger
 from mnemosyne.stores.ledger.reads import NO_SUMMARY, rebuild_state
 from mnemosyne.stores.ledger.rows import (
+    BODY_OF,
+    CONTENT_OF,
     Change,
     EntryRow,
     EvidenceRow,
     MessageRow,
     RecallMark,
     SnapshotRow,
-    TurnRow,
     snapshot_key,
 )
-
-_VALUES: dict[str, tuple[Any, str]] = {
-    **PARTS,
-    "late": (Prefetch, "prefetches"),
-    "summary": (PathSummary, "summaries"),
-    "document": (SessionDocument, "documents"),
-}
-_PAPERS = {"plan": "plans", "receipt": "receipts", "prompt": "prompts", "report": "reports"}
 
 
 @dataclass(kw_only=True, slots=True)
@@ -86,84 +75,31 @@ def _is_indexed(change: Change) -> bool:
 
 def _clean(change: Change, scrubber: SessionScrubber, done: ScrubResult) -> Change | None:
     """Return a row after the erasure (the same row if nothing changes), or None if it is removed entirely."""
-    row, table = change.row, change.table
-    if isinstance(row, MessageRow):
-        return _clean_message(change, row, scrubber, done)
-    if isinstance(row, EntryRow):
-        return _change_row(change, row, "body", _value(scrubber.derived, row.body, MemoryEntry), "entries", done)
-    if isinstance(row, SnapshotRow):
-        return _change_row(change, row, "state", _tree(scrubber.others, row.state), "states", done)
-    if isinstance(row, TurnRow):
-        return _change_row(change, row, "ops", _tree(scrubber.others, row.ops), "states", done)
-    if isinstance(row, EvidenceRow):
-        return _clean_evidence(change, row, scrubber, done)
-    if not isinstance(row, JsonText) or row == NO_SUMMARY:
+    row, content = change.row, CONTENT_OF.get(change.table)
+    if content is None or row is None or row == NO_SUMMARY:
         return change
-    if table in _VALUES:
-        kind, counted = _VALUES[table]
-        if table == "block" and scrubber.rests_on_erased(decode_raw(row, kind)):
-            done.counts[counted] += 1
-            return None
-        return _body(change, row, _value(scrubber.derived, row, kind), counted, done)
-    if table == "draft":
-        return _body(change, row, _clean_draft(row, scrubber), "drafts", done)
-    if table in _PAPERS:
-        return _body(change, row, _tree(scrubber.derived, row), _PAPERS[table], done)
-    return _body(change, row, _tree(scrubber.others, row), table, done)
-
-
-def _body(change: Change, old: JsonText, new: JsonText, counted: str, done: ScrubResult) -> Change:
-    if new is old:
-        return change
-    done.counts[counted] += 1
-    return replace(change, row=new)
-
-
-def _change_row(change: Change, row: Any, name: str, new: JsonText, counted: str, done: ScrubResult) -> Change:
-    if new is getattr(row, name):
-        return change
-    done.counts[counted] += 1
-    return replace(change, row=replace(row, **{name: new}))
-
-
-def _tree(scrubber: Scrubber, body: JsonText) -> JsonText:
-    tree = decode_raw(body, object)
-    clean = scrubber.tree(tree)
-    return body if clean is tree else encode_raw(clean)
-
-
-def _value(scrubber: Scrubber, body: JsonText, kind: Any) -> JsonText:
-    value = decode_raw(body, kind)
-    clean = scrubber.value(value)
-    return body if clean is value else encode_raw(clean)
-
-
-def _clean_message(change: Change, row: MessageRow, scrubber: SessionScrubber, done: ScrubResult) -> Change:
-    message = decode_raw(row.body, Message)
-    clean = scrubber.message(message)
-    if clean is message:
-        return change
-    done.counts["messages"] += 1
-    recalled = row.recalled
-    if scrubber.is_theirs(message) and recalled is not RecallMark.NO:
-        recalled = RecallMark.NO_MORE
-    return replace(change, row=replace(row, recalled=recalled, body=encode_raw(clean)))
-
-
-def _clean_draft(body: JsonText, scrubber: SessionScrubber) -> JsonText:
-    messages = decode_raw(body, tuple[Message, ...])
-    clean = scrubber.messages(messages)
-    return body if clean is messages else encode_raw(clean)
-
-
-def _clean_evidence(change: Change, row: EvidenceRow, scrubber: SessionScrubber, done: ScrubResult) -> Change | None:
-    if change.key in scrubber.evidence_ids:
+    if isinstance(row, EvidenceRow) and change.key in scrubber.evidence_ids:
         done.counts["evidences"] += 1
         return None
-    evidence = decode_raw(row.body, Evidence)
-    clean = scrubber.evidence(evidence)
-    body = row.body if clean is evidence else encode_raw(clean)
-    return _change_row(change, row, "body", body, "evidences", done)
+    column = BODY_OF.get(change.table)
+    old = row if isinstance(row, JsonText) else getattr(row, str(column))
+    kind = CONTENTS[content].kind
+    value = decode_raw(old, object if kind is None else tuple[Message, ...] if content == "draft" else kind)
+    if scrubber.rests_on_erased(value):
+        done.counts[CONTENTS[content].counted] += 1
+        return None
+    clean = scrubber.clean(content, value, change.key)
+    if clean is value:
+        return change
+    done.counts[CONTENTS[content].counted] += 1
+    if isinstance(row, JsonText):
+        return replace(change, row=encode_raw(clean))
+    changes: dict[str, Any] = {str(column): encode_raw(clean)}
+    if isinstance(row, MessageRow) and scrubber.is_theirs(value) and row.recalled is not RecallMark.NO:
+        changes["recalled"] = RecallMark.NO_MORE
+    if isinstance(row, EvidenceRow):
+        changes["uri"] = clean.source.uri
+    return replace(change, row=replace(row, **changes))
 
 
 def _snapshot_changed_states(old: Ledger, new: Ledger, session_id: str, scrubber: SessionScrubber) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from mnemosyne.protocols import Store
 from mnemosyne.schema.document import ModelUsage, SessionDocument, Task, ToolCall
-from mnemosyne.schema.erasure import AuditRecord, Erasure, ErasureOutcome
+from mnemosyne.schema.erasure import AuditRecord, Erasure, ErasureOutcome, ErasurePreview, StoredRow
 from mnemosyne.schema.evidence import ContextBlock, Evidence
 from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope, world_scope
 from mnemosyne.schema.query import BlockFilter, EvidenceFilter
@@ -34,7 +34,7 @@ from mnemosyne.stores.ledger import entries as ledger_entries
 from mnemosyne.stores.ledger import hidden_records as ledger_hidden_records
 from mnemosyne.stores.ledger import reads as ledger_reads
 from mnemosyne.stores.ledger import writes as ledger_writes
-from mnemosyne.stores.ledger.erase import Dataset, RewritePlan, erase, find_text
+from mnemosyne.stores.ledger.erase import Dataset, RewritePlan, erase, find_text, preview, walk_rows
 from mnemosyne.stores.ledger.ledger import Ledger
 
 T = TypeVar("T")
@@ -291,6 +291,21 @@ class LedgerStore(Store):
 
     async def audits(self) -> tuple[AuditRecord, ...]:
         return await self._backend.read_all(lambda dataset: dataset.audits)
+
+    async def preview_erasure(self, erasure: Erasure) -> ErasurePreview:
+        return await self._backend.read_all(lambda dataset: preview(dataset, erasure))
+
+    async def walk_rows(
+        self,
+        visit: Callable[[StoredRow], bool],
+        *,
+        sessions: Collection[str] | None = None,
+        without: Collection[str] = (),
+        likely: Callable[[bytes], bool] | None = None,
+    ) -> None:
+        await self._backend.read_all(
+            lambda dataset: walk_rows(dataset, visit, sessions=sessions, without=without, likely=likely)
+        )
 
     async def find_text(self, texts: Sequence[str]) -> tuple[str, ...]:
         return await self._backend.read_all(lambda dataset: find_text(dataset, texts))

@@ -1,7 +1,8 @@
 """Erasure: deletes and rewrites rows, and writes the audit record (seed 002 section 13; spec 3.6).
 
-One pass covers every table of a session. It runs inside one write transaction that its caller has opened; each session
-is locked before any of its rows is changed, in the order of their numbers.
+One pass covers every table of a session (`sql.schema` lists them and what stands in their columns). It runs inside one write
+transaction that its caller has opened; each session is locked before any of its rows is changed, in the order of their
+numbers.
 
 Rows that are erased entirely are deleted. Others are rewritten in place, except messages and entries: they get a new
 number, so that every index that follows the order of writing notices them.
@@ -9,32 +10,34 @@ number, so that every index that follows the order of writing notices them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
 from mnemosyne.core.codec import decode, encode, format_time
-from mnemosyne.privacy.scrub import WORTH_SEEKING, Scrubber, is_distinctive, subject_of, weight
+from mnemosyne.privacy.places import CONTENTS
+from mnemosyne.privacy.runs import WORTH_SEEKING, is_distinctive, weight
+from mnemosyne.privacy.scrub import subject_of
 from mnemosyne.privacy.session_scrubber import (
     PARTS,
+    PreviewTally,
     SessionScrubber,
     scrubber_of_evidence,
     scrubber_of_user,
     texts_written_by,
 )
-from mnemosyne.schema.document import SessionDocument, Summary
-from mnemosyne.schema.erasure import Erasure, ErasureOutcome
+from mnemosyne.schema.erasure import Erasure, ErasureOutcome, ErasurePreview
 from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.memory import MemoryEntry, session_scope
-from mnemosyne.schema.record import Prefetch
 from mnemosyne.schema.session import Message
 from mnemosyne.stores.sql.blobs import change_blob
 from mnemosyne.stores.sql.connection import Connection
-from mnemosyne.stores.sql.parts import bump
+from mnemosyne.stores.sql.parts import bump, origin_of
 from mnemosyne.stores.sql.reading.entries import RECALLED_NO_MORE
-from mnemosyne.stores.sql.reading.search import find_in_packs, find_remaining
-from mnemosyne.stores.sql.schema import OF_A_SESSION
+from mnemosyne.stores.sql.reading.search import find_in_packs, find_left
+from mnemosyne.stores.sql.schema import OF_A_SESSION, OF_A_TURN, PART, TextTable
 from mnemosyne.stores.sql.sessions import StoredSession, find_session, load_session
 from mnemosyne.stores.sql.writing.entries import replace_entry
 from mnemosyne.stores.sql.writing.messages import MESSAGE_COLUMNS
@@ -46,6 +49,7 @@ class _Tally:
 
     counts: dict[str, int] = field(default_factory=dict)
     sessions: list[str] = field(default_factory=list)
+    touched: list[str] = field(default_factory=list)
     entry_ids: dict[str, list[str]] = field(default_factory=dict)
     texts: dict[str, None] = field(default_factory=dict)
 
@@ -91,16 +95,41 @@ def erase(connection: Connection, erasure: Erasure) -> ErasureOutcome:
             encode(tally.counts),
         ),
     )
-    doubtful = [text for text in tally.texts if not is_distinctive(text)]
-    common = find_remaining(connection, doubtful) if doubtful else frozenset()
-    common |= find_in_packs(connection, [*tally.texts])
+    sought = [text for text in tally.texts if weight(text) >= WORTH_SEEKING]
+    common = find_left(connection, [text for text in sought if not is_distinctive(text)], tally.touched)
+    common |= find_in_packs(connection, sought)
     return ErasureOutcome(
         audit_id=audit_id,
         counts=tally.counts,
         sessions=tuple(tally.sessions),
         entry_ids={scope: tuple(ids) for scope, ids in tally.entry_ids.items() if ids},
-        texts=tuple(text for text in tally.texts if weight(text) >= WORTH_SEEKING and text not in common),
+        texts=tuple(text for text in sought if text not in common),
+        touched=tuple(tally.touched),
     )
+
+
+def preview(connection: Connection, erasure: Erasure) -> ErasurePreview:
+    """Return what an erasure would remove; nothing is changed."""
+    found = PreviewTally(erasure=erasure)
+    for session, owner in _concerned(connection, erasure):
+        spoken = [] if erasure.evidence_ids else list(_read_messages(connection, session.key))
+        items = [decode(body, Evidence) for (body,) in _rows(connection, "body FROM evidences", session.key)]
+        found.add(session.session_id, owner, [message for _, message in spoken], items)
+    return found.preview()
+
+
+def _concerned(connection: Connection, erasure: Erasure) -> Iterator[tuple[StoredSession, str | None]]:
+    """Yield the sessions that an erasure may concern, each with its owner."""
+    if erasure.session_id is not None:
+        session = find_session(connection, erasure.session_id)
+        if session is not None:
+            yield session, None
+        return
+    owned, wrote = _sessions_of_user(connection, str(erasure.user_id), lock="")
+    for session_id in owned:
+        yield load_session(connection, session_id), erasure.user_id
+    for session_id in wrote:
+        yield load_session(connection, session_id), None
 
 
 def _drop(connection: Connection, session: StoredSession, tally: _Tally) -> None:
@@ -136,39 +165,50 @@ def _number(connection: Connection, where: str, values: tuple[Any, ...]) -> int:
 
 
 def _erase_user(connection: Connection, user_id: str, tally: _Tally) -> None:
-    """Delete the sessions of a user, and erase what the user wrote in all others."""
+    """Delete the sessions of a user, and erase in all others in which the user wrote what the user wrote anywhere."""
+    owned, wrote = _sessions_of_user(connection, user_id, lock=connection.lock)
+    turns: dict[str, frozenset[str]] = {}
+    for session_id in (*owned, *wrote):
+        session = load_session(connection, session_id)
+        theirs = texts_written_by(user_id, _read_messages(connection, session.key))
+        if theirs is not None:
+            tally.texts.update(dict.fromkeys(theirs[0]))
+            turns[session_id] = theirs[1]
+    for session_id in owned:
+        _drop(connection, load_session(connection, session_id), tally)
+    for session_id in wrote:
+        if session_id in turns:
+            scrubber = scrubber_of_user(user_id, tally.texts, turns[session_id])
+            _rewrite(connection, _Task(session=load_session(connection, session_id), scrubber=scrubber, tally=tally))
+    if not tally.touched:
+        tally.texts.clear()
+
+
+def _sessions_of_user(connection: Connection, user_id: str, *, lock: str) -> tuple[list[str], list[str]]:
+    """Return the sessions of a user, and the others in which the user may have written, in the order of their numbers."""
     rows = connection.execute(
-        "SELECT key, session_id, user_id FROM sessions WHERE tenant = ? ORDER BY key" + connection.lock,
-        (connection.tenant,),
+        f"SELECT key, session_id, user_id FROM sessions WHERE tenant = ? ORDER BY key{lock}", (connection.tenant,)
     ).fetchall()
-    for _, session_id, owner in rows:
-        if owner == user_id:
-            _drop(connection, load_session(connection, session_id), tally)
-    needle = encode(user_id)
     wrote = {
         key
         for table, column in (("messages", "body"), ("turns", "draft"))
         for (key,) in connection.execute(
             f"""SELECT DISTINCT t.session FROM {table} AS t JOIN sessions AS s ON s.key = t.session
                 WHERE s.tenant = ? AND t.{column} IS NOT NULL AND {connection.contains(f"t.{column}")}""",
-            (connection.tenant, needle),
+            (connection.tenant, encode(user_id)),
         )
     }
-    for key, session_id, owner in rows:
-        if key in wrote and owner != user_id:
-            session = load_session(connection, session_id)
-            texts = texts_written_by(user_id, _read_messages(connection, key))
-            if texts is not None:
-                tally.texts.update(dict.fromkeys(texts))
-                _rewrite(connection, _Task(session=session, scrubber=scrubber_of_user(user_id, texts), tally=tally))
+    owned = [session_id for _, session_id, owner in rows if owner == user_id]
+    return owned, [session_id for key, session_id, owner in rows if owner != user_id and key in wrote]
 
 
-def _read_messages(connection: Connection, key: int) -> Iterator[Message]:
-    """Yield all messages of a session, including those of pending turns."""
-    for (body,) in _rows(connection, "body FROM messages", key):
-        yield decode(body, Message)
-    for (draft,) in _rows(connection, "draft FROM turns", key):
-        yield from decode(draft, tuple[Message, ...]) if draft is not None else ()
+def _read_messages(connection: Connection, key: int) -> Iterator[tuple[str, Message]]:
+    """Yield all messages of a session, each with the id of its turn, including those of pending turns."""
+    for turn_id, body in _rows(connection, "turn_id, body FROM messages", key):
+        yield turn_id, decode(body, Message)
+    for turn_id, draft in _rows(connection, "turn_id, draft FROM turns", key):
+        for message in () if draft is None else decode(draft, tuple[Message, ...]):
+            yield turn_id, message
 
 
 def _erase_evidence(connection: Connection, session_id: str, evidence_ids: frozenset[str], tally: _Tally) -> None:
@@ -192,28 +232,13 @@ def _erase_evidence(connection: Connection, session_id: str, evidence_ids: froze
 
 def _rewrite(connection: Connection, task: _Task) -> None:
     """Clean everything of a session that stays, and increment its version."""
+    task.tally.touched.append(task.session.session_id)
     _messages(connection, task)
     _entries(connection, task)
-    _turns(connection, task)
-    _erase_blobs(connection, task)
-    _evidences(connection, task)
-    _parts(connection, task)
-    key, tally = task.session.key, task.tally
-    for table, columns, kind, clean in (
-        ("branch_states", ("branch_id",), "states", _tree(task.scrubber.others)),
-        ("snapshots", ("branch_id", "depth"), "states", _tree(task.scrubber.others)),
-        ("prefetches", ("branch_id",), "prefetches", _value(task.scrubber.derived, Prefetch)),
-        ("summaries", ("branch_id", "depth"), "summaries", _value(task.scrubber.derived, Summary)),
-        ("documents", (), "documents", _value(task.scrubber.derived, SessionDocument)),
-    ):
-        column = {"documents": "frame", "branch_states": "state", "snapshots": "state"}.get(table, "body")
-        listed = ", ".join((column, *columns))
-        for body, *place in _rows(connection, f"{listed} FROM {table}", key):
-            new = None if body is None else clean(body)
-            if new is not None and new != body:
-                where = "".join(f" AND {name} = ?" for name in columns)
-                connection.execute(f"UPDATE {table} SET {column} = ? WHERE session = ?{where}", (new, key, *place))
-                tally.count(kind)
+    for table in OF_A_SESSION:
+        if table.bodies and table.table != "messages":
+            _clean_table(connection, task, table)
+    _clean_papers(connection, task)
     bump(connection, task.session)
 
 
@@ -221,22 +246,46 @@ def _rows(connection: Connection, source: str, key: int) -> list[Any]:
     return connection.execute(f"SELECT {source} WHERE session = ?", (key,)).fetchall()
 
 
-def _tree(scrubber: Scrubber) -> Callable[[bytes], bytes]:
-    def clean(body: bytes) -> bytes:
-        tree = decode(body, object)
-        done = scrubber.tree(tree)
-        return body if done is tree else encode(done)
+def _clean(task: _Task, content: str, body: bytes | None, turn_id: str = "") -> bytes | None:
+    """Return a body after the erasure; the same bytes if nothing changes."""
+    if body is None:
+        return None
+    kind = CONTENTS[content].kind
+    value = decode(body, object if kind is None else tuple[Message, ...] if content == "draft" else kind)
+    done = task.scrubber.clean(content, value, turn_id)
+    return body if done is value else encode(done)
 
-    return clean
+
+def _clean_table(connection: Connection, task: _Task, table: TextTable) -> None:
+    """Rewrite the rows of a table that an erasure changes; a block that rests on erased evidence alone is deleted."""
+    listed = ", ".join((*table.row, *table.bodies))
+    where = "".join(f" AND {name} = ?" for name in table.row)
+    for cells in _rows(connection, f"{listed} FROM {table.table}", task.session.key):
+        row = dict(zip(table.row, cells[: len(table.row)], strict=True))
+        olds = cells[len(table.row) :]
+        contents = [row["kind"] if content == PART else content for content in table.bodies.values()]
+        at = (task.session.key, *row.values())
+        if table.bodies == {"body": PART} and task.scrubber.rests_on_erased(decode(olds[0], PARTS[row["kind"]][0])):
+            connection.execute(f"DELETE FROM {table.table} WHERE session = ?{where}", at)
+            task.tally.count(PARTS[row["kind"]][1])
+            continue
+        pairs = list(zip(contents, olds, strict=True))
+        news = [_clean(task, content, old, row.get("turn_id", "")) for content, old in pairs]
+        if all(new is old for new, old in zip(news, olds, strict=True)):
+            continue
+        columns: dict[str, Any] = {**dict(zip(table.bodies, news, strict=True)), **_columns_made_of(table, news)}
+        changes = ", ".join(f"{column} = ?" for column in columns)
+        connection.execute(f"UPDATE {table.table} SET {changes} WHERE session = ?{where}", (*columns.values(), *at))
+        for (content, old), new in zip(pairs, news, strict=True):
+            task.tally.count(CONTENTS[content].counted, int(new is not old))
 
 
-def _value(scrubber: Scrubber, kind: type[Any]) -> Callable[[bytes], bytes]:
-    def clean(body: bytes) -> bytes:
-        value = decode(body, kind)
-        done = scrubber.value(value)
-        return body if done is value else encode(done)
-
-    return clean
+def _columns_made_of(table: TextTable, bodies: list[bytes | None]) -> Mapping[str, str]:
+    """Return the columns that are calculated from a body, and must agree with it."""
+    if table.table != "evidences" or bodies[0] is None:
+        return {}
+    evidence = decode(bodies[0], Evidence)
+    return {"origin": origin_of(evidence.source.uri, evidence.content_hash)}
 
 
 def _messages(connection: Connection, task: _Task) -> None:
@@ -273,70 +322,25 @@ def _entries(connection: Connection, task: _Task) -> None:
             _mark_removed(task, entry.entry_id)
 
 
-def _turns(connection: Connection, task: _Task) -> None:
-    derived, others = _tree(task.scrubber.derived), _tree(task.scrubber.others)
-    for number, anchors, ops, draft, plan in _rows(
-        connection, "number, anchors, ops, draft, plan FROM turns", task.session.key
-    ):
-        new = (
-            None if anchors is None else others(anchors),
-            None if ops is None else others(ops),
-            None if draft is None else _clean_draft(task, draft),
-            None if plan is None else derived(plan),
-        )
-        if new != (anchors, ops, draft, plan):
-            connection.execute(
-                "UPDATE turns SET anchors = ?, ops = ?, draft = ?, plan = ? WHERE number = ?", (*new, number)
-            )
-            task.tally.count("plans", int(new[3] != plan))
-            task.tally.count("drafts", int(new[2] != draft))
-
-
-def _clean_draft(task: _Task, draft: bytes) -> bytes:
-    messages = decode(draft, tuple[Message, ...])
-    done = task.scrubber.messages(messages)
-    return draft if done is messages else encode(done)
-
-
-def _erase_blobs(connection: Connection, task: _Task) -> None:
-    clean = _tree(task.scrubber.derived)
+def _clean_papers(connection: Connection, task: _Task) -> None:
+    """Rewrite the large parts of turns, which are compressed."""
+    columns = ", ".join(f"p.{column}" for column in OF_A_TURN.bodies)
     rows = connection.execute(
-        """SELECT p.turn, p.receipt, p.prompt, p.report FROM papers AS p JOIN turns AS t ON t.number = p.turn
-            WHERE t.session = ?""",
+        f"SELECT p.turn, t.turn_id, {columns} FROM papers AS p JOIN turns AS t ON t.number = p.turn WHERE t.session = ?",
         (task.session.key,),
     ).fetchall()
-    for turn, *blobs in rows:
-        new = [None if blob is None else change_blob(blob, clean) for blob in blobs]
-        if new != blobs:
-            connection.execute("UPDATE papers SET receipt = ?, prompt = ?, report = ? WHERE turn = ?", (*new, turn))
-            for kind, before, after in zip(("receipts", "prompts", "reports"), blobs, new, strict=True):
-                task.tally.count(kind, int(before != after))
+    for turn, turn_id, *olds in rows:
+        contents = OF_A_TURN.bodies.values()
+        news = [
+            None if old is None else change_blob(old, partial(_clean_blob, task, content, turn_id))
+            for content, old in zip(contents, olds, strict=True)
+        ]
+        if news != olds:
+            changes = ", ".join(f"{column} = ?" for column in OF_A_TURN.bodies)
+            connection.execute(f"UPDATE papers SET {changes} WHERE turn = ?", (*news, turn))
+            for content, old, new in zip(contents, olds, news, strict=True):
+                task.tally.count(CONTENTS[content].counted, int(new != old))
 
 
-def _evidences(connection: Connection, task: _Task) -> None:
-    for evidence_id, body in _rows(connection, "evidence_id, body FROM evidences", task.session.key):
-        evidence = decode(body, Evidence)
-        done = task.scrubber.evidence(evidence)
-        if done is not evidence:
-            connection.execute(
-                "UPDATE evidences SET body = ? WHERE session = ? AND evidence_id = ?",
-                (encode(done), task.session.key, evidence_id),
-            )
-            task.tally.count("evidences")
-
-
-def _parts(connection: Connection, task: _Task) -> None:
-    key = task.session.key
-    for part, part_id, body in _rows(connection, "kind, part_id, body FROM parts", key):
-        what, kind = PARTS[part]
-        item = decode(body, what)
-        done = task.scrubber.derived.value(item)
-        if task.scrubber.rests_on_erased(item):
-            connection.execute("DELETE FROM parts WHERE session = ? AND kind = ? AND part_id = ?", (key, part, part_id))
-            task.tally.count(kind)
-        elif done is not item:
-            connection.execute(
-                "UPDATE parts SET body = ? WHERE session = ? AND kind = ? AND part_id = ?",
-                (encode(done), key, part, part_id),
-            )
-            task.tally.count(kind)
+def _clean_blob(task: _Task, content: str, turn_id: str, body: bytes) -> bytes:
+    return _clean(task, content, body, turn_id) or body

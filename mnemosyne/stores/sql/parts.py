@@ -57,12 +57,12 @@ def _evidence_row(key: int, place: int, evidence: Evidence) -> tuple[object, ...
         evidence.type.value,
         evidence.source.kind.value,
         None if created is None else _microseconds(created),
-        _origin(evidence.source.uri, evidence.content_hash),
+        origin_of(evidence.source.uri, evidence.content_hash),
         seal(encode(evidence), evidence_place(key, evidence.evidence_id)),
     )
 
 
-def _origin(uri: str, content_hash: str) -> str:
+def origin_of(uri: str, content_hash: str) -> str:
     """Return one short key for a source and a content hash, because a uri may be too long for an index."""
     return hashlib.sha256(f"{content_hash}\0{uri}".encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -85,7 +85,7 @@ def find_evidence(connection: Connection, session_id: str, uri: str, content_has
     key = load_session(connection, session_id).key
     rows = connection.execute(
         "SELECT evidence_id, body FROM evidences WHERE session = ? AND origin = ? ORDER BY ord",
-        (key, _origin(uri, content_hash)),
+        (key, origin_of(uri, content_hash)),
     ).fetchall()
     return next(_read_evidences(connection, key, rows), None)
 

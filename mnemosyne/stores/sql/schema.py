@@ -23,7 +23,7 @@ The tables:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 Dialect = Literal["sqlite", "postgresql"]
@@ -125,32 +125,63 @@ STAMP = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextTable:
-    """The columns of a table that may contain text: `key` names a row to a reader, `words` are text, `bodies` are JSON."""
+    """The columns of a table that may contain text; every such column of every table is in one of these (a test).
+
+    `key` names a row to a reader. `words` are text: ids and names, which an erasure keeps in rows that stay. `bodies` are
+    JSON, each with its content (`mnemosyne.privacy.places`; PART: as the column `kind` says), which says how an erasure
+    treats it. `row` are the columns that identify a row within its session.
+    """
 
     table: str
     key: str
     words: tuple[str, ...]
-    bodies: tuple[str, ...] = ()
+    bodies: Mapping[str, str] = field(default_factory=dict)
+    row: tuple[str, ...] = ()
 
+
+PART = "part"
 
 OF_A_SESSION = (
-    TextTable(table="documents", key="''", words=(), bodies=("frame",)),
-    TextTable(table="branches", key="branch_id", words=("branch_id", "parent_branch", "head_turn")),
-    TextTable(table="branch_states", key="branch_id", words=("branch_id",), bodies=("state",)),
-    TextTable(table="snapshots", key="branch_id", words=("branch_id",), bodies=("state",)),
+    TextTable(table="documents", key="''", words=(), bodies={"frame": "document"}),
+    TextTable(table="branches", key="branch_id", words=("branch_id", "parent_branch", "head_turn"), row=("branch_id",)),
+    TextTable(
+        table="branch_states", key="branch_id", words=("branch_id",), bodies={"state": "state"}, row=("branch_id",)
+    ),
+    TextTable(
+        table="snapshots", key="branch_id", words=("branch_id",), bodies={"state": "state"}, row=("branch_id", "depth")
+    ),
     TextTable(
         table="turns",
         key="turn_id",
         words=("turn_id", "branch_id", "parent_id", "kind", "status", "fingerprint", "created_at"),
-        bodies=("anchors", "ops", "draft", "plan"),
+        bodies={"anchors": "anchors", "ops": "ops", "draft": "draft", "plan": "plan"},
+        row=("turn_id",),
     ),
-    TextTable(table="messages", key="message_id", words=("branch_id", "turn_id", "message_id"), bodies=("body",)),
-    TextTable(table="prefetches", key="branch_id", words=("branch_id",), bodies=("body",)),
-    TextTable(table="summaries", key="turn_id", words=("branch_id", "turn_id"), bodies=("body",)),
     TextTable(
-        table="evidences", key="evidence_id", words=("evidence_id", "type", "source_kind", "origin"), bodies=("body",)
+        table="messages",
+        key="message_id",
+        words=("branch_id", "turn_id", "message_id"),
+        bodies={"body": "message"},
+        row=("message_id",),
     ),
-    TextTable(table="parts", key="part_id", words=("kind", "part_id"), bodies=("body",)),
+    TextTable(
+        table="prefetches", key="branch_id", words=("branch_id",), bodies={"body": "prefetch"}, row=("branch_id",)
+    ),
+    TextTable(
+        table="summaries",
+        key="turn_id",
+        words=("branch_id", "turn_id"),
+        bodies={"body": "summary"},
+        row=("branch_id", "depth"),
+    ),
+    TextTable(
+        table="evidences",
+        key="evidence_id",
+        words=("evidence_id", "type", "source_kind", "origin"),
+        bodies={"body": "evidence"},
+        row=("evidence_id",),
+    ),
+    TextTable(table="parts", key="part_id", words=("kind", "part_id"), bodies={"body": PART}, row=("kind", "part_id")),
 )
 """The tables whose rows refer to a session by its number."""
 
@@ -164,23 +195,28 @@ OF_A_TENANT = (
         table="entries",
         key="entry_id",
         words=("scope", "chain", "entry_id", "branch_id", "turn_id"),
-        bodies=("body",),
+        bodies={"body": "entry"},
     ),
     TextTable(table="worlds", key="world_id", words=("world_id", "digest")),
     TextTable(
         table="audits",
         key="audit_id",
         words=("audit_id", "erased_at", "kind", "subject_hash", "reason"),
-        bodies=("counts",),
+        bodies={"counts": "counts"},
     ),
 )
 """The tables whose rows contain the tenant."""
 
-OF_A_WORLD = TextTable(table="packs", key="world_id", words=("world_id", "digest"), bodies=("body",))
+OF_A_WORLD = TextTable(table="packs", key="world_id", words=("world_id", "digest"), bodies={"body": "pack"})
 """The table of world packs, whose rows contain the tenant and are compressed."""
 
-OF_A_TURN = TextTable(table="papers", key="turn_id", words=(), bodies=("receipt", "prompt", "report"))
-"""The table whose rows refer to a turn by its number."""
+OF_A_TURN = TextTable(
+    table="papers", key="turn_id", words=(), bodies={"receipt": "receipt", "prompt": "prompt", "report": "report"}
+)
+"""The table whose rows refer to a turn by its number; its bodies are compressed."""
+
+TEXT_TABLES = (*OF_A_SESSION, *OF_A_TENANT, OF_A_WORLD, OF_A_TURN)
+"""All of them."""
 
 
 def statements(dialect: Dialect) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 from mnemosyne.damage import DamageLog
 from mnemosyne.protocols import Store
 from mnemosyne.schema.document import ModelUsage, SessionDocument, Task, ToolCall
-from mnemosyne.schema.erasure import AuditRecord, Erasure, ErasureOutcome
+from mnemosyne.schema.erasure import AuditRecord, Erasure, ErasureOutcome, ErasurePreview, StoredRow
 from mnemosyne.schema.evidence import ContextBlock, Evidence
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.query import BlockFilter, EvidenceFilter
@@ -268,6 +268,19 @@ class SqlStore(Store):
 
     async def audits(self) -> tuple[AuditRecord, ...]:
         return await self._reads.run(sql_search.read_audits)
+
+    async def preview_erasure(self, erasure: Erasure) -> ErasurePreview:
+        return await self._reads.run(lambda db: sql_erase.preview(db, erasure))
+
+    async def walk_rows(
+        self,
+        visit: Callable[[StoredRow], bool],
+        *,
+        sessions: Collection[str] | None = None,
+        without: Collection[str] = (),
+        likely: Callable[[bytes], bool] | None = None,
+    ) -> None:
+        await self._reads.run(lambda db: sql_search.walk_rows(db, visit, sessions, without))
 
     async def find_text(self, texts: Sequence[str]) -> tuple[str, ...]:
         return await self._reads.run(lambda db: sql_search.find_text(db, texts))

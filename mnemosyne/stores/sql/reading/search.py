@@ -1,25 +1,25 @@
-"""Searches everything that is stored, and reads the records of erasures.
+"""Walks everything that is stored, row by row, and reads the records of erasures.
 
-The search proves an erasure. It covers every column that can contain text (`sql.schema` lists them), in the form in
-which JSON writes it; compressed columns are decompressed. Each function runs inside a transaction; none of them writes.
+The walk is what searches and proves an erasure. It covers every column that can contain text (`sql.schema` lists them);
+compressed columns are decompressed. Sessions are read some at a time, so that a search that has found enough reads no more.
+Each function runs inside a transaction; none of them writes.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
-from mnemosyne.core.codec import decode, encode, parse_time
-from mnemosyne.core.plain_values import text_fault
-from mnemosyne.privacy.scrub import occurs_in, occurs_in_tree, spellings
-from mnemosyne.schema.erasure import PACK_PLACE, AuditRecord
-from mnemosyne.schema.memory import world_scope
+from mnemosyne.core.codec import decode, parse_time
+from mnemosyne.privacy.runs import TextMatcher
+from mnemosyne.schema.erasure import PACK_PLACE, AuditRecord, StoredRow
+from mnemosyne.schema.memory import session_scope, world_scope
 from mnemosyne.stores.sql.blobs import place_of, read_body, unpack_blob
-from mnemosyne.stores.sql.connection import Connection
+from mnemosyne.stores.sql.connection import Connection, expand_in
 from mnemosyne.stores.sql.schema import OF_A_SESSION, OF_A_TENANT, OF_A_TURN, OF_A_WORLD, TextTable
 
-_AT_ONCE = 16
+_SESSIONS_AT_ONCE = 16
+_SCOPES = session_scope("")
 
 
 def read_audits(connection: Connection) -> tuple[AuditRecord, ...]:
@@ -47,106 +47,124 @@ def _read_counts(connection: Connection, audit_id: str, body: bytes) -> dict[str
 
 def find_text(connection: Connection, texts: Sequence[str]) -> tuple[str, ...]:
     """Return the places (`table/session/key`, sorted) that contain any of these texts."""
-    return tuple(sorted({place for place, _ in _find_occurrences(connection, texts)}))
+    matcher = TextMatcher(texts, least=1)
+    if matcher.seeks_nothing:
+        return ()
+    return tuple(sorted({row.place for row in _rows(connection, None, ()) if occurs_in_row(matcher, row)}))
 
 
-def find_remaining(connection: Connection, texts: Sequence[str]) -> frozenset[str]:
-    """Return those of the texts that occur anywhere."""
-    return frozenset(text for _, text in _find_occurrences(connection, texts))
+def occurs_in_row(matcher: TextMatcher, row: StoredRow) -> bool:
+    """Return whether one of the texts occurs in a row of this store."""
+    return any(map(matcher.occurs, row.words)) or any(
+        matcher.occurs_in_tree(decode(body, object)) for body in row.bodies
+    )
+
+
+def walk_rows(
+    connection: Connection,
+    visit: Callable[[StoredRow], bool],
+    sessions: Collection[str] | None,
+    without: Collection[str],
+) -> None:
+    """Call `visit` with every row (of these sessions) until it returns False."""
+    for row in _rows(connection, sessions, without):
+        if not visit(row):
+            return
 
 
 def find_in_packs(connection: Connection, texts: Sequence[str]) -> frozenset[str]:
     """Return those of the texts that a world pack contains."""
-    sought = [text for text in dict.fromkeys(texts) if text.strip()]
-    return frozenset(text for _, text in _in_packs(connection, sought)) if sought else frozenset()
+    matcher = TextMatcher(texts, least=1)
+    trees = [
+        decode(body, object) for row in ([] if matcher.seeks_nothing else _packs(connection)) for body in row.bodies
+    ]
+    held = [tree for tree in trees if matcher.occurs_in_tree(tree)]
+    return frozenset(text for text in texts for tree in held if TextMatcher([text], least=1).occurs_in_tree(tree))
 
 
-def _find_occurrences(connection: Connection, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
-    sought = [text for text in dict.fromkeys(texts) if text.strip()]
-    for start in range(0, len(sought), _AT_ONCE):
-        some = sought[start : start + _AT_ONCE]
-        for kept, source in _sources():
-            yield from _in_table(connection, kept, source, some)
-        yield from _find_in_blobs(connection, some)
-        yield from _in_packs(connection, some)
+def find_left(connection: Connection, texts: Sequence[str], session_ids: Collection[str]) -> frozenset[str]:
+    """Return those of some short texts that sessions contain."""
+    sought = {text: TextMatcher([text], least=1) for text in texts}
+    found = set[str]()
+    for row in _rows(connection, session_ids, ()) if sought else ():
+        found.update(text for text, matcher in sought.items() if text not in found and occurs_in_row(matcher, row))
+    return frozenset(found)
 
 
-def _sources() -> Iterator[tuple[TextTable, str]]:
-    """Yield each table with the SELECT of session and key to which its columns are added."""
-    for kept in OF_A_SESSION:
-        yield kept, f"s.session_id, {_key(kept)} FROM {kept.table} AS t JOIN sessions AS s ON s.key = t.session"
-    for kept in OF_A_TENANT:
-        yield kept, f"'', {_key(kept)} FROM {kept.table} AS s"
+def _rows(connection: Connection, sessions: Collection[str] | None, without: Collection[str]) -> Iterator[StoredRow]:
+    known = connection.execute(
+        "SELECT key, session_id FROM sessions WHERE tenant = ? ORDER BY key", (connection.tenant,)
+    ).fetchall()
+    wanted = None if sessions is None else frozenset(sessions)
+    chosen = [(key, name) for key, name in known if name not in without and (wanted is None or name in wanted)]
+    start, size = 0, 1
+    while start < len(chosen):
+        # A search that looks for what any other session holds has mostly found it in the first.
+        yield from _of_sessions(connection, dict(chosen[start : start + size]))
+        start, size = start + size, min(2 * size, _SESSIONS_AT_ONCE)
+    if sessions is None:
+        for table in OF_A_TENANT:
+            if table.table != "sessions":
+                yield from _of_no_session(connection, table)
+        yield from _packs(connection)
 
 
-def _key(kept: TextTable) -> str:
-    return kept.key if kept.key.startswith("'") else f"{_alias(kept)}.{kept.key}"
-
-
-def _alias(kept: TextTable) -> str:
-    return "s" if kept in OF_A_TENANT else "t"
-
-
-def _in_table(connection: Connection, kept: TextTable, source: str, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
-    alias = _alias(kept)
-    tests: list[str] = []
-    values: list[Any] = [connection.tenant]
-    for column in kept.words:
-        for text in texts:
-            if "\0" not in text and text_fault(text) is None:
-                tests.append(connection.contains(f"{alias}.{column}"))
-                values.append(text)
-    for column in kept.bodies:
-        for needle in dict.fromkeys(form for text in texts for form in _json_forms(text)):
-            tests.append(connection.contains(f"{alias}.{column}"))
-            values.append(needle)
-    if not tests:
-        return
-    columns = "".join(f"{alias}.{column}, " for column in (*kept.words, *kept.bodies))
-    rows = connection.execute(f"SELECT {columns}{source} WHERE s.tenant = ? AND ({' OR '.join(tests)})", values)
-    for row in rows:
-        *cells, session_id, key = row
-        place = "/".join(part for part in (kept.table, session_id, key) if part)
-        words = [word for word in cells[: len(kept.words)] if word is not None]
-        trees = [decode(body, object) for body in cells[len(kept.words) :] if body is not None]
-        for text in texts:
-            if any(occurs_in(text, word) for word in words) or occurs_in_tree((text,), trees):
-                yield place, text
-
-
-def _find_in_blobs(connection: Connection, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Search the blobs of turns, which a database cannot search because they are compressed."""
-    needles = tuple(dict.fromkeys(form for text in texts for form in _json_forms(text)))
-    columns = ", ".join(f"t.{column}" for column in OF_A_TURN.bodies)
+def _of_sessions(connection: Connection, names: dict[int, str]) -> Iterator[StoredRow]:
+    marks, keys = expand_in(list(names))
+    for table in OF_A_SESSION:
+        rows = connection.execute(
+            f"SELECT session, {_columns(table)} FROM {table.table} WHERE session IN ({marks})", keys
+        )
+        yield from (_row(table, names[key], cells) for key, *cells in rows)
     rows = connection.execute(
-        f"SELECT {columns}, s.session_id, u.turn_id FROM papers AS t JOIN turns AS u ON u.number = t.turn "
-        "JOIN sessions AS s ON s.key = u.session WHERE s.tenant = ?",
-        (connection.tenant,),
+        f"SELECT u.session, {_columns(OF_A_TURN, 't', 'u')} FROM turns AS u JOIN papers AS t ON t.turn = u.number "
+        f"WHERE u.session IN ({marks})",
+        keys,
     )
-    for *cells, session_id, turn_id in rows:
-        bodies = [unpack_blob(cell) for cell in cells if cell is not None]
-        if any(needle in body for body in bodies for needle in needles):
-            trees = [decode(body, object) for body in bodies]
-            for text in texts:
-                if occurs_in_tree((text,), trees):
-                    yield f"{OF_A_TURN.table}/{session_id}/{turn_id}", text
+    yield from (_row(OF_A_TURN, names[key], cells) for key, *cells in rows)
+    of_tenant = {table.table: table for table in OF_A_TENANT}
+    rows = connection.execute(
+        f"SELECT key, {_columns(of_tenant['sessions'])} FROM sessions WHERE key IN ({marks})", keys
+    )
+    yield from (_row(of_tenant["sessions"], names[key], cells) for key, *cells in rows)
+    scopes = {session_scope(name): name for name in names.values()}
+    marks, values = expand_in(list(scopes))
+    rows = connection.execute(
+        f"SELECT scope, {_columns(of_tenant['entries'])} FROM entries WHERE tenant = ? AND scope IN ({marks})",
+        (connection.tenant, *values),
+    )
+    yield from (_row(of_tenant["entries"], scopes[scope], cells) for scope, *cells in rows)
 
 
-def _in_packs(connection: Connection, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Search the world packs, which are compressed too, and the names of worlds."""
-    needles = tuple(dict.fromkeys(form for text in texts for form in _json_forms(text)))
-    columns = ", ".join((*OF_A_WORLD.words, *OF_A_WORLD.bodies))
-    rows = connection.execute(f"SELECT {columns} FROM packs WHERE tenant = ?", (connection.tenant,))
-    for world_id, digest, cell in rows:
-        body = unpack_blob(cell)
-        trees = [decode(body, object)] if any(needle in body for needle in needles) else []
-        for text in texts:
-            if occurs_in(text, world_id) or occurs_in(text, digest) or occurs_in_tree((text,), trees):
-                yield f"{PACK_PLACE}{world_scope(world_id)}", text
+def _of_no_session(connection: Connection, table: TextTable) -> Iterator[StoredRow]:
+    beside = " AND NOT (scope >= ? AND scope < ?)" if table.table == "entries" else ""
+    values = (_SCOPES, f"{_SCOPES[:-1]};") if beside else ()
+    rows = connection.execute(
+        f"SELECT {_columns(table)} FROM {table.table} WHERE tenant = ?{beside}", (connection.tenant, *values)
+    )
+    yield from (_row(table, "", cells) for cells in rows)
 
 
-def _json_forms(text: str) -> Iterator[bytes]:
-    """Yield the bytes that JSON may write for a text and its XML spellings."""
-    for form in spellings(text):
-        yield encode(form)[1:-1]
-        yield json.dumps(form)[1:-1].encode("ascii")
+def _packs(connection: Connection) -> Iterator[StoredRow]:
+    rows = connection.execute(f"SELECT {_columns(OF_A_WORLD)} FROM packs WHERE tenant = ?", (connection.tenant,))
+    for world_id, *cells in rows:
+        row = _row(OF_A_WORLD, "", (world_id, *cells))
+        yield StoredRow(place=f"{PACK_PLACE}{world_scope(world_id)}", session_id="", words=row.words, bodies=row.bodies)
+
+
+def _columns(table: TextTable, alias: str = "", of_key: str = "") -> str:
+    key = table.key if table.key.startswith("'") else f"{of_key}{'.' if of_key else ''}{table.key}"
+    dot = f"{alias}." if alias else ""
+    return ", ".join((key, *(f"{dot}{column}" for column in (*table.words, *table.bodies))))
+
+
+def _row(table: TextTable, session_id: str, cells: Sequence[Any]) -> StoredRow:
+    key, *rest = cells
+    words, bodies = rest[: len(table.words)], rest[len(table.words) :]
+    shown = session_id if table.table not in ("sessions", "entries") else ""
+    return StoredRow(
+        place="/".join(part for part in (table.table, shown, key) if part),
+        session_id=session_id,
+        words=tuple(word for word in words if word is not None),
+        bodies=tuple(unpack_blob(body) for body in bodies if body is not None),
+    )

@@ -1,0 +1,268 @@
+"""The proof of an erasure: a search for runs of the erased texts, by the rule that removed them (`privacy.runs`).
+
+Three places are searched. The rows of the sessions concerned and their originals: nothing of what was cut out may be left in
+them, in whatever column. Then the files of store, index and vault, byte by byte, because deleted rows, a log or an old table of
+an index may still hold a text. What stands in a file may also be the words of another session, which holds them in its own
+right; so only for what was found in files, the rows of all other sessions are asked, until each piece is accounted for.
+
+So the cost is that of what is erased, of one pass over the files at some nanoseconds per byte, and of as many rows of other
+sessions as it takes to account for what was found.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from anyio import to_thread
+
+from mnemosyne.core.codec import JsonText, decode_raw
+from mnemosyne.core.errors import UnreadableError
+from mnemosyne.privacy.runs import TextMatcher, is_distinctive, plain_form, strings_of, windows_of
+from mnemosyne.protocols import OriginalVault, Store
+from mnemosyne.retrieval.text.words import word_tokens
+from mnemosyne.schema.erasure import PACK_PLACE, StoredRow
+
+MOST_CHARS = 400_000
+"""At most this many characters of the erased texts are searched for in files; of more, an even sample of the texts."""
+
+_AUDIT_PLACES = ("audit/", "audits/")
+_CHUNK_BYTES = 16_777_216
+_OVERLAP_BYTES = 4_096
+WORD_RUN = 6
+_STEM_CHARS = 48
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Proof:
+    """What a search after the erasure found. `texts`: number of texts searched for; `files`: number of files searched.
+
+    `places` are rows and originals of the sessions concerned, `found_files` files that still contain something: both empty when
+    all is gone. `elsewhere` counts texts that stand in files because other sessions hold them in their own right, whole or in
+    part. `too_short` counts texts that are not distinctive enough to be searched for, `unsearched` those beyond the most that
+    are searched for in files. `mentions` are rows of these sessions that still contain a user's id as a word, because others
+    wrote it; that is reported, but not a fault.
+    """
+
+    texts: int = 0
+    files: int = 0
+    elsewhere: int = 0
+    places: tuple[str, ...] = ()
+    found_files: tuple[str, ...] = ()
+    mentions: tuple[str, ...] = ()
+    too_short: int = 0
+    unsearched: int = 0
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing was found."""
+        return not self.places and not self.found_files
+
+
+@dataclass(kw_only=True, slots=True)
+class _Found:
+    """What was found in files: pieces of the texts, and runs of their stemmed words, each with the files that hold it."""
+
+    files: int = 0
+    pieces: dict[str, set[str]] = field(default_factory=dict)
+    stems: dict[str, set[str]] = field(default_factory=dict)
+
+
+async def find_places(store: Store, matcher: TextMatcher, sessions: Collection[str] | None) -> tuple[str, ...]:
+    """Return the rows (of these sessions, or all) in which a text occurs, sorted; not those of world packs, which are the
+    author's.
+    """
+    found = set[str]()
+
+    def visit(row: StoredRow) -> bool:
+        if not row.place.startswith(PACK_PLACE) and _occurs(matcher, row):
+            found.add(row.place)
+        return True
+
+    if not matcher.seeks_nothing and (sessions is None or sessions):
+        await store.walk_rows(visit, sessions=sessions)
+    return tuple(sorted(found))
+
+
+async def find_originals(vault: OriginalVault, matcher: TextMatcher, sessions: Collection[str]) -> tuple[str, ...]:
+    """Return the originals of these sessions in which a text occurs, sorted."""
+    found = set[str]()
+
+    def visit(row: StoredRow) -> bool:
+        if _occurs(matcher, row):
+            found.add(row.place)
+        return True
+
+    if not matcher.seeks_nothing and sessions:
+        await vault.walk_originals(visit, sessions=sessions)
+    return tuple(sorted(found))
+
+
+async def find_rows(store: Store, sessions: Collection[str]) -> tuple[str, ...]:
+    """Return all rows of sessions, sorted."""
+    found = set[str]()
+
+    def visit(row: StoredRow) -> bool:
+        found.add(row.place)
+        return True
+
+    if sessions:
+        await store.walk_rows(visit, sessions=sessions)
+    return tuple(sorted(found))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileSearch:
+    """Searches folders for texts, and asks a store and a vault which of what was found other sessions hold.
+
+    `without`: sessions that do not count, because they were erased.
+    """
+
+    store: Store
+    vault: OriginalVault | None
+    folders: Sequence[Path]
+    texts: Sequence[str]
+    without: Collection[str]
+    explain: bool = True
+
+    async def run(self) -> Proof:
+        """Return the proof's part on files."""
+        stems = {text: " ".join(words) for text in self.texts if len(words := word_tokens(text)) >= WORD_RUN}
+        found = await to_thread.run_sync(_search_folders, self.folders, self.texts, tuple(stems.values()))
+        if not found.pieces and not found.stems:
+            return Proof(files=found.files)
+        held = _Held(found, [text for text, stem in stems.items() if any(run in stem for run in found.stems)])
+        if self.explain:
+            await self.store.walk_rows(held.visit, without=self.without, likely=held.matcher.may_occur)
+            if self.vault is not None and not held.is_complete():
+                await self.vault.walk_originals(held.visit, without=self.without)
+        left = {piece: files for piece, files in found.pieces.items() if not held.explains(piece)}
+        left |= {run: files for run, files in found.stems.items() if run in held.stems}
+        explained = TextMatcher([piece for piece in found.pieces if piece not in left], least=1)
+        runs = [run for run in found.stems if run not in left]
+        common = [
+            text for text in self.texts if explained.occurs(text) or any(run in stems.get(text, "") for run in runs)
+        ]
+        files = sorted({file for files in left.values() for file in files})
+        return Proof(files=found.files, elsewhere=len(common), found_files=tuple(files))
+
+
+class _Held:
+    """What other sessions hold of the pieces that were found in files. `stems` are runs that are not accounted for."""
+
+    def __init__(self, found: _Found, stemmed_texts: Sequence[str]) -> None:
+        self.matcher = TextMatcher([*found.pieces, *stemmed_texts], least=1)
+        self.stems = set(found.stems)
+        self._wanted = set(found.pieces)
+        self._held = set[str]()
+        self._fresh = False
+        self._windows = TextMatcher(())
+        self._session_id = ""
+
+    def visit(self, row: StoredRow) -> bool:
+        """Look at a row; return whether anything is still to be accounted for."""
+        if row.session_id != self._session_id:
+            self._session_id = row.session_id
+            if self.is_complete():
+                return False
+        if not row.place.startswith(_AUDIT_PLACES):
+            for body in row.bodies:
+                if self.matcher.may_occur(body):
+                    # As it stands too: what was found in a file may end with a sign that belongs to JSON.
+                    self._keep([*self.matcher.pieces(body)])
+                    for text in _strings(body):
+                        self._look(text)
+            for word in row.words:
+                self._look(word)
+        return bool(self._wanted or self.stems)
+
+    def _look(self, text: str) -> None:
+        pieces = [*self.matcher.pieces_of(text)]
+        self._keep(pieces)
+        if pieces and self.stems:
+            # A run of stems may also stand in a text as it is: words that are their own stems.
+            words, plain = " ".join(word_tokens(text)), plain_form(text).text
+            self.stems = {run for run in self.stems if run not in words and run not in plain}
+
+    def _keep(self, pieces: Sequence[str]) -> None:
+        new = {piece.strip() for piece in pieces} - self._held
+        self._held |= new
+        self._wanted -= new
+        self._fresh = self._fresh or bool(new)
+
+    def is_complete(self) -> bool:
+        """Return whether everything is accounted for; pieces that are held in parts are compared run by run."""
+        if self._wanted and self._fresh:
+            self._windows, self._fresh = TextMatcher(self._held, least=1), False
+            self._wanted = {piece for piece in self._wanted if not self.explains(piece)}
+        return not self._wanted and not self.stems
+
+    def explains(self, piece: str) -> bool:
+        """Return whether every run of a piece is held."""
+        if piece in self._held:
+            return True
+        if self._fresh:
+            self._windows, self._fresh = TextMatcher(self._held, least=1), False
+        runs = tuple(windows_of(piece))
+        return all(map(self._windows.has_window, runs)) if runs else any(piece in each for each in self._held)
+
+
+def _occurs(matcher: TextMatcher, row: StoredRow) -> bool:
+    return any(map(matcher.occurs, row.words)) or any(any(map(matcher.occurs, _strings(body))) for body in row.bodies)
+
+
+def _strings(body: bytes) -> Iterator[str]:
+    try:
+        return strings_of(decode_raw(JsonText(body), object))
+    except UnreadableError:
+        # What cannot be read is searched as it stands.
+        return iter((body.decode("utf-8", "ignore"),))
+
+
+def _search_folders(folders: Sequence[Path], texts: Sequence[str], stems: Sequence[str]) -> _Found:
+    """Search every file of some folders."""
+    found = _Found()
+    matcher, stemmed = TextMatcher(texts), TextMatcher(stems)
+    for file in _list_files(folders):
+        found.files += 1
+        for data in _read_chunks(file):
+            for piece in matcher.pieces(data):
+                if piece.strip():
+                    found.pieces.setdefault(piece.strip(), set()).add(str(file))
+            for run in stemmed.pieces(data):
+                # Few words in a row are anybody's; a row of the index holds the whole text, or all that is left of it.
+                if len(run) >= _STEM_CHARS or is_whole_stem(run, stems):
+                    found.stems.setdefault(run.strip(), set()).add(str(file))
+    return found
+
+
+def is_whole_stem(run: str, stems: Sequence[str]) -> bool:
+    """Return whether a run is the whole stemmed form of a text."""
+    return run.strip() in stems
+
+
+def _list_files(folders: Sequence[Path]) -> Iterator[Path]:
+    for folder in folders:
+        if folder.is_file():
+            yield folder
+        elif folder.is_dir():
+            yield from sorted(each for each in folder.rglob("*") if each.is_file() and not each.is_symlink())
+
+
+def _read_chunks(file: Path) -> Iterator[bytes]:
+    """Yield the content of a file in overlapping parts; a file that has gone (an index deletes its old ones) is empty."""
+    try:
+        if file.stat().st_size == 0:
+            return
+        with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            for start in range(0, len(data), _CHUNK_BYTES):
+                yield data[start : start + _CHUNK_BYTES + _OVERLAP_BYTES]
+    except FileNotFoundError:
+        return
+
+
+def searchable(texts: Sequence[str]) -> list[str]:
+    """Return the texts that are distinctive enough to be searched for, each once."""
+    return [text for text in dict.fromkeys(texts) if is_distinctive(text)]

@@ -1,0 +1,420 @@
+"""The one rule by which texts are found: what an erasure removes, and what the proof after it may not find. Pure.
+
+A `TextMatcher` knows some texts and finds them in strings, in JSON and in raw bytes:
+
+- A text of RUN characters or more is found wherever RUN of its characters occur in a row (of Chinese and the like:
+  SHORT_RUN), so that a shortened preview, a wrapped line and a quotation are found too. A run with fewer than RUN_WEIGHT
+  letters and digits (a line of dashes, an indentation) belongs to nobody and is no run.
+- A shorter text is found as a whole: anywhere if it is distinctive (TELLING), otherwise as whole words.
+- A text of a weight below `least` is not sought.
+- Characters are compared as a reader sees them: escapes of JSON and XML, however often one was put around the other, stand for
+  their character, and white space of any kind and length for one blank.
+
+Cost: what is searched is probed at a fixed stride against a set of short pieces of the texts, so that searching costs
+some nanoseconds per byte whatever the number of texts; only where a piece is found is it compared in full.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, chain
+from struct import iter_unpack
+from typing import Any
+from xml.sax.saxutils import escape, quoteattr
+
+RUN = 24
+SHORT_RUN = 10
+RUN_WEIGHT = 6
+WORTH_SEEKING = 3
+TELLING = 12
+_CJK_WEIGHT = 3
+_DENSE = SHORT_RUN - 2
+_GRAM_BYTES = 12
+_STRIDE_BYTES = 13
+_SMALL_GRAM_BYTES = 8
+_SMALL_STRIDE_BYTES = 5
+_MARGIN_BYTES = 128
+_SPECIAL = re.compile(r"[\\&\t-\r\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]|  |''")
+"""Without one of these a text is already as a reader sees it."""
+
+_WRITTEN = re.compile(
+    r"""(?P<space>(?:\s|\\+[nrt]|\\*&(?:amp;)*\#(?:10|13|9);)+)
+    | \\+u(?P<high>[dD][89abAB][0-9a-fA-F]{2})\\+u(?P<low>[dD][c-fC-F][0-9a-fA-F]{2})
+    | \\+u(?P<code>[0-9a-fA-F]{4})
+    | \\*&(?:amp;)*(?P<entity>amp|lt|gt|quot|apos|\#39|\#34|\#x27|\#x22);
+    | \\+(?P<sign>["/'])
+    | (?P<back>\\\\+)
+    | (?P<quotes>''+)""",
+    re.VERBOSE,
+)
+_ENTITIES = {
+    "amp": "&",
+    "lt": "<",
+    "gt": ">",
+    "quot": '"',
+    "apos": "'",
+    "#39": "'",
+    "#34": '"',
+    "#x27": "'",
+    "#x22": '"',
+}
+
+
+@dataclass(kw_only=True, slots=True)
+class _Family:
+    """Windows of one length, and the shorter pieces by which they are found at a stride."""
+
+    size: int
+    gram: int
+    stride: int
+    windows: set[str] = field(default_factory=set)
+    grams: set[str] = field(default_factory=set)
+
+    def add(self, text: str, places: Iterable[int]) -> None:
+        """Add the windows of a text that begin at these places (ascending)."""
+        done = 0
+        for place in places:
+            self.windows.add(text[place : place + self.size])
+            for at in range(max(place, done), place + self.size - self.gram + 1):
+                self.grams.add(text[at : at + self.gram])
+            done = place + self.size - self.gram + 1
+
+    def spans(self, text: str) -> Iterator[tuple[int, int]]:
+        """Yield the longest spans that consist of windows, ascending; spans that touch each other are one."""
+        last, gram, stride = len(text) - self.size, self.gram, self.stride
+        if last < 0 or self.grams.isdisjoint(text[at : at + gram] for at in range(0, len(text) - gram + 1, stride)):
+            return
+        at, end = 0, 0
+        while at + gram <= len(text):
+            begin = -1
+            if text[at : at + gram] in self.grams:
+                first = max(at + gram - self.size, end, 0)
+                begin = next((p for p in range(first, min(at, last) + 1) if self._has(text, p)), -1)
+            if begin < 0:
+                at += stride
+                continue
+            end = self._end(text, begin, last)
+            yield begin, end
+            at = -(-max(end - self.size + 1, at + 1) // stride) * stride
+
+    def _has(self, text: str, place: int) -> bool:
+        return text[place : place + self.size] in self.windows
+
+    def _end(self, text: str, begin: int, last: int) -> int:
+        """Return where the span that begins here ends: each further window begins within the one before it, or right
+        after it.
+        """
+        end = begin + self.size
+        while True:
+            further = (p for p in range(min(end, last), end - self.size, -1) if self._has(text, p))
+            place = next(further, -1)
+            if place < 0:
+                return end
+            end = place + self.size
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plain:
+    """A text as a reader sees it, and where its characters stand in the text as it is written.
+
+    `cuts` are the places in `text` after which the two differ by another number of characters, ascending, `shifts` those numbers.
+    """
+
+    text: str
+    cuts: tuple[int, ...] = ()
+    shifts: tuple[int, ...] = ()
+
+    def span(self, begin: int, end: int) -> tuple[int, int]:
+        """Return where a half-open span of `text` stands in the text as it is written."""
+        return self._place(begin), self._place(end - 1, after=True)
+
+    def _place(self, place: int, *, after: bool = False) -> int:
+        if not self.cuts:
+            return place + after
+        if after:
+            return self._place(place + 1)
+        known = bisect_right(self.cuts, place)
+        return place + (self.shifts[known - 1] if known else 0)
+
+
+def plain_form(text: str) -> Plain:
+    """Return a text with escapes of JSON and XML resolved, and each run of white space as one blank."""
+    if _SPECIAL.search(text) is None:
+        return Plain(text=text)
+    kept, cuts, shifts = list[str](), list[int](), list[int]()
+    end = length = 0
+    for hit in _WRITTEN.finditer(text):
+        char = _char_of(hit)
+        if hit.group() == char:
+            continue
+        kept += (text[end : hit.start()], char)
+        length += hit.start() - end + len(char)
+        end = hit.end()
+        cuts.append(length)
+        shifts.append(end - length)
+    kept.append(text[end:])
+    return Plain(text="".join(kept), cuts=tuple(cuts), shifts=tuple(shifts))
+
+
+def _char_of(hit: re.Match[str]) -> str:
+    """Return the character that an escape stands for."""
+    kind = hit.lastgroup
+    if kind == "space":
+        return " "
+    if kind == "low":
+        high, low = int(hit["high"], 16), int(hit["low"], 16)
+        return chr(0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
+    if kind == "code":
+        return chr(int(hit["code"], 16))
+    if kind == "entity":
+        return _ENTITIES[hit["entity"]]
+    return hit["sign"] if kind == "sign" else "\\" if kind == "back" else "'"
+
+
+class TextMatcher:
+    """Finds texts by the rule of this module; texts lighter than `least` (see `weight`) are not sought.
+
+    `names` are found as whole words, or as a whole string where they have fewer than four letters.
+    """
+
+    def __init__(self, texts: Iterable[str], names: Iterable[str] = (), *, least: int = TELLING) -> None:
+        self._runs = _Family(size=RUN, gram=12, stride=13)
+        self._dense = _Family(size=SHORT_RUN, gram=5, stride=6)
+        self._needles: dict[str, bool] = {}
+        self._name_needles: dict[str, bool] = {}
+        self._bytes: set[bytes] = set()
+        self._small_bytes: set[bytes] = set()
+        self._tiny_bytes: set[bytes] = set()
+        self._names = frozenset(name for name in names if name)
+        for name in self._names:
+            if len(name) >= 2 and weight(name) > WORTH_SEEKING:
+                self._add_needle(plain_form(name).text, name, self._name_needles, within_words=False)
+            else:
+                self._tiny_bytes.update(f'"{form}"'.encode("utf-8", "surrogatepass") for form in written_forms(name))
+        for text in dict.fromkeys(text.strip() for text in texts):
+            if weight(text) >= max(least, 1):
+                self._add(text)
+
+    @property
+    def seeks_nothing(self) -> bool:
+        """Whether there is nothing to find."""
+        return not (self._bytes or self._small_bytes or self._tiny_bytes)
+
+    def _add(self, text: str) -> None:
+        plain = plain_form(text).text.strip()
+        if len(plain) < RUN:
+            self._add_needle(plain, text, self._needles, within_words=is_distinctive(plain))
+        else:
+            weights = list(accumulate(map(_weight_of, plain), initial=0))
+            last = len(plain) - RUN + 1
+            self._runs.add(plain, [at for at in range(last) if weights[at + RUN] - weights[at] >= RUN_WEIGHT])
+            self._add_bytes(text)
+        if len(plain) > SHORT_RUN and not plain.isascii():
+            counts = list(accumulate(map(_is_cjk, plain), initial=0))
+            last = len(plain) - SHORT_RUN + 1
+            dense = [at for at in range(last) if counts[at + SHORT_RUN] - counts[at] >= _DENSE]
+            if dense:
+                self._dense.add(plain, dense)
+                self._add_bytes(text)
+
+    def _add_needle(self, plain: str, text: str, needles: dict[str, bool], *, within_words: bool) -> None:
+        needles[plain] = within_words or needles.get(plain, False)
+        for written in written_forms(text):
+            data = written.encode("utf-8", "surrogatepass")
+            if len(data) >= _SMALL_GRAM_BYTES + _SMALL_STRIDE_BYTES - 1:
+                self._small_bytes.update(_pieces(data, _SMALL_GRAM_BYTES))
+            else:
+                self._tiny_bytes.add(data)
+
+    def _add_bytes(self, text: str) -> None:
+        for written in written_forms(text):
+            self._bytes.update(_pieces(written.encode("utf-8", "surrogatepass"), _GRAM_BYTES))
+
+    def has_window(self, text: str) -> bool:
+        """Return whether this run (RUN or SHORT_RUN characters long, as a reader sees it) is one of the texts'."""
+        return text in self._runs.windows or text in self._dense.windows
+
+    def spans(self, text: str, *, names: bool = True) -> list[tuple[int, int]]:
+        """Return the half-open spans where the texts (and `names`) occur, in order; what touches is one span."""
+        if names and text in self._names:
+            return [(0, len(text))]
+        plain = plain_form(text)
+        return merge_spans(plain.span(begin, end) for begin, end in self._spans(plain.text, names=names))
+
+    def _spans(self, plain: str, *, names: bool) -> list[tuple[int, int]]:
+        found = [*self._runs.spans(plain), *_found_needles(plain, self._needles)]
+        if names:
+            found += _found_needles(plain, self._name_needles)
+        if self._dense.windows and not plain.isascii():
+            found += self._dense.spans(plain)
+        return merge_spans(found)
+
+    def pieces_of(self, text: str) -> Iterator[str]:
+        """Yield what occurs of the texts in a string, as the longest pieces, as a reader sees them."""
+        plain = plain_form(text).text
+        yield from (plain[begin:end] for begin, end in self._spans(plain, names=True))
+
+    def occurs(self, text: str) -> bool:
+        """Return whether one of the texts or names occurs."""
+        return bool(self.spans(text))
+
+    def occurs_in_tree(self, tree: Any) -> bool:
+        """Return whether one of the texts or names occurs in a value or a key of a JSON tree."""
+        return any(self.occurs(text) for text in strings_of(tree))
+
+    def may_occur(self, data: bytes) -> bool:
+        """Return whether raw bytes may hold one of the texts: quickly. It may overlook a text in which an escape or a line break
+        stands every few characters, if it is escaped more than twice or broken otherwise.
+        """
+        return (
+            self._has_piece(data)
+            or not self._small_bytes.isdisjoint(_blocks(data, _SMALL_GRAM_BYTES, _SMALL_STRIDE_BYTES))
+            or any(piece in data for piece in self._tiny_bytes)
+        )
+
+    def _has_piece(self, data: bytes) -> bool:
+        if not self._bytes:
+            return False
+        whole = len(data) // _STRIDE_BYTES * _STRIDE_BYTES
+        blocks = chain.from_iterable(iter_unpack(f"{_GRAM_BYTES}sx", data[:whole]))
+        return not self._bytes.isdisjoint(blocks) or data[whole : whole + _GRAM_BYTES] in self._bytes
+
+    def pieces(self, data: bytes) -> Iterator[str]:
+        """Yield what occurs of the texts in raw bytes (a file), as the longest pieces, as a reader sees them."""
+        for begin, end in self._regions(data):
+            text = data[max(0, begin - _MARGIN_BYTES) : end + _MARGIN_BYTES].decode("utf-8", "ignore")
+            yield from self.pieces_of(text)
+
+    def _regions(self, data: bytes) -> list[tuple[int, int]]:
+        found: list[tuple[int, int]] = []
+        if self._has_piece(data):
+            found = _hits(data, self._bytes, _GRAM_BYTES, _STRIDE_BYTES)
+        if self._small_bytes:
+            found += _hits(data, self._small_bytes, _SMALL_GRAM_BYTES, _SMALL_STRIDE_BYTES)
+        for piece in self._tiny_bytes:
+            at = data.find(piece)
+            while at >= 0:
+                found.append((at, at + len(piece)))
+                at = data.find(piece, at + 1)
+        return merge_spans(found, gap=2 * _STRIDE_BYTES)
+
+
+def strings_of(tree: Any) -> Iterator[str]:
+    """Yield every string of a JSON tree, keys included."""
+    if isinstance(tree, str):
+        yield tree
+    elif isinstance(tree, Mapping):
+        for key, child in tree.items():
+            yield str(key)
+            yield from strings_of(child)
+    elif isinstance(tree, list | tuple):
+        for child in tree:
+            yield from strings_of(child)
+
+
+def merge_spans(found: Iterable[tuple[int, int]], gap: int = 0) -> list[tuple[int, int]]:
+    """Return spans in order, those that overlap or are at most `gap` apart joined."""
+    merged: list[tuple[int, int]] = []
+    for begin, end in sorted(found):
+        if merged and begin <= merged[-1][1] + gap:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((begin, end))
+    return merged
+
+
+def windows_of(text: str) -> Iterator[str]:
+    """Yield the runs of a text by which it is found; nothing for a text that is too short to have one."""
+    for at in range(len(text) - RUN + 1):
+        window = text[at : at + RUN]
+        if weight(window) >= RUN_WEIGHT:
+            yield window
+    if len(text) < RUN:
+        dense = (text[at : at + SHORT_RUN] for at in range(len(text) - SHORT_RUN + 1))
+        yield from (window for window in dense if sum(map(_is_cjk, window)) >= _DENSE)
+
+
+def weight(text: str) -> int:
+    """Return the weight of a text: the number of its letters and digits, each Chinese character counted as three."""
+    return sum(map(_weight_of, text))
+
+
+def is_distinctive(text: str) -> bool:
+    """Return whether a text is distinctive enough to be searched for in the texts of others too."""
+    return weight(text) >= TELLING
+
+
+def written_forms(text: str) -> tuple[str, ...]:
+    """Return the forms in which a text is written in prompts and files: as it is, XML-escaped as content and as attribute, and each
+    of them as JSON escapes it, once and twice.
+    """
+    forms = (text, escape(text), quoteattr(text)[1:-1])
+    once = [form for each in forms for form in _json_forms(each)]
+    return tuple(dict.fromkeys((*forms, *once, *(form for each in once for form in _json_forms(each)))))
+
+
+def _json_forms(text: str) -> tuple[str, ...]:
+    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
+        return (text,)
+    return (json.dumps(text, ensure_ascii=False)[1:-1], json.dumps(text)[1:-1])
+
+
+def _pieces(data: bytes, size: int) -> Iterator[bytes]:
+    return (data[at : at + size] for at in range(len(data) - size + 1))
+
+
+def _blocks(data: bytes, size: int, stride: int) -> Iterator[bytes]:
+    return (data[at : at + size] for at in range(0, len(data) - size + 1, stride))
+
+
+def _hits(data: bytes, grams: set[bytes], size: int, stride: int) -> list[tuple[int, int]]:
+    places = range(0, len(data) - size + 1, stride)
+    return [(at, at + size) for at in places if data[at : at + size] in grams]
+
+
+def _found_needles(text: str, needles: Mapping[str, bool]) -> Iterator[tuple[int, int]]:
+    for form, within_words in needles.items():
+        place = text.find(form)
+        while place >= 0:
+            if within_words or is_whole_word(text, place, len(form)):
+                yield place, place + len(form)
+            place = text.find(form, place + 1)
+
+
+def _weight_of(char: str) -> int:
+    return 0 if not char.isalnum() else _CJK_WEIGHT if _is_cjk(char) else 1
+
+
+def _is_cjk(char: str) -> bool:
+    return "\u2e80" <= char <= "\u9fff" or "\uac00" <= char <= "\ud7af" or "\U00020000" <= char <= "\U0003ffff"
+
+
+def is_whole_word(text: str, place: int, size: int) -> bool:
+    """Return whether `text[place : place + size]` begins and ends at word boundaries; Chinese has none."""
+    end = place + size
+    before = place > 0 and _is_word_character(text[place - 1]) and _is_word_character(text[place])
+    after = end < len(text) and _is_word_character(text[end - 1]) and _is_word_character(text[end])
+    return not (before or after)
+
+
+def _is_word_character(char: str) -> bool:
+    return char.isalnum() and not _is_cjk(char)
+
+
+def evenly_limited(texts: Sequence[str], most_chars: int) -> list[str]:
+    """Return texts of at most `most_chars` together: all of them, or an even sample in which none is longer than a tenth."""
+    if sum(map(len, texts)) <= most_chars:
+        return list(texts)
+    step, chosen, left = 1, list[str](), most_chars
+    while sum(len(text) for text in texts[::step]) > most_chars and step < len(texts):
+        step *= 2
+    for text in texts[::step]:
+        part = text[: max(left, 0)]
+        left -= len(part)
+        if part:
+            chosen.append(part)
+    return chosen
