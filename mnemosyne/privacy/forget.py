@@ -209,7 +209,8 @@ def _name_uncovered(found: ErasurePreview, proof: Proof) -> tuple[str, ...]:
     if proof.too_short:
         sentences.append(
             f"{proof.too_short} of the texts have fewer than {TELLING} letters (Chinese: {TELLING // 3} characters): too little to "
-            "be told from the words of others. They were removed with their messages and from the records of the turns, not from "
+            "be distinguished from the words of others. They were removed with their "
+            "messages and from the records of the turns, not from "
             "the messages of others or the state, and were not searched for."
         )
     if proof.elsewhere:

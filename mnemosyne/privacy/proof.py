@@ -2,7 +2,7 @@
 
 Three places are searched. The rows of the sessions concerned and their originals: nothing of what was cut out may be left in
 them, in whatever column. Then the files of store, index and vault, byte by byte, because deleted rows, a log or an old table of
-an index may still hold a text. What stands in a file may also be the words of another session, which holds them in its own
+an index may still hold a text. What is in a file may also be the words of another session, which holds them in its own
 right; so only for what was found in files, the rows of all other sessions are asked, until each piece is accounted for.
 
 So the cost is that of what is erased, of one pass over the files at some nanoseconds per byte, and of as many rows of other
@@ -40,7 +40,7 @@ class Proof:
     """What a search after the erasure found. `texts`: number of texts searched for; `files`: number of files searched.
 
     `places` are rows and originals of the sessions concerned, `found_files` files that still contain something: both empty when
-    all is gone. `elsewhere` counts texts that stand in files because other sessions hold them in their own right, whole or in
+    all is gone. `elsewhere` counts texts that are in files because other sessions hold them in their own right, whole or in
     part. `too_short` counts texts that are not distinctive enough to be searched for, `unsearched` those beyond the most that
     are searched for in files. `mentions` are rows of these sessions that still contain a user's id as a word, because others
     wrote it; that is reported, but not a fault.
@@ -182,7 +182,7 @@ class _Held:
         pieces = [*self.matcher.pieces_of(text)]
         self._keep(pieces)
         if pieces and self.stems:
-            # A run of stems may also stand in a text as it is: words that are their own stems.
+            # A run of stems may also occur in a text as it is: words that are their own stems.
             words, plain = " ".join(word_tokens(text)), plain_form(text).text
             self.stems = {run for run in self.stems if run not in words and run not in plain}
 

@@ -119,7 +119,7 @@ class _Family:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plain:
-    """A text as a reader sees it, and where its characters stand in the text as it is written.
+    """A text as a reader sees it, and where each of its characters is in the text as it is written.
 
     `cuts` are the places in `text` after which the two differ by another number of characters, ascending, `shifts` those numbers.
     """
@@ -129,7 +129,7 @@ class Plain:
     shifts: tuple[int, ...] = ()
 
     def span(self, begin: int, end: int) -> tuple[int, int]:
-        """Return where a half-open span of `text` stands in the text as it is written."""
+        """Return where a half-open span of `text` is in the text as it is written."""
         return self._place(begin), self._place(end - 1, after=True)
 
     def _place(self, place: int, *, after: bool = False) -> int:

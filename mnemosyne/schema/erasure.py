@@ -49,7 +49,7 @@ class ErasureOutcome:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ErasurePreview:
-    """What a store would remove: `whole` sessions, and what stands in the others (`touched`) that an erasure concerns.
+    """What a store would remove: `whole` sessions, and what is in the others (`touched`) that an erasure concerns.
 
     `messages` and `evidences` are numbers of erased items. `texts` are those of all of them, each once, without blank ones;
     `scrubbed` are those that are cut out of what stays in the touched sessions. Texts are for the caller only and must not be

@@ -18,7 +18,9 @@ from mnemosyne import (
     Actor,
     Author,
     AuthorKind,
+    BlockType,
     Chain,
+    ContextBlock,
     Evidence,
     EvidenceSource,
     EvidenceType,
@@ -27,11 +29,17 @@ from mnemosyne import (
     MemoryEntry,
     Message,
     Meta,
+    PathSummary,
     Prefetch,
+    Priority,
+    Ref,
     Role,
     SessionStart,
     SourceKind,
     Store,
+    Summary,
+    Task,
+    ToolCall,
     Trust,
     TurnCommit,
     TurnKind,
@@ -39,10 +47,6 @@ from mnemosyne import (
     TurnStatus,
     session_scope,
 )
-from mnemosyne.schema.document import Summary, Task, ToolCall
-from mnemosyne.schema.evidence import BlockType, ContextBlock, Priority
-from mnemosyne.schema.record import PathSummary
-from mnemosyne.schema.session import Ref
 
 AT = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 USERS = ("lin", "kai", "mo")

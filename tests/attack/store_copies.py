@@ -16,6 +16,7 @@ from mnemosyne import (
     PathSummary,
     Prefetch,
     Store,
+    Summary,
     TurnCommit,
     open_store,
     session_scope,
@@ -23,7 +24,6 @@ from mnemosyne import (
 )
 from mnemosyne.core.codec import encode
 from mnemosyne.damage import LostTree
-from mnemosyne.schema.document import Summary
 from mnemosyne.testing.stores.samples import (
     AT,
     block,

@@ -26,9 +26,8 @@ from long_form import LongForm
 from postgres_server import PostgresServer, running_server
 from raw_search import bytes_of_folder, bytes_of_object, cells_of_postgres, empty_postgres, find_runs, runs_of
 
-from mnemosyne import Erasure, FolderVault, Store, locate_store, open_store
+from mnemosyne import Erasure, FolderVault, MemoryStore, Store, locate_store, open_store
 from mnemosyne.privacy.forget import ErasureReport, MemoryLocations, forget, plan_erasure
-from mnemosyne.stores.memory import MemoryStore
 
 SHORT = 48
 SERVER = "TEST_POSTGRES_ADDRESS"

@@ -72,7 +72,7 @@ class Dataset:
     floor: int = 0
 
     def may_hold(self, scope: str, likely: Callable[[bytes], bool] | None) -> bool:
-        """Return whether a ledger may hold what is sought, without reading it if that can be told from its bytes."""
+        """Return whether a ledger may hold what is sought, without reading it if its bytes show that."""
         return likely is None or self.raw is None or likely(self.raw(scope))
 
     def session_ids(self) -> tuple[str, ...]:

@@ -147,7 +147,7 @@ CONTENT_OF: Mapping[str, str] = {
     "summary": "path_summary",
     **{name: name for name in (*PAPERS, *PARTS)},
 }
-"""What stands in the rows of each table of a session (`mnemosyne.privacy.places.CONTENTS`); the others hold ids, numbers and
+"""What is in the rows of each table of a session (`mnemosyne.privacy.places.CONTENTS`); the others hold ids, numbers and
 times only. Every table is in here, in KEPT_TABLES or in OF_WORLDS (a test).
 """
 

@@ -1,6 +1,6 @@
 """Erasure: deletes and rewrites rows, and writes the audit record (seed 002 section 13; spec 3.6).
 
-One pass covers every table of a session (`sql.schema` lists them and what stands in their columns). It runs inside one write
+One pass covers every table of a session (`sql.schema` lists them and what their columns contain). It runs inside one write
 transaction that its caller has opened; each session is locked before any of its rows is changed, in the order of their
 numbers.
 
