@@ -262,8 +262,16 @@ def kept_in(folder):
     )
 
 
-@pytest.mark.parametrize("store", ["folder", "file:folder"])
-@pytest.mark.parametrize("step", ["writer", "echo:401", "echo:400", "status:500", "rubbish", "nobody"])
+@pytest.mark.parametrize(
+    ("step", "store"),
+    [
+        ("writer", "folder"),
+        ("echo:401", "folder"),
+        ("echo:400", "file:folder"),
+        ("rubbish", "file:folder"),
+        ("nobody", "folder"),
+    ],
+)
 def test_no_session_lets_a_canary_out(step, store, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with contextlib.ExitStack() as stack:

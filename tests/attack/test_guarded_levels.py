@@ -168,13 +168,14 @@ async def play(folder, number):
                 await engine.start_session("s", world)
             turn = await engine.prepare_turn("s", f"Do you remember the lamp, number {turn_number}?")
             shown = set(WORD.findall(f"{turn.text} {turn.plan!r} {turn.package!r} {turn.report!r}"))
-            for message in turn.messages:
-                shown |= set(WORD.findall(message.content))
+            told = {word for message in turn.messages for word in WORD.findall(message.content)}
+            shown |= told
             assert shown <= allowed(viewer), f"{viewer} in turn {turn_number} is shown {shown - allowed(viewer)}"
             # Summaries and memories are made for all viewers, and kept for those who may know them.
             asked = set(WORD.findall(" ".join(text for text in parrot.asked if "<turn " not in text)))
             assert asked <= allowed(viewer), f"a model in {viewer}'s turn {turn_number}: {asked - allowed(viewer)}"
-            said = " ".join(sorted(shown))
+            # The main model repeats its whole prompt; of the receipt's other candidates it knows nothing.
+            said = " ".join(sorted(told))
             await engine.commit_assistant_message("s", f"<content>The lamp: {said}.</content>")
             await engine.settle(60)
             if chance.random() < 0.5:

@@ -173,9 +173,7 @@ def check_weights(package: str) -> None:
 
 
 def check_weights_file(file: Path, expected: str, package: str) -> None:
-    """Check that a file has the sha256 `expected`, once for its size and time of change. EmbedderUnavailableError when it is
-    missing or has another one.
-    """
+    """Check that a file has the sha256 `expected`. EmbedderUnavailableError as for `check_weights`."""
     try:
         facts = file.stat()
         identity = f"{file.resolve()}\0{facts.st_size}\0{facts.st_mtime_ns}\0{expected}"
