@@ -15,6 +15,7 @@ from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from mnemosyne.files import write_file
 from mnemosyne.privacy.places import CONTENTS, OF_NO_SESSION, WORD_KEYS, Treatment, treatments, types_in
 from mnemosyne.stores.ledger.rows import BODY_OF, CONTENT_OF, KEPT_TABLES, OF_WORLDS, ROW_TYPES, TABLES
 from mnemosyne.stores.sql.schema import OF_A_WORLD, PART, TEXT_TABLES
@@ -121,4 +122,4 @@ def render_page() -> str:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1], PAGE).write_text(render_page(), encoding="utf-8")
+    write_file(Path(sys.argv[1], PAGE), render_page())
