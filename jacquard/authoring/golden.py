@@ -14,11 +14,12 @@ from typing import Any
 
 from filament import PayloadError, load_yaml
 from jacquard.authoring.findings import show_path, suggest_names
-from jacquard.authoring.render import diff_lines, render_turn
+from jacquard.authoring.render import render_turn
 from jacquard.authoring.target import FOLDER, TESTS_FOLDER, find_target
 from jacquard.authoring.turns import AuthorTurn, build_pack_turn
 from jacquard.core.errors import JacquardError
 from jacquard.core.protocols import Planner, Selection
+from jacquard.pipeline.line_diff import diff_lines
 from mnemosyne.chains.session_start import session_start
 from mnemosyne.files import write_file
 from mnemosyne.protocols import TokenEstimator
@@ -110,7 +111,10 @@ def run_case(
     if stored == text:
         return GoldenResult(name=case.stem, verdict=Verdict.PASSED, tokens=rendering.tokens)
     return GoldenResult(
-        name=case.stem, verdict=Verdict.CHANGED, tokens=rendering.tokens, lines=diff_lines(stored, text)
+        name=case.stem,
+        verdict=Verdict.CHANGED,
+        tokens=rendering.tokens,
+        lines=diff_lines(stored.split("\n"), text.split("\n")),
     )
 
 

@@ -6,7 +6,6 @@ The prompt is made by the same parts as in play: Stream A, the weaving, a pruner
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,6 +16,7 @@ from jacquard.core.block_kinds import FLESH_LAYER
 from jacquard.core.blocks import FRAME, SkeinTemplate
 from jacquard.core.errors import BudgetExceededError
 from jacquard.pipeline.curation.memory_blocks import labels_of, render_memories
+from jacquard.pipeline.line_diff import diff_lines
 from jacquard.pipeline.skeleton.automation import AutomationStream, Skeleton, make_block_ids_unique
 from jacquard.pipeline.skeleton.state_fit import StateLimit
 from jacquard.pipeline.weaving.layers import share
@@ -226,14 +226,8 @@ def change_of(name: str, old: BlockRow | None, new: BlockRow | None) -> BlockCha
         block_id=name,
         old_tokens=old.tokens if old else None,
         new_tokens=new.tokens if new else None,
-        lines=diff_lines(old.content if old else "", new.content if new else ""),
+        lines=diff_lines(*(each.content.split("\n") if each and each.content else [] for each in (old, new))),
     )
-
-
-def diff_lines(old: str, new: str) -> tuple[str, ...]:
-    """Return a unified diff of two texts with two lines around each change, without its heading."""
-    lines = difflib.unified_diff(old.split("\n") if old else [], new.split("\n") if new else [], lineterm="", n=2)
-    return tuple(line for line in lines if not line.startswith(("--- ", "+++ ")))
 
 
 def compare_turns(

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from difflib import unified_diff
 from typing import Any
 
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.block_kinds import CURATION_SOURCE, TEMPLATE_SOURCE
 from jacquard.core.blocks import PromptBlock, SkeinTemplate
 from jacquard.core.receipt import BlockDecision, CurationPath
+from jacquard.pipeline.line_diff import diff_lines
 from jacquard.pipeline.record.prompt_snapshot import DEFERS_OVERSIZE, PromptSnapshot, config_to_plain
 from jacquard.pipeline.record.stored_turn import report_damage, report_of
 from jacquard.pipeline.skeleton.automation import render_blocks
@@ -310,13 +310,13 @@ def _rank(block: PromptBlock) -> int:
 def _block_change(name: str, old: PromptBlock | None, new: PromptBlock | None, count: Count) -> TemplateChange:
     known = new or old
     file = known.source.removeprefix(TEMPLATE_SOURCE) if known is not None else ""
-    lines = unified_diff(_text(old).splitlines(), _text(new).splitlines(), "recorded", "now", lineterm="", n=1)
+    lines = diff_lines(_text(old).splitlines(), _text(new).splitlines(), around=1)
     return TemplateChange(
         block_id=name,
         file=file,
         before_tokens=None if old is None else count(old.content),
         after_tokens=None if new is None else count(new.content),
-        diff=tuple(lines),
+        diff=(*(("--- recorded", "+++ now") if lines else ()), *lines),
     )
 
 

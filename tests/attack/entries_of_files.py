@@ -19,10 +19,10 @@ from jacquard import (
     find_shipped_templates,
     lint_templates,
 )
-from jacquard.authoring.render import diff_lines
 from jacquard.authoring.target import find_target
 from jacquard.cli.shared import clean
 from jacquard.core.names import normalise
+from jacquard.pipeline.line_diff import diff_lines
 from jacquard.prompts.templates import parse_template
 from jacquard.templating import open_templates
 from jacquard.templating.limits import FILE_LIMIT_BYTES
@@ -72,7 +72,7 @@ def print_text(text: str) -> None:
 
 @entry("differences", 200_000)
 def compare_texts(text: str) -> None:
-    diff_lines(text, text[::-1])
+    diff_lines(text.split("\n"), text[::-1].split("\n"))
 
 
 # --- templates, packs, files ------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from difflib import unified_diff
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from jacquard.core.names import NAME_CHARS, NameDictionary, find_mentions
 from jacquard.core.plan import KEYWORD_CHARS
+from jacquard.pipeline.line_diff import MOST_LINES, diff_lines
 from jacquard.pipeline.planning.rules import guess_names
 from mnemosyne import Entity, PatternError
 from mnemosyne.chains.quantities import calculate, read_number
@@ -90,3 +92,23 @@ def test_a_guessed_name_is_no_longer_than_a_search_word():
     assert words == (("Lena Marlow " * 5).strip(),)
     assert len(words[0]) <= KEYWORD_CHARS
     assert guess_names("we saw " + "L" * 500)[0] == ()
+
+
+def test_of_long_texts_the_lines_from_the_first_difference_on_are_compared():
+    old = [f"line {number}" for number in range(3 * MOST_LINES)]
+    new = [*old[:5_000], "other", *old[5_001:]]
+    assert diff_lines(old, new, around=1) == (
+        "@@ -5000,3 +5000,3 @@",
+        " line 4999",
+        "-line 5000",
+        "+other",
+        " line 5001",
+    )
+    assert diff_lines(old, old) == ()
+    told = diff_lines(old, ["new", *old[1:-1], "end"], around=0)
+    assert told == ("@@ -1 +1 @@", "-line 0", "+new", f"@@ {2 * MOST_LINES} more lines are not compared @@")
+
+
+def test_a_short_diff_is_that_of_the_library():
+    old, new = ["a", "-- b", "c", "d", "e"], ["a", "c", "d", "++ x", "e"]
+    assert diff_lines(old, new) == tuple(unified_diff(old, new, lineterm="", n=2))[2:]
