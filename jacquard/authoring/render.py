@@ -226,8 +226,12 @@ def change_of(name: str, old: BlockRow | None, new: BlockRow | None) -> BlockCha
         block_id=name,
         old_tokens=old.tokens if old else None,
         new_tokens=new.tokens if new else None,
-        lines=diff_lines(*(each.content.split("\n") if each and each.content else [] for each in (old, new))),
+        lines=diff_lines(_lines_of(old), _lines_of(new)),
     )
+
+
+def _lines_of(row: BlockRow | None) -> list[str]:
+    return row.content.split("\n") if row is not None and row.content else []
 
 
 def compare_turns(
