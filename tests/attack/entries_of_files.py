@@ -29,15 +29,16 @@ from jacquard.templating.limits import FILE_LIMIT_BYTES
 from jacquard.templating.sandbox import render_reply
 from mnemosyne import (
     MnemosyneError,
+    document_to_json,
     load_world,
+    parse_uri,
     read_corpus,
     to_session,
 )
-from mnemosyne.chains.uris import parse_uri
 from mnemosyne.core.masking.addresses import mask_address
 from mnemosyne.core.masking.credentials import mask_credentials
 from mnemosyne.core.normal_forms import normal_form
-from mnemosyne.documents.session_json import document_to_json, read_document
+from mnemosyne.documents.session_json import read_document
 from mnemosyne.importers.corpus import MAX_LINE_BYTES
 
 # --- addresses, command line ------------------------------------------------------------------------------------------

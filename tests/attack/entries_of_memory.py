@@ -7,11 +7,12 @@ import re
 from entry_points import AT, COUNT, LIMITS, MEASURED_CHARS, entry, plan_of
 
 from jacquard import (
+    ConversationTurn,
     JacquardError,
     SelectionRequest,
+    SummaryRequest,
 )
 from jacquard.core.model_answers import read_fence, strip_thoughts
-from jacquard.core.protocols import ConversationTurn, SummaryRequest
 from jacquard.memory.consolidate.prompts import read_narrative, read_turns, turns_request
 from jacquard.memory.summarize.extract import summarize_turn, thin_lines
 from jacquard.memory.summarize.prompts import read_summary, summary_prompt
@@ -32,7 +33,10 @@ from mnemosyne import (
     EvidenceType,
     MemoryEntry,
     MnemosyneError,
+    RedactionRules,
     RetrievalQuery,
+    ShownText,
+    Signals,
     SourceKind,
     extract,
     parse_selector,
@@ -53,9 +57,6 @@ from mnemosyne.retrieval.recall.rerank_features import text_features
 from mnemosyne.retrieval.text.dates import resolve_dates
 from mnemosyne.retrieval.text.lexical import Postings
 from mnemosyne.retrieval.text.preview import preview
-from mnemosyne.schema.ingest import ShownText
-from mnemosyne.schema.query import Signals
-from mnemosyne.schema.redaction import RedactionRules
 
 # --- recall and selection ---------------------------------------------------------------------------------------------
 

@@ -28,10 +28,10 @@ from filament import (
 )
 from jacquard import (
     JacquardError,
+    PlanRequest,
     RulePlanner,
 )
 from jacquard.core.names import NameDictionary, find_mentions, normalise
-from jacquard.core.protocols import PlanRequest
 from jacquard.pipeline.curation.searched_text import find_searched_text
 from jacquard.pipeline.planning.actions import MAX_INPUT_CHARS, read_input
 from jacquard.pipeline.planning.model import plan_prompt, read_plan
