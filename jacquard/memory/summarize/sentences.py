@@ -9,6 +9,7 @@ _PAIRS = {"「": "」", "『": "』", "“": "”", "«": "»", '"': '"'}
 _ALWAYS = frozenset("!?。！？")
 _AT_END = frozenset(".…")
 _AFTER = frozenset("\"'”’」』»）)")
+_BLANKS = re.compile(r"\s*")
 _SPEECH = re.compile(r"^[「『“«\"].*[」』”»\"][.!?。！？…]*$", re.DOTALL)
 _FACT = re.compile(
     r"\d|[「『“«\"]\S|[一二三四五六七八九十百千两][一-鿿]|(?<=[a-z,;:] )[A-Z][a-z]+"
@@ -24,14 +25,15 @@ def split_sentences(text: str) -> tuple[str, ...]:
     found: list[str] = []
     for line in text.splitlines():
         start, closing, is_led = 0, "", False
+        last_closing = {sign: line.rfind(closing_sign) for sign, closing_sign in _PAIRS.items()}
         for place, sign in enumerate(line):
             if closing:
                 if sign != closing:
                     continue
                 closing = ""
                 ended = line[place - 1] in _ALWAYS | _AT_END and _is_over(line, place + 1, is_led=is_led)
-            elif sign in _PAIRS and _PAIRS[sign] in line[place + 1 :]:
-                closing, is_led = _PAIRS[sign], bool(line[start:place].strip())
+            elif last_closing.get(sign, -1) > place:
+                closing, is_led = _PAIRS[sign], _skip_blanks(line, start) < place
                 continue
             else:
                 ended = sign in _ALWAYS or (sign in _AT_END and _is_edge(line, place + 1))
@@ -73,5 +75,14 @@ def _is_edge(line: str, place: int) -> bool:
 
 def _is_over(line: str, place: int, *, is_led: bool) -> bool:
     """Return whether a sentence ends with the speech before `place`; `is_led`: words stand before the speech."""
-    rest = line[place:].lstrip()
-    return not rest or rest[0].isupper() or rest[0] in _PAIRS or is_led
+    if is_led:
+        return True
+    next_place = _skip_blanks(line, place)
+    follower = line[next_place : next_place + 1]
+    return not follower or follower.isupper() or follower in _PAIRS
+
+
+def _skip_blanks(line: str, place: int) -> int:
+    """Return the place of the next character that is no blank, or the end."""
+    found = _BLANKS.match(line, place)
+    return place if found is None else found.end()
