@@ -23,7 +23,7 @@ from mnemosyne.core.errors import UnreadableError
 from mnemosyne.privacy.runs import TextMatcher, is_distinctive, plain_form, strings_of, windows_of
 from mnemosyne.protocols import OriginalVault, Store
 from mnemosyne.retrieval.text.words import word_tokens
-from mnemosyne.schema.erasure import PACK_PLACE, StoredRow
+from mnemosyne.schema.erasure import ERASED, PACK_PLACE, StoredRow
 
 MOST_CHARS = 400_000
 """At most this many characters of the erased texts are searched for in files; of more, an even sample of the texts."""
@@ -210,7 +210,9 @@ class _Held:
 
 
 def _occurs(matcher: TextMatcher, row: StoredRow) -> bool:
-    return any(map(matcher.occurs, row.words)) or any(any(map(matcher.occurs, _strings(body))) for body in row.bodies)
+    return any(map(matcher.occurs, row.words)) or any(
+        matcher.occurs(part) for body in row.bodies for text in _strings(body) for part in text.split(ERASED)
+    )
 
 
 def _strings(body: bytes) -> Iterator[str]:

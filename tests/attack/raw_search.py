@@ -21,6 +21,9 @@ import psycopg
 from psycopg import sql
 
 RUN = 24
+MARK = "[erased]"
+"""What stands in place of what was cut; its brackets belong to no text."""
+
 DENSE_RUN = 10
 _ESCAPE = re.compile(r'\\+(u[0-9a-fA-F]{4}|["/nrt]|(?<=\\\\))')
 _SIGNS = {"n": "\n", "r": "\r", "t": "\t"}
@@ -57,8 +60,8 @@ def find_runs(data: Iterable[bytes], runs: set[str]) -> list[str]:
     bare = {run for run in runs if '"' not in run}
     for each in data:
         for text in strings_of(each):
-            found.update(hits(unescape(text), runs))
-        found.update(hits(unescape(each.decode("utf-8", "ignore")), bare))
+            found.update(hits(unescape(text).replace(MARK, "\0"), runs))
+        found.update(hits(unescape(each.decode("utf-8", "ignore")).replace(MARK, "\0"), bare))
     return sorted(found)
 
 
