@@ -26,6 +26,7 @@ MARK = "[erased]"
 
 DENSE_RUN = 10
 _ESCAPE = re.compile(r'\\+(u[0-9a-fA-F]{4}|["/nrt]|(?<=\\\\))')
+_SPACE = re.compile(r"\s+")
 _SIGNS = {"n": "\n", "r": "\r", "t": "\t"}
 _SKIPPED = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
 
@@ -89,11 +90,11 @@ def strings_of(data: bytes) -> Iterator[str]:
 
 
 def unescape(text: str) -> str:
-    """Return a text with the escapes of JSON and XML resolved, however often one stands in another."""
+    """Return a text with the escapes of JSON and XML resolved, however often one stands in another, and white space as one blank."""
     before = ""
     while before != text:
         before, text = text, html.unescape(_ESCAPE.sub(resolve, text))
-    return text
+    return _SPACE.sub(" ", text)
 
 
 def resolve(hit: re.Match[str]) -> str:
