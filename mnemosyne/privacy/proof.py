@@ -211,7 +211,7 @@ class _Held:
         if piece in self._pieces:
             return True
         runs = tuple(windows_of(piece))
-        return self._windows.issuperset(runs) if runs else any(piece in each for each in self._pieces)
+        return (bool(runs) and self._windows.issuperset(runs)) or any(piece in each for each in self._pieces)
 
 
 def _occurs(matcher: TextMatcher, row: StoredRow) -> bool:

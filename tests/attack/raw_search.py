@@ -90,7 +90,7 @@ def strings_of(data: bytes) -> Iterator[str]:
 
 
 def unescape(text: str) -> str:
-    """Return a text with the escapes of JSON and XML resolved, however often one stands in another, and white space as one blank."""
+    """Return a text with the escapes of JSON and XML resolved, one in another too, and white space as one blank."""
     before = ""
     while before != text:
         before, text = text, html.unescape(_ESCAPE.sub(resolve, text))
