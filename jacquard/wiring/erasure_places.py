@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -59,7 +59,7 @@ def _ledger_places() -> Iterator[Place]:
     for table in TABLES:
         content = CONTENT_OF.get(table)
         if table in ROW_TYPES:
-            for name in treatments(ROW_TYPES[table]):
+            for name in (each.name for each in fields(ROW_TYPES[table])):
                 if content is not None and name == BODY_OF[table]:
                     yield _body(f"ledger: {table}.{name}", content)
                 else:

@@ -12,7 +12,7 @@ sessions as it takes to account for what was found.
 from __future__ import annotations
 
 import mmap
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from mnemosyne.core.errors import UnreadableError
 from mnemosyne.privacy.runs import TextMatcher, is_distinctive, plain_form, strings_of, windows_of
 from mnemosyne.protocols import OriginalVault, Store
 from mnemosyne.retrieval.text.words import word_tokens
-from mnemosyne.schema.erasure import PACK_PLACE, StoredRow
+from mnemosyne.schema.erasure import ERASED, PACK_PLACE, StoredRow
 
 MOST_CHARS = 400_000
 """At most this many characters of the erased texts are searched for in files; of more, an even sample of the texts."""
@@ -133,7 +133,7 @@ class FileSearch:
         found = await to_thread.run_sync(_search_folders, self.folders, self.texts, tuple(stems.values()))
         if not found.pieces and not found.stems:
             return Proof(files=found.files)
-        held = _Held(found, [text for text, stem in stems.items() if any(run in stem for run in found.stems)])
+        held = _Held(found, stems)
         if self.explain:
             await self.store.walk_rows(held.visit, without=self.without, likely=held.matcher.may_occur)
             if self.vault is not None and not held.is_complete():
@@ -152,14 +152,19 @@ class FileSearch:
 class _Held:
     """What other sessions hold of the pieces that were found in files. `stems` are runs that are not accounted for."""
 
-    def __init__(self, found: _Found, stemmed_texts: Sequence[str]) -> None:
-        self.matcher = TextMatcher([*found.pieces, *stemmed_texts], least=1)
+    def __init__(self, found: _Found, stems: Mapping[str, str]) -> None:
         self.stems = set(found.stems)
+        self._stemmed = stems
         self._wanted = set(found.pieces)
-        self._held = set[str]()
-        self._fresh = False
-        self._windows = TextMatcher(())
+        self._windows = set[str]()
+        self._pieces = set[str]()
+        self._is_fresh = False
         self._session_id = ""
+        self.matcher = self._build_matcher()
+
+    def _build_matcher(self) -> TextMatcher:
+        texts = [text for text, stem in self._stemmed.items() if any(run in stem for run in self.stems)]
+        return TextMatcher([*self._wanted, *texts], least=1)
 
     def visit(self, row: StoredRow) -> bool:
         """Look at a row; return whether anything is still to be accounted for."""
@@ -170,8 +175,8 @@ class _Held:
         if not row.place.startswith(_AUDIT_PLACES):
             for body in row.bodies:
                 if self.matcher.may_occur(body):
-                    # As it stands too: what was found in a file may end with a sign that belongs to JSON.
-                    self._keep([*self.matcher.pieces(body)])
+                    # As it is written too: what was found in a file may end with a sign that belongs to JSON.
+                    self._keep(self.matcher.pieces(body))
                     for text in _strings(body):
                         self._look(text)
             for word in row.words:
@@ -179,38 +184,40 @@ class _Held:
         return bool(self._wanted or self.stems)
 
     def _look(self, text: str) -> None:
-        pieces = [*self.matcher.pieces_of(text)]
+        pieces = {*self.matcher.pieces_of(text)}
         self._keep(pieces)
         if pieces and self.stems:
             # A run of stems may also occur in a text as it is: words that are their own stems.
             words, plain = " ".join(word_tokens(text)), plain_form(text).text
             self.stems = {run for run in self.stems if run not in words and run not in plain}
 
-    def _keep(self, pieces: Sequence[str]) -> None:
-        new = {piece.strip() for piece in pieces} - self._held
-        self._held |= new
-        self._wanted -= new
-        self._fresh = self._fresh or bool(new)
+    def _keep(self, pieces: Iterable[str]) -> None:
+        for piece in {each.strip() for each in pieces} - self._pieces:
+            self._pieces.add(piece)
+            self._wanted.discard(piece)
+            self._windows.update(windows_of(piece))
+            self._is_fresh = True
 
     def is_complete(self) -> bool:
-        """Return whether everything is accounted for; pieces that are held in parts are compared run by run."""
-        if self._wanted and self._fresh:
-            self._windows, self._fresh = TextMatcher(self._held, least=1), False
+        """Return whether everything is accounted for; from here on, only what is not is looked for."""
+        if self._is_fresh:
+            self._is_fresh = False
             self._wanted = {piece for piece in self._wanted if not self.explains(piece)}
+            self.matcher = self._build_matcher()
         return not self._wanted and not self.stems
 
     def explains(self, piece: str) -> bool:
         """Return whether every run of a piece is held."""
-        if piece in self._held:
+        if piece in self._pieces:
             return True
-        if self._fresh:
-            self._windows, self._fresh = TextMatcher(self._held, least=1), False
         runs = tuple(windows_of(piece))
-        return all(map(self._windows.has_window, runs)) if runs else any(piece in each for each in self._held)
+        return (bool(runs) and self._windows.issuperset(runs)) or any(piece in each for each in self._pieces)
 
 
 def _occurs(matcher: TextMatcher, row: StoredRow) -> bool:
-    return any(map(matcher.occurs, row.words)) or any(any(map(matcher.occurs, _strings(body))) for body in row.bodies)
+    return any(map(matcher.occurs, row.words)) or any(
+        matcher.occurs(part) for body in row.bodies for text in _strings(body) for part in text.split(ERASED)
+    )
 
 
 def _strings(body: bytes) -> Iterator[str]:
@@ -224,7 +231,7 @@ def _strings(body: bytes) -> Iterator[str]:
 def _search_folders(folders: Sequence[Path], texts: Sequence[str], stems: Sequence[str]) -> _Found:
     """Search every file of some folders."""
     found = _Found()
-    matcher, stemmed = TextMatcher(texts), TextMatcher(stems)
+    matcher, stemmed, whole = TextMatcher(texts), TextMatcher(stems), frozenset(stems)
     for file in _list_files(folders):
         found.files += 1
         for data in _read_chunks(file):
@@ -233,14 +240,12 @@ def _search_folders(folders: Sequence[Path], texts: Sequence[str], stems: Sequen
                     found.pieces.setdefault(piece.strip(), set()).add(str(file))
             for run in stemmed.pieces(data):
                 # Few words in a row are anybody's; a row of the index holds the whole text, or all that is left of it.
-                if len(run) >= _STEM_CHARS or is_whole_stem(run, stems):
+                if len(run) >= _STEM_CHARS or run.strip() in whole:
                     found.stems.setdefault(run.strip(), set()).add(str(file))
+    # A run that is also part of a piece is accounted for with it: words that are their own stems.
+    plain = "\n".join(found.pieces)
+    found.stems = {run: files for run, files in found.stems.items() if run not in plain}
     return found
-
-
-def is_whole_stem(run: str, stems: Sequence[str]) -> bool:
-    """Return whether a run is the whole stemmed form of a text."""
-    return run.strip() in stems
 
 
 def _list_files(folders: Sequence[Path]) -> Iterator[Path]:

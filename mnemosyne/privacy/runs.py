@@ -328,14 +328,14 @@ def merge_spans(found: Iterable[tuple[int, int]], gap: int = 0) -> list[tuple[in
 
 
 def windows_of(text: str) -> Iterator[str]:
-    """Yield the runs of a text by which it is found; nothing for a text that is too short to have one."""
-    for at in range(len(text) - RUN + 1):
-        window = text[at : at + RUN]
-        if weight(window) >= RUN_WEIGHT:
-            yield window
-    if len(text) < RUN:
-        dense = (text[at : at + SHORT_RUN] for at in range(len(text) - SHORT_RUN + 1))
-        yield from (window for window in dense if sum(map(_is_cjk, window)) >= _DENSE)
+    """Yield the runs of a text by which it is found, of both lengths; nothing for a text that is too short to have one."""
+    for size, least, weigh in ((RUN, RUN_WEIGHT, _weight_of), (SHORT_RUN, _DENSE, _is_cjk)):
+        if len(text) < size or (size == SHORT_RUN and text.isascii()):
+            continue
+        weights = list(accumulate(map(weigh, text), initial=0))
+        for at in range(len(text) - size + 1):
+            if weights[at + size] - weights[at] >= least:
+                yield text[at : at + size]
 
 
 def weight(text: str) -> int:

@@ -21,8 +21,12 @@ import psycopg
 from psycopg import sql
 
 RUN = 24
+MARK = "[erased]"
+"""What stands in place of what was cut; its brackets belong to no text."""
+
 DENSE_RUN = 10
 _ESCAPE = re.compile(r'\\+(u[0-9a-fA-F]{4}|["/nrt]|(?<=\\\\))')
+_SPACE = re.compile(r"\s+")
 _SIGNS = {"n": "\n", "r": "\r", "t": "\t"}
 _SKIPPED = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
 
@@ -57,8 +61,8 @@ def find_runs(data: Iterable[bytes], runs: set[str]) -> list[str]:
     bare = {run for run in runs if '"' not in run}
     for each in data:
         for text in strings_of(each):
-            found.update(hits(unescape(text), runs))
-        found.update(hits(unescape(each.decode("utf-8", "ignore")), bare))
+            found.update(hits(unescape(text).replace(MARK, "\0"), runs))
+        found.update(hits(unescape(each.decode("utf-8", "ignore")).replace(MARK, "\0"), bare))
     return sorted(found)
 
 
@@ -86,11 +90,11 @@ def strings_of(data: bytes) -> Iterator[str]:
 
 
 def unescape(text: str) -> str:
-    """Return a text with the escapes of JSON and XML resolved, however often one stands in another."""
+    """Return a text with the escapes of JSON and XML resolved, one in another too, and white space as one blank."""
     before = ""
     while before != text:
         before, text = text, html.unescape(_ESCAPE.sub(resolve, text))
-    return text
+    return _SPACE.sub(" ", text)
 
 
 def resolve(hit: re.Match[str]) -> str:

@@ -13,7 +13,7 @@ from mnemosyne.core.errors import SessionNotFoundError
 from mnemosyne.privacy.scrub import subject_of
 from mnemosyne.protocols import Store
 from mnemosyne.schema.document import Actor, Meta, Summary, Task, ToolCall
-from mnemosyne.schema.erasure import ERASED, Erasure
+from mnemosyne.schema.erasure import ERASED, Erasure, StoredRow
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.record import ImportedTurn, PathSummary, Prefetch, TurnCommit
 from mnemosyne.schema.session import Author, AuthorKind, Message, Ref, Role
@@ -259,6 +259,52 @@ class StoreErasure(StoreTests):
             assert await store.find_text(()) == await store.find_text(("", "  ", "never said")) == ()
             assert await store.find_text(("wai",)) == ()
             assert await store.find_text(("wait",))
+
+    async def test_a_preview_says_what_an_erasure_removes(self, tmp_path: Path) -> None:
+        """Nothing is changed; the sessions concerned and the texts are those of the erasure that follows."""
+        async with self.open_session(tmp_path) as store:
+            await fill_session(store)
+            meta = Meta(actor=Actor(user_id="lin"))
+            await store.put_session("mine", document_of(user_message(OTHER), session_id="mine", meta=meta))
+            before = await read_everything(store)
+            seen = await store.preview_erasure(Erasure(at=AT, user_id="lin"))
+            assert (seen.whole, seen.touched) == (("mine",), (SESSION,))
+            assert set(seen.scrubbed) == {SECRET, CHINESE, "wait"}
+            assert set(seen.texts) == {SECRET, CHINESE, "wait", OTHER}
+            assert await read_everything(store) == before
+            done = await store.erase(Erasure(at=AT, user_id="lin"))
+            assert (done.sessions, done.touched, set(done.texts)) == (seen.whole, seen.touched, set(seen.scrubbed))
+            with pytest.raises(ValueError, match=r"[Ee]rasure"):
+                await store.preview_erasure(Erasure(at=AT))
+
+    async def test_a_walk_visits_the_rows_that_are_asked_for(self, tmp_path: Path) -> None:
+        """All of them, those of some sessions, those of all but some; it ends when the visitor has seen enough."""
+        async with self.open_session(tmp_path) as store:
+            await fill_session(store)
+            await store.create_session(start(imported_turn("p001", "kept"), session_id="s2"))
+            await store.replace_world("w1", "d", (lore("a", OTHER),))
+            rows: list[StoredRow] = []
+
+            def visit(row: StoredRow) -> bool:
+                rows.append(row)
+                return len(rows) < most
+
+            most = 10_000
+            await store.walk_rows(visit, sessions=("s2",))
+            assert {row.session_id for row in rows} == {"s2"}
+            assert any(b"ask kept" in body for row in rows for body in row.bodies)
+            rows.clear()
+            await store.walk_rows(visit, without=(SESSION,))
+            assert {"s2", ""} <= {row.session_id for row in rows}
+            assert SESSION not in {row.session_id for row in rows}
+            rows.clear()
+            await store.walk_rows(visit)
+            held = b"".join(body for row in rows for body in row.bodies)
+            assert all(text.encode() in held for text in (SECRET, OTHER, CHINESE, "ask kept"))
+            rows.clear()
+            most = 2
+            await store.walk_rows(visit)
+            assert len(rows) == 2
 
     async def test_rule_1_erasures_last(self, tmp_path: Path) -> None:
         """After reopening what is gone is gone, what stays is there, and the records too."""
