@@ -1,7 +1,7 @@
 """The store in memory: for tests, for hosts that store nothing, and for trying things out.
 
-It implements the Store protocol over the ledgers of one process. Nothing is written to a file; work runs on the event
-loop, one operation after the other.
+It implements the Store protocol over the ledgers of one process. Nothing is written to a file; one operation runs after
+the other, on the event loop, or in a worker thread where a session's state is large.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+import anyio
 import anyio.lowlevel
 
+from mnemosyne.core.off_loop import calculate
 from mnemosyne.damage import DamageLog
 from mnemosyne.schema.erasure import AuditRecord
 from mnemosyne.stores.ledger.erase import Dataset, RewritePlan
@@ -57,38 +59,41 @@ class MemoryBackend:
         self._ledgers: dict[str, Ledger] = {}
         self._audits: tuple[AuditRecord, ...] = ()
         self._floor = 0
+        self._one_at_a_time = anyio.Lock()
 
     async def read(self, scopes: Sequence[str], work: Callable[[Sequence[Ledger]], T]) -> T:
         """Run `work` on the current ledgers."""
-        await anyio.lowlevel.checkpoint()
-        return work([self._ledgers.get(scope) or Ledger() for scope in scopes])
+        async with self._one_at_a_time:
+            ledgers = [self._ledgers.get(scope) or Ledger() for scope in scopes]
+            found: T = await calculate(work, ledgers, size=_state_chars(ledgers))
+            return found
 
     async def write(self, scope: str, name: str, work: Callable[[Ledger], T]) -> T:
         """Run `work` that changes one ledger."""
-        await anyio.lowlevel.checkpoint()
-        ledger = self._ledgers.get(scope) or Ledger(floor=self._floor)
-        result, changes = ledger.run(work)
-        if changes:
-            self._ledgers[scope] = ledger
-        return result
+        async with self._one_at_a_time:
+            ledger = self._ledgers.get(scope) or Ledger(floor=self._floor)
+            result, changes = await calculate(ledger.run, work, size=_state_chars([ledger]))
+            if changes:
+                self._ledgers[scope] = ledger
+            return result
 
     async def read_all(self, work: Callable[[Dataset], T]) -> T:
         """Run `work` on all ledgers."""
-        await anyio.lowlevel.checkpoint()
-        return work(self._dataset())
+        async with self._one_at_a_time:
+            return work(self._dataset())
 
     async def rewrite(self, work: Callable[[Dataset], tuple[T, RewritePlan]]) -> T:
         """Let `work` replace ledgers."""
-        await anyio.lowlevel.checkpoint()
-        result, rewriting = work(self._dataset())
-        for scope, ledger in rewriting.ledgers.items():
-            if ledger is None:
-                del self._ledgers[scope]
-            else:
-                self._ledgers[scope] = ledger
-        self._audits = (*self._audits, rewriting.audit)
-        self._floor = rewriting.floor
-        return result
+        async with self._one_at_a_time:
+            result, rewriting = work(self._dataset())
+            for scope, ledger in rewriting.ledgers.items():
+                if ledger is None:
+                    del self._ledgers[scope]
+                else:
+                    self._ledgers[scope] = ledger
+            self._audits = (*self._audits, rewriting.audit)
+            self._floor = rewriting.floor
+            return result
 
     async def close(self) -> None:
         """Do nothing: no resource is held, and other views keep the data."""
@@ -96,3 +101,8 @@ class MemoryBackend:
 
     def _dataset(self) -> Dataset:
         return Dataset(ledgers=self._ledgers, audits=self._audits, floor=self._floor)
+
+
+def _state_chars(ledgers: Sequence[Ledger]) -> int:
+    """Return the size of the largest head state, which reads and writes decode and encode."""
+    return max((len(state) for ledger in ledgers for state in ledger.states.values()), default=0)
