@@ -17,6 +17,7 @@ from mnemosyne.damage import DamageLog
 from mnemosyne.schema.erasure import AuditRecord
 from mnemosyne.stores.ledger.erase import Dataset, RewritePlan
 from mnemosyne.stores.ledger.ledger import Ledger
+from mnemosyne.stores.ledger.rows import Change
 from mnemosyne.stores.ledger.store import LedgerStore
 
 T = TypeVar("T")
@@ -72,10 +73,10 @@ class MemoryBackend:
         """Run `work` that changes one ledger."""
         async with self._one_at_a_time:
             ledger = self._ledgers.get(scope) or Ledger(floor=self._floor)
-            result, changes = await calculate(ledger.run, work, size=_state_chars([ledger]))
-            if changes:
+            done: tuple[T, tuple[Change, ...]] = await calculate(ledger.run, work, size=_state_chars([ledger]))
+            if done[1]:
                 self._ledgers[scope] = ledger
-            return result
+            return done[0]
 
     async def read_all(self, work: Callable[[Dataset], T]) -> T:
         """Run `work` on all ledgers."""
