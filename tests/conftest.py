@@ -12,7 +12,7 @@ import pytest
 import typer.main
 from blockbuster import blockbuster_ctx
 from hypothesis import settings
-from loop_watch import LoopWatch, WatchedLoop
+from loop_watch import IS_POSSIBLE, LoopWatch, WatchedLoop
 
 # A deadline is a wall-clock limit: it says how busy the machine is, not whether a law holds. `make full` looks longer.
 settings.register_profile("house", deadline=None, max_examples=50)
@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture
 def anyio_backend():
-    return "asyncio", {"loop_factory": WatchedLoop}
+    return ("asyncio", {"loop_factory": WatchedLoop}) if IS_POSSIBLE else "asyncio"
 
 
 @functools.cache
@@ -53,7 +53,7 @@ def loop_watch():
 @pytest.fixture(autouse=True)
 def nothing_holds_the_event_loop(request):
     """In every async test, work of ours that holds the event loop for more than 50 ms of processor time is an error (spec B8)."""
-    if not inspect.iscoroutinefunction(getattr(request.node, "function", None)):
+    if not IS_POSSIBLE or not inspect.iscoroutinefunction(getattr(request.node, "function", None)):
         yield
         return
     with loop_watch().on() as watch:

@@ -35,7 +35,10 @@ _OURS = tuple(f"{_ROOT / name}/" for name in ("jacquard", "mnemosyne", "filament
 _TESTS = (f"{_ROOT / 'tests'}/", f"{_ROOT / 'evals'}/", f"{_ROOT / 'benchmarks'}/")
 _CONTRACTS = "/testing/"
 _ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-_SIGNAL = signal.SIGPROF
+IS_POSSIBLE = hasattr(time, "pthread_getcpuclockid") and hasattr(signal, "SIGPROF")
+"""Whether this system tells the processor time of another thread, and interrupts one: Linux does, macOS and Windows do not."""
+
+_SIGNAL = getattr(signal, "SIGPROF", signal.SIGINT)
 Place = tuple[str, int, str]
 """File, line and function of a frame."""
 
