@@ -49,7 +49,7 @@ from mnemosyne.evidence.conflicts import claims_of
 from mnemosyne.evidence.recalled import without_shown
 from mnemosyne.evidence.relevance import rank_evidence
 from mnemosyne.privacy.redact import redact_text, result_of
-from mnemosyne.privacy.runs import TextMatcher, weight
+from mnemosyne.privacy.runs import RUN, RUN_WEIGHT, TELLING, TextMatcher, plain_form, weight
 from mnemosyne.privacy.scrub import Scrubber
 from mnemosyne.retrieval.engines.rows import date_words, own_words
 from mnemosyne.retrieval.recall.multi_query import split_query
@@ -245,14 +245,23 @@ def leave_out_itself(text: str) -> None:
 def scrub(text: str) -> None:
     scrubber = Scrubber([text[:400], "Lena of the mill by the river"], ["lena_7"])
     scrubber.text(text)
-    if weight(text) >= 12:
+    if is_sought(text):
         assert TextMatcher([text], least=1).occurs(f"- {text.strip()} -")
 
 
 @entry("scrubbing of itself", LIMITS.reply_chars)
 def scrub_itself(text: str) -> None:
     left = Scrubber([text]).text(text)
-    assert weight(text) < 12 or len(text.strip()) < 24 or text.strip() not in left
+    assert text.strip() not in left or not is_sought(text)
+
+
+def is_sought(text: str) -> bool:
+    """Return whether an erasure looks for a text: it has letters enough, and so has one of its runs."""
+    plain = plain_form(text).text.strip()
+    runs = range(0, len(plain) - RUN + 1, RUN // 2)
+    return weight(plain) >= TELLING and (
+        len(plain) < RUN or any(weight(plain[at : at + RUN]) >= RUN_WEIGHT for at in runs)
+    )
 
 
 @entry("claims", LIMITS.tool_result_chars)

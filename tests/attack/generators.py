@@ -65,15 +65,15 @@ def words_of(words: list[str], glue: str, seed: int) -> Make:
 
 
 def distinct(form: str) -> Make:
-    """Return a generator whose parts are all different; `form` holds `%d`."""
+    """Return a generator whose parts are all different and whole, with blanks behind them; `form` holds `%d`."""
 
     def make(size: int) -> str:
-        parts, chars, number = [], 0, 0
-        while chars < size:
-            parts.append(form % number)
-            chars += len(parts[-1])
-            number += 1
-        return "".join(parts)[:size]
+        parts, chars, part = list[str](), 0, form % 0
+        while chars + len(part) <= size:
+            parts.append(part)
+            chars += len(part)
+            part = form % len(parts)
+        return "".join(parts) + " " * (size - chars)
 
     return make
 
