@@ -99,12 +99,11 @@ def _open_lock(file: Path) -> FileLock:
 
 def _take(lock: FileLock) -> bool:
     try:
+        # The lock would create the folder by itself, and open it to others.
+        make_private_folder(Path(lock.lock_file).parent)
         lock.acquire(blocking=False)
     except Timeout:
         return False
-    except FileNotFoundError:
-        make_private_folder(Path(lock.lock_file).parent)
-        return _take(lock)
     except OSError as error:
         reason = f"the session cannot be locked for writing ({error.strerror or error})"
         raise StoreUnavailableError(lock.lock_file, reason) from error

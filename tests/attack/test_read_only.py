@@ -11,6 +11,7 @@ from pathlib import Path
 import anyio
 import psycopg
 import pytest
+from cli_calls import call
 from store_copies import REFUSED, play_store, read_pieces
 
 from mnemosyne import (
@@ -125,6 +126,18 @@ async def test_a_database_that_may_only_be_read(postgres_url, how):
         await reader.append_messages("s1", (Message(role=Role.USER, content="x"),))
     assert await read_pieces(reader) == pieces
     await reader.close()
+
+
+def test_a_first_turn_creates_folders_for_their_owner_alone(tmp_path):
+    mask = os.umask(0)
+    try:
+        said = ("--session", "s", "--store", tmp_path / "store", "--embedder", "none", "--input", "Hello.")
+        call("weave", "--world", Path("examples/whispering_forest/en"), *said)
+    finally:
+        os.umask(mask)
+    folders = [tmp_path / "store", *(each for each in (tmp_path / "store").iterdir() if each.is_dir())]
+    modes = {folder.name: oct(folder.stat().st_mode & 0o777) for folder in folders}
+    assert modes == {"store": "0o700", "index": "0o700", "locks": "0o700"}
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "file"])

@@ -109,8 +109,8 @@ def check(store: StoreOption = DEFAULT_STORE, as_json: JsonOption = False) -> No
         else:
             for note in found.damage:
                 show(note.sentence)
-            read = f"{found.sessions} sessions, {found.turns} turns, {found.worlds} worlds"
-            show(f"{location.shown}: {read} were read; {len(found.damage) or 'no'} damaged.")
+            read = f"sessions: {found.sessions}, turns: {found.turns}, worlds: {found.worlds}"
+            show(f"{location.shown}: {read}; damaged records: {len(found.damage) or 'none'}")
         if found.damage:
             raise typer.Exit(1)
 

@@ -380,6 +380,7 @@ class LanceIndex:
 
     async def _connect(self) -> None:
         if self._connection is None:
+            await self._shared.make_folder()
             # Handles are snapshots; an interval of nothing makes each read see what other processes wrote.
             self._connection = await lancedb.connect_async(self.folder, read_consistency_interval=timedelta(0))
 

@@ -11,7 +11,7 @@ import hashlib
 import re
 import shutil
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -78,6 +78,11 @@ class SharedFolder:
     async def _run(self, work: Callable[[], None]) -> None:
         if self._is_local:
             await to_thread.run_sync(work, limiter=self._thread)
+
+    async def make_folder(self) -> None:
+        """Create the folder for its owner alone, where it is a local one that can be created; LanceDB would open it to others."""
+        with suppress(OSError):
+            await self._run(lambda: make_private_folder(Path(self._folder)))
 
     def _acquire(self) -> None:
         folder = Path(self._folder)
