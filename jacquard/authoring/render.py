@@ -16,12 +16,12 @@ from jacquard.core.block_kinds import FLESH_LAYER
 from jacquard.core.blocks import FRAME, SkeinTemplate
 from jacquard.core.errors import BudgetExceededError
 from jacquard.pipeline.curation.memory_blocks import labels_of, render_memories
-from jacquard.pipeline.line_diff import diff_lines
 from jacquard.pipeline.skeleton.automation import AutomationStream, Skeleton, make_block_ids_unique
 from jacquard.pipeline.skeleton.state_fit import StateLimit
 from jacquard.pipeline.weaving.layers import share
 from jacquard.pipeline.weaving.policies import choose_pruner, rules_of, tier_tokens_of
 from jacquard.pipeline.weaving.prompt import Prompt, complete, lay_out
+from jacquard.replay.line_diff import diff_lines
 from jacquard.templating import open_templates
 from jacquard.templating.layouts import load_layout
 from mnemosyne.protocols import TokenEstimator

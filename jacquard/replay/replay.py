@@ -16,7 +16,6 @@ from jacquard.config.sections import RuntimeConfig
 from jacquard.core.block_kinds import CURATION_SOURCE, TEMPLATE_SOURCE
 from jacquard.core.blocks import PromptBlock, SkeinTemplate
 from jacquard.core.receipt import BlockDecision, CurationPath
-from jacquard.pipeline.line_diff import diff_lines
 from jacquard.pipeline.record.prompt_snapshot import DEFERS_OVERSIZE, PromptSnapshot, config_to_plain
 from jacquard.pipeline.record.stored_turn import report_damage, report_of
 from jacquard.pipeline.skeleton.automation import render_blocks
@@ -25,6 +24,7 @@ from jacquard.pipeline.weaving.assemble import PromptMessage
 from jacquard.pipeline.weaving.layers import share
 from jacquard.pipeline.weaving.policies import choose_pruner, rules_of, tier_tokens_of
 from jacquard.pipeline.weaving.prompt import Prompt, PromptLayout, complete, lay_out
+from jacquard.replay.line_diff import diff_lines
 from jacquard.templating.sets import TemplateSet
 from mnemosyne.schema.record import TurnRecord
 

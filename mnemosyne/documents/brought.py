@@ -1,6 +1,6 @@
 """The trust of what a document brings into a store.
 
-A document may claim any label for its texts, so its claims only lower what the rules say (`mnemosyne.schema.trust`). Nothing
+A document may claim any label for its texts, so its claims only lower what the rules say (`mnemosyne.schema.evidence`). Nothing
 that it brings is `authored`: whoever hands a document in is a user. A memory that a turn recalled keeps its label, because no
 prompt shows it for itself; where a block refers to one, `verify_trust` looks whether it is the entry that it says it is.
 """
@@ -13,9 +13,8 @@ from mnemosyne.chains.uris import EntryAddress, parse_uri
 from mnemosyne.core.errors import UriError
 from mnemosyne.protocols import Store
 from mnemosyne.schema.document import SessionDocument
-from mnemosyne.schema.evidence import ContextBlock, Evidence, SourceKind
+from mnemosyne.schema.evidence import OWN_SCHEME, ContextBlock, Evidence, SourceKind, lowest_trust, trust_of
 from mnemosyne.schema.memory import Trust
-from mnemosyne.schema.trust import OWN_SCHEME, lowest_trust, trust_of
 
 TRUST = "trust"
 """The field of a block (in `extra`) in which a host says how far its text may be trusted."""

@@ -15,9 +15,8 @@ from typing import Any
 
 from mnemosyne.documents.faults import Fault, Severity, child
 from mnemosyne.documents.shapes import FieldShape, Form, Kind, choices, shape_of
-from mnemosyne.schema.evidence import Evidence
+from mnemosyne.schema.evidence import Evidence, trust_in_document
 from mnemosyne.schema.memory import EMPTY
-from mnemosyne.schema.trust import trust_in_document
 
 _BAD = object()
 _NAMES: dict[type, str] = {

@@ -13,9 +13,18 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from mnemosyne.core.codec import encode
-from mnemosyne.schema.evidence import Evidence, EvidenceSource, EvidenceType, SourceKind
+from mnemosyne.schema.evidence import (
+    OWN_SCHEME,
+    TRUST_ORDER,
+    Evidence,
+    EvidenceSource,
+    EvidenceType,
+    SourceKind,
+    lowest_trust,
+    trust_of,
+    trust_of_call,
+)
 from mnemosyne.schema.memory import Trust
-from mnemosyne.schema.trust import OWN_SCHEME, TRUST_ORDER, lowest_trust, trust_of, trust_of_call
 
 __all__ = [
     "OWN_SCHEME",
