@@ -128,19 +128,23 @@ def drop_config_secrets(config: RuntimeConfig) -> RuntimeConfig:
         name: {arm: replace(settings, config=drop_secrets(settings.config)) for arm, settings in arms.items()}
         for name, arms in config.experiments.items()
     }
-    return replace(_drop_section_secrets(config), experiments=experiments)
+    bare = _drop_section_secrets(config)
+    return replace(bare, experiments=experiments) if experiments else bare
 
 
 def _drop_section_secrets(section: S) -> S:
-    """Return a section, or the whole configuration, with the credentials of its fields hidden."""
+    """Return a section, or the whole configuration, with the credentials of its fields hidden; itself where it has none."""
     changed: dict[str, Any] = {}
     for each in fields(section):  # type: ignore[arg-type]
-        value = getattr(section, each.name)
+        value = bare = getattr(section, each.name)
         if is_dataclass(value):
-            changed[each.name] = _drop_section_secrets(value)
+            bare = _drop_section_secrets(value)
         elif isinstance(value, str) and (holds := each.metadata.get("credential")):
-            changed[each.name] = _hide_credential(holds, value)
-    return replace(section, **changed)  # type: ignore[type-var]
+            bare = _hide_credential(holds, value)
+        if bare is not value and bare != value:
+            changed[each.name] = bare
+    # A section is checked whenever it is made, and this runs in every turn.
+    return replace(section, **changed) if changed else section  # type: ignore[type-var]
 
 
 def _hide_credential(holds: Credential, value: str) -> str | None:
