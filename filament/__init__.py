@@ -7,6 +7,7 @@ changed.
 `docs/filament.md` explains all of it. No I/O, no clock, no async, and no imports from the packages above.
 """
 
+from filament.bounded import ContentPiece, choose_boundary, show_text, split_content, unescape_content
 from filament.errors import AnchorError, FilamentError, MarkupError, OpError, PayloadError, ReplyError
 from filament.markup import (
     check_name,
@@ -41,6 +42,7 @@ __all__ = [
     "Authority",
     "Block",
     "Body",
+    "ContentPiece",
     "Correction",
     "Data",
     "Element",
@@ -73,6 +75,7 @@ __all__ = [
     "apply_ops",
     "apply_patch",
     "check_name",
+    "choose_boundary",
     "clean_surrogates",
     "clean_text",
     "close_tag",
@@ -94,7 +97,10 @@ __all__ = [
     "render_body",
     "resolve",
     "scalar",
+    "show_text",
+    "split_content",
     "unescape",
+    "unescape_content",
     "with_anchors",
     "with_descriptions",
     "with_own_lists",

@@ -15,7 +15,7 @@ from pathlib import Path
 DISTRIBUTION = "jacquard-context"
 
 PACKAGES = {
-    "filament": ("Filament: ", "errors markup nodes payload read render reply state"),
+    "filament": ("Filament: ", "bounded errors markup nodes payload read render reply state"),
     "mnemosyne": (
         "Mnemosyne ",
         "chains core damage documents evidence files host_parts importers plugins privacy protocols retrieval "

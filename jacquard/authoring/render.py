@@ -21,9 +21,10 @@ from jacquard.pipeline.skeleton.state_fit import StateLimit
 from jacquard.pipeline.weaving.layers import share
 from jacquard.pipeline.weaving.policies import choose_pruner, rules_of, tier_tokens_of
 from jacquard.pipeline.weaving.prompt import Prompt, complete, lay_out
+from jacquard.pipeline.weaving.turn_layout import load_turn_layout
 from jacquard.replay.line_diff import diff_lines
 from jacquard.templating import open_templates
-from jacquard.templating.layouts import load_layout
+from jacquard.templating.profiles import find_profile_id, load_profile, with_profile
 from mnemosyne.protocols import TokenEstimator
 
 
@@ -96,9 +97,12 @@ def render_turn(
     Raises TemplateError, which names file and line, for a template that cannot be rendered, LayoutError for an unknown
     layout, and BudgetExceededError when what must be kept does not fit.
     """
-    template_id = target.template_id or turn.template_id
-    chosen = load_layout(layout or turn.layout, target.roots)
-    request = replace(turn.request, config=replace(turn.request.config, template_id=template_id))
+    profile = load_profile(turn.profile or find_profile_id(turn.config.profile, turn.request.world), target.roots)
+    is_planned = not turn.recorded and with_profile(turn.request.world, profile) is not turn.request.world
+    template_id = target.template_id or (profile.template if is_planned else turn.template_id)
+    config = replace(turn.request.config, template_id=template_id)
+    request = replace(turn.request, config=config, profile=profile)
+    chosen = load_turn_layout(replace(request, config=turn.config), target.roots, layout or turn.layout)
     stream = AutomationStream(estimator, target.roots[-1])
     limit = StateLimit(int(turn.limit_tokens * turn.config.budget.state_share))
     while True:

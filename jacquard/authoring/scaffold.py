@@ -19,7 +19,7 @@ from jacquard.templating.sets import TemplateSet
 from mnemosyne.files import write_file
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
-_RESERVED = ("layouts", "shipped", "tests")
+_RESERVED = ("layouts", "profiles", "shipped", "tests")
 
 
 def new_template(name: str, pack: Path, shipped: Path, *, parent: str, blocks: Sequence[str]) -> tuple[Path, ...]:

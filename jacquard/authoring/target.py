@@ -24,6 +24,7 @@ from jacquard.templating.manifest import MANIFEST
 PACK_FILE = "world.yaml"
 FOLDER = "templates"
 LAYOUTS = "layouts"
+PROFILES = "profiles"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -134,4 +135,13 @@ def _roots(first: Path | None, shipped: Path, pack: Path | None = None) -> tuple
     return (*roots, shipped)
 
 
-__all__ = ["FOLDER", "LAYOUTS", "PACK_FILE", "TESTS_FOLDER", "TemplateTarget", "find_enclosing_pack", "find_target"]
+__all__ = [
+    "FOLDER",
+    "LAYOUTS",
+    "PACK_FILE",
+    "PROFILES",
+    "TESTS_FOLDER",
+    "TemplateTarget",
+    "find_enclosing_pack",
+    "find_target",
+]

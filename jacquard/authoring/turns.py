@@ -21,6 +21,7 @@ from jacquard.pipeline.record.prompt_snapshot import read_snapshot
 from jacquard.pipeline.record.stored_turn import plan_of, report_of
 from jacquard.pipeline.worlds import WorldSource
 from jacquard.replay.replay import select_untemplated_blocks
+from jacquard.templating.profiles import AUTO, STORY_ID
 from mnemosyne.chains.audience import may_read, read_audience
 from mnemosyne.chains.event import closed_quests
 from mnemosyne.chains.lore import gated_entries, hidden_entries, may_know
@@ -35,7 +36,6 @@ from mnemosyne.schema.world import WorldPack
 MESSAGES = 200
 """How many messages before a turn are read."""
 
-DEFAULT_LAYOUT = "classic"
 NOTHING_CHOSEN = Selection(entry_ids=())
 USUAL = RuntimeConfig()
 NO_TIME = datetime(1, 1, 1, tzinfo=UTC)
@@ -46,7 +46,8 @@ class AuthorTurn:
     """The inputs of one turn's prompt, except templates and layout.
 
     `label` names the turn for people. `entries` are the memories of Stream B in the order of choice. `fixed` are, for a
-    recorded turn, all blocks that no template made (memories, results of tools, instructions of the host). `layout` and
+    recorded turn, all blocks that no template made (memories, results of tools, instructions of the host). `profile` is the
+    profile that it was prepared with, or empty. `layout` and
     `limit_tokens` are those of the turn; `config` decides what is dropped when they are short, at the time `at`.
     `carried` are the blocks that were shortened or masked, by id. `recorded` is the text of the recorded prompt, or
     empty.
@@ -58,7 +59,8 @@ class AuthorTurn:
     selection: Selection = NOTHING_CHOSEN
     fixed: tuple[PromptBlock, ...] | None = None
     model: str = "heuristic"
-    layout: str = DEFAULT_LAYOUT
+    layout: str = AUTO
+    profile: str = ""
     limit_tokens: int = 7168
     config: RuntimeConfig = USUAL
     at: datetime = NO_TIME
@@ -171,6 +173,7 @@ class TurnReader:
             fixed=None if snapshot is None or is_other else select_untemplated_blocks(snapshot.blocks),
             model=chose or "heuristic",
             layout=report.layout,
+            profile=report.profile or STORY_ID,
             limit_tokens=report.budget.limit_tokens if snapshot is None else snapshot.limit_tokens,
             config=config,
             at=NO_TIME if snapshot is None else snapshot.at,

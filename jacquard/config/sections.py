@@ -70,8 +70,15 @@ S = TypeVar("S")
 class RuntimeConfig:
     """Everything that a caller may set for a turn. A session is in one arm of each experiment (`jacquard.config.experiments`)."""
 
+    profile: str = plain_field(
+        "auto",
+        doc="What kind of agent prompts are for: `story`, `assistant`, `coding`, `support`, or one of the world pack; `auto` is "
+        "what the pack names, `story` for a pack that names none, and `assistant` without a pack.",
+    )
     layout: str = plain_field(
-        "classic", doc="Name of the layout of the prompt: `classic`, `cache_first`, `layers`, or one of the world pack."
+        "auto",
+        doc="Name of the layout of the prompt: `classic`, `cache_first`, `layers`, or one of the world pack; `auto` is that of the "
+        "profile.",
     )
     template_id: str | None = plain_field(
         None, doc="Name of the template of every turn; none means that the plan chooses."

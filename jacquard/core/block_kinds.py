@@ -95,6 +95,10 @@ class BlockKind(StrEnum):
     MESSAGE = "message"
 
 
+SAID = frozenset({BlockKind.MESSAGE, BlockKind.INPUT})
+"""The kinds of what is said in the conversation."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KindTraits:
     """What holds for all blocks of a kind.

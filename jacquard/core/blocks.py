@@ -79,7 +79,8 @@ class PromptBlock:
     None. `rank` orders blocks of one priority for pruning, small = keep first. `group`: blocks of one group live or die
     together. `tokens` counts `content` alone. `title` names the block for people. `at` is the time of the text,
     `expires_at` the time from which it is not used any more (None: never). `shortened` marks a text that replaces a
-    longer one, or one that must not be shown.
+    longer one, or one that must not be shown. `attached_tokens` are those of what is sent beside the text: images, tool calls.
+    `as_written`: the content is a message as it was written, no markup; it is never joined with markup in one message.
     """
 
     block_id: str
@@ -107,6 +108,8 @@ class PromptBlock:
     shortened: bool = False
     kind: BlockKind = BlockKind.UNKNOWN
     uri: str = ""
+    attached_tokens: int = 0
+    as_written: bool = False
 
 
 def is_of_kind(block: PromptBlock, kind: BlockKind) -> bool:
@@ -130,12 +133,14 @@ class SkeinTemplate:
     """A layout as data (W3).
 
     Slots that it does not name go to SYSTEM, after all named ones; a rule for `slot.section` takes precedence over one
-    for `slot`. With `separate` the blocks of each order have a system message of their own (seed 003).
+    for `slot`. With `separate` the blocks of each order have a system message of their own (seed 003). `boundary` is set where
+    messages are shown as written: they stand alone in their role messages, and in one text between lines that have it.
     """
 
     layout_id: str
     rules: tuple[SlotRule, ...]
     separate: bool = False
+    boundary: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -144,7 +149,8 @@ class Skein:
 
     `system` is the system text; `history` the conversation with what stands inside, before and after it; `anchor` what
     stands right before the user input. Until the ANCHORED stage, blocks that have no place yet wait in `pending`.
-    `layer_attributes` go onto the wrapper of a layer (the model that chose the flesh, say). `separate` is the layout's.
+    `layer_attributes` go onto the wrapper of a layer (the model that chose the flesh, say). `separate` and `boundary` are the
+    layout's.
     """
 
     stage: Stage
@@ -155,6 +161,7 @@ class Skein:
     pending: tuple[PromptBlock, ...] = ()
     layer_attributes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     separate: bool = False
+    boundary: str = ""
 
     def blocks(self) -> tuple[PromptBlock, ...]:
         """Return every placed block in reading order, the user input last."""

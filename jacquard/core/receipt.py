@@ -164,12 +164,15 @@ class BudgetReport:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PrefixReport:
     """Tokens shared with the previous turn's prompt, from its first character on; `first_break` is the id of the block
-    where they differ first.
+    where they differ first. `stable_messages` are the messages, from the first on, that hold nothing that changes in each turn,
+    and `stable_chars` the characters of the next one before the first such block.
     """
 
     shared_tokens: int
     total_tokens: int
     first_break: str | None
+    stable_messages: int = 0
+    stable_chars: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -229,7 +232,8 @@ class Report:
 
     `evidence` has a decision for each result of a tool or search that might have been shown, best first; `redactions` says
     what was removed from those that are shown, before they were stored. `left_out` says what else is not in the prompt and
-    was no block of it.
+    was no block of it. `profile` is the kind of agent that the prompt is for; `as_written` says that its messages are shown as
+    they were written, not escaped.
     """
 
     turn_id: str
@@ -253,3 +257,5 @@ class Report:
     evidence: tuple[CandidateDecision, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     redactions: tuple[RedactionRecord, ...] = ()
+    profile: str = ""
+    as_written: bool = False

@@ -10,9 +10,10 @@ from typing import Any
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.plan import PlanContext
 from jacquard.core.receipt import LeftOut
+from jacquard.templating.profiles import STORY, Profile
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.record import SessionWindow
-from mnemosyne.schema.session import WindowMessage
+from mnemosyne.schema.session import Message, WindowMessage
 from mnemosyne.schema.world import WorldPack
 
 
@@ -26,7 +27,8 @@ class PlannedTurn:
     list (None: what the window's tasks say). `left_out` says which turns neither `history` nor the summary holds. `reply` is
     the answer of a numerical action that has been applied to the window's state, and `ops` are its JSON Patch ops; None and
     none where a model answers. `last_report` is what
-    the commit of the model's last reply recorded.
+    the commit of the model's last reply recorded. `profile` is the kind of agent that the prompt is for. `message` is the user's
+    message with its author and parts (None: `user_message` is all of it).
     """
 
     plan: PlanContext
@@ -44,8 +46,15 @@ class PlannedTurn:
     reply: str | None = None
     ops: tuple[Mapping[str, Any], ...] = ()
     last_report: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    profile: Profile = STORY
+    message: Message | None = None
 
     @property
     def session_id(self) -> str:
         """The session that the turn belongs to."""
         return self.window.head.session_id
+
+    @property
+    def boundary(self) -> str:
+        """The boundary between which texts stand in markup as they were written; empty: they are escaped."""
+        return self.profile.boundary_of(self.session_id)

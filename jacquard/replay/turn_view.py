@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from filament import unescape
-from jacquard.core.block_kinds import EVIDENCE_SOURCE, Subject, subject_of
+from filament import unescape_content
+from jacquard.core.block_kinds import EVIDENCE_SOURCE, SAID, Subject, subject_of
 from jacquard.core.blocks import FRAME, BlockKind
 from jacquard.core.receipt import Action, BlockDecision, BlockSpan, Report
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
@@ -55,11 +55,12 @@ class ShownBlock:
     action: str = ""
     code: str = ""
     reason: str = ""
+    as_written: bool = False
 
     @property
     def plain(self) -> str:
         """The text as it was before it was escaped."""
-        return unescape(self.text)
+        return self.text if self.as_written else unescape_content(self.text)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,7 +117,10 @@ def view_turn(turn: PreparedTurn) -> TurnView:
     for number, message in enumerate(turn.messages):
         spans = sorted((span for span in turn.report.spans if span.message == number), key=lambda span: span.start)
         whole = BlockSpan(block_id=FRAME, message=number, start=0, end=len(message.content), tokens=0)
-        blocks = tuple(_show_block(span, decisions.get(span.block_id), message.content) for span in spans or [whole])
+        blocks = tuple(
+            _show_block(span, decisions.get(span.block_id), message.content, as_written=turn.report.as_written)
+            for span in spans or [whole]
+        )
         messages.append(ShownMessage(role=message.role, blocks=blocks))
     spent: dict[str, int] = {}
     for each in messages:
@@ -133,7 +137,9 @@ def view_turn(turn: PreparedTurn) -> TurnView:
     )
 
 
-def _show_block(span: BlockSpan, decision: BlockDecision | None, content: str) -> ShownBlock:
+def _show_block(
+    span: BlockSpan, decision: BlockDecision | None, content: str, *, as_written: bool = False
+) -> ShownBlock:
     shown = ShownBlock(
         block_id=span.block_id,
         kind=span.kind,
@@ -143,6 +149,7 @@ def _show_block(span: BlockSpan, decision: BlockDecision | None, content: str) -
         message=span.message,
         start=span.start,
         end=span.end,
+        as_written=as_written and span.kind in SAID,
     )
     if decision is None:
         return shown

@@ -14,7 +14,7 @@ from typing import Any
 from anyio import to_thread
 
 from jacquard.config.sections import RuntimeConfig
-from jacquard.core.blocks import PromptBlock
+from jacquard.core.blocks import PromptBlock, SkeinTemplate
 from jacquard.core.errors import BudgetExceededError, ConfigError
 from jacquard.core.receipt import Report
 from jacquard.pipeline.record.prompt_snapshot import PromptSnapshot
@@ -36,6 +36,7 @@ from jacquard.replay.replay import (
 from jacquard.templating import open_templates
 from jacquard.templating.files import TemplateRoot
 from jacquard.templating.layouts import load_layout
+from jacquard.templating.profiles import AUTO, STORY_ID, load_profile
 from mnemosyne.protocols import Store, TokenEstimator
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import WindowMessage
@@ -107,7 +108,7 @@ class WhatIf:
         count = self.estimator.estimate
         layout = snapshot.layout
         if self.config.layout != snapshot.runtime.layout:
-            layout = await to_thread.run_sync(load_layout, self.config.layout, self.roots)
+            layout = await to_thread.run_sync(self._load_other_layout, snapshot, report)
         other = self.config.template_id not in (None, snapshot.source.template_id)
         templates = await to_thread.run_sync(open_templates, self.roots) if other else None
         path = report.stream_b.path
@@ -120,6 +121,12 @@ class WhatIf:
         blocks = {**carried.blocks, **reuse_degraded_blocks(snapshot, self.config)}
         new = await to_thread.run_sync(complete, prompt_layout, blocks)
         return await to_thread.run_sync(replay_prompt, snapshot, count), new
+
+    def _load_other_layout(self, snapshot: PromptSnapshot, report: Report) -> SkeinTemplate:
+        named = self.config.layout
+        if named == AUTO:
+            named = load_profile(report.profile or STORY_ID, self.roots).layout
+        return replace(load_layout(named, self.roots), boundary=snapshot.layout.boundary)
 
     async def _history(
         self, record: TurnRecord, snapshot: PromptSnapshot, before: Baseline
@@ -137,11 +144,14 @@ class WhatIf:
             for turn in turns
             for message in turn.messages
         )
+        report = report_of(record)
         start = before.history_start if before.turn_id == record.parent_id else None
         count = self.estimator.estimate
         shown = await to_thread.run_sync(trim_history, said, start, limits, count)
         names = _world_of(snapshot.source.variables)
-        return history_blocks(shown, names, count, record.session_id), shown[0].message.message_id if shown else None
+        profile = await to_thread.run_sync(load_profile, report.profile or STORY_ID, self.roots)
+        blocks = history_blocks(shown, names, count, record.session_id, profile)
+        return blocks, shown[0].message.message_id if shown else None
 
 
 def _world_of(variables: Mapping[str, Any]) -> WorldPack:

@@ -23,7 +23,7 @@ SHIPPED_PREFIX = "shipped/"
 COMMON_TEMPLATE = "chat"
 _SUFFIXES = (".j2", ".yaml")
 TESTS_FOLDER = "tests"
-_NO_TEMPLATES = ("layouts", TESTS_FOLDER, SHIPPED_PREFIX.rstrip("/"))
+_NO_TEMPLATES = ("layouts", "profiles", TESTS_FOLDER, SHIPPED_PREFIX.rstrip("/"))
 
 Fingerprint = tuple[tuple[str, int, int], ...]
 

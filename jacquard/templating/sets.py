@@ -88,10 +88,10 @@ def text_digest(text: str) -> str:
 
 def _counts(name: str, files: Files) -> bool:
     """Return whether a file name is checked: a shipped file has its second name only where a pack overrides it, and a
-    layout is no template.
+    layout or a profile is no template.
     """
     bare = name.removeprefix(SHIPPED_PREFIX)
-    return not bare.startswith("layouts/") and (name == bare or files[bare].text != files[name].text)
+    return not bare.startswith(("layouts/", "profiles/")) and (name == bare or files[bare].text != files[name].text)
 
 
 _OPENED: dict[tuple[TemplateRoot, ...], tuple[Fingerprint, TemplateSet]] = {}

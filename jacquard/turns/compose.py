@@ -30,8 +30,8 @@ from jacquard.pipeline.weaving.degrade import apply_degradations
 from jacquard.pipeline.weaving.policies import choose_pruner
 from jacquard.pipeline.weaving.prompt import PromptLayout
 from jacquard.pipeline.weaving.shorten import SummarizingShortener
+from jacquard.pipeline.weaving.turn_layout import load_turn_layout
 from jacquard.templating.files import template_roots
-from jacquard.templating.layouts import load_layout
 from jacquard.turns.context import TurnContext
 from jacquard.turns.parts import EngineParts
 from mnemosyne.chains.uris import entry_uri
@@ -130,7 +130,7 @@ class PromptComposer:
             curation=curation,
             stream_b=build_stream_report(curation),
             flesh=flesh,
-            layout=load_layout(config.layout, template_roots(parts.roots, turn.world)),
+            layout=load_turn_layout(turn, template_roots(parts.roots, turn.world)),
             pruner=choose_pruner(config, parts.pruner),
             count=count,
             counter=parts.estimator.name,

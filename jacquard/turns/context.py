@@ -12,6 +12,7 @@ from time import perf_counter
 from jacquard.adapters.observe.bus import EventEmitter
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.model_calls import CallBook
+from jacquard.templating.profiles import STORY, Profile
 from mnemosyne.schema.document import ModelUsage
 from mnemosyne.schema.session import Message
 
@@ -51,7 +52,7 @@ class TurnContext:
     answer depends, are known once the session is loaded. `degradations` are codes of what was done without so far, `usages`
     the model calls of planning.
     `damage_mark`: where the store's notes on damaged records that this turn met begin. `calls` holds the model calls of
-    Stream B, those of an attempt that met a conflict too.
+    Stream B, those of an attempt that met a conflict too. `profile` is known once the world is loaded.
     """
 
     session_id: str
@@ -67,3 +68,4 @@ class TurnContext:
     damage_mark: int = 0
     turn_id: str = ""
     fingerprint: str = ""
+    profile: Profile = STORY

@@ -34,8 +34,10 @@ from jacquard.pipeline.record.evidence import IngestedResult, ingest_call_result
 from jacquard.pipeline.record.prepared_turn import (
     PreparedTurn,
     turn_from_record,
+    with_attachments,
 )
 from jacquard.pipeline.record.tools import check_tasks, check_tool_call, record_model_usage, record_tool_call
+from jacquard.pipeline.skeleton.history import SPARE_MESSAGES
 from jacquard.pipeline.skeleton.state_fit import StateLimit
 from jacquard.pipeline.skeleton.stream import SkeletonStream, state_tokens_of
 from jacquard.pipeline.weaving.tool_pairs import check_pairs, check_tail_fits
@@ -46,7 +48,7 @@ from jacquard.turns.context import TurnContext
 from jacquard.turns.curate import DeferredUsage, TurnCurator
 from jacquard.turns.host.own_task import OwnTask
 from jacquard.turns.host.session_lock import SessionLock
-from jacquard.turns.host.values import to_message, to_reply, to_tool_call, to_user_message
+from jacquard.turns.host.values import ChatMessage, to_message, to_reply, to_tool_call, to_user_message
 from jacquard.turns.load import TurnLoader
 from jacquard.turns.parts import EngineParts
 from jacquard.turns.record import record_turn
@@ -68,7 +70,7 @@ from mnemosyne.schema.document import ModelUsage, Summary, Task, ToolCall
 from mnemosyne.schema.event import EventType
 from mnemosyne.schema.ingest import IngestOptions
 from mnemosyne.schema.record import PutResult
-from mnemosyne.schema.session import Message, Ref, SessionHead
+from mnemosyne.schema.session import Ref, SessionHead
 from mnemosyne.schema.world import WorldPack
 
 
@@ -162,7 +164,7 @@ class ContextEngine:
     async def prepare_turn(
         self,
         session_id: str,
-        user_message: Message | str,
+        user_message: ChatMessage,
         runtime_config: RuntimeConfig | None = None,
         *,
         turn_id: str | None = None,
@@ -208,7 +210,7 @@ class ContextEngine:
         window, world = await running.loader.load(context)
         stored = await running.loader.find_stored_turn(context, window, world)
         if stored is not None:
-            return turn_from_record(stored, window.head.version)
+            return with_attachments(turn_from_record(stored, window.head.version), window, context.user_message)
         turn = await running.loader.plan(context, window, world)
         compose_ahead = partial(self._composer.compose_ahead, turn, context=context)
         limit = StateLimit(state_tokens_of(turn))
@@ -235,15 +237,17 @@ class ContextEngine:
         what the model takes (`budget.reserved_tail_tokens` keeps room for tails).
         """
         record = await self._parts.store.turn(session_id, turn_id)
-        prepared = turn_from_record(record, 0)
+        limit = self._config.history.max_messages + SPARE_MESSAGES
+        window = await self._parts.store.window(session_id, message_limit=limit, branch_id=record.branch_id)
+        prepared = with_attachments(turn_from_record(record, 0), window, find_input(record))
         check_pairs(tail)
         check_tail_fits(tail, prepared.report.budget, self._parts.estimator.estimate)
-        return [*({"role": m.role, "content": m.content} for m in prepared.messages), *(dict(item) for item in tail)]
+        return [*prepared.to_openai(), *(dict(item) for item in tail)]
 
     async def commit_assistant_message(
         self,
         session_id: str,
-        assistant_message: Message | str,
+        assistant_message: ChatMessage,
         refs: Sequence[Ref] | None = None,
         *,
         turn_id: str | None = None,
@@ -464,8 +468,8 @@ class ContextEngine:
         async with self._hold("edit_message", session_id, self._emitter):
             return await edit_message(self._parts.store, session_id, message_id, content, branch_id)
 
-    async def adopt_messages(self, session_id: str, messages: Sequence[Message]) -> SessionHead:
-        """Take in messages that were exchanged elsewhere, oldest first, with their roles, authors, times and ids.
+    async def adopt_messages(self, session_id: str, messages: Sequence[ChatMessage]) -> SessionHead:
+        """Take in messages that were exchanged elsewhere, oldest first, with their roles, authors, times, ids and tool calls.
 
         They follow the head; a session that is not there is started. The same messages again change nothing.
         """

@@ -150,7 +150,8 @@ class WorldPack:
     `quests`, `$meta` where declared. `digest` changes when any file of the pack does. `templates` holds the texts of
     the pack's own templates, manifests and layouts by their names below `templates/` (`combat/guidance.j2`), with line
     feeds as line ends; None: they were not read and are in the folder `template_root`. A pack from a store has no
-    folder. `story_time` are paths of the state that tell the time of the story.
+    folder. `story_time` are paths of the state that tell the time of the story. `profile` is the kind of agent that its
+    prompts are for (empty: a game or a story).
     """
 
     world_id: str
@@ -171,3 +172,4 @@ class WorldPack:
     injections: tuple[Injection, ...] = ()
     templates: Mapping[str, str] | None = None
     story_time: tuple[str, ...] = ()
+    profile: str = ""

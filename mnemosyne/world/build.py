@@ -31,6 +31,7 @@ def build_world(draft: PackDraft, tree: StateTree, pack: PackFolder) -> WorldPac
         world_id=world["id"],
         title=world["title"],
         locale=world["locale"],
+        profile=world["profile"],
         instruction=world["instruction"].strip(),
         persona=dict(world["persona"]),
         user_name=world["user_name"],

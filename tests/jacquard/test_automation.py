@@ -287,7 +287,9 @@ def test_the_configuration_may_choose_the_template():
 
 
 def test_an_unknown_template_is_named_with_those_there_are():
-    with pytest.raises(TemplateError, match="there is no template 'opera'; there are: chat, combat, dense, flashback"):
+    with pytest.raises(
+        TemplateError, match=r"there is no template 'opera'; there are: assistant, chat, coding, combat"
+    ):
         render(plan=replace(PLAN, template_id="opera"))
 
 

@@ -63,7 +63,7 @@ def config(server: OpenAiServer | None = None, **more: object) -> RuntimeConfig:
     summary = OFTEN
     if server is not None:
         summary = replace(OFTEN, model="openai/small", api_base=server.api_base, api_key="k", timeout_ms=60_000)
-    made = RuntimeConfig(layout="cache_first", history=SMALL, summary=replace(summary, **more))  # type: ignore[arg-type]
+    made = RuntimeConfig(profile="story", layout="cache_first", history=SMALL, summary=replace(summary, **more))  # type: ignore[arg-type]
     return replace(made, consolidation=replace(made.consolidation, every_turns=0))
 
 

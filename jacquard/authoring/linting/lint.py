@@ -20,13 +20,14 @@ from jacquard.authoring.linting.names import NameReader
 from jacquard.authoring.linting.places import Places
 from jacquard.authoring.linting.prefix import CACHE_LAYOUT, find_volatile_reads, is_before_history
 from jacquard.authoring.linting.shapes import ANY, VariableShape, build_variable_shapes
-from jacquard.authoring.target import LAYOUTS, TemplateTarget
+from jacquard.authoring.target import LAYOUTS, PROFILES, TemplateTarget
 from jacquard.core.blocks import SkeinTemplate
-from jacquard.core.errors import LayoutError, TemplateError
+from jacquard.core.errors import ConfigError, LayoutError, TemplateError
 from jacquard.templating import open_templates
-from jacquard.templating.files import TemplateFile, TemplateRoot
+from jacquard.templating.files import TemplateFile, TemplateRoot, template_ids
 from jacquard.templating.layouts import find_layout_ids, load_layout
 from jacquard.templating.manifest import MANIFEST
+from jacquard.templating.profiles import load_profile
 from jacquard.templating.syntax import Node
 from mnemosyne.schema.world import WorldPack
 
@@ -72,6 +73,7 @@ def lint_templates(target: TemplateTarget, world: WorldPack | None = None) -> Li
             found += _template(library, name, shapes)
     layouts = [each for each in names if each.startswith(f"{LAYOUTS}/")]
     found += _layouts(library, layouts, target.roots)
+    found += _profiles(library, [each for each in names if each.startswith(f"{PROFILES}/")], target.roots)
     found += _prefix(library, names, target.roots)
     found += _find_unused(library, names)
     return LintReport(findings=sort_findings(found), files=names)
@@ -177,6 +179,21 @@ def _layouts(library: Library, names: list[str], roots: tuple[TemplateRoot, ...]
             load_layout(Path(name).stem, roots)
         except LayoutError as error:
             yield finding("layout", library.files[name], 1, str(error))
+
+
+def _profiles(library: Library, names: list[str], roots: tuple[TemplateRoot, ...]) -> Iterator[Finding]:
+    """Yield the faults of profiles; a profile may also name a template or a layout that is not there."""
+    for name in names:
+        file = library.files[name]
+        try:
+            profile = load_profile(Path(name).stem, roots)
+            load_layout(profile.layout, roots)
+        except (ConfigError, LayoutError) as error:
+            yield finding("profile", file, 1, str(error))
+            continue
+        if profile.template not in (known := template_ids(library.files)):
+            reason = f"template: there is no template {profile.template!r}; there are: {', '.join(known)}"
+            yield finding("profile", file, 1, reason)
 
 
 def _prefix(library: Library, names: tuple[str, ...], roots: tuple[TemplateRoot, ...]) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from filament import escape_text, open_tag
+from filament import escape_text, open_tag, show_text
 from jacquard.core.block_kinds import CURATION_SOURCE, KINDS, KNOWLEDGE_SECTION, MEMORIES_SECTION, slot_of
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, sensitivity_of
 from jacquard.core.degradations import DegradationCode
@@ -38,12 +38,14 @@ class MemoryLabels:
 
     `speakers` are the names of the two parties by role. Times: by the `clock`, when an entry was written; `dates`, those that
     the words of a message mean (`yesterday`), seen from that time; `story_times`, the time of the story by turn id.
+    `boundary`: as of `filament.show_text`.
     """
 
     speakers: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     clock: bool = True
     dates: bool = False
     story_times: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    boundary: str = ""
 
 
 _PLAIN = MemoryLabels()
@@ -101,7 +103,7 @@ def _block(
             # The ref covers what is shown, so a change of the text after it does not make the ref stale.
             selector = f"chars:0-{chars}" if chars else None
             ref = Ref(evidence_id=name, selector=selector, hash=ref_hash(entry.text[: chars or None]))
-    content = _entry_element(shown) if lore else _memory_element(shown, labels)
+    content = _entry_element(shown, labels) if lore else _memory_element(shown, labels)
     return PromptBlock(
         block_id=f"flesh:{name}",
         block_type=BlockType.EVIDENCE if lore else BlockType.MEMORY,
@@ -147,10 +149,10 @@ def _rationale(text: str, rank: int, estimator: TokenEstimator) -> PromptBlock:
     )
 
 
-def _entry_element(entry: MemoryEntry) -> str:
+def _entry_element(entry: MemoryEntry, labels: MemoryLabels) -> str:
     name = f"  <name>{escape_text(entry.title)}</name>\n" if entry.title else ""
     start = open_tag("entry", (("id", entry.entry_id), ("type", str(entry.metadata.get("kind") or entry.kind))))
-    return f"{start}\n{name}  <desc>{escape_text(entry.text)}</desc>\n</entry>"
+    return f"{start}\n{name}  <desc>{show_text(entry.text, labels.boundary)}</desc>\n</entry>"
 
 
 def _memory_element(entry: MemoryEntry, labels: MemoryLabels) -> str:
@@ -172,7 +174,7 @@ def _memory_element(entry: MemoryEntry, labels: MemoryLabels) -> str:
         attributes["dates"] = dates
     title = entry.title if entry.chain is not Chain.HISTORY and entry.title not in entry.text else ""
     text = f"{title}: {entry.text}" if title else entry.text
-    return f"{open_tag('memory', attributes.items())}{escape_text(text)}</memory>"
+    return f"{open_tag('memory', attributes.items())}{show_text(text, labels.boundary)}</memory>"
 
 
 def _describe_dates(entry: MemoryEntry) -> str:
@@ -195,6 +197,7 @@ def labels_of(turn: PlannedTurn, story_times: Mapping[str, str] = EMPTY) -> Memo
         clock=bare or wanted == "always",
         dates=wanted == "always" or (bare and wanted == "auto"),
         story_times=story_times,
+        boundary=turn.boundary,
     )
 
 

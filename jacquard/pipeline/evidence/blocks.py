@@ -13,7 +13,7 @@ from datetime import datetime
 
 from anyio import to_thread
 
-from filament import escape_text, open_tag
+from filament import escape_text, open_tag, show_text
 from jacquard.config.sections import EvidenceConfig
 from jacquard.core.block_kinds import EVIDENCE_LAYER, EVIDENCE_SOURCE, slot_of
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, sensitivity_of
@@ -76,10 +76,12 @@ async def load_evidence_blocks(
     config: EvidenceConfig,
     count: Callable[[str], int],
     query: EvidenceQuery = NO_QUERY,
+    boundary: str = "",
 ) -> EvidenceBlocks:
     """Return the results of a session's tools and searches that a turn shows as blocks: those that `query` asks for most.
 
     Memories that a turn recalled are evidence too, but come by recall and not from here. `count` gives the tokens of a text.
+    `boundary`: as of `filament.show_text`.
     """
     if not config.enabled:
         return NO_RESULTS
@@ -110,7 +112,7 @@ async def load_evidence_blocks(
                 )
             resolved = ResolvedBlock(block=block, text=text, refs=refs)
             notices = settled.notices.get(evidence.evidence_id, ())
-            made = _prompt_block(evidence, resolved, notices, len(kept) - len(blocks), count)
+            made = _prompt_block(evidence, resolved, notices, len(kept) - len(blocks), count, boundary)
             blocks.append(replace(made, uri=evidence_uri(session_id, evidence.evidence_id)))
     return EvidenceBlocks(
         blocks=tuple(blocks),
@@ -143,7 +145,12 @@ def _derive_blocks(
 
 
 def _prompt_block(
-    evidence: Evidence, resolved: ResolvedBlock, notices: tuple[str, ...], rank: int, count: Callable[[str], int]
+    evidence: Evidence,
+    resolved: ResolvedBlock,
+    notices: tuple[str, ...],
+    rank: int,
+    count: Callable[[str], int],
+    boundary: str,
 ) -> PromptBlock:
     attributes = {
         "id": evidence.evidence_id,
@@ -153,7 +160,7 @@ def _prompt_block(
     if evidence.created_at is not None:
         attributes["at"] = evidence.created_at.isoformat(timespec="minutes").replace("+00:00", "Z")
     warned = "".join(f"<notice>{escape_text(notice)}</notice>" for notice in notices)
-    content = f"{open_tag('result', attributes.items())}{escape_text(resolved.text)}{warned}</result>"
+    content = f"{open_tag('result', attributes.items())}{show_text(resolved.text, boundary)}{warned}</result>"
     return PromptBlock(
         block_id=resolved.block.block_id,
         block_type=resolved.block.block_type,

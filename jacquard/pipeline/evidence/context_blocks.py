@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from filament import escape_text, open_tag
+from filament import open_tag, show_text
 from jacquard.core.block_kinds import DOCUMENT_SOURCE, slot_of
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, sensitivity_of
 from jacquard.core.receipt import LeftOut
@@ -76,7 +76,7 @@ async def load_context_blocks(
         else:
             found = [each.evidence for each in resolved.refs if each.text and each.evidence is not None]
             trusts = [await verify_trust(store, each) for each in found]
-            blocks.append(_prompt_block(resolved, text, trusts, place, count))
+            blocks.append(_prompt_block(resolved, text, trusts, place, count, turn.boundary))
     return DocumentBlocks(
         blocks=tuple(blocks),
         ids=frozenset(block.block_id for block in own),
@@ -112,12 +112,12 @@ def _trust_of_text(block: ContextBlock) -> Trust:
 
 
 def _prompt_block(
-    resolved: ResolvedBlock, text: str, trusts: Sequence[Trust], rank: int, count: Callable[[str], int]
+    resolved: ResolvedBlock, text: str, trusts: Sequence[Trust], rank: int, count: Callable[[str], int], boundary: str
 ) -> PromptBlock:
     block = resolved.block
     trust = lowest_trust(trusts) if trusts else _trust_of_text(block)
     attributes = (("id", block.block_id), ("type", block.block_type.value), ("trust", trust.value))
-    content = f"{open_tag('context_block', attributes)}\n{escape_text(text)}\n</context_block>"
+    content = f"{open_tag('context_block', attributes)}\n{show_text(text, boundary)}\n</context_block>"
     return PromptBlock(
         block_id=block.block_id,
         block_type=block.block_type,

@@ -18,6 +18,7 @@ from jacquard.pipeline.curation.stream import Curation
 from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.record.package import build_package, context_blocks_of, evidence_of
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, select_stored_blocks
+from jacquard.pipeline.record.provider_messages import find_attachments
 from jacquard.pipeline.record.stored_turn import report_damage
 from jacquard.pipeline.skeleton.automation import Skeleton
 from jacquard.pipeline.skeleton.history import smooth_other_tokens
@@ -105,7 +106,12 @@ def build_turn_prompt(inputs: PromptInputs, laid: PromptLayout, carried: Mapping
             correction=inputs.correction,
             tail_tokens=int(inputs.config.budget.reserved_tail_tokens / inputs.correction),
         ),
-        prefix=prefix(prompt.assembled, _previous_messages(inputs.turn.window), inputs.count),
+        prefix=prefix(
+            prompt.assembled,
+            _previous_messages(inputs.turn.window),
+            inputs.count,
+            {block.block_id for block in prompt.stages[-1].blocks() if block.volatile},
+        ),
         spans=prompt.assembled.spans,
         degradations=inputs.degradations,
         conflicts=inputs.skeleton.results.conflicts,
@@ -116,6 +122,8 @@ def build_turn_prompt(inputs: PromptInputs, laid: PromptLayout, carried: Mapping
         evidence=inputs.skeleton.results.decisions,
         left_out=(*inputs.turn.left_out, *inputs.skeleton.results.left_out),
         redactions=inputs.skeleton.results.redactions,
+        profile=inputs.turn.profile.profile_id,
+        as_written=bool(inputs.layout.boundary),
     )
     return _build_prepared_turn(inputs, prompt, report)
 
@@ -128,7 +136,7 @@ def _build_prepared_turn(inputs: PromptInputs, prompt: Prompt, report: Report) -
     entries = [entry for entry in inputs.curation.entries if entry_uri(entry) in shown]
     # A package holds the original texts; only the prompt is escaped (decision 0004).
     history = [
-        PackageMessage(role=b.role.value, content=unescape(without_notice(b.content)))
+        PackageMessage(role=b.role.value, content=b.content if b.as_written else unescape(without_notice(b.content)))
         for b in blocks
         if is_history_message(b)
     ]
@@ -172,6 +180,12 @@ def _build_prepared_turn(inputs: PromptInputs, prompt: Prompt, report: Report) -
         evidences=evidences,
         context_blocks=held,
         reply=inputs.turn.reply,
+        reply_form=inputs.turn.profile.reply,
+        attachments=find_attachments(
+            report.spans,
+            (each.message for each in (*inputs.turn.pinned, *(inputs.turn.history or inputs.turn.window.messages))),
+            inputs.turn.message,
+        ),
         history_start=inputs.skeleton.history_start,
         newest_evidence=inputs.skeleton.results.newest,
         other_tokens=smooth_other_tokens(report.budget.used_tokens - said_tokens, inputs.turn.window),

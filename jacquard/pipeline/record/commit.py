@@ -11,6 +11,7 @@ from filament import Correction, JudgedOps, OpLimits, OpVerdict, ParsedReply, pa
 from jacquard.config.sections import LimitsConfig
 from jacquard.pipeline.record.stored_turn import report_damage
 from jacquard.pipeline.schedule import event_words
+from jacquard.templating.profiles import ReplyForm
 from mnemosyne.chains.audience import audience_field, audience_of_messages
 from mnemosyne.chains.event import quest_events
 from mnemosyne.chains.state import judge_reply_ops
@@ -60,7 +61,9 @@ def build_commit(
     """
     # Ops in the words of the user are a quotation, not what the model decided (decision 0025).
     said = "\n".join(message.content for message in record.messages if message.role is not Role.ASSISTANT)
-    parsed = parse_reply(reply.content, user_text=said)
+    # Turns of older releases say nothing of a form: their replies have elements.
+    is_text = (record.prompt or {}).get("reply_form") == ReplyForm.TEXT
+    parsed = ParsedReply(content=reply.content) if is_text else parse_reply(reply.content, user_text=said)
     bounds = OpLimits(reply_ops=limits.reply_ops, op_value_chars=limits.op_value_chars, state_chars=limits.state_chars)
     judged = judge_reply_ops(state, parsed.ops, record.anchors, parsed.lost, limits=bounds)
     patch = judged.patch

@@ -5,14 +5,14 @@ Only the ingestor writes. `jacquard.pipeline.evidence.blocks` shows results in t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from itertools import count as count_from
 from typing import Any
 
-from filament import unescape
+from filament import split_content
+from jacquard.core.block_kinds import SAID
 from jacquard.pipeline.record.prepared_turn import turn_from_record
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.core.off_loop import calculate, size_of
@@ -27,8 +27,6 @@ from mnemosyne.schema.evidence import (
 from mnemosyne.schema.ingest import IngestOptions, IngestResult, ShownText
 from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.record import TurnRecord
-
-_TAG = re.compile(r"<[^<>]*>")
 
 
 async def evidence_ids_of(store: Store, session_id: str, entries: Iterable[MemoryEntry]) -> dict[str, str]:
@@ -62,7 +60,8 @@ def find_shown_texts(record: TurnRecord | None) -> tuple[ShownText, ...]:
     for span in turn.report.spans:
         said = turn.messages[span.message].content[span.start : span.end]
         # Texts of others are escaped, so every tag here is ours.
-        pieces = [unescape(piece) for piece in _TAG.split(said)]
+        is_written = turn.report.as_written and span.kind in SAID
+        pieces = [said] if is_written else [each.text for each in split_content(said) if not each.is_tag]
         shown += [ShownText(source_id=sources.get(span.block_id, span.block_id), text=piece) for piece in pieces]
     return tuple(each for each in shown if each.text.strip())
 

@@ -4,14 +4,13 @@ Pure.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from filament import close_tag, escape_text, open_tag, unescape
+from filament import close_tag, escape_text, open_tag, split_content
 from jacquard.config.sections import PackageConfig
 from jacquard.core.block_kinds import EVIDENCE_LAYER, KINDS, SUMMARY_SLOT, PackagePart, slot_traits
 from jacquard.core.blocks import BlockKind, PromptBlock
@@ -30,7 +29,6 @@ from mnemosyne.schema.session import Role
 _SCORE_NAMES = {name: "rrf_score" if name == "fused" else f"{name}_score" for name in SIGNAL_NAMES}
 """What seed 000 calls the score parts of a candidate."""
 
-_TAG = re.compile(r"<[^<>]*>")
 _GROUPS = {"relational": "relational_bundle"}
 
 
@@ -292,7 +290,7 @@ def _result(block: PromptBlock, report: Report, created_at: datetime) -> Evidenc
         source="resource",
         source_uri=evidence_uri(report.session_id, evidence_id),
         title=block.title,
-        snippet=unescape(_TAG.sub("\n", block.content)).strip(),
+        snippet="".join("\n" if each.is_tag else each.text for each in split_content(block.content)).strip(),
         mode="exact",
         score=0.0,
         provenance=_provenance(report, created_at),

@@ -21,8 +21,15 @@ from jacquard.core.model_calls import UNKNOWN
 from jacquard.core.plan import PlanContext, Triage, plan_to_json
 from jacquard.core.receipt import CurationPath, Report
 from jacquard.pipeline.evidence.context_blocks import MADE_BY_ENGINE
+from jacquard.pipeline.record.provider_messages import (
+    Attachment,
+    find_attachments,
+    to_anthropic,
+    to_openai,
+)
 from jacquard.pipeline.record.stored_turn import plan_of, report_damage, report_of
 from jacquard.pipeline.weaving.assemble import PromptMessage
+from jacquard.templating.profiles import ReplyForm, session_boundary
 from mnemosyne.core import codec
 from mnemosyne.documents.package_json import package_to_json
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
@@ -33,7 +40,8 @@ from mnemosyne.schema.record import SessionWindow, TurnRecord
 from mnemosyne.schema.session import Message, Role, TurnKind, TurnStatus
 
 RECORD_VERSION = 1
-LATER_SETTINGS = (
+LATER_SETTINGS: tuple[tuple[str, ...], ...] = (
+    ("profile",),
     ("limits",),
     ("budget", "state_share"),
     ("token_estimator",),
@@ -49,8 +57,8 @@ LATER_SETTINGS = (
 """Settings that releases before the present one did not have, by path. At their default they are left out of a request's
 fingerprint: what was answered before there was such a setting is still the same request.
 """
-FORMER_DEFAULTS: Mapping[tuple[str, str], Any] = MappingProxyType(
-    {("curation", "select_limit"): 5, ("curation", "fallback_limit"): 3}
+FORMER_DEFAULTS: Mapping[tuple[str, ...], Any] = MappingProxyType(
+    {("layout",): "classic", ("curation", "select_limit"): 5, ("curation", "fallback_limit"): 3}
 )
 """Settings that had another default in earlier releases. At their default they count as that in a fingerprint, as above."""
 _DEFAULTS = codec.to_plain(RuntimeConfig())
@@ -75,7 +83,8 @@ class PreparedTurn:
     `tape` is the snapshot of the prompt (`jacquard.pipeline.record.prompt_snapshot`); it is written to the record, and
     a turn read from its record has none. `other_tokens` are those of the prompt without the conversation, as the next turn
     reckons with them; `newest_evidence` is the mark of what the session had been given (`mark_newest`). `usages` are the
-    model calls of its preparation.
+    model calls of its preparation. `reply_form` says how the reply is read. `attachments` are what messages carry beside
+    their text; they are kept with the session's messages and not in the turn's record.
     """
 
     turn_id: str
@@ -91,9 +100,11 @@ class PreparedTurn:
     evidences: tuple[Evidence, ...] = ()
     context_blocks: tuple[ContextBlock, ...] = ()
     reply: str | None = None
+    reply_form: ReplyForm = ReplyForm.ELEMENTS
     history_start: str | None = None
     other_tokens: int | None = None
     newest_evidence: str = ""
+    attachments: tuple[Attachment, ...] = ()
     tape: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
     usages: tuple[ModelUsage, ...] = field(default=(), compare=False, repr=False)
 
@@ -101,6 +112,16 @@ class PreparedTurn:
     def assembled_input(self) -> AssembledInput:
         """The prompt under the names of seed 002 section 5.1.3."""
         return AssembledInput(parts=self.messages, text=self.text, total_tokens=self.report.budget.used_tokens)
+
+    def to_openai(self) -> list[dict[str, Any]]:
+        """Return the prompt as messages of the OpenAI API, with tool calls, their ids, and parts that are no text."""
+        return to_openai(self.messages, self.attachments)
+
+    def to_anthropic(self) -> dict[str, Any]:
+        """Return the prompt as `system` and `messages` of the Anthropic API, with cache breakpoints at what stays the same."""
+        prefix = self.report.prefix
+        boundary = session_boundary(self.session_id)
+        return to_anthropic(self.messages, self.attachments, prefix.stable_messages, prefix.stable_chars, boundary)
 
     @property
     def triage(self) -> Triage:
@@ -122,6 +143,7 @@ class StoredPrompt:
     context_blocks: tuple[ContextBlock, ...]
     reply: str | None
     history_start: str | None
+    reply_form: ReplyForm = ReplyForm.ELEMENTS
     other_tokens: int | None = None
     newest_evidence: str = ""
     tape: Mapping[str, Any] | None = None
@@ -149,17 +171,24 @@ def request_fingerprint(user_message: str, config: RuntimeConfig, world_digest: 
         tags=EMPTY,
     )
     plain = codec.to_plain(bare)
-    for *sections, name in LATER_SETTINGS:
-        holder, default = plain, _DEFAULTS
-        for section in sections:
-            holder, default = holder[section], default[section]
-        if holder[name] == default[name]:
-            del holder[name]
-    for (section, name), former in FORMER_DEFAULTS.items():
-        if plain[section][name] == _DEFAULTS[section][name]:
-            plain[section][name] = former
+    for path in LATER_SETTINGS:
+        holder, default = _holders_of(path, plain)
+        if holder[path[-1]] == default[path[-1]]:
+            del holder[path[-1]]
+    for path, former in FORMER_DEFAULTS.items():
+        holder, default = _holders_of(path, plain)
+        if holder[path[-1]] == default[path[-1]]:
+            holder[path[-1]] = former
     payload = codec.encode([RECORD_VERSION, user_message, plain, world_digest])
     return hashlib.sha256(payload).hexdigest()
+
+
+def _holders_of(path: tuple[str, ...], plain: dict[str, Any]) -> tuple[dict[str, Any], Mapping[str, Any]]:
+    """Return the section that holds a setting, among `plain` and among the defaults."""
+    holder, default = plain, _DEFAULTS
+    for section in path[:-1]:
+        holder, default = holder[section], default[section]
+    return holder, default
 
 
 def select_stored_blocks(blocks: Sequence[ContextBlock]) -> tuple[ContextBlock, ...]:
@@ -240,6 +269,7 @@ def build_record(
                 evidences=turn.evidences,
                 context_blocks=turn.context_blocks,
                 reply=turn.reply,
+                reply_form=turn.reply_form,
                 history_start=turn.history_start,
                 other_tokens=turn.other_tokens,
                 newest_evidence=turn.newest_evidence,
@@ -275,10 +305,19 @@ def turn_from_record(record: TurnRecord, version: int) -> PreparedTurn:
         evidences=stored.evidences,
         context_blocks=stored.context_blocks,
         reply=stored.reply,
+        reply_form=stored.reply_form,
         history_start=stored.history_start,
         other_tokens=stored.other_tokens,
         newest_evidence=stored.newest_evidence,
     )
+
+
+def with_attachments(turn: PreparedTurn, window: SessionWindow, said: Message | None) -> PreparedTurn:
+    """Return a turn that was read from its record with what its messages carry beside their text, as far as the window has
+    them; `said` is the user's message of the turn.
+    """
+    messages = (each.message for each in window.messages)
+    return replace(turn, attachments=find_attachments(turn.report.spans, messages, said))
 
 
 def turn_to_json(turn: PreparedTurn) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from jacquard.pipeline.evidence.blocks import NO_RESULTS, EvidenceBlocks
 from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.schedule import INJECTION, list_injected_entries
 from jacquard.pipeline.skeleton.history import find_history_start, trim_history
-from jacquard.pipeline.skeleton.messages import history_blocks, input_block
+from jacquard.pipeline.skeleton.messages import find_speakers, history_blocks, input_block
 from jacquard.pipeline.skeleton.naming import rename_duplicates
 from jacquard.pipeline.skeleton.state_fit import MOST_TOKENS, count_goal_tokens, fit_state, is_too_large
 from jacquard.pipeline.skeleton.todo import list_open_tasks
@@ -145,10 +145,13 @@ class AutomationStream:
         # Turns of the engine come with the history that their summary leaves; previews have none.
         if shown is None:
             shown = trim_history(turn.window.messages, start, turn.config.history, self._count)
+        said, held, profile = turn.message or turn.user_message, (*turn.pinned, *shown), turn.profile
+        spoken = (*(each.message for each in held), *([] if turn.message is None else [turn.message]))
+        speakers = find_speakers(spoken, turn.world, profile)
         return Skeleton(
             blocks=made.blocks,
-            history=history_blocks((*turn.pinned, *shown), turn.world, self._count, turn.window.head.session_id),
-            user_input=input_block(turn.user_message, self._count),
+            history=history_blocks(held, turn.world, self._count, turn.session_id, profile, speakers),
+            user_input=input_block(said, self._count, profile, speakers),
             anchors=find_shown_anchors(state, quests, made.shown),
             history_start=shown[0].message.message_id if shown else None,
             source=made.source,

@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from jacquard.config.sections import HistoryConfig, RuntimeConfig
+from jacquard.pipeline.skeleton.messages import count_attached
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import Role, WindowMessage
 
@@ -72,7 +73,7 @@ def trim_history(
         return ()
     turns = [tuple(group) for _, group in groupby(messages, key=lambda each: each.turn_id)]
     start = next((place for place, turn in enumerate(turns) if previous_start in _ids(turn)), None)
-    sizes = [(len(turn), sum(count(each.message.content) for each in turn)) for turn in turns]
+    sizes = [(len(turn), sum(_count_message(each, count) for each in turn)) for turn in turns]
     if start is not None and _fits(sizes[start:], config.max_messages, config.max_tokens):
         return _flat(turns[start:])
     if previous_start is None and _fits(sizes, config.max_messages, config.max_tokens) and _is_whole(turns):
@@ -86,6 +87,10 @@ def find_history_start(window: SessionWindow) -> str | None:
     prompt = window.previous.prompt if window.previous is not None else None
     start = prompt.get("history_start") if prompt is not None else None
     return start if isinstance(start, str) else None
+
+
+def _count_message(each: WindowMessage, count: Callable[[str], int]) -> int:
+    return count(each.message.content) + count_attached(each.message, count)
 
 
 def _ids(turn: Turn) -> set[str]:

@@ -1,26 +1,35 @@
 """The conversation as prompt blocks: the messages of the history window and the user's input. Pure.
 
-A speaker's name precedes the text only where the role does not say it: not for the world's own player and narrator, nor
-for the generic names of the two roles, but for the people of an imported conversation. A message that got no reply says so in a
-`<notice>` after its text.
+A profile says how messages are shown. Escaped, as text of the markup, a speaker's name precedes the text where the role does not
+say it: not for the world's own player and narrator, nor for the generic names of the two roles, but for the people of an imported
+conversation; a message that got no reply says so in a `<notice>` after its text. As written, nothing is added but names, and
+those only where several people speak in one role.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
-from filament import escape_text
+from filament import clean_surrogates, escape_text
 from jacquard.core.block_kinds import HISTORY_SOURCE, INPUT_ID, USER_SOURCE, slot_of
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock
 from jacquard.pipeline.worlds import party_names
+from jacquard.templating.profiles import STORY, MessageForm, Profile, SpeakerNames
+from mnemosyne.chains.message_parts import is_text_part, read_parts, read_tool_calls
 from mnemosyne.chains.unanswered import is_unanswered
 from mnemosyne.chains.uris import EntryAddress, format_uri
 from mnemosyne.schema.evidence import BlockType, Priority
 from mnemosyne.schema.memory import Chain, Trust, session_scope
-from mnemosyne.schema.session import Role, WindowMessage
+from mnemosyne.schema.session import Author, Message, Role, WindowMessage
 from mnemosyne.schema.world import WorldPack
 
 NEWEST_MESSAGES = 6
+PART_TOKENS = 1100
+"""What a content part that is no text counts: about what providers take for an image of a thousand pixels square."""
+SMALL_PART_TOKENS = 85
+"""What an image counts that is sent in low detail."""
 _PLAIN_PARTIES = frozenset({"", "user", "player", "assistant", "agent", "narrator", "model", "system", "tool"})
 _UNANSWERED = {
     "en": "<notice>This message got no reply.</notice>",
@@ -29,26 +38,61 @@ _UNANSWERED = {
 _TRUST = {Role.USER: Trust.USER, Role.ASSISTANT: Trust.MODEL, Role.TOOL: Trust.TOOL, Role.SYSTEM: Trust.AUTHORED}
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Speakers:
+    """Whose names precede their messages: all but the `known`, and with `crowded` only those who speak in these roles."""
+
+    known: frozenset[str]
+    crowded: frozenset[Role] | None = None
+
+    def name_of(self, message: Message) -> str:
+        """Return the name to show before a message, on one line, or an empty text."""
+        name = _name_of(message.author)
+        if self.crowded is not None and message.role not in self.crowded:
+            return ""
+        return "" if name.casefold() in self.known else name
+
+
+def find_speakers(messages: Iterable[Message], world: WorldPack, profile: Profile = STORY) -> Speakers:
+    """Return whose names a prompt shows that holds these messages."""
+    if profile.speakers is SpeakerNames.NAMED:
+        return Speakers(known=default_parties(world))
+    names: dict[Role, set[str]] = {}
+    for message in messages:
+        if (name := _name_of(message.author).casefold()) not in _PLAIN_PARTIES:
+            names.setdefault(message.role, set()).add(name)
+    crowded = frozenset(role for role, held in names.items() if len(held) > 1 and role is not Role.TOOL)
+    return Speakers(known=_PLAIN_PARTIES, crowded=crowded)
+
+
 def history_blocks(
-    messages: Sequence[WindowMessage], world: WorldPack, count: Callable[[str], int], session_id: str = ""
+    messages: Sequence[WindowMessage],
+    world: WorldPack,
+    count: Callable[[str], int],
+    session_id: str = "",
+    profile: Profile = STORY,
+    speakers: Speakers | None = None,
 ) -> tuple[PromptBlock, ...]:
     """Return one block for each message of a session, oldest first; `rank` is its age (0 = newest).
 
-    A message that got no reply is followed by a notice in the world's language. System messages are MUST, of the others the
-    newest NEWEST_MESSAGES are HIGH, older ones MEDIUM. A tool call and its result are kept or dropped together (P5): in a
-    turn with tool messages, everything but those of the user and the system is one group.
+    System messages are MUST, of the others the newest NEWEST_MESSAGES are HIGH, older ones MEDIUM. A tool call and its result
+    are kept or dropped together (P5): in a turn with tool messages, everything but those of the user and the system is one
+    group. `speakers`: whose names are shown (None: by the messages alone).
     """
+    shown = speakers or find_speakers((each.message for each in messages), world, profile)
+    as_written = profile.messages is MessageForm.AS_WRITTEN
     notice = _UNANSWERED["zh" if world.locale.lower().startswith("zh") else "en"]
-    known, scope = default_parties(world), session_scope(session_id)
+    scope = session_scope(session_id)
     with_tools = {each.turn_id for each in messages if each.message.role is Role.TOOL}
     blocks = []
     for place, each in enumerate(messages):
         message, age = each.message, len(messages) - 1 - place
-        speaker = speaker_of(each, known)
-        content = escape_text(f"{speaker}: {message.content}" if speaker else message.content)
-        if is_unanswered(message):
+        speaker = shown.name_of(message)
+        content = _shown_text(message.content, speaker, profile)
+        if is_unanswered(message) and not as_written:
             content = f"{content}\n{notice}"
         grouped = each.turn_id in with_tools and message.role not in (Role.USER, Role.SYSTEM)
+        attached_tokens = count_attached(message, count)
         blocks.append(
             PromptBlock(
                 block_id=message.message_id,
@@ -61,12 +105,14 @@ def history_blocks(
                 placement=Placement(position=Position.IN_HISTORY, depth=age),
                 group=f"turn:{each.turn_id}" if grouped else None,
                 rank=age,
-                tokens=count(content),
+                tokens=count(content) + attached_tokens,
                 title=speaker or (message.author.id if message.author else message.role.value),
                 trust=_TRUST[message.role],
                 at=message.at,
                 kind=BlockKind.MESSAGE,
                 uri=format_uri(EntryAddress(scope=scope, chain=Chain.HISTORY, entry_id=message.message_id)),
+                attached_tokens=attached_tokens,
+                as_written=as_written,
             )
         )
     return tuple(blocks)
@@ -85,9 +131,17 @@ def without_notice(content: str) -> str:
     return content
 
 
-def input_block(user_message: str, count: Callable[[str], int]) -> PromptBlock:
-    """Return the block of the user's message, which is never dropped."""
-    content = escape_text(user_message)
+def input_block(
+    user_message: Message | str,
+    count: Callable[[str], int],
+    profile: Profile = STORY,
+    speakers: Speakers | None = None,
+) -> PromptBlock:
+    """Return the block of the user's message, which is never dropped; in a story it has no name before it."""
+    said = Message(role=Role.USER, content=user_message) if isinstance(user_message, str) else user_message
+    named = "" if speakers is None or profile.speakers is SpeakerNames.NAMED else speakers.name_of(said)
+    content = _shown_text(said.content, named, profile)
+    attached_tokens = count_attached(said, count)
     return PromptBlock(
         block_id=INPUT_ID,
         block_type=BlockType.CONVERSATION,
@@ -97,12 +151,26 @@ def input_block(user_message: str, count: Callable[[str], int]) -> PromptBlock:
         role=Role.USER,
         priority=Priority.MUST,
         placement=Placement(position=Position.USER_ANCHOR),
-        tokens=count(content),
+        tokens=count(content) + attached_tokens,
         volatile=True,
         title="user input",
         trust=Trust.USER,
         kind=BlockKind.INPUT,
+        attached_tokens=attached_tokens,
+        as_written=profile.messages is MessageForm.AS_WRITTEN,
     )
+
+
+def count_attached(message: Message, count: Callable[[str], int]) -> int:
+    """Return the tokens of what a message carries beside its text: tool calls as JSON, other parts by their kind."""
+    calls = read_tool_calls(message)
+    tokens = count(json.dumps(calls, ensure_ascii=False, default=dict)) if calls else 0
+    for part in read_parts(message):
+        if not is_text_part(part):
+            image = part.get("image_url")
+            small = isinstance(image, dict) and image.get("detail") == "low"
+            tokens += SMALL_PART_TOKENS if small else PART_TOKENS
+    return tokens
 
 
 def default_parties(world: WorldPack) -> frozenset[str]:
@@ -110,8 +178,10 @@ def default_parties(world: WorldPack) -> frozenset[str]:
     return _PLAIN_PARTIES | {name.casefold() for name in party_names(world).values()}
 
 
-def speaker_of(each: WindowMessage, known: frozenset[str]) -> str:
-    """Return the name to show before a message, on one line, or an empty text."""
-    author = each.message.author
-    name = " ".join(author.id.split()) if author else ""
-    return "" if name.casefold() in known else name
+def _name_of(author: Author | None) -> str:
+    return " ".join(author.id.split()) if author else ""
+
+
+def _shown_text(text: str, speaker: str, profile: Profile) -> str:
+    said = f"{speaker}: {text}" if speaker else text
+    return clean_surrogates(said) if profile.messages is MessageForm.AS_WRITTEN else escape_text(said)

@@ -32,7 +32,9 @@ class SkeletonStream:
         skeleton = await to_thread.run_sync(self._automation.render, turn, state_tokens)
         size = size_of(turn.user_message, newest_texts(turn))
         shown, query = turn.config.evidence, await calculate(evidence_query, turn, size=size)
-        results = await load_evidence_blocks(self._store, self._clock, turn.session_id, shown, self._count, query)
+        results = await load_evidence_blocks(
+            self._store, self._clock, turn.session_id, shown, self._count, query, turn.boundary
+        )
         document = await load_context_blocks(self._store, self._clock, turn, self._count)
         return replace(
             skeleton,

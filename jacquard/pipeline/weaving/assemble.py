@@ -1,16 +1,17 @@
 """The assembler: turns a skein into role messages, one XML text and the span of every block (spec W4, W5).
 
-Pure: no store, no clock, no state. The joined texts were escaped where they were rendered.
+Pure: no store, no clock, no state. The joined texts were escaped where they were rendered; a message that is shown as written
+has a role message of its own, and stands in the one text between lines with a boundary that it does not contain.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NoReturn
 
-from filament import escape_attribute
+from filament import choose_boundary, escape_attribute
 from jacquard.core.blocks import FRAME, BlockKind, Position, PromptBlock, Skein, is_of_kind
 from jacquard.core.receipt import BlockSpan, PrefixReport
 from mnemosyne.core.errors import CodecError
@@ -97,6 +98,7 @@ class _Piece:
     text: str
     block_id: str = FRAME
     kind: BlockKind = BlockKind.UNKNOWN
+    attached_tokens: int = 0
 
 
 _OVERHEAD = _Piece(text="")
@@ -126,6 +128,9 @@ def assemble(skein: Skein, count: Callable[[str], int]) -> AssembledPrompt:
             groups.append(_Group(role=role[0], pieces=_pieces(line, skein.layer_attributes)))
     if skein.user_input is not None:
         before = _pieces([*tail, *skein.anchor], skein.layer_attributes)
+        if before and skein.user_input.as_written:
+            groups.append(_Group(role=Role.SYSTEM.value, pieces=before))
+            before = []
         groups.append(_Group(role=Role.USER.value, pieces=_add_input(before, skein.user_input)))
     messages, spans = _join(groups, count)
     return AssembledPrompt(
@@ -134,10 +139,13 @@ def assemble(skein: Skein, count: Callable[[str], int]) -> AssembledPrompt:
 
 
 def prefix(
-    assembled: AssembledPrompt, previous: Sequence[Mapping[str, str]], count: Callable[[str], int]
+    assembled: AssembledPrompt,
+    previous: Sequence[Mapping[str, str]],
+    count: Callable[[str], int],
+    volatile: Collection[str] = (),
 ) -> PrefixReport:
     """Compare with the messages of the previous turn: tokens shared from the first character on, and where they differ
-    first.
+    first. `volatile` are the ids of blocks that change in each turn.
     """
     shared, broken = 0, None
     for place, message in enumerate(assembled.messages):
@@ -155,7 +163,28 @@ def prefix(
             shared += min(cut.tokens, count(message.content[cut.start : length]))
         broken = next((s.block_id for s in spans if s.end > length and s.block_id != FRAME), None)
         break
-    return PrefixReport(shared_tokens=shared, total_tokens=assembled.tokens, first_break=broken)
+    messages, chars = _find_stable_part(assembled, volatile)
+    return PrefixReport(
+        shared_tokens=shared,
+        total_tokens=assembled.tokens,
+        first_break=broken,
+        stable_messages=messages,
+        stable_chars=chars,
+    )
+
+
+def _find_stable_part(assembled: AssembledPrompt, volatile: Collection[str]) -> tuple[int, int]:
+    """Return how many messages, and how many characters of the next one, come before the first volatile block."""
+    end = (0, 0)
+    for span in assembled.spans:
+        if span.block_id in volatile:
+            return end
+        # The frame before a volatile block (the tag that opens its layer) belongs to it.
+        if span.block_id != FRAME:
+            end = (span.message, span.end)
+            if span.end == len(assembled.messages[span.message].content):
+                end = (span.message + 1, 0)
+    return len(assembled.messages), 0
 
 
 def _count_common_chars(left: str, right: str) -> int:
@@ -217,7 +246,7 @@ def _spread(pieces: list[_Piece], blocks: Sequence[PromptBlock], between: str) -
 
 
 def _piece(block: PromptBlock) -> _Piece:
-    return _Piece(text=block.content, block_id=block.block_id, kind=block.kind)
+    return _Piece(text=block.content, block_id=block.block_id, kind=block.kind, attached_tokens=block.attached_tokens)
 
 
 def _add_input(before: list[_Piece], user_input: PromptBlock) -> list[_Piece]:
@@ -238,7 +267,7 @@ def _join(
         at = 0
         spans.append(_span(group.owner, place, at, MESSAGE_OVERHEAD_TOKENS))
         for each in group.pieces:
-            spans.append(_span(each, place, at, count(each.text), len(each.text)))
+            spans.append(_span(each, place, at, count(each.text) + each.attached_tokens, len(each.text)))
             at += len(each.text)
         messages.append(PromptMessage(role=group.role, content="".join(each.text for each in group.pieces)))
     return tuple(messages), tuple(spans)
@@ -260,12 +289,27 @@ def _xml(skein: Skein, tail: Sequence[PromptBlock], history: Sequence[PromptBloc
     for (_, is_message), blocks in groupby(history, key=_message_key):
         line = list(blocks)
         if is_message:
-            lines += [f'<message role="{b.role.value}">{b.content}</message>' for b in line]
+            lines += [_message_element(b, skein.boundary) for b in line]
         else:
             lines.append(join_pieces(line))
     lines.append("</chat_history>")
     if tail or skein.anchor:
         lines.append(join_pieces([*tail, *skein.anchor]))
     if skein.user_input is not None:
-        lines += ["<user_input>", skein.user_input.content, "</user_input>"]
+        lines += _bounded("user_input", "", skein.user_input, skein.boundary)
     return "\n".join([*lines, "</root>"])
+
+
+def _message_element(block: PromptBlock, boundary: str) -> str:
+    role = f' role="{block.role.value}"'
+    if not block.as_written:
+        return f"<message{role}>{block.content}</message>"
+    return "\n".join(_bounded("message", role, block, boundary))
+
+
+def _bounded(name: str, attributes: str, block: PromptBlock, boundary: str) -> list[str]:
+    """Return the lines of an element with a message; one that is shown as written ends only at its own boundary."""
+    if not block.as_written:
+        return [f"<{name}{attributes}>", block.content, f"</{name}>"]
+    mark = choose_boundary(boundary, block.content)
+    return [f'<{name}{attributes} boundary="{mark}">', block.content, f'</{name} boundary="{mark}">']

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import anyio
 
-from filament import escape_text, unescape
+from filament import ContentPiece, clean_surrogates, split_content
 from jacquard.core.blocks import PromptBlock, Sensitivity
 from jacquard.core.degradations import Degradation, DegradationCode
 from jacquard.core.errors import SummarizerError
@@ -22,7 +22,7 @@ from jacquard.core.protocols import Shortener
 from jacquard.core.receipt import BlockDecision
 from jacquard.pipeline.truncation import truncate_sentences
 from jacquard.pipeline.weaving.assemble import MESSAGE_OVERHEAD_TOKENS
-from jacquard.pipeline.weaving.packing import MASKED, split_tags
+from jacquard.pipeline.weaving.packing import MASKED
 from mnemosyne.core.errors import RedactionError
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.protocols import Redactor
@@ -94,8 +94,12 @@ async def _shorten_block(
 ) -> PromptBlock | None:
     """Return the block with its longest text shortened, so that the whole counts at most `limit_tokens`."""
     size = size_of(block.content)
-    parts, place, room = await calculate(_split_block, block, limit_tokens, count, size=size)
-    text = unescape(parts[place]).strip()
+    pieces, place, room = await calculate(_find_room, block, limit_tokens, count, size=size)
+    piece, text = pieces[place], pieces[place].text.strip()
+
+    def count_shown(short: str) -> int:
+        return count(piece.with_text(short).source)
+
     try:
         if shortener is None:
             short = await calculate(truncate_sentences, text, room, count, size=size)
@@ -104,54 +108,72 @@ async def _shorten_block(
     except SummarizerError as error:
         failures.append(Degradation(code=DegradationCode.SHORTEN_FAILED.value, detail=str(error)))
         short = ""
-    if not short.strip() or count(escape_text(short)) > room:
+    if not short.strip() or count_shown(short) > room:
         try:
-            short = await calculate(truncate_sentences, text, room, lambda each: count(escape_text(each)), size=size)
+            short = await calculate(truncate_sentences, text, room, count_shown, size=size)
         except SummarizerError:
             return None
-    parts[place] = escape_text(short.strip())
-    content = "".join(parts)
-    return replace(block, content=content, tokens=count(content) + _overhead(block, count), shortened=True)
+    pieces[place] = piece.with_text(short.strip())
+    content = _join(pieces, block)
+    around = block.attached_tokens + _overhead(block, count)
+    return replace(block, content=content, tokens=count(content) + around, shortened=True)
 
 
-def _split_block(block: PromptBlock, limit_tokens: int, count: Callable[[str], int]) -> tuple[list[str], int, int]:
-    """Return texts and tags of a block, the place of its longest text, and how many tokens that text may take."""
-    parts = split_tags(_mark_shortened(block.content))
-    place = _find_longest_text(parts)
-    around = block.tokens - count(block.content) + count("".join((*parts[:place], *parts[place + 1 :])))
-    return parts, place, limit_tokens - around - 1
+def _split_block(block: PromptBlock) -> list[ContentPiece]:
+    """Return the texts and tags of a block, marked as shortened; a message as it was written is one text."""
+    if block.as_written:
+        return [ContentPiece(source=block.content, text=block.content)]
+    return list(split_content(_mark_shortened(block.content)))
+
+
+def _join(pieces: Sequence[ContentPiece], block: PromptBlock) -> str:
+    if block.as_written:
+        return "".join(clean_surrogates(piece.text) for piece in pieces)
+    return "".join(piece.source for piece in pieces)
+
+
+def _find_room(
+    block: PromptBlock, limit_tokens: int, count: Callable[[str], int]
+) -> tuple[list[ContentPiece], int, int]:
+    """Return the pieces of a block, the place of its longest text, and how many tokens that text may take."""
+    pieces = _split_block(block)
+    place = _find_longest_text(pieces)
+    around = block.tokens - count(block.content) + count(_join((*pieces[:place], *pieces[place + 1 :]), block))
+    return pieces, place, limit_tokens - around - 1
 
 
 async def _mask_block(block: PromptBlock, redactor: Redactor | None, failures: list[Degradation]) -> PromptBlock:
     """Return the block in its redacted form; withheld whole where there is none, where the redactor found nothing, and where
     the block is secret: a part of a secret, or its length, tells of it.
     """
-    parts = split_tags(_mark_shortened(block.content))
-    longest, changed = _find_longest_text(parts), False
+    pieces = _split_block(block)
+    longest, changed = _find_longest_text(pieces), False
     is_secret = block.sensitivity is Sensitivity.SECRET
-    for place in range(1, len(parts), 2):
-        parts[place] = _ATTRIBUTE.sub("", parts[place])
     try:
-        for place in range(0, len(parts), 2):
-            if redactor is not None and not is_secret and parts[place].strip():
-                result = await redactor.redact(unescape(parts[place]))
+        for place, piece in enumerate(pieces):
+            if piece.is_tag:
+                pieces[place] = replace(piece, source=_ATTRIBUTE.sub("", piece.source))
+            elif redactor is not None and not is_secret and piece.text.strip():
+                result = await redactor.redact(piece.text)
                 changed = changed or bool(result.spans)
-                parts[place] = escape_text(result.redacted_text)
+                pieces[place] = piece.with_text(result.redacted_text)
     except RedactionError as error:
         failures.append(Degradation(code=DegradationCode.REDACTION_FAILED.value, detail=str(error)))
         changed = False
     if not changed:
-        parts = [part if place % 2 else "" for place, part in enumerate(parts)]
-        parts[longest] = WITHHELD
-    return replace(block, content="".join(parts), title=block.block_type.value, shortened=True)
+        pieces = [each if each.is_tag else ContentPiece(source="", text="") for each in pieces]
+        pieces = [replace(each, source=_ATTRIBUTE.sub("", each.source)) if each.is_tag else each for each in pieces]
+        pieces[longest] = ContentPiece(source=WITHHELD, text=WITHHELD)
+    return replace(block, content=_join(pieces, block), title=block.block_type.value, shortened=True)
 
 
-def _find_longest_text(parts: Sequence[str]) -> int:
-    return max(range(0, len(parts), 2), key=lambda each: len(parts[each]))
+def _find_longest_text(pieces: Sequence[ContentPiece]) -> int:
+    texts = [place for place, piece in enumerate(pieces) if not piece.is_tag]
+    return max(texts, key=lambda place: len(pieces[place].source))
 
 
 def _overhead(block: PromptBlock, count: Callable[[str], int]) -> int:
-    return max(0, min(MESSAGE_OVERHEAD_TOKENS, block.tokens - count(block.content)))
+    return max(0, min(MESSAGE_OVERHEAD_TOKENS, block.tokens - count(block.content) - block.attached_tokens))
 
 
 def _mark_shortened(content: str) -> str:

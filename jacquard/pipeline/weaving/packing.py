@@ -8,12 +8,12 @@ budget. Pure; it must not import a pruner.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from math import ceil
 
+from filament import split_content
 from jacquard.core.blocks import PromptBlock, Sensitivity
 from jacquard.core.errors import BudgetExceededError
 from jacquard.core.protocols import PruneBudget, PruneResult, PruneRules
@@ -25,7 +25,6 @@ SHORTENED = "shortened"
 MASKED = "masked"
 _RANK = {priority: place for place, priority in enumerate(TIERS)}
 _GUARD = {level: place for place, level in enumerate(Sensitivity)}
-_TAG = re.compile(r"(<[^>]*>)")
 OVERSIZE_TOKENS = 1_500
 """A block of at most this length is never oversize."""
 
@@ -245,19 +244,10 @@ def estimate_short_tokens(block: PromptBlock, rules: PruneRules) -> int:
     """
     if block.block_type not in _SHORTENABLE or is_over_guarded(block, rules):
         return block.tokens
-    tags = sum(len(tag) for tag in split_tags(block.content)[1::2])
+    tags = 0 if block.as_written else sum(len(each.source) for each in split_content(block.content) if each.is_tag)
     frame = ceil(block.tokens * tags / len(block.content)) + _MARK_TOKENS if tags else 0
     words = max(0, block.tokens - frame)
     return min(block.tokens, frame + max(rules.shorten_least_tokens, ceil(words * rules.shorten_to)))
-
-
-def split_tags(content: str) -> list[str]:
-    """Return the texts of a content (at even places) and the tags between them (at odd places), in order."""
-    # No tag ends after the last `>`; without this bound each `<` would be followed to the end of the text.
-    end = content.rfind(">") + 1
-    parts = _TAG.split(content[:end])
-    parts[-1] += content[end:]
-    return parts
 
 
 def _is_expired(block: PromptBlock, rules: PruneRules) -> bool:

@@ -75,9 +75,12 @@ def lay_out(
     `history` is oldest first; `count` gives the tokens of a text. Raises BudgetExceededError when what must be kept
     does not fit.
     """
-    priced = [_set_tokens(block, count(block.content)) for block in blocks]
-    priced_history = [_set_tokens(block, count(block.content) + MESSAGE_OVERHEAD_TOKENS) for block in history]
-    woven = weave(priced, priced_history, _set_tokens(user_input, count(user_input.content)), layout, layer_attributes)
+
+    def price(block: PromptBlock, overhead_tokens: int = 0) -> PromptBlock:
+        return _set_tokens(block, count(block.content) + block.attached_tokens + overhead_tokens)
+
+    priced_history = [price(block, MESSAGE_OVERHEAD_TOKENS) for block in history]
+    woven = weave([price(block) for block in blocks], priced_history, price(user_input), layout, layer_attributes)
     assembled = assemble(woven.skein, count)
     # The frame of all blocks: with fewer blocks it can only become smaller.
     budget = PruneBudget(max_tokens=limit_tokens - assembled.frame_tokens, tier_tokens=tier_tokens or {})

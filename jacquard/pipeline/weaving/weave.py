@@ -40,6 +40,7 @@ def weave(
         pending=tuple(b for b in placed if b.placement.position is not Position.SYSTEM),
         layer_attributes=layer_attributes or {},
         separate=layout.separate,
+        boundary=layout.boundary,
     )
     anchored = replace(skeleton, stage=Stage.ANCHORED, history=tuple(history), user_input=user_input)
     stitched = _stitch(anchored)

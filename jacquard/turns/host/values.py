@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from jacquard.core.errors import ConfigError
+from mnemosyne.chains.message_parts import message_from_chat, read_parts
 from mnemosyne.schema.document import ToolCall
 from mnemosyne.schema.session import Message, Role
 
+ChatMessage = Message | str | Mapping[str, Any]
+"""A message as a host passes it: a `Message`, its text, or the dict of a chat API (`role`, `content`, `tool_calls`…)."""
 
-def to_user_message(message: Message | str) -> Message:
-    """Return what the user said as a message; ConfigError where it is empty, or its time is none."""
-    made = Message(role=Role.USER, content=message) if isinstance(message, str) else message
-    if not made.content.strip():
+
+def to_user_message(message: ChatMessage) -> Message:
+    """Return what the user said as a message; ConfigError where it is empty, is of another role, or its time is none."""
+    made = to_message(message, Role.USER)
+    if made.role is not Role.USER:
+        raise ConfigError(
+            f"The message that a turn answers has the role {made.role.value}; give the user's, and others to adopt_messages."
+        )
+    if not made.content.strip() and not read_parts(made):
         raise ConfigError("The user message is empty; give the words that the turn should answer.")
-    return to_message(made)
+    return made
 
 
-def to_reply(message: Message | str) -> Message:
+def to_reply(message: ChatMessage) -> Message:
     """Return a model's reply as a message; ConfigError where its time is none."""
-    return to_message(Message(role=Role.ASSISTANT, content=message) if isinstance(message, str) else message)
+    return to_message(message, Role.ASSISTANT)
 
 
 def to_tool_call(call: ToolCall) -> ToolCall:
@@ -30,8 +39,18 @@ def to_tool_call(call: ToolCall) -> ToolCall:
     return call if at is call.called_at else replace(call, called_at=at)
 
 
-def to_message(message: Message) -> Message:
-    """Return a message with an aware time; ConfigError where its time is none."""
+def to_message(message: ChatMessage, role: Role = Role.USER) -> Message:
+    """Return a message with an aware time; a text is of `role`. ConfigError, which says what is wrong with it."""
+    if isinstance(message, str):
+        return Message(role=role, content=message)
+    if not isinstance(message, Message):
+        if not isinstance(message, Mapping):
+            kind = type(message).__name__
+            raise ConfigError(f"A message is a {kind}; give a Message, a text, or a dict with `role` and `content`.")
+        try:
+            return message_from_chat({"role": role.value, **message})
+        except ValueError as error:
+            raise ConfigError(f"The message cannot be used: {error}.") from None
     at = _to_time(message.at, "Message.at")
     return message if at is message.at else replace(message, at=at)
 

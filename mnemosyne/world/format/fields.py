@@ -95,6 +95,13 @@ WORLD = Record(
             required=True,
             doc="Language of the pack.",
         ),
+        Field(
+            name="profile",
+            shape=identifier(),
+            fallback="",
+            doc="What kind of agent prompts are for: `story`, `assistant`, `coding`, `support`, or a profile of the pack "
+            "(`templates/profiles/NAME.yaml`); without it, `story`.",
+        ),
         Field(name="instruction", shape=Text(blank=True), fallback="", doc="Opening text of the system prompt."),
         Field(name="persona", shape=Tree(), fallback={}, doc="The character of the model: name, description, voice, …"),
         Field(name="user_name", shape=Text(blank=True), fallback="", doc="The player's name."),

@@ -1,0 +1,241 @@
+"""A prompt in the forms that providers take: messages of the OpenAI API, `system` and `messages` of the Anthropic API. Pure.
+
+What messages carry beside their text (tool calls and their ids, images and other parts) comes back from the session's messages.
+A provider refuses half of a tool call, so a call whose result is not in the prompt is left out, and a result whose call is
+not there gets one of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from filament import choose_boundary
+from jacquard.core.block_kinds import INPUT_ID, SAID
+from jacquard.core.receipt import BlockSpan
+from jacquard.pipeline.weaving.assemble import PromptMessage
+from mnemosyne.chains.message_parts import is_text_part, read_parts, read_tool_call_id, read_tool_calls
+from mnemosyne.schema.session import Message, Role
+
+CACHED = {"type": "ephemeral"}
+_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,", re.ASCII)
+_NO_ARGUMENTS = "{}"
+_BEGUN = "…"
+"""What the user's first message holds where a conversation begins with the assistant, which the Anthropic API refuses."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Attachment:
+    """What the message at `place` (0-based) of a prompt carries beside its text. `message_id` is that of the session's message.
+
+    `parts` are all content parts of the message, those of text too; `written` is its text as the session holds it.
+    """
+
+    place: int
+    message_id: str
+    written: str = ""
+    parts: tuple[Mapping[str, Any], ...] = ()
+    tool_calls: tuple[Mapping[str, Any], ...] = ()
+    tool_call_id: str | None = None
+
+
+def find_attachments(
+    spans: Iterable[BlockSpan], messages: Iterable[Message], said: Message | None = None
+) -> tuple[Attachment, ...]:
+    """Return what the messages of a prompt carry; `said` is the user's message of the turn, `spans` are those of the receipt."""
+    held = {message.message_id: message for message in messages}
+    if said is not None:
+        held[INPUT_ID] = said
+    places = {span.block_id: span.message for span in spans if span.kind in SAID and span.block_id in held}
+    found = (_attachment_of(place, name, held[name]) for name, place in places.items())
+    return tuple(each for each in found if each.parts or each.tool_calls or each.tool_call_id)
+
+
+def _attachment_of(place: int, message_id: str, message: Message) -> Attachment:
+    return Attachment(
+        place=place,
+        message_id=message_id,
+        written=message.content,
+        parts=read_parts(message),
+        tool_calls=read_tool_calls(message),
+        tool_call_id=read_tool_call_id(message),
+    )
+
+
+def to_openai(messages: Sequence[PromptMessage], attachments: Sequence[Attachment] = ()) -> list[dict[str, Any]]:
+    """Return a prompt as messages of the OpenAI chat API; each is a new dict."""
+    return [plain for _, plain in _openai_messages(messages, attachments)]
+
+
+def _openai_messages(
+    messages: Sequence[PromptMessage], attachments: Sequence[Attachment]
+) -> Iterator[tuple[int | None, dict[str, Any]]]:
+    """Yield each message with its place in the prompt; the place is None for a call that is made for a result."""
+    carried = {each.place: each for each in attachments}
+    answered = _find_pairs(messages, carried)
+    for place, message in enumerate(messages):
+        held = carried.get(place)
+        plain: dict[str, Any] = {"role": message.role, "content": _openai_content(message, held)}
+        if message.role == Role.TOOL:
+            call_id = held.tool_call_id if held is not None else None
+            if call_id is None or call_id not in answered:
+                call_id = call_id or f"call_{place}"
+                call = {"id": call_id, "type": "function", "function": {"name": "tool", "arguments": _NO_ARGUMENTS}}
+                yield None, {"role": Role.ASSISTANT.value, "content": None, "tool_calls": [call]}
+            plain["tool_call_id"] = call_id
+        calls = [] if held is None else [dict(call) for call in held.tool_calls if call["id"] in answered]
+        if calls:
+            plain["tool_calls"] = calls
+            plain["content"] = plain["content"] or None
+        yield place, plain
+
+
+def _find_pairs(messages: Sequence[PromptMessage], carried: Mapping[int, Attachment]) -> frozenset[str]:
+    """Return the ids of tool calls that stand in a prompt with their results, each result behind the call, with nothing but
+    other results between.
+    """
+    pairs: set[str] = set()
+    waiting: set[str] = set()
+    for place, message in enumerate(messages):
+        held = carried.get(place)
+        if message.role == Role.TOOL:
+            if held is not None and held.tool_call_id in waiting:
+                pairs.add(str(held.tool_call_id))
+            continue
+        waiting = set() if held is None else {call["id"] for call in held.tool_calls}
+    return frozenset(pairs)
+
+
+def _openai_content(message: PromptMessage, held: Attachment | None) -> Any:
+    if held is None or not held.parts:
+        return message.content
+    if message.content == held.written:
+        return [dict(part) for part in held.parts]
+    # The text is shown in another form, or with other text around it, so the parts follow it.
+    text = [{"type": "text", "text": message.content}] if message.content else []
+    return [*text, *(dict(part) for part in held.parts if not is_text_part(part))]
+
+
+def to_anthropic(
+    messages: Sequence[PromptMessage],
+    attachments: Sequence[Attachment] = (),
+    stable_messages: int = 0,
+    stable_chars: int = 0,
+    boundary: str = "",
+) -> dict[str, Any]:
+    """Return a prompt as `system` (text blocks) and `messages` of the Anthropic messages API.
+
+    System messages behind the first other message become text blocks of the user; what the user wrote in the same message
+    stands between lines with a boundary, so that neither can be taken for the other. `cache_control` marks the end of the
+    system text, and of the messages, that hold nothing that changes in each turn (`stable_messages` whole ones, and
+    `stable_chars` of the next).
+    """
+    first = next((place for place, each in enumerate(messages) if each.role != Role.SYSTEM), len(messages))
+    turns: list[_Turn] = []
+    for place, plain in _openai_messages(messages, attachments):
+        blocks = _anthropic_blocks(plain)
+        if not blocks or (place is not None and place < first):
+            continue
+        role = Role.ASSISTANT if plain["role"] == Role.ASSISTANT else Role.USER
+        if not turns and role is Role.ASSISTANT:
+            turns.append(_Turn(role=Role.USER, pieces=[_Piece(origin=Role.USER, blocks=[_text(_BEGUN)])]))
+        if not turns or turns[-1].role is not role:
+            turns.append(_Turn(role=role, pieces=[]))
+        is_stable = place is not None and place < stable_messages
+        turns[-1].pieces.append(_Piece(origin=Role(plain["role"]), blocks=blocks, is_stable=is_stable))
+    stable = [piece for turn in turns for piece in turn.pieces if piece.is_stable]
+    if stable:
+        stable[-1].blocks[-1]["cache_control"] = dict(CACHED)
+    system = _system_blocks(messages[:first], stable_messages, stable_chars)
+    return {"system": system, "messages": [turn.to_plain(boundary) for turn in turns]}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Piece:
+    """One message as content blocks; `origin` is its role in the prompt."""
+
+    origin: Role
+    blocks: list[dict[str, Any]]
+    is_stable: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Turn:
+    """Neighbouring messages of one role, which the Anthropic API wants in one message."""
+
+    role: Role
+    pieces: list[_Piece]
+
+    def to_plain(self, boundary: str) -> dict[str, Any]:
+        """Return the message; where our own text is in it too, what the user wrote stands between boundaries."""
+        is_mixed = any(piece.origin is Role.SYSTEM for piece in self.pieces)
+        content: list[dict[str, Any]] = []
+        for piece in self.pieces:
+            is_bounded = is_mixed and piece.origin is Role.USER
+            content += _between_boundaries(piece.blocks, boundary) if is_bounded else piece.blocks
+        return {"role": self.role.value, "content": content}
+
+
+def _system_blocks(messages: Sequence[PromptMessage], stable: int, chars: int) -> list[dict[str, Any]]:
+    """Return the system text as blocks, of which the last stable one is marked."""
+    blocks: list[dict[str, Any]] = []
+    last: dict[str, Any] | None = None
+    for place, message in enumerate(messages):
+        cut = len(message.content) if place < stable else chars if place == stable else 0
+        head, rest = message.content[:cut], message.content[cut:]
+        if head.strip():
+            last = _text(head)
+            blocks.append(last)
+        if rest.strip():
+            blocks.append(_text(rest))
+    if last is not None:
+        last["cache_control"] = dict(CACHED)
+    return blocks
+
+
+def _anthropic_blocks(plain: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the content of one message of the OpenAI API as content blocks of the Anthropic API."""
+    content = plain["content"]
+    parts = content if isinstance(content, list) else [_text(content)] if content else []
+    blocks = [block for part in parts if (block := _anthropic_part(part)) is not None]
+    if plain["role"] == Role.TOOL:
+        return [{"type": "tool_result", "tool_use_id": plain["tool_call_id"], "content": blocks}]
+    return [*blocks, *(_tool_use(call) for call in plain.get("tool_calls", ()))]
+
+
+def _anthropic_part(part: Mapping[str, Any]) -> dict[str, Any] | None:
+    if is_text_part(part):
+        return _text(part["text"]) if part["text"].strip() else None
+    image = part.get("image_url")
+    address = image.get("url") if isinstance(image, Mapping) else image
+    if not isinstance(address, str):
+        return dict(part)
+    found = _DATA_URL.match(address)
+    if found is None:
+        return {"type": "image", "source": {"type": "url", "url": address}}
+    source = {"type": "base64", "media_type": found.group(1), "data": address[found.end() :]}
+    return {"type": "image", "source": source}
+
+
+def _tool_use(call: Mapping[str, Any]) -> dict[str, Any]:
+    function = call.get("function")
+    held = function if isinstance(function, Mapping) else {}
+    try:
+        given = json.loads(held.get("arguments") or _NO_ARGUMENTS)
+    except (TypeError, ValueError):
+        given = None
+    values = given if isinstance(given, dict) else {"arguments": held.get("arguments")}
+    return {"type": "tool_use", "id": call["id"], "name": str(held.get("name") or "tool"), "input": values}
+
+
+def _between_boundaries(blocks: list[dict[str, Any]], boundary: str) -> list[dict[str, Any]]:
+    text = "".join(block["text"] for block in blocks if block["type"] == "text")
+    mark = choose_boundary(boundary, text)
+    return [_text(f'<user_input boundary="{mark}">'), *blocks, _text(f'</user_input boundary="{mark}">')]
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}

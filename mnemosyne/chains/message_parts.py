@@ -1,0 +1,93 @@
+"""What a message carries beside its text: parts that are no text (images, audio, files), and the tool calls of a model.
+
+They are kept in `Message.extra` as chat APIs have them, so every store and document keeps them: `parts` is the list of content
+parts where one of them is no text, `tool_calls` are the calls of an assistant message, `tool_call_id` names the call that a tool
+message answers. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from mnemosyne.schema.memory import EMPTY
+from mnemosyne.schema.session import Author, AuthorKind, Message, Role
+
+PARTS, TOOL_CALLS, TOOL_CALL_ID = "parts", "tool_calls", "tool_call_id"
+_TEXT_TYPES = ("text", "input_text", "output_text")
+_AUTHORS = {
+    Role.USER: AuthorKind.USER,
+    Role.ASSISTANT: AuthorKind.AGENT,
+    Role.TOOL: AuthorKind.TOOL,
+    Role.SYSTEM: AuthorKind.SYSTEM,
+}
+_ROLES = {"developer": Role.SYSTEM, "function": Role.TOOL, "human": Role.USER, "ai": Role.ASSISTANT}
+
+
+def read_parts(message: Message) -> tuple[Mapping[str, Any], ...]:
+    """Return the content parts of a message of which one at least is no text, in their order; else nothing."""
+    return _mappings(message.extra.get(PARTS))
+
+
+def read_tool_calls(message: Message) -> tuple[Mapping[str, Any], ...]:
+    """Return the tool calls of a message that have an id, in the form of the OpenAI API."""
+    return tuple(call for call in _mappings(message.extra.get(TOOL_CALLS)) if isinstance(call.get("id"), str))
+
+
+def read_tool_call_id(message: Message) -> str | None:
+    """Return the id of the tool call that a message answers, or None."""
+    told = message.extra.get(TOOL_CALL_ID)
+    return told if isinstance(told, str) and told else None
+
+
+def is_text_part(part: Mapping[str, Any]) -> bool:
+    """Return whether a content part is text."""
+    return part.get("type") in _TEXT_TYPES and isinstance(part.get("text"), str)
+
+
+def message_from_chat(plain: Mapping[str, Any]) -> Message:
+    """Return the message that a chat API's dict means: `role`, `content` (a text, or a list of parts), `name`, `tool_calls`,
+    `tool_call_id`.
+
+    ValueError, which says what is wrong, for an unknown role, a content of another kind, and what JSON cannot hold.
+    """
+    told = plain.get("role")
+    try:
+        role = _ROLES.get(str(told)) or Role(str(told))
+    except ValueError:
+        raise ValueError(f"role is {told!r}; use system, user, assistant or tool") from None
+    text, parts = _read_content(plain.get("content"))
+    extra: dict[str, Any] = {}
+    if parts:
+        extra[PARTS] = parts
+    if plain.get(TOOL_CALLS):
+        extra[TOOL_CALLS] = [dict(call) for call in _mappings(plain[TOOL_CALLS])]
+    if plain.get(TOOL_CALL_ID):
+        extra[TOOL_CALL_ID] = str(plain[TOOL_CALL_ID])
+    try:
+        json.dumps(extra, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"a part or a tool call cannot be written as JSON ({error})") from None
+    name = plain.get("name")
+    author = Author(kind=_AUTHORS[role], id=name) if isinstance(name, str) and name else None
+    return Message(role=role, content=text, author=author, extra=extra or EMPTY)
+
+
+def _read_content(content: Any) -> tuple[str, list[dict[str, Any]]]:
+    """Return the text of a content, and its parts where one of them is no text."""
+    if content is None:
+        return "", []
+    if isinstance(content, str):
+        return content, []
+    parts = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content or ()]
+    if not isinstance(content, list | tuple) or not all(isinstance(part, Mapping) for part in parts):
+        raise ValueError(f"content is {type(content).__name__}; give a text or a list of content parts")
+    text = "\n".join(part["text"] for part in parts if is_text_part(part))
+    return text, [] if all(map(is_text_part, parts)) else [dict(part) for part in parts]
+
+
+def _mappings(value: Any) -> tuple[Mapping[str, Any], ...]:
+    if not isinstance(value, list | tuple):
+        return ()
+    return tuple(each for each in value if isinstance(each, Mapping))
