@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import json
+
 from jacquard.config.sections import LimitsConfig
 from jacquard.core.errors import InputTooLargeError
+from mnemosyne.chains.message_parts import read_parts, read_tool_calls
+from mnemosyne.schema.session import Message
 
 
 def check_user_message(text: str, limits: LimitsConfig) -> None:
     """Raise InputTooLargeError for a message of the user that is longer than `user_message_chars`."""
     _check("user message", len(text), limits.user_message_chars, "user_message_chars")
+
+
+def check_parts(message: Message, limits: LimitsConfig) -> None:
+    """Raise InputTooLargeError for a message that carries more than `part_chars` beside its text."""
+    carried = [*read_parts(message), *read_tool_calls(message)]
+    if carried:
+        _check("parts of the message", len(json.dumps(carried, default=dict)), limits.part_chars, "part_chars")
 
 
 def check_reply(text: str, limits: LimitsConfig) -> None:

@@ -197,6 +197,11 @@ class LimitsConfig:
     """
 
     user_message_chars: int = bounded_field(100_000, 1, doc="The most characters of one message of the user.")
+    part_chars: int = bounded_field(
+        20_000_000,
+        1,
+        doc="The most characters of what one message carries beside its text (images, tool calls), as JSON text.",
+    )
     reply_chars: int = bounded_field(
         500_000, 1, doc="The most characters of one reply of the model, whole or in chunks."
     )

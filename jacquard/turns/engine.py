@@ -22,7 +22,7 @@ import anyio
 from jacquard.adapters.observe.bus import EventEmitter
 from jacquard.adapters.observe.spans import Span
 from jacquard.config.experiments import apply_experiments, check_experiments, tags_of_session
-from jacquard.config.input_limits import check_tool_result, check_user_message
+from jacquard.config.input_limits import check_parts, check_tool_result, check_user_message
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.errors import BudgetExceededError, ConfigError
 from jacquard.core.model_calls import CallBook
@@ -199,6 +199,7 @@ class ContextEngine:
         async with self._hold("prepare_turn", session_id, emitter, turn_id) as span:
             # Before the session is created: an input that is refused leaves nothing behind.
             check_user_message(message.content, turn_config.limits)
+            check_parts(message, turn_config.limits)
             await self._start_missing_session(session_id)
             turn = await retry_on_conflict(prepare, session_id, emitter)
             span.put({"jacquard.turn.id": turn.turn_id, "jacquard.prompt.tokens": turn.report.budget.used_tokens})
@@ -474,6 +475,8 @@ class ContextEngine:
         They follow the head; a session that is not there is started. The same messages again change nothing.
         """
         adopted = tuple(to_message(message) for message in messages)
+        for each in adopted:
+            check_parts(each, self._config.limits)
         async with self._hold("adopt_messages", session_id, self._emitter):
             await self._start_missing_session(session_id)
             head = await adopt_messages(self._parts.store, session_id, adopted)

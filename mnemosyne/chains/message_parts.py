@@ -80,9 +80,12 @@ def _read_content(content: Any) -> tuple[str, list[dict[str, Any]]]:
         return "", []
     if isinstance(content, str):
         return content, []
-    parts = [{"type": "text", "text": part} if isinstance(part, str) else part for part in content or ()]
-    if not isinstance(content, list | tuple) or not all(isinstance(part, Mapping) for part in parts):
-        raise ValueError(f"content is {type(content).__name__}; give a text or a list of content parts")
+    held = content if isinstance(content, list | tuple) else [None]
+    parts: list[Mapping[str, Any]] = []
+    for part in held:
+        if not isinstance(part, str | Mapping):
+            raise ValueError(f"content is {type(content).__name__}; give a text or a list of content parts")
+        parts.append({"type": "text", "text": part} if isinstance(part, str) else part)
     text = "\n".join(part["text"] for part in parts if is_text_part(part))
     return text, [] if all(map(is_text_part, parts)) else [dict(part) for part in parts]
 

@@ -75,37 +75,42 @@ def _openai_messages(
 ) -> Iterator[tuple[int | None, dict[str, Any]]]:
     """Yield each message with its place in the prompt; the place is None for a call that is made for a result."""
     carried = {each.place: each for each in attachments}
-    answered = _find_pairs(messages, carried)
+    pairs = _find_pairs(messages, carried)
     for place, message in enumerate(messages):
         held = carried.get(place)
         plain: dict[str, Any] = {"role": message.role, "content": _openai_content(message, held)}
         if message.role == Role.TOOL:
             call_id = held.tool_call_id if held is not None else None
-            if call_id is None or call_id not in answered:
+            if (place, call_id) not in pairs:
                 call_id = call_id or f"call_{place}"
                 call = {"id": call_id, "type": "function", "function": {"name": "tool", "arguments": _NO_ARGUMENTS}}
                 yield None, {"role": Role.ASSISTANT.value, "content": None, "tool_calls": [call]}
             plain["tool_call_id"] = call_id
-        calls = [] if held is None else [dict(call) for call in held.tool_calls if call["id"] in answered]
+        calls = [] if held is None else [dict(call) for call in held.tool_calls if (place, call["id"]) in pairs]
         if calls:
             plain["tool_calls"] = calls
             plain["content"] = plain["content"] or None
         yield place, plain
 
 
-def _find_pairs(messages: Sequence[PromptMessage], carried: Mapping[int, Attachment]) -> frozenset[str]:
-    """Return the ids of tool calls that stand in a prompt with their results, each result behind the call, with nothing but
-    other results between.
+def _find_pairs(
+    messages: Sequence[PromptMessage], carried: Mapping[int, Attachment]
+) -> frozenset[tuple[int, str | None]]:
+    """Return the tool calls and results that are in a prompt as pairs, each by its place and its id: a result is behind its
+    call, with nothing but other results between.
     """
-    pairs: set[str] = set()
-    waiting: set[str] = set()
+    pairs: set[tuple[int, str | None]] = set()
+    waiting: dict[str, int] = {}
     for place, message in enumerate(messages):
         held = carried.get(place)
         if message.role == Role.TOOL:
             if held is not None and held.tool_call_id in waiting:
-                pairs.add(str(held.tool_call_id))
+                pairs |= {(waiting.pop(held.tool_call_id), held.tool_call_id), (place, held.tool_call_id)}
+            else:
+                # It gets a call of its own before it, which parts what follows from the call that waits.
+                waiting = {}
             continue
-        waiting = set() if held is None else {call["id"] for call in held.tool_calls}
+        waiting = {} if held is None else {call["id"]: place for call in held.tool_calls}
     return frozenset(pairs)
 
 
