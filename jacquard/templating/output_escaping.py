@@ -16,6 +16,7 @@ from typing import Any
 from markupsafe import Markup
 
 from filament import display, dump_yaml, escape_attribute, escape_text, list_limits, scalar
+from filament import show_text as show_between_tags
 from jacquard.core.quests import is_scalar, read_plain_value
 from jacquard.templating.limits import (
     FILTER_OPERATIONS,
@@ -135,9 +136,9 @@ def show_limits(value: Any) -> Markup:
     return Markup(pay_for_value(escape_text("\n".join(lines))))
 
 
-def show_text(value: Any) -> Markup:
-    """Filter `text`: show text as prose of one or more lines."""
-    return Markup(pay_for_value(escape_text(to_plain_text(value))))
+def show_text(value: Any, boundary: Any = "") -> Markup:
+    """Filter `text`: show text as prose of one or more lines, with a `boundary` as it was written (`filament.show_text`)."""
+    return Markup(pay_for_value(show_between_tags(to_plain_text(value), to_plain_text(boundary))))
 
 
 def show_attribute(value: Any) -> Markup:

@@ -23,6 +23,8 @@ from filament import (
     parse_element,
     parse_reply,
     scalar,
+    show_text,
+    split_content,
     unescape,
     with_anchors,
 )
@@ -95,6 +97,16 @@ def escape(text: str) -> None:
     assert not set("<>\"'\n\t").intersection(inside)
     assert unescape(said) == clean_text(text) == unescape(inside)
     unescape(text)
+
+
+@entry("text between boundaries", LIMITS.tool_result_chars)
+def bound(text: str) -> None:
+    shown = f"<result>{show_text(text, 'b7c1f2a09d33')}</result>"
+    pieces = split_content(shown)
+    assert "".join(piece.source for piece in pieces) == shown
+    assert [piece.source for piece in pieces if piece.is_tag] == ["<result>", "</result>"]
+    assert "".join(piece.source for piece in split_content(text)) == text
+    split_content(f'<text boundary="x">\n{text}')
 
 
 @entry("element", LIMITS.reply_chars, FilamentError)

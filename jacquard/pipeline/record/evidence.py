@@ -11,11 +11,14 @@ from itertools import chain
 from itertools import count as count_from
 from typing import Any
 
+from anyio import to_thread
+
 from filament import split_content
 from jacquard.core.block_kinds import SAID
 from jacquard.pipeline.record.prepared_turn import turn_from_record
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.core.off_loop import calculate, size_of
+from mnemosyne.evidence import without_shown
 from mnemosyne.protocols import EvidenceIngestor, Store
 from mnemosyne.schema.document import ToolCall, ToolType
 from mnemosyne.schema.evidence import (
@@ -81,11 +84,18 @@ class IngestedResult:
 async def ingest_call_result(
     store: Store, ingestor: EvidenceIngestor, session_id: str, call: ToolCall, result: str, options: IngestOptions
 ) -> IngestedResult:
-    """Ingest a call's result, compared with what the prompt of the waiting turn (else of the last turn) showed."""
+    """Ingest a call's result, compared with what the prompt of the waiting turn (else of the last turn) showed.
+
+    Where texts are shown as they were written, a result is kept whole unless nothing in it is new: a file or a log with gaps
+    is another text.
+    """
     window = await store.window(session_id, message_limit=1)
     record = window.pending or window.previous
     size = size_of(None if record is None else record.prompt)
     shown = await calculate(find_shown_texts, record, size=size)
+    if (record is not None and (record.receipt or {}).get("as_written")) and shown:
+        fresh = await to_thread.run_sync(without_shown, result, shown)
+        shown = () if fresh.text.strip() else shown
     done = await ingest_result(ingestor, session_id, call, result, shown=shown, options=options)
     ids = () if done.evidence is None else (done.evidence.evidence_id,)
     rules = done.redaction.rules_applied if done.redaction is not None else ()

@@ -34,7 +34,7 @@ SNAPSHOT_KEY = "tape"
 _STATUS = "status"
 _LEAVES = frozenset((str, int, float, bool))
 _NONE_SUCH = object()
-_LATER: Mapping[str, Any] = MappingProxyType({"tasks": {}})
+_LATER: Mapping[str, Any] = MappingProxyType({"tasks": {}, "boundary": ""})
 """Variables that snapshots of older releases lack, because those releases did not have them."""
 _LEANERS: dict[type[Any], Callable[[Any], Any]] = {}
 

@@ -291,6 +291,7 @@ def template_variables(turn: PlannedTurn, state: Mapping[str, Any], quests: tupl
         },
         "world": {"id": world.world_id, "title": world.title},
         "user_name": world.user_name,
+        "boundary": turn.boundary,
         "locale": world.locale,
         "zh": world.locale.lower().startswith("zh"),
     }
