@@ -51,6 +51,7 @@ from jacquard.turns.host.session_lock import SessionLock
 from jacquard.turns.host.values import ChatMessage, to_message, to_reply, to_tool_call, to_user_message
 from jacquard.turns.load import TurnLoader
 from jacquard.turns.parts import EngineParts
+from jacquard.turns.profile_source import ProfileSource
 from jacquard.turns.record import record_turn
 from jacquard.turns.streams import StreamRunner
 from jacquard.turns.writing.branches import (
@@ -98,6 +99,7 @@ class ContextEngine:
         self._session_lock = SessionLock(parts.locks)
         self._emitter = self._emitter_of(self._config)
         self._worlds = WorldSource(parts.store, parts.worlds, parts.noted)
+        self._profiles = ProfileSource(parts.roots)
         self._replies = ReplyCommitter(parts, self._emitter, self._config, self._worlds)
         self._composer = PromptComposer(parts)
         self._skeletons = SkeletonStream(parts.automation, parts.store, parts.clock, parts.estimator.estimate)
@@ -113,7 +115,7 @@ class ContextEngine:
         curator = TurnCurator(parts, background.deadline, usage)
         self._open = _OpenEngine(
             background=background,
-            loader=TurnLoader(parts, background.tasks, background.roller, self._worlds),
+            loader=TurnLoader(parts, background.tasks, background.roller, self._worlds, self._profiles),
             streams=StreamRunner(self._skeletons, curator, parts.tracing),
         )
         return self
@@ -157,7 +159,15 @@ class ContextEngine:
         return self._worlds
 
     async def start_session(self, session_id: str, world: WorldPack) -> SessionHead:
-        """Create a session from a world, which becomes the present version of it in the store; SessionExistsError."""
+        """Create a session from a world, which becomes the present version of it in the store.
+
+        SessionExistsError; ConfigError where the world has not the profile that the settings name.
+        """
+        return await self._start(session_id, world, self._config.profile)
+
+    async def _start(self, session_id: str, world: WorldPack, profile: str) -> SessionHead:
+        # Before anything is written: a session whose profile is unknown could not be played.
+        await self._profiles.load(profile, world)
         await self._worlds.store_pack(world)
         return await self._parts.store.create_session(session_start(session_id, world, self._parts.clock.now()))
 
@@ -200,7 +210,7 @@ class ContextEngine:
             # Before the session is created: an input that is refused leaves nothing behind.
             check_user_message(message.content, turn_config.limits)
             check_parts(message, turn_config.limits)
-            await self._start_missing_session(session_id)
+            await self._start_missing_session(session_id, turn_config.profile)
             turn = await retry_on_conflict(prepare, session_id, emitter)
             span.put({"jacquard.turn.id": turn.turn_id, "jacquard.prompt.tokens": turn.report.budget.used_tokens})
             return turn
@@ -478,7 +488,7 @@ class ContextEngine:
         for each in adopted:
             check_parts(each, self._config.limits)
         async with self._hold("adopt_messages", session_id, self._emitter):
-            await self._start_missing_session(session_id)
+            await self._start_missing_session(session_id, self._config.profile)
             head = await adopt_messages(self._parts.store, session_id, adopted)
         await self._emitter.emit(
             EventType.MESSAGE_APPENDED, session_id, what="adopted", version=head.version, messages=len(adopted)
@@ -519,7 +529,7 @@ class ContextEngine:
                 await emit_error(emitter, session_id, turn_id, error)
                 raise
 
-    async def _start_missing_session(self, session_id: str) -> None:
+    async def _start_missing_session(self, session_id: str, profile: str) -> None:
         """Start a session with its first turn, where the engine has a world to start from."""
         if self._parts.opening is None:
             return
@@ -528,4 +538,4 @@ class ContextEngine:
         except SessionNotFoundError:
             # Another process may be sooner; then this one goes on with its session.
             with suppress(SessionExistsError):
-                await self.start_session(session_id, self._parts.opening)
+                await self._start(session_id, self._parts.opening, profile)

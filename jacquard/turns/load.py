@@ -6,7 +6,6 @@ concrete store.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -30,10 +29,10 @@ from jacquard.pipeline.record.prepared_turn import request_fingerprint, turn_id_
 from jacquard.pipeline.refusals import find_last_report
 from jacquard.pipeline.skeleton.history import SPARE_MESSAGES, find_other_tokens, history_limits
 from jacquard.pipeline.worlds import WorldSource
-from jacquard.templating.files import TemplateRoot, template_roots
-from jacquard.templating.profiles import Profile, find_profile_id, load_profile, with_profile
+from jacquard.templating.profiles import with_profile
 from jacquard.turns.context import TurnContext
 from jacquard.turns.parts import EngineParts
+from jacquard.turns.profile_source import ProfileSource
 from mnemosyne.chains.audience import may_read, read_audience
 from mnemosyne.chains.unanswered import head_after, with_unanswered
 from mnemosyne.core.errors import TurnNotFoundError
@@ -44,33 +43,21 @@ from mnemosyne.schema.record import SessionWindow, TurnRecord
 from mnemosyne.schema.session import TurnStatus, WindowMessage
 from mnemosyne.schema.world import WorldPack
 
-_MOST_PROFILES = 64
-
-
-class ProfileSource:
-    """Gives the profiles of turns; each is read once for a version of a pack."""
-
-    def __init__(self, roots: Sequence[TemplateRoot]) -> None:
-        self._roots = tuple(roots)
-        self._held: dict[tuple[str, str, str], Profile] = {}
-
-    async def load(self, setting: str, world: WorldPack) -> Profile:
-        """Return the profile that a setting means in a world; ConfigError where there is none."""
-        key = (find_profile_id(setting, world), world.world_id, world.digest)
-        if key not in self._held:
-            if len(self._held) >= _MOST_PROFILES:
-                self._held.clear()
-            self._held[key] = await to_thread.run_sync(load_profile, key[0], template_roots(self._roots, world))
-        return self._held[key]
-
 
 class TurnLoader:
     """Loads and plans turns. Work that is begun ahead runs in `tasks`, which outlives the turn."""
 
-    def __init__(self, parts: EngineParts, tasks: TaskGroup, roller: SummaryRoller, worlds: WorldSource) -> None:
+    def __init__(
+        self,
+        parts: EngineParts,
+        tasks: TaskGroup,
+        roller: SummaryRoller,
+        worlds: WorldSource,
+        profiles: ProfileSource,
+    ) -> None:
         self._parts, self._tasks, self._roller, self._worlds = parts, tasks, roller, worlds
         self._system_messages = SystemMessages(parts.store)
-        self._profiles = ProfileSource(parts.roots)
+        self._profiles = profiles
         self._planner = TurnPlanner(parts.planner, parts.refiner, parts.tracing)
 
     async def load(self, context: TurnContext) -> tuple[SessionWindow, WorldPack]:

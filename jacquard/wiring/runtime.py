@@ -24,8 +24,9 @@ from jacquard.memory.consolidate.consolidator import Progress, ignore_progress
 from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
 from jacquard.pipeline.planning.actions import read_input
 from jacquard.pipeline.skeleton.automation import AutomationStream
-from jacquard.pipeline.worlds import BARE_WORLDS
+from jacquard.pipeline.worlds import BARE_WORLDS, build_bare_world
 from jacquard.templating import find_shipped_templates
+from jacquard.templating.profiles import AUTO
 from jacquard.turns.engine import ContextEngine
 from jacquard.turns.parts import EngineParts
 from jacquard.wiring.embedder import find_language, reopen_embedder
@@ -72,7 +73,8 @@ class Runtime:
     """An open store with its index and an engine; `open_runtime` opens and closes it.
 
     `world` is the pack that was named, if any, and `worlds` holds it by its id; the packs of earlier sessions are in
-    the store (`world_of`).
+    the store (`world_of`). `opening` is the world from which a new session starts: the named one, or an empty one where the
+    settings name a profile (None: a session must exist).
     """
 
     engine: ContextEngine
@@ -88,6 +90,7 @@ class Runtime:
     watchers: Observability = field(default_factory=lambda: open_observability(ObservabilityConfig()))
     tuning: ProcessTuning = field(default_factory=ProcessTuning)
     limits: LimitsConfig = field(default_factory=LimitsConfig)
+    opening: WorldPack | None = None
 
     async def world_of(self, session_id: str) -> WorldPack:
         """Return the pack of a session's world from the store.
@@ -98,11 +101,11 @@ class Runtime:
         return await self.engine.worlds.world((await self.store.head(session_id)).world_id)
 
     async def ensure_session(self, session_id: str, *, index: bool = True) -> SessionHead:
-        """Return the head of a session. A new one starts from the named world; one without a world gets the named one.
+        """Return the head of a session. A new one starts from `opening`; one without a world gets the named one.
 
         Unless `index` is false the index is opened and updated, so that the first turn need not wait for it; vectors of
         another embedding model go on serving. Raises
-        SessionNotFoundError when there is neither a session nor a named world, and ConfigError when the session belongs
+        SessionNotFoundError when there is neither a session nor a world to start it from, and ConfigError when the session belongs
         to another world.
         """
         head = await self._head_of(session_id)
@@ -116,10 +119,10 @@ class Runtime:
         try:
             head = await self.store.head(session_id)
         except SessionNotFoundError:
-            if self.world is None:
+            if self.opening is None:
                 raise
             try:
-                return await self.engine.start_session(session_id, self.world)
+                return await self.engine.start_session(session_id, self.opening)
             except SessionExistsError:
                 # Another first call was faster; this one continues with its session.
                 head = await self.store.head(session_id)
@@ -250,7 +253,8 @@ async def open_runtime(
     it.
 
     `world`: the pack to start sessions from; with the first session that is worked on it becomes the present version of
-    its world in the store. `embedder`: `auto` (a model that a Python package carries, else words alone), `none`, the
+    its world in the store. Without one, and with a `profile` in the settings, sessions start without a pack.
+    `embedder`: `auto` (a model that a Python package carries, else words alone), `none`, the
     name of such a package, a model folder, either after `onnx:`, a remote model as litellm names it, or that of a
     plugin. `tenant`: whose sessions they are. Raises WorldPackError, StoreUnavailableError, ConfigError.
     """
@@ -281,6 +285,7 @@ async def open_runtime(
                     watchers=fit.watchers,
                     tuning=tuning,
                     limits=settings.limits,
+                    opening=pack or fit.parts.opening,
                 )
         finally:
             tuning.release()
@@ -360,6 +365,7 @@ def _build_fittings(
         locks=open_locks(location, folder, tenant, settings),
         ingestor=intake.ingestor,
         ingest_options=intake.options,
+        opening=None if pack is not None or settings.profile == AUTO else build_bare_world("bare"),
     )
     return _Fittings(
         parts=parts,

@@ -61,7 +61,8 @@ class SessionNotFoundError(StoreError):
     def __init__(self, session_id: str) -> None:
         self.session_id = session_id
         super().__init__(
-            f"There is no session {session_id!r}. Start one from a world pack, or import a corpus into it."
+            f"There is no session {session_id!r}. Start one from a world pack, name a profile (as `assistant`) to "
+            "start one without a pack, or import a corpus into it."
         )
 
 

@@ -17,12 +17,23 @@ from jacquard import (
     create_context_engine,
     find_shipped_templates,
     lint_templates,
+    open_runtime,
     read_snapshot,
     replay_prompt,
 )
 from jacquard.authoring.target import TemplateTarget
 from jacquard.templating.profiles import STORY, MessageForm, Profile, find_profile_id, load_profile
-from mnemosyne import Author, AuthorKind, MemoryStore, Message, Role, SqliteStore, ToolCall, load_world
+from mnemosyne import (
+    Author,
+    AuthorKind,
+    MemoryStore,
+    Message,
+    Role,
+    SessionNotFoundError,
+    SqliteStore,
+    ToolCall,
+    load_world,
+)
 
 SHIPPED = find_shipped_templates()
 FOREST = load_world(Path(__file__).parents[2] / "examples" / "whispering_forest" / "en")
@@ -179,10 +190,15 @@ async def test_the_templates_of_a_pack_with_rules_stay() -> None:
 
 
 @pytest.mark.anyio
-async def test_an_unknown_profile_is_named_with_the_known_ones() -> None:
-    async with make_engine("asistant") as engine:
+async def test_an_unknown_profile_is_named_with_the_known_ones_and_starts_no_session() -> None:
+    store = MemoryStore()
+    async with make_engine("asistant", store) as engine:
         with pytest.raises(ConfigError, match=r"no profile 'asistant'.*assistant, coding, story, support"):
             await ask(engine, "Hello.")
+        with pytest.raises(ConfigError, match="no profile 'codin'"):
+            await engine.prepare_turn(SESSION, "Hello.", RuntimeConfig(profile="codin"))
+        with pytest.raises(SessionNotFoundError):
+            await store.head(SESSION)
 
 
 @pytest.mark.parametrize(
@@ -219,3 +235,16 @@ def test_a_profile_without_its_template_is_found(tmp_path: Path) -> None:
 def test_no_name_leads_out_of_the_folder(name: str) -> None:
     with pytest.raises(ConfigError, match="There is no profile"):
         load_profile(name, [SHIPPED])
+
+
+@pytest.mark.anyio
+async def test_a_runtime_with_a_profile_starts_sessions_without_a_world(tmp_path: Path) -> None:
+    async with open_runtime(tmp_path, embedder="none", config=RuntimeConfig(profile="assistant")) as runtime:
+        await runtime.ensure_session("one")
+        assert (await runtime.engine.prepare_turn("one", "Hello.")).report.profile == "assistant"
+        assert (await runtime.engine.prepare_turn("two", "Hello.")).report.profile == "assistant"
+    async with open_runtime(tmp_path, embedder="none") as runtime:
+        with pytest.raises(SessionNotFoundError, match="name a profile"):
+            await runtime.ensure_session("three")
+        with pytest.raises(SessionNotFoundError):
+            await runtime.engine.prepare_turn("three", "Hello.")

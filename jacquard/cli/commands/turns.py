@@ -40,7 +40,7 @@ BEHIND_SECONDS = 90.0
 """How long `commit` waits for background work (summaries, memory) after it printed its result, in seconds."""
 
 InputOption = Annotated[
-    str, typer.Option("--input", "-i", metavar="TEXT", help="What the player says (`-` reads standard input).")
+    str, typer.Option("--input", "-i", metavar="TEXT", help="What the user says (`-` reads standard input).")
 ]
 
 LINGER_SECONDS = 4.0
@@ -63,9 +63,22 @@ LeaseOption = Annotated[
         help="How many further turns a selection serves while the scene stays the same. [0]",
     ),
 ]
+ProfileOption = Annotated[
+    str | None,
+    typer.Option(
+        "--profile",
+        metavar="NAME",
+        help="What kind of agent the prompt is for: `story`, `assistant`, `coding`, `support`, or one of the pack's. A session "
+        "that does not exist starts without a pack then. [auto]",
+    ),
+]
 LayoutOption = Annotated[
     str | None,
-    typer.Option("--layout", metavar="NAME", help="`classic` or `cache_first`, or one of the pack's. [classic]"),
+    typer.Option(
+        "--layout",
+        metavar="NAME",
+        help="`classic`, `cache_first`, or one of the pack's. [the profile's]",
+    ),
 ]
 TemplateOption = Annotated[
     str | None,
@@ -111,6 +124,7 @@ def weave(
     api_base: ApiBaseOption = None,
     reranker: RerankerOption = None,
     lease: LeaseOption = None,
+    profile: ProfileOption = None,
     layout: LayoutOption = None,
     template: TemplateOption = None,
     budget: BudgetOption = None,
@@ -128,9 +142,11 @@ def weave(
     """Prepare one turn and print its prompt with the receipt.
 
     A session that does not exist yet starts from the pack: jacquard weave --world examples/whispering_forest/zh
-    --session demo --input 那把钥匙是不是开启神庙的?
+    --session demo --input 那把钥匙是不是开启神庙的? An agent without a pack: jacquard weave --profile assistant
+    --session s1 --input 'Hello'
     """
     given = {
+        "profile": profile,
         "layout": layout,
         "template_id": template,
         "viewer": viewer,
