@@ -6,7 +6,7 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import isnan
 from typing import Any
 
@@ -147,16 +147,15 @@ def surplus_rows(rows: Any) -> list[int]:
     return [int(row_id) for row_id in np.sort(row_ids[order][~last_of_its_id])]
 
 
-def select_newer(batch: RowBatch, known: Any, newest: Mapping[Chain, int]) -> RowBatch:
+def select_newer(batch: RowBatch, known: Any, behind: Collection[Chain]) -> RowBatch:
     """Return the part of a batch that is newer than a table to which another process has written meanwhile.
 
-    `known`: the table's rows with ids of the batch; `newest`: its highest sequence of each chain. `batch.watermarks`
-    say how far the batch's writer has read. Where the table is ahead, the writer's rows are older, and a row that is
-    missing from the table was removed; then only a vector that no other process has computed is new.
+    `known`: the table's rows with ids of the batch. `batch.watermarks` say how far the batch's writer has read, `behind`
+    in which chains the table is ahead of that: there the writer's rows are older, and a row that is missing from the
+    table was removed; then only a vector that no other process has computed is new.
     """
     columns = (known[name].to_pylist() for name in ("entry_id", "chain", "sequence", WORDS, "embedder"))
     held = {entry_id: rest for entry_id, *rest in zip(*columns, strict=True)}
-    behind = {chain for chain, sequence in newest.items() if sequence > batch.watermarks.get(chain, 0)}
 
     def is_news(row: IndexRow) -> bool:
         if row.entry_id not in held:

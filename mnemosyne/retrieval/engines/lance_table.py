@@ -33,6 +33,7 @@ from mnemosyne.retrieval.engines.lance_rows import (
     widen_batch,
 )
 from mnemosyne.retrieval.engines.rows import RowBatch
+from mnemosyne.schema.memory import Chain
 
 _WANTED: dict[str, Any] = {
     "entry_id": BTree(),
@@ -144,13 +145,16 @@ async def declare_key(table: Any) -> None:
         await declare({"path": "entry_id", "metadata": {KEY_MARK: "true"}})
 
 
-async def select_newer_rows(table: Any, batch: RowBatch) -> RowBatch:
-    """Return the part of a batch that is newer than a table to which another process has written."""
+async def select_newer_rows(table: Any, batch: RowBatch) -> tuple[RowBatch, dict[Chain, int]]:
+    """Return the part of a batch that is newer than a table to which another process has written, and the table's
+    highest sequence of each chain where it is above the batch's watermark.
+    """
     newest = await to_thread.run_sync(highest_sequences, await table.query().select(["chain", "sequence"]).to_arrow())
     ids = [*(row.entry_id for row in batch.rows), *batch.removed]
     known = table.query().where(f"entry_id IN ({literals(ids)})")
     rows = await known.select(["entry_id", "chain", "sequence", WORDS, "embedder"]).to_arrow()
-    return await to_thread.run_sync(select_newer, batch, rows, newest)
+    ahead = {chain: newest[chain] for chain, read in batch.watermarks.items() if newest.get(chain, 0) > read}
+    return await to_thread.run_sync(select_newer, batch, rows, ahead), ahead
 
 
 async def upsert(table: Any, rows: Any) -> None:

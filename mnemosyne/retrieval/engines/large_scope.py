@@ -83,6 +83,12 @@ class DurableIndex(SearchEngine, GraphStore, Protocol):
     another process has dropped a scope that this one had read, until `release`.
     """
 
+    async def append(self, scope: str, batch: RowBatch) -> None:
+        """Write a batch that was made of what follows the watermarks that this index has returned; where another process
+        has written since, its rows are passed over and `watermark` returns the table's own.
+        """
+        ...
+
     def release(self, scope: str) -> None:
         """Forget what is cached of a scope, so that it is read again."""
         ...
@@ -171,6 +177,10 @@ class LargeScope:
                 if len(delta.held.rows) >= self._held_rows:
                     await self._write_held(delta)
             await to_thread.run_sync(self._places.put, _without_vectors(batch))
+
+    async def append(self, scope: str, batch: RowBatch) -> None:
+        """Write a batch as `write` does: the watermarks are those of the rows in memory."""
+        await self.write(scope, batch)
 
     async def watermark(self, scope: str, chain: Chain) -> int:
         """Return the highest sequence seen for this chain (0 = none)."""

@@ -98,7 +98,7 @@ class TieredIndex:
         batch = await to_thread.run_sync(row_batch, entries, vectors, keys, model)
         direct = await self._open(scope)
         if direct is not None:
-            await self._run_guarded(scope, lambda: direct.write(scope, batch), None)
+            await self._run_guarded(scope, lambda: direct.append(scope, batch), None)
             if scope not in self._cut_off:
                 return
         table = self._memory.table(scope)

@@ -117,12 +117,12 @@ class Indexer:
                     mark = await self._index.watermark(scope, chain)
                     # Else another call has indexed the page meanwhile.
                     if added := mark == after:
-                        await self._add(scope, chain, page)
-                        done, mark = done + len(page), await self._index.watermark(scope, chain)
+                        mark = await self._add(scope, chain, page)
+                        done += len(page) if mark == last else 0
                 if progress:
                     progress(done, max(total, done))
                 # The watermark falls back if another process has dropped the scope meanwhile: then it is indexed again.
-                falls += mark < (last if added else after)
+                falls += mark <= after if added else mark < after
                 after = mark
                 if falls > _FALLS:
                     return IndexResult(entries=done, fault=fault, behind=True)
@@ -170,29 +170,32 @@ class Indexer:
         done = set[str]()
         for chain in _chains(scope):
             tail, after, mark = ConversationTail(), 0, await self._index.watermark(scope, chain)
-            lacking: Sequence[LinkedEntry] = ()
-            # One page more than is lacking: its messages may be neighbours of the last ones.
-            while (lacking or done != unseen) and (
-                page := await self._source.entries_after(scope, chain, after, _VECTOR_PAGE)
-            ):
+            lacking: dict[str, LinkedEntry] = {}
+            while lacking or done != unseen:
+                page = await self._source.entries_after(scope, chain, after, _VECTOR_PAGE)
                 # What was embedded beside a neighbour that was not is embedded again, with it.
-                lacking = [
-                    each
+                lacking |= {
+                    each.item.entry.entry_id: each
                     for each in _link_page(chain, page, tail)
                     if not unseen.isdisjoint(entry.entry_id for entry in each.entries)
-                ]
-                fault = await self._embed(scope, _entries_of(lacking), batch)
+                }
+                # The next page may hold neighbours of the last messages; until then their words are not complete.
+                unsettled = tail.open_ids() if page else frozenset()
+                linked = [lacking.pop(entry_id) for entry_id in [*lacking] if entry_id not in unsettled]
+                fault = await self._embed(scope, _entries_of(linked), batch)
                 async with self._lock(scope):
                     fallen = await self._index.watermark(scope, chain) < mark
                     if not fallen:
-                        await self._write_present(scope, [each for each in lacking if not each.item.deleted])
+                        await self._write_present(scope, [each for each in linked if not each.item.deleted])
                 if fault or fallen:
                     # Another process has dropped the scope meanwhile: its entries must be indexed first.
                     return IndexResult(entries=len(done), fault=fault, behind=fallen)
-                done.update(unseen.intersection(each.item.entry.entry_id for each in lacking))
-                after = page[-1].sequence
-                if progress and lacking:
+                done.update(unseen.intersection(each.item.entry.entry_id for each in linked))
+                if progress and linked:
                     progress(len(done), len(unseen))
+                if not page:
+                    break
+                after = page[-1].sequence
         self._lacking.pop(scope, None)
         self._complete.add(scope)
         return IndexResult(entries=len(done))
@@ -269,16 +272,26 @@ class Indexer:
                 total, after = total + len(page), page[-1].sequence
         return total
 
-    async def _add(self, scope: str, chain: Chain, page: Sequence[SequencedEntry]) -> None:
-        if chain is not Chain.HISTORY:
-            await self._write(scope, _link_page(chain, page, ConversationTail()))
-            return
-        # The last messages belong to the state of the index; an index that was read again may hold fewer entries.
-        mark, tail = self._tails.get(scope, (-1, ConversationTail()))
-        if mark != await self._index.watermark(scope, chain):
-            tail = await self._resume(scope)
+    async def _add(self, scope: str, chain: Chain, page: Sequence[SequencedEntry]) -> int:
+        """Index a page that follows the watermark; return the watermark then, which is not the page's last sequence where
+        another process has written meanwhile.
+        """
+        tail = ConversationTail()
+        if chain is Chain.HISTORY:
+            # The last messages belong to the state of the index; an index that was read again may hold fewer entries.
+            known, tail = self._tails.pop(scope, (-1, tail))
+            if known != await self._index.watermark(scope, chain):
+                tail = await self._resume(scope)
         await self._write(scope, _link_page(chain, page, tail))
-        self._tails[scope] = (await self._index.watermark(scope, chain), tail)
+        mark = await self._index.watermark(scope, chain)
+        if mark != page[-1].sequence:
+            # What waits here for its vectors was linked without the messages that follow it now.
+            self._waiting.pop(scope, None)
+            self._lacking.pop(scope, None)
+            self._complete.discard(scope)
+        elif chain is Chain.HISTORY:
+            self._tails[scope] = (mark, tail)
+        return mark
 
     async def _resume(self, scope: str) -> ConversationTail:
         """Return the last messages in the index, so that the next message finds its neighbours after a restart."""
