@@ -39,12 +39,14 @@ from mnemosyne.retrieval.engines.lance_rows import (
 from mnemosyne.retrieval.engines.lance_table import (
     copy_batch,
     declare_key,
+    declare_sums,
     fit_width,
     index_columns,
     index_vectors,
     is_conflict,
     is_keyed,
     nearest_query,
+    remove_damaged_rows,
     retry_conflicts,
     search_weight_classes,
     select_newer_rows,
@@ -151,12 +153,38 @@ class LanceIndex:
             if table is None:
                 return None
             version = await table.version()
-            wanted = table.query() if vectors else table.query().select(SCHEMA.names)
-            if chains is not None:
-                wanted = wanted.where(f"chain IN ({literals(chain.value for chain in chains)})")
+            names = (await table.schema()).names
+            wanted = table.query() if vectors else table.query().select([name for name in SCHEMA.names if name in names])
+            if condition := _of_chains(chains):
+                wanted = wanted.where(condition)
             stored = await wanted.to_arrow()
             self._versions[scope] = version
             return await to_thread.run_sync(scope_from_table, stored)
+        except Exception as error:
+            raise await self._failure(scope, error) from error
+
+    async def remove_damaged(
+        self,
+        scope: str,
+        read: Mapping[Chain, int],
+        *,
+        vectors: bool = True,
+        chains: Collection[Chain] | None = None,
+    ) -> bool:
+        """Delete the damaged rows that `load` with the same arguments leaves out; see `GraphStore.remove_damaged`.
+        IndexUnavailableError, ScopeDroppedError.
+        """
+        is_removed = True
+
+        async def work() -> None:
+            nonlocal is_removed
+            is_removed = await remove_damaged_rows(table, _of_chains(chains), read, vectors=vectors)
+
+        try:
+            if (table := await self._open(scope)) is not None:
+                async with self._shared.hold_lock(scope):
+                    await retry_conflicts(work)
+            return is_removed
         except Exception as error:
             raise await self._failure(scope, error) from error
 
@@ -378,6 +406,7 @@ class LanceIndex:
             batch, ahead = await select_newer_rows(table, replace(batch, watermarks=dict(read)))
         if scope not in self._keyed:
             await declare_key(table)
+            await declare_sums(table)
             self._keyed.add(scope)
         if batch.removed:
             await table.delete(f"entry_id IN ({literals(batch.removed)})")
@@ -464,3 +493,8 @@ class LanceIndex:
         if isinstance(error, FileExistsError | NotADirectoryError) or "NotADirectory" in said:
             said = "it is a file, or is below one; move that file"
         return IndexUnavailableError(self.folder, scope, said[:300] or type(error).__name__)
+
+
+def _of_chains(chains: Collection[Chain] | None) -> str:
+    """Return the filter for the rows of some chains; empty for those of all."""
+    return "" if chains is None else f"chain IN ({literals(chain.value for chain in chains)})"
