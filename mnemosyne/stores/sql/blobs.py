@@ -11,7 +11,7 @@ that when compressed. JSON never begins like a compressed blob.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from mnemosyne.core.codec import decode, encode
@@ -93,9 +93,42 @@ def entry_place(entry_id: str, scope: str, chain: str, restricted: int, deleted:
     return place_of("entries", "body", scope, entry_id, chain, int(restricted), int(deleted))
 
 
+def frame_place(key: int) -> str:
+    """Return the place of the frame of a session's document."""
+    return place_of("documents", "frame", key)
+
+
 def pack_place(world_id: str, digest: str) -> str:
     """Return the place of a pack's body."""
     return place_of("packs", "body", world_scope(world_id), world_id, digest)
+
+
+PLACED_BY: Mapping[str, tuple[str, ...]] = {
+    "documents": (),
+    "branch_states": ("branch_id",),
+    "snapshots": ("branch_id", "depth"),
+    "turns": ("turn_id", "branch_id", "depth", "parent_id", "kind", "status", "fingerprint", "created_at"),
+    "prefetches": ("branch_id",),
+    "summaries": ("turn_id", "branch_id", "depth"),
+    "evidences": ("evidence_id",),
+    "parts": ("part_id", "kind"),
+}
+"""The columns that `place_of_row` needs, by table of a session; messages, entries and papers are written by functions of their own."""
+
+_ROW_PLACES: Mapping[str, Callable[..., str]] = {
+    "documents": frame_place,
+    "branch_states": state_place,
+    "snapshots": snapshot_place,
+    "prefetches": prefetch_place,
+    "summaries": summary_place,
+    "evidences": evidence_place,
+    "parts": part_place,
+}
+
+
+def place_of_row(table: str, column: str, key: int, row: Sequence[Any]) -> str:
+    """Return the place of a body of a row; `row` are the columns `PLACED_BY` of its table."""
+    return turn_place(column, key, row) if table == "turns" else _ROW_PLACES[table](key, *row)
 
 
 def seal(body: bytes, place: str) -> bytes:
@@ -111,6 +144,17 @@ def unseal(data: bytes, place: str) -> bytes:
     if data[-_SUM_BYTES:] != _sum(body, place):
         raise UnreadableError("its checksum does not fit: the row was changed, or belongs elsewhere", data)
     return body
+
+
+def reseal(body: bytes, former: bytes, place: str) -> bytes:
+    """Return a body that takes the place of another one, with its checksum; if the former was damaged, the checksum does
+    not fit, so that the damage stays known.
+    """
+    try:
+        unseal(former, place)
+    except UnreadableError:
+        return seal(body, place + _BREAK)
+    return seal(body, place)
 
 
 def bare(data: bytes) -> bytes:
