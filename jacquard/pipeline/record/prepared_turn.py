@@ -140,6 +140,33 @@ def turn_id_of(session_id: str, branch_id: str, parent_id: str | None, depth: in
 
 def request_fingerprint(user_message: str, config: RuntimeConfig, world_digest: str) -> str:
     """Return a hash of all on which a stored answer depends: input, configuration (without secrets) and world."""
+    payload = codec.encode([RECORD_VERSION, user_message, _COMPARABLE.of(config), world_digest])
+    return hashlib.sha256(payload).hexdigest()
+
+
+class _LastComparable:
+    """What a turn's answer depends on of the configuration that was asked for last: most turns of a process have the same.
+
+    Not with experiments, which are mappings that a host may change.
+    """
+
+    def __init__(self) -> None:
+        self._last: tuple[RuntimeConfig, Mapping[str, Any]] | None = None
+
+    def of(self, config: RuntimeConfig) -> Mapping[str, Any]:
+        """Return it as plain values."""
+        if self._last is not None and self._last[0] is config:
+            return self._last[1]
+        plain = _make_comparable(config)
+        if not config.experiments:
+            self._last = (config, plain)
+        return plain
+
+
+_COMPARABLE = _LastComparable()
+
+
+def _make_comparable(config: RuntimeConfig) -> dict[str, Any]:
     bare = replace(
         drop_config_secrets(config),
         consolidation=ConsolidationConfig(),
@@ -158,8 +185,7 @@ def request_fingerprint(user_message: str, config: RuntimeConfig, world_digest: 
     for (section, name), former in FORMER_DEFAULTS.items():
         if plain[section][name] == _DEFAULTS[section][name]:
             plain[section][name] = former
-    payload = codec.encode([RECORD_VERSION, user_message, plain, world_digest])
-    return hashlib.sha256(payload).hexdigest()
+    return plain
 
 
 def select_stored_blocks(blocks: Sequence[ContextBlock]) -> tuple[ContextBlock, ...]:

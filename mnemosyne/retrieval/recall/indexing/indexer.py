@@ -62,6 +62,7 @@ class Indexer:
         self, source: EntrySource, index: Index, embedder: Embedder | None, *, least_fitness: float = FIT
     ) -> None:
         self._source, self._index, self._embedder = source, index, embedder
+        self._mendable = index if isinstance(index, MendableIndex) else None
         self._least_fitness = least_fitness
         self._locks: dict[str, anyio.Lock] = {}
         self._tails: dict[str, tuple[int, ConversationTail]] = {}
@@ -193,7 +194,7 @@ class Indexer:
         """Make the rows again that the index has lost to damage; return how many. Without vectors, which `fill_vectors`
         adds. An index that does not notice damage loses none. IndexUnavailableError.
         """
-        if not isinstance(self._index, MendableIndex) or not await self._index.has_lost(scope):
+        if self._mendable is None or not await self._mendable.has_lost(scope):
             return 0
         made = 0
         for chain in _chains(scope):
@@ -204,7 +205,7 @@ class Indexer:
                 async with self._lock(scope):
                     await self._write_present(scope, linked)
                 made += len(linked)
-        await self._index.remove_lost(scope)
+        await self._mendable.remove_lost(scope)
         self._lacking.pop(scope, None)
         self._complete.discard(scope)
         return made
