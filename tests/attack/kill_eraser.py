@@ -5,6 +5,7 @@ child that ends, as if killed, before its NUMBERth operation on a file of the or
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from mnemosyne import Erasure, FolderVault, open_store
 from mnemosyne.privacy.forget import MemoryLocations, forget
 from mnemosyne.testing.stores.samples import AT
 
-KILLED = 9
+KILLED = signal.SIGKILL
 OPERATIONS = ("open", "os.rename", "os.remove", "os.rmdir")
 
 
@@ -37,7 +38,7 @@ def end_before(number: int, folder: Path) -> None:
         if event in OPERATIONS and isinstance(given[0], str | os.PathLike) and str(given[0]).startswith(str(folder)):
             left -= 1
             if left == 0:
-                os._exit(KILLED)
+                os.kill(os.getpid(), KILLED)
 
     sys.addaudithook(count)
 
@@ -49,7 +50,7 @@ def serve() -> None:
         if child == 0:
             end_before(int(number), Path(folder) / "originals")
             anyio.run(erase, Path(folder))
-            os._exit(0)
+            sys.exit()
         _, status = os.waitpid(child, 0)
         sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
         sys.stdout.flush()

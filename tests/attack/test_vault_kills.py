@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import anyio
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "mnemosyne"))
@@ -64,8 +65,8 @@ async def check(folder: Path, number: int) -> None:
     await store.close()
 
 
-async def test_a_kill_among_the_originals_leaves_nothing_that_the_next_erasure_does_not_end(tmp_path):
-    await prepare(tmp_path / "whole")
+def test_a_kill_among_the_originals_leaves_nothing_that_the_next_erasure_does_not_end(tmp_path):
+    anyio.run(prepare, tmp_path / "whole")
     eraser = subprocess.Popen(
         [sys.executable, str(Path(__file__).with_name("kill_eraser.py"))],
         stdin=subprocess.PIPE,
@@ -76,15 +77,15 @@ async def test_a_kill_among_the_originals_leaves_nothing_that_the_next_erasure_d
     assert eraser.stdin is not None
     assert eraser.stdout is not None
     try:
-        number, code = 0, KILLED
-        while code == KILLED:
+        number, code = 0, -KILLED
+        while code == -KILLED:
             number += 1
             copy = tmp_path / f"copy{number}"
             shutil.copytree(tmp_path / "whole", copy)
             eraser.stdin.write(f"{copy} {number}\n")
             eraser.stdin.flush()
             code = int(eraser.stdout.readline())
-            await check(copy, number)
+            anyio.run(check, copy, number)
         assert code == 0
         assert number > 12
     finally:

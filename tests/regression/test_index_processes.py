@@ -22,10 +22,8 @@ from jacquard import open_runtime
 from mnemosyne import (
     Author,
     AuthorKind,
-    CalibratedEstimator,
     Chain,
     Erasure,
-    HybridRetriever,
     ImportedTurn,
     Message,
     Role,
@@ -278,12 +276,12 @@ class Interrupted:
         return work if name == self.call else getattr(self.inner, name)
 
 
-class Killed(Exception):
+class KilledError(Exception):
     """Ends a feeder after a page."""
 
 
 def kill(done: int, total: int) -> None:
-    raise Killed
+    raise KilledError
 
 
 async def synced(store, folder: Path, tier: str) -> None:
@@ -335,7 +333,7 @@ async def test_one_that_fell_behind_stays_behind_after_it_has_written_vectors(tm
     indexer = Indexer(store, slow, Interrupted(LetterEmbedder(), "embed", meanwhile))
     await indexer.index_new(SESSION, vector_limit=0)
     await indexer.feed(SESSION)
-    with pytest.raises(Killed):
+    with pytest.raises(KilledError):
         await indexer.index_new(SESSION, chains=[Chain.HISTORY], progress=kill)
     await slow.close()
     await synced(store, tmp_path, tier)
@@ -348,7 +346,7 @@ async def test_vectors_that_are_added_later_change_no_words(tmp_path, store, tie
     index = open_index(tmp_path / "index", tier)
     await Indexer(store, index, None).index_new(SESSION)
     slow = Interrupted(LetterEmbedder(), "embed", lambda: synced(store, tmp_path, tier))
-    with pytest.raises(Killed):
+    with pytest.raises(KilledError):
         await Indexer(store, index, slow).fill_vectors(SESSION, kill)
     await index.close()
     await synced(store, tmp_path, tier)

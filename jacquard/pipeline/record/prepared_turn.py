@@ -175,7 +175,7 @@ def _make_comparable(config: RuntimeConfig) -> dict[str, Any]:
         locks=LockConfig(),
         tags=EMPTY,
     )
-    plain = codec.to_plain(bare)
+    plain: dict[str, Any] = codec.to_plain(bare)
     for *sections, name in LATER_SETTINGS:
         holder, default = plain, _DEFAULTS
         for section in sections:

@@ -154,7 +154,9 @@ class LanceIndex:
                 return None
             version = await table.version()
             names = (await table.schema()).names
-            wanted = table.query() if vectors else table.query().select([name for name in SCHEMA.names if name in names])
+            wanted = (
+                table.query() if vectors else table.query().select([name for name in SCHEMA.names if name in names])
+            )
             if condition := _of_chains(chains):
                 wanted = wanted.where(condition)
             stored = await wanted.to_arrow()

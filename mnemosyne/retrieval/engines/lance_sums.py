@@ -86,7 +86,7 @@ def _vector_sums_of(batch: Any) -> npt.NDArray[np.int64]:
     vectors = batch.column("vector")
     known = vectors.is_valid().to_numpy(zero_copy_only=False)
     values = np.ascontiguousarray(vectors.drop_null().flatten().to_numpy(zero_copy_only=False))
-    view = memoryview(values.view(np.uint8))
+    view = memoryview(values.view(np.uint8).data)
     size = vectors.type.list_size * _FLOAT_BYTES
     places = zip(range(0, len(view), size), sums[known].tolist(), strict=True)
     sums[known] = [zlib.crc32(view[first : first + size], start) for first, start in places]

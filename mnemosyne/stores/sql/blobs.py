@@ -114,7 +114,7 @@ PLACED_BY: Mapping[str, tuple[str, ...]] = {
     "evidences": ("evidence_id",),
     "parts": ("part_id", "kind"),
 }
-"""The columns that `place_of_row` needs, by table of a session; messages, entries and papers are written by functions of their own."""
+"""The columns that `place_of_row` needs, by table of a session; messages, entries and papers have functions of their own."""
 
 _ROW_PLACES: Mapping[str, Callable[..., str]] = {
     "documents": frame_place,
@@ -181,8 +181,10 @@ def pack_body(value: Any, place: str) -> bytes:
     return pack_blob(seal(encode(value), place))
 
 
-def unpack_blob(data: bytes) -> bytes:
+def unpack_blob(data: Any) -> bytes:
     """Return the JSON of a stored blob, compressed or not; UnreadableError when it is neither."""
+    if not isinstance(data, bytes | memoryview):
+        raise UnreadableError(f"it is {type(data).__name__}, not bytes")
     try:
         return zlib.decompress(data) if bytes(data[:1]) == _PACKED else bytes(data)
     except zlib.error as error:
@@ -199,9 +201,9 @@ def change_blob(data: bytes, change: Callable[[bytes], bytes]) -> bytes:
 def load_body(connection: Connection, data: Any, kind: type[T], place: str) -> T:
     """Return the value of a stored body, compressed or not; DamagedRecordError, which names it, when it cannot be read."""
     try:
-        if type(data) is not bytes:
-            raise UnreadableError(f"it is {type(data).__name__}, not bytes")
-        return decode(unseal(unpack_blob(data) if data[:1] == _PACKED else data, place), kind)
+        return decode(
+            unseal(unpack_blob(data) if type(data) is not bytes or data[:1] == _PACKED else data, place), kind
+        )
     except UnreadableError as error:
         raise DamagedRecordError(connection.shown, _name_of(connection, place)[1], str(error)) from None
 

@@ -219,12 +219,12 @@ class Indexer:
         is_done: Callable[[], bool] = lambda: False,
     ) -> AsyncIterator[list[LinkedEntry]]:
         """Yield the wanted entries of a chain, a page at a time, until `is_done` (asked between pages) and none is left."""
-        tail, after, waiting, page = ConversationTail(), 0, dict[str, LinkedEntry](), ()
+        tail, after, waiting = ConversationTail(), 0, dict[str, LinkedEntry]()
         while waiting or not is_done():
             page = await self._source.entries_after(scope, chain, after, _VECTOR_PAGE)
             waiting |= {each.item.entry.entry_id: each for each in _link_page(chain, page, tail) if is_wanted(each)}
             # The next page may hold neighbours of the last messages; until then their words are not complete.
-            unsettled = tail.open_ids() if page else frozenset()
+            unsettled = tail.open_ids() if page else frozenset[str]()
             yield [waiting.pop(entry_id) for entry_id in [*waiting] if entry_id not in unsettled]
             if not page:
                 return
