@@ -10,17 +10,20 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from anyio import to_thread
 
-from mnemosyne.files import write_file
+from mnemosyne.files import NEW, write_file
 from mnemosyne.privacy.runs import TextMatcher
 from mnemosyne.privacy.scrub import Scrubber
 from mnemosyne.schema.erasure import StoredRow
 
 _OWNER_ONLY = 0o700
+_UNFINISHED = f".*{NEW}"
 
 
 class FolderVault:
@@ -63,7 +66,8 @@ class FolderVault:
     async def scrub(self, texts: Sequence[str], *, session_ids: Sequence[str]) -> int:
         """Cut these texts out of the originals of sessions; return how many originals were changed.
 
-        The former content of a changed file is overwritten. A file that cannot be read and holds one of the texts is deleted.
+        The former content of a changed file is overwritten. A file that cannot be read and holds one of the texts is deleted,
+        and so is what a killed process has left half written or half overwritten; a second call ends what a killed one began.
         """
         return await to_thread.run_sync(self._scrub, tuple(texts), tuple(session_ids))
 
@@ -95,22 +99,29 @@ class FolderVault:
     def _scrub(self, texts: tuple[str, ...], session_ids: tuple[str, ...]) -> int:
         scrubber, matcher, changed = Scrubber(texts, thorough=False), TextMatcher(texts), 0
         for session_id in session_ids if not matcher.seeks_nothing else ():
-            for file in sorted((self.folder / _name_of(session_id)).glob("*.json")):
+            folder = self.folder / _name_of(session_id)
+            for part in sorted(folder.glob(_UNFINISHED)):
+                _remove(part)
+            for file in sorted(folder.glob("*.json")):
                 data = file.read_bytes()
                 try:
                     kept = json.loads(data)
                     clean = scrubber.text(str(kept["original"]))
                 except (ValueError, KeyError, TypeError):
-                    if not matcher.may_occur(data):
-                        continue
-                    _overwrite(file)
-                    file.unlink()
-                    changed += 1
+                    if _is_overwritten(data) or matcher.may_occur(data):
+                        _remove(file)
+                        changed += 1
                     continue
                 if clean != kept["original"]:
-                    with file.open("r+b") as former:
+                    former = file.with_name(f".{file.name}.{uuid4().hex}{NEW}")
+                    with file.open("r+b") as content:
+                        # By this name the former content is found again, should the process end before it is overwritten;
+                        # not every file system has second names.
+                        with suppress(OSError):
+                            os.link(file, former)
                         self._put(str(kept["session_id"]), str(kept["evidence_id"]), clean)
-                        _fill_with_zeros(former.fileno(), len(data))
+                        _fill_with_zeros(content.fileno(), len(data))
+                    former.unlink(missing_ok=True)
                     changed += 1
         return changed
 
@@ -137,8 +148,7 @@ class FolderVault:
         found = list(self._find_files(session_ids, evidence_ids, texts))
         for file in found:
             # A deleted file's content may stay on the disk until it is overwritten, so it is overwritten first.
-            _overwrite(file)
-            file.unlink()
+            _remove(file)
         for folder in {file.parent for file in found}:
             if not any(folder.iterdir()):
                 folder.rmdir()
@@ -152,12 +162,33 @@ class FolderVault:
         matcher = TextMatcher(texts)
         for file in sorted(self.folder.glob("*/*.json")):
             named = file.parent.name in folders and (not wanted or file.name in wanted)
-            if named or (texts and matcher.occurs_in_tree(_read_file(file))):
+            if named or (texts and _holds(file, matcher)):
                 yield file
-        for part in sorted(self.folder.glob("*/.*.new")):
+        for part in sorted(self.folder.glob(f"*/{_UNFINISHED}")):
             # A half-written file of a writer that was killed belongs to no evidence item.
             if texts or part.parent.name in folders:
                 yield part
+
+
+def _holds(file: Path, matcher: TextMatcher) -> bool:
+    """Return whether a text occurs in an original, or in the bytes of one that cannot be read."""
+    data = file.read_bytes()
+    try:
+        return matcher.occurs_in_tree(json.loads(data))
+    except ValueError:
+        return _is_overwritten(data) or matcher.may_occur(data)
+
+
+def _is_overwritten(data: bytes) -> bool:
+    """Return whether a process was killed while it overwrote a file."""
+    return data[:1] == b"\0"
+
+
+def _remove(file: Path) -> None:
+    """Overwrite a file and delete it; of one that has another name too, only this name is deleted."""
+    if file.stat().st_nlink == 1:
+        _overwrite(file)
+    file.unlink()
 
 
 def _overwrite(file: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from mnemosyne.protocols.host import Clock, EventBus, Hasher, IdGenerator, SessionLocks, TokenEstimator
 from mnemosyne.protocols.ingestion import EvidenceIngestor, Importer, OriginalVault, PiiDetector, Redactor
-from mnemosyne.protocols.recall import Embedder, EntrySource, Index, ReencodableIndex, Retriever, Vectors
+from mnemosyne.protocols.recall import Embedder, EntrySource, Index, MendableIndex, ReencodableIndex, Retriever, Vectors
 from mnemosyne.protocols.store import Store
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "IdGenerator",
     "Importer",
     "Index",
+    "MendableIndex",
     "OriginalVault",
     "PiiDetector",
     "Redactor",

@@ -153,6 +153,23 @@ class ReencodableIndex(Index, Protocol):
         ...
 
 
+@runtime_checkable
+class MendableIndex(Index, Protocol):
+    """An `Index` that notices damaged rows when it reads a scope, and does without them until they are made again.
+
+    1. A damaged row is found by no search, and its id is not among `newest_ids`.
+    2. `faults` names the damage until `remove_lost`.
+    """
+
+    async def has_lost(self, scope: str) -> bool:
+        """Return whether rows of a scope were damaged and left out when it was read."""
+        ...
+
+    async def remove_lost(self, scope: str) -> None:
+        """Delete the damaged rows of a scope for good, after their entries were added again."""
+        ...
+
+
 class Retriever(Protocol):
     """Recalls candidates for a turn.
 

@@ -225,7 +225,7 @@ def _harm_rows(database: sqlite3.Connection, kind: str, chance: random.Random) -
     (one, first), (other, second) = chance.sample(rows, 2)
     put = f"UPDATE {table} SET {column} = ? WHERE rowid = ?"
     if kind == "value":
-        database.execute(put, (_changed_letter(first, chance), one))
+        database.execute(put, (changed_letter(first, chance), one))
     else:
         database.execute(put, (second, one))
         if kind == "swap":
@@ -233,7 +233,7 @@ def _harm_rows(database: sqlite3.Connection, kind: str, chance: random.Random) -
     return f"{kind} of {table}.{column}, rows {one} and {other}"
 
 
-def _changed_letter(data: bytes, chance: random.Random) -> bytes:
+def changed_letter(data: bytes, chance: random.Random) -> bytes:
     """Return JSON in which one letter of a text is another: it stays JSON of the same shape."""
     packed = data[:1] == b"x"
     body = bytearray(zlib.decompress(data) if packed else data)

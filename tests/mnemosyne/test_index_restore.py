@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
+import lancedb
 import pytest
 from recall_parts import SESSION, WORLD, LetterEmbedder, entry, question, said, where
 
@@ -81,6 +83,113 @@ async def test_what_is_lost_or_damaged_is_built_again(tmp_path: Path, harm: str)
     assert await found(reopened) == before
     assert reopened.faults() == ()
     assert await reopened.count(WORLD) == (0 if harm == "folder" else 1)
+    await reopened.close()
+
+
+DAMAGED = {
+    "words": {"tokens": "another word"},
+    "id": {"entry_id": "m999"},
+    "sequence": {"sequence": 5},
+    "depth": {"depth": 900},
+    "branch": {"branch_id": "other"},
+    "chain": {"chain": "histori"},
+    "embedder": {"embedder": "lettert"},
+    "vector": {"vector": [0.5] * 26},
+}
+
+
+def change_row(folder: Path, where: str, values: dict[str, Any], scope: str = SESSION) -> None:
+    """Change a row as a fault of the disk does: without its checksums."""
+    lancedb.connect(str(folder)).open_table(table_name(scope)).update(where=where, values=values)
+
+
+@pytest.mark.parametrize("tier", [{}, {"memory_rows": 5}], ids=["memory", "large"])
+@pytest.mark.parametrize("harm", DAMAGED)
+async def test_a_damaged_row_is_named_and_made_again(tmp_path: Path, harm: str, tier: dict[str, int]) -> None:
+    source = EntryList(TALK)
+    whole = retriever(source, TieredIndex(tmp_path, **tier), LetterEmbedder())
+    await whole.sync(SESSION)
+    before = await found(TieredIndex(tmp_path, **tier))
+    await whole.close()
+    change_row(tmp_path, "entry_id = 'm30'", DAMAGED[harm])
+    index, model = TieredIndex(tmp_path, **tier), LetterEmbedder()
+    one = retriever(source, index, model)
+    recall = await one.recall(question("house3 钥匙", world_id=""))
+    assert "index_damaged" in recall.degradations
+    assert recall.candidates
+    assert "damaged rows" in index.faults()[0]
+    await one.feed([SESSION])
+    assert index.faults() == ()
+    assert len(model.embedded) < 12, "the others keep their vectors"
+    assert await found(index) == before
+    assert await index.unembedded_ids(SESSION, "letters", 9) == ()
+    await one.close()
+    reopened = TieredIndex(tmp_path, **tier)
+    assert await found(reopened) == before
+    assert await reopened.count(SESSION) == 60
+    assert await reopened.unembedded_ids(SESSION, "letters", 9) == ()
+    assert reopened.faults() == ()
+    await reopened.close()
+
+
+async def test_a_changed_bit_in_the_words_of_a_file_is_named(tmp_path: Path) -> None:
+    source = EntryList(TALK)
+    whole = retriever(source, TieredIndex(tmp_path))
+    await whole.sync(SESSION)
+    await whole.close()
+    (file,) = (tmp_path / f"{table_name(SESSION)}.lance" / "data").iterdir()
+    data = bytearray(file.read_bytes())
+    place = data.index(b"house3")
+    data[place] ^= 1
+    file.write_bytes(data)
+    index = TieredIndex(tmp_path)
+    assert await index.count(SESSION) == 59
+    assert len(index.faults()) == 1
+    done = await retriever(source, index).rebuild(SESSION)
+    assert (done.kept, done.added, done.rebuilt, done.fault) == (60, 0, False, "")
+    await index.close()
+
+
+async def test_damage_is_kept_until_the_rows_of_another_process_were_read(tmp_path: Path) -> None:
+    source = EntryList(TALK[:40])
+    whole = retriever(source, TieredIndex(tmp_path))
+    await whole.sync(SESSION)
+    await whole.close()
+    change_row(tmp_path, "entry_id = 'm30'", {"entry_id": "m999"})
+    slow = TieredIndex(tmp_path)
+    assert len(slow.faults()) == 0
+    assert await slow.has_lost(SESSION)
+    source.append(TALK[40:])
+    other = retriever(source, TieredIndex(tmp_path))
+    assert await Indexer(source, TieredIndex(tmp_path), None).mend(SESSION) == 1
+    await other.sync(SESSION)
+    await other.close()
+    await Indexer(source, slow, None).mend(SESSION)
+    await slow.close()
+    reopened = TieredIndex(tmp_path)
+    assert await reopened.count(SESSION) == 60
+    assert reopened.faults() == ()
+    await reopened.close()
+
+
+async def test_an_index_without_checksums_is_served_and_gets_them_with_new_rows(tmp_path: Path) -> None:
+    source = EntryList(TALK[:40])
+    whole = retriever(source, TieredIndex(tmp_path), LetterEmbedder())
+    await whole.sync(SESSION)
+    before = await found(TieredIndex(tmp_path))
+    await whole.close()
+    table = lancedb.connect(str(tmp_path)).open_table(table_name(SESSION))
+    table.drop_columns(["text_sum", "vector_sum"])
+    index = TieredIndex(tmp_path)
+    assert await found(index) == before
+    source.append(TALK[40:])
+    one = retriever(source, index, LetterEmbedder())
+    await one.sync(SESSION)
+    await one.close()
+    change_row(tmp_path, "entry_id IN ('m30', 'm50')", {"tokens": "another word"})
+    reopened = TieredIndex(tmp_path)
+    assert await reopened.count(SESSION) == 59, "only rows with checksums can be checked"
+    assert "damaged rows" in reopened.faults()[0]
     await reopened.close()
 
 

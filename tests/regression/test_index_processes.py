@@ -32,6 +32,7 @@ from mnemosyne import (
     session_scope,
     world_scope,
 )
+from mnemosyne.retrieval.recall.indexing.indexer import Indexer
 
 pytestmark = pytest.mark.anyio
 
@@ -255,6 +256,100 @@ async def test_kills_in_between_do_no_harm(tmp_path, store, tier, rounds):
     with workers(tmp_path, tier, 1) as crew:
         at_once(crew, "sync", SESSION, WORLD)
         close(crew)
+    await check(tmp_path, store, tier)
+
+
+class Interrupted:
+    """A source or an embedder that is interrupted once: what it first reads or embeds is handed over after `meanwhile`."""
+
+    def __init__(self, inner, call: str, meanwhile) -> None:
+        self.inner, self.call, self.meanwhile = inner, call, meanwhile
+
+    def __getattr__(self, name: str):
+        async def work(*given):
+            found = await getattr(self.inner, name)(*given)
+            if len(found) and self.meanwhile is not None:
+                work, self.meanwhile = self.meanwhile, None
+                await work()
+            return found
+
+        return work if name == self.call else getattr(self.inner, name)
+
+
+class KilledError(Exception):
+    """Ends a feeder after a page."""
+
+
+def kill(done: int, total: int) -> None:
+    raise KilledError
+
+
+async def synced(store, folder: Path, tier: str) -> None:
+    """Another process brings the index up to date and ends."""
+    index = open_index(folder / "index", tier)
+    for scope in (SESSION, WORLD):
+        await open_retriever(store, index).sync(scope)
+    await index.close()
+
+
+@tiers("memory", "big", "disk")
+async def test_a_page_that_another_has_indexed_meanwhile_keeps_its_neighbours(tmp_path, store, tier):
+    await synced(store, tmp_path, tier)
+    await store.append_turns("s1", told(90, 190))
+    slow = open_index(tmp_path / "index", tier)
+    source = Interrupted(store, "entries_after", lambda: synced(store, tmp_path, tier))
+    await open_retriever(source, slow).sync(SESSION)
+    await slow.close()
+    await check(tmp_path, store, tier)
+
+
+@tiers("memory", "big", "disk")
+async def test_a_page_shorter_than_what_another_has_indexed_is_read_again(tmp_path, store, tier):
+    await synced(store, tmp_path, tier)
+    await store.append_turns("s1", told(90, 100))
+    slow = open_index(tmp_path / "index", tier)
+
+    async def meanwhile() -> None:
+        await store.append_turns("s1", told(100, 103))
+        await synced(store, tmp_path, tier)
+
+    retriever = open_retriever(Interrupted(store, "entries_after", meanwhile), slow)
+    await retriever.sync(SESSION)
+    await store.append_turns("s1", told(103, 104))
+    await retriever.sync(SESSION)
+    await slow.close()
+    await check(tmp_path, store, tier)
+
+
+@tiers("memory", "big", "disk")
+async def test_one_that_fell_behind_stays_behind_after_it_has_written_vectors(tmp_path, store, tier):
+    await store.append_turns("s1", told(90, 190))
+    slow = open_index(tmp_path / "index", tier)
+
+    async def meanwhile() -> None:
+        await store.append_turns("s1", told(190, 420))
+        await synced(store, tmp_path, tier)
+
+    indexer = Indexer(store, slow, Interrupted(LetterEmbedder(), "embed", meanwhile))
+    await indexer.index_new(SESSION, vector_limit=0)
+    await indexer.feed(SESSION)
+    with pytest.raises(KilledError):
+        await indexer.index_new(SESSION, chains=[Chain.HISTORY], progress=kill)
+    await slow.close()
+    await synced(store, tmp_path, tier)
+    await check(tmp_path, store, tier)
+
+
+@tiers("disk")
+async def test_vectors_that_are_added_later_change_no_words(tmp_path, store, tier):
+    await store.append_turns("s1", told(90, 400))
+    index = open_index(tmp_path / "index", tier)
+    await Indexer(store, index, None).index_new(SESSION)
+    slow = Interrupted(LetterEmbedder(), "embed", lambda: synced(store, tmp_path, tier))
+    with pytest.raises(KilledError):
+        await Indexer(store, index, slow).fill_vectors(SESSION, kill)
+    await index.close()
+    await synced(store, tmp_path, tier)
     await check(tmp_path, store, tier)
 
 

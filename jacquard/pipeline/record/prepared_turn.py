@@ -162,6 +162,33 @@ def turn_id_of(session_id: str, branch_id: str, parent_id: str | None, depth: in
 
 def request_fingerprint(user_message: str, config: RuntimeConfig, world_digest: str) -> str:
     """Return a hash of all on which a stored answer depends: input, configuration (without secrets) and world."""
+    payload = codec.encode([RECORD_VERSION, user_message, _COMPARABLE.of(config), world_digest])
+    return hashlib.sha256(payload).hexdigest()
+
+
+class _LastComparable:
+    """What a turn's answer depends on of the configuration that was asked for last: most turns of a process have the same.
+
+    Not with experiments or instructions, which are mappings that a host may change.
+    """
+
+    def __init__(self) -> None:
+        self._last: tuple[RuntimeConfig, Mapping[str, Any]] | None = None
+
+    def of(self, config: RuntimeConfig) -> Mapping[str, Any]:
+        """Return it as plain values."""
+        if self._last is not None and self._last[0] is config:
+            return self._last[1]
+        plain = _make_comparable(config)
+        if not (config.experiments or config.instructions):
+            self._last = (config, plain)
+        return plain
+
+
+_COMPARABLE = _LastComparable()
+
+
+def _make_comparable(config: RuntimeConfig) -> dict[str, Any]:
     bare = replace(
         drop_config_secrets(config),
         consolidation=ConsolidationConfig(),
@@ -170,7 +197,7 @@ def request_fingerprint(user_message: str, config: RuntimeConfig, world_digest: 
         locks=LockConfig(),
         tags=EMPTY,
     )
-    plain = codec.to_plain(bare)
+    plain: dict[str, Any] = codec.to_plain(bare)
     for path in LATER_SETTINGS:
         holder, default = _holders_of(path, plain)
         if holder[path[-1]] == default[path[-1]]:
@@ -179,8 +206,7 @@ def request_fingerprint(user_message: str, config: RuntimeConfig, world_digest: 
         holder, default = _holders_of(path, plain)
         if holder[path[-1]] == default[path[-1]]:
             holder[path[-1]] = former
-    payload = codec.encode([RECORD_VERSION, user_message, plain, world_digest])
-    return hashlib.sha256(payload).hexdigest()
+    return plain
 
 
 def _holders_of(path: tuple[str, ...], plain: dict[str, Any]) -> tuple[dict[str, Any], Mapping[str, Any]]:

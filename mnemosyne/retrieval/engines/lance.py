@@ -39,19 +39,21 @@ from mnemosyne.retrieval.engines.lance_rows import (
 from mnemosyne.retrieval.engines.lance_table import (
     copy_batch,
     declare_key,
+    declare_sums,
     fit_width,
     index_columns,
     index_vectors,
     is_conflict,
     is_keyed,
     nearest_query,
+    remove_damaged_rows,
     retry_conflicts,
     search_weight_classes,
     select_newer_rows,
     upsert,
     width_of,
 )
-from mnemosyne.retrieval.engines.rows import RowBatch, StoredScope, merge_watermarks, row_batch
+from mnemosyne.retrieval.engines.rows import RowBatch, StoredScope, row_batch
 from mnemosyne.retrieval.text.lexical import term_weights
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.query import Hit, IndexFilter
@@ -93,26 +95,52 @@ class LanceIndex:
         keys: Sequence[str] | None = None,
         model: str = "",
     ) -> None:
-        """Add, replace or remove entries; see `Index.add`."""
-        await self.write(scope, await to_thread.run_sync(row_batch, entries, vectors, keys, model))
+        """Add, replace or remove entries; see `Index.add` and `append`."""
+        await self.append(scope, await to_thread.run_sync(row_batch, entries, vectors, keys, model))
+
+    async def append(self, scope: str, batch: RowBatch) -> None:
+        """Write a batch that was made of what follows the watermarks that this index has returned.
+
+        Where another process has written to a chain since, the batch's rows of it are passed over, except for vectors
+        that are missing, and `watermark` returns the table's own: the caller reads on from there. IndexUnavailableError,
+        ScopeDroppedError.
+        """
+        asked = {chain: self._watermarks.get((scope, chain), reached) for chain, reached in batch.watermarks.items()}
+        known = {chain: self._watermarks[scope, chain] for chain in Chain if (scope, chain) in self._watermarks}
+        ahead = await self._put(scope, batch, known | asked)
+        for chain, reached in batch.watermarks.items():
+            # What is written again below the watermark says nothing about what follows it.
+            if reached > asked[chain] or (scope, chain) not in self._watermarks:
+                self._watermarks[scope, chain] = ahead.get(chain, reached)
 
     async def write(self, scope: str, batch: RowBatch) -> None:
-        """Write a batch: its rows replace those with the same id, and its removed ids are deleted.
-        IndexUnavailableError, ScopeDroppedError.
+        """Write a batch: its rows replace those with the same id, and its removed ids are deleted, except where another
+        process has read further than the batch's watermarks. IndexUnavailableError, ScopeDroppedError.
         """
+        await self._put(scope, batch, batch.watermarks)
+        for chain, sequence in batch.watermarks.items():
+            if sequence:
+                self._watermarks[scope, chain] = max(sequence, self._watermarks.get((scope, chain), 0))
+
+    async def _put(self, scope: str, batch: RowBatch, read: Mapping[Chain, int]) -> dict[Chain, int]:
+        """Write what is news of a batch; return the table's watermarks of the chains where it is ahead of `read`."""
+        ahead: dict[Chain, int] = {}
+
+        async def work() -> None:
+            nonlocal ahead
+            ahead = await self._write(scope, batch, read)
+
         try:
             await self._open(scope)
             async with self._shared.hold_lock(scope):
-                await retry_conflicts(lambda: self._write(scope, batch))
+                await retry_conflicts(work)
         except Exception as error:
             raise await self._failure(scope, error) from error
         deepest = self._deepest.get(scope, {})
         for row in batch.rows:
             if row.branch_id in deepest:
                 deepest[row.branch_id] = max(deepest[row.branch_id], row.depth or 0)
-        for chain, sequence in batch.watermarks.items():
-            if sequence:
-                self._watermarks[scope, chain] = max(sequence, self._watermarks.get((scope, chain), 0))
+        return ahead
 
     async def load(
         self, scope: str, *, vectors: bool = True, chains: Collection[Chain] | None = None
@@ -125,12 +153,40 @@ class LanceIndex:
             if table is None:
                 return None
             version = await table.version()
-            wanted = table.query() if vectors else table.query().select(SCHEMA.names)
-            if chains is not None:
-                wanted = wanted.where(f"chain IN ({literals(chain.value for chain in chains)})")
+            names = (await table.schema()).names
+            wanted = (
+                table.query() if vectors else table.query().select([name for name in SCHEMA.names if name in names])
+            )
+            if condition := _of_chains(chains):
+                wanted = wanted.where(condition)
             stored = await wanted.to_arrow()
             self._versions[scope] = version
             return await to_thread.run_sync(scope_from_table, stored)
+        except Exception as error:
+            raise await self._failure(scope, error) from error
+
+    async def remove_damaged(
+        self,
+        scope: str,
+        read: Mapping[Chain, int],
+        *,
+        vectors: bool = True,
+        chains: Collection[Chain] | None = None,
+    ) -> bool:
+        """Delete the damaged rows that `load` with the same arguments leaves out; see `GraphStore.remove_damaged`.
+        IndexUnavailableError, ScopeDroppedError.
+        """
+        is_removed = True
+
+        async def work() -> None:
+            nonlocal is_removed
+            is_removed = await remove_damaged_rows(table, _of_chains(chains), read, vectors=vectors)
+
+        try:
+            if (table := await self._open(scope)) is not None:
+                async with self._shared.hold_lock(scope):
+                    await retry_conflicts(work)
+            return is_removed
         except Exception as error:
             raise await self._failure(scope, error) from error
 
@@ -151,8 +207,12 @@ class LanceIndex:
             raise await self._failure(scope, error) from error
 
     async def newest_ids(self, scope: str, chain: Chain, limit: int) -> tuple[str, ...]:
-        """Return the ids of the `limit` entries of the chain that were written last, oldest first."""
-        rows = await self._select(scope, f"chain = {literal(chain.value)}", ["entry_id", "sequence"])
+        """Return the ids of the `limit` entries of the chain that were written last, oldest first, without those that
+        another process has written above the watermark.
+        """
+        mark = await self.watermark(scope, chain)
+        wanted = f"chain = {literal(chain.value)} AND sequence <= {mark}"
+        rows = await self._select(scope, wanted, ["entry_id", "sequence"])
         return () if rows is None else ids_in_order(rows)[-limit:]
 
     async def unembedded_ids(self, scope: str, model: str, limit: int) -> tuple[str, ...]:
@@ -336,18 +396,19 @@ class LanceIndex:
             self._connection.close()
             self._connection = None
 
-    async def _write(self, scope: str, batch: RowBatch) -> None:
+    async def _write(self, scope: str, batch: RowBatch, read: Mapping[Chain, int]) -> dict[Chain, int]:
+        ahead: dict[Chain, int] = {}
         table = await self._open(scope, is_alone=True)
         if table is None:
             if not batch.rows:
-                return
+                return ahead
             table = await self._connection.create_table(table_name(scope), schema=SCHEMA, exist_ok=True)
             self._tables[scope] = table
         elif self._versions.get(scope) != await table.version():
-            read = {chain: self._watermarks.get((scope, chain), 0) for chain in Chain}
-            batch = await select_newer_rows(table, replace(batch, watermarks=merge_watermarks(read, batch.watermarks)))
+            batch, ahead = await select_newer_rows(table, replace(batch, watermarks=dict(read)))
         if scope not in self._keyed:
             await declare_key(table)
+            await declare_sums(table)
             self._keyed.add(scope)
         if batch.removed:
             await table.delete(f"entry_id IN ({literals(batch.removed)})")
@@ -355,8 +416,13 @@ class LanceIndex:
             given = next((len(row.vector) for row in batch.rows if row.vector is not None), None)
             width = await fit_width(table, given)
             await upsert(table, await to_thread.run_sync(rows_to_arrow, batch.rows, width))
-        self._versions[scope] = await table.version()
+        if ahead:
+            # The next batch may also have been made without what the other process has written.
+            self._versions.pop(scope, None)
+        else:
+            self._versions[scope] = await table.version()
         self._writes[scope] += 1
+        return ahead
 
     async def _open(self, scope: str, *, is_alone: bool = False) -> Any:
         """Return the table of a scope, or None; `is_alone`: this process holds the folder's lock."""
@@ -429,3 +495,8 @@ class LanceIndex:
         if isinstance(error, FileExistsError | NotADirectoryError) or "NotADirectory" in said:
             said = "it is a file, or is below one; move that file"
         return IndexUnavailableError(self.folder, scope, said[:300] or type(error).__name__)
+
+
+def _of_chains(chains: Collection[Chain] | None) -> str:
+    """Return the filter for the rows of some chains; empty for those of all."""
+    return "" if chains is None else f"chain IN ({literals(chain.value for chain in chains)})"

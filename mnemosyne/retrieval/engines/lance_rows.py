@@ -6,7 +6,7 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import isnan
 from typing import Any
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mnemosyne.protocols import Vectors
+from mnemosyne.retrieval.engines.lance_sums import SUM_FIELDS, VECTOR_SUM, vector_sums, whole_rows, with_sums
 from mnemosyne.retrieval.engines.rows import IndexRow, RowBatch, StoredScope
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.query import Hit, IndexFilter
@@ -35,6 +36,7 @@ SCHEMA = pa.schema(
         pa.field("sequence", pa.int64(), nullable=False),
         pa.field(WORDS, pa.string(), nullable=False),
         pa.field("embedder", pa.string(), nullable=False),
+        *SUM_FIELDS,
     ]
 )
 _GRAPH_ROWS = 100_000
@@ -147,16 +149,15 @@ def surplus_rows(rows: Any) -> list[int]:
     return [int(row_id) for row_id in np.sort(row_ids[order][~last_of_its_id])]
 
 
-def select_newer(batch: RowBatch, known: Any, newest: Mapping[Chain, int]) -> RowBatch:
+def select_newer(batch: RowBatch, known: Any, behind: Collection[Chain]) -> RowBatch:
     """Return the part of a batch that is newer than a table to which another process has written meanwhile.
 
-    `known`: the table's rows with ids of the batch; `newest`: its highest sequence of each chain. `batch.watermarks`
-    say how far the batch's writer has read. Where the table is ahead, the writer's rows are older, and a row that is
-    missing from the table was removed; then only a vector that no other process has computed is new.
+    `known`: the table's rows with ids of the batch. `batch.watermarks` say how far the batch's writer has read, `behind`
+    in which chains the table is ahead of that: there the writer's rows are older, and a row that is missing from the
+    table was removed; then only a vector that no other process has computed is new.
     """
     columns = (known[name].to_pylist() for name in ("entry_id", "chain", "sequence", WORDS, "embedder"))
     held = {entry_id: rest for entry_id, *rest in zip(*columns, strict=True)}
-    behind = {chain for chain, sequence in newest.items() if sequence > batch.watermarks.get(chain, 0)}
 
     def is_news(row: IndexRow) -> bool:
         if row.entry_id not in held:
@@ -184,7 +185,7 @@ def highest_sequences(rows: Any) -> dict[Chain, int]:
 
 
 def rows_to_arrow(rows: Sequence[IndexRow], width: int | None) -> Any:
-    """Return rows as an Arrow table with vectors of this width (None: without vectors)."""
+    """Return rows as an Arrow table with vectors of this width (None: without vectors), and with their checksums."""
     columns: dict[str, Any] = {
         "entry_id": [row.entry_id for row in rows],
         "chain": [row.chain.value for row in rows],
@@ -194,14 +195,14 @@ def rows_to_arrow(rows: Sequence[IndexRow], width: int | None) -> Any:
         WORDS: [" ".join(row.tokens) for row in rows],
         "embedder": [row.model for row in rows],
     }
-    schema = SCHEMA
+    schema = pa.schema([field for field in SCHEMA if field not in SUM_FIELDS])
     if width is not None:
         schema = schema.append(pa.field(VECTOR, pa.list_(pa.float32(), width)))
         known = np.asarray([row.vector is not None for row in rows], dtype=np.bool_)
         blank = np.zeros(width, dtype=np.float32)
         flat = np.concatenate([blank if row.vector is None else row.vector for row in rows]).astype(np.float32)
         columns[VECTOR] = pa.FixedSizeListArray.from_arrays(pa.array(flat), width, mask=pa.array(~known))
-    return pa.table(columns, schema=schema)
+    return with_sums(pa.table(columns, schema=schema))
 
 
 def widen_batch(batch: Any, width: int | None) -> Any:
@@ -209,15 +210,25 @@ def widen_batch(batch: Any, width: int | None) -> Any:
     left out.
     """
     table = pa.Table.from_batches([batch])
+    for field in SUM_FIELDS:
+        if field.name not in table.column_names:
+            table = table.append_column(field, pa.nulls(len(table), field.type))
     if VECTOR in table.column_names and table[VECTOR].type.list_size != width:
-        table = table.drop_columns([VECTOR])
+        was_whole, table = whole_rows(table), table.drop_columns([VECTOR])
+        # A row that was damaged stays so.
+        sums = pc.if_else(pa.array(was_whole), pa.array(vector_sums(table)), table[VECTOR_SUM])
+        table = table.set_column(table.column_names.index(VECTOR_SUM), VECTOR_SUM, sums)
     if width is not None and VECTOR not in table.column_names:
         table = table.append_column(VECTOR, pa.nulls(len(table), pa.list_(pa.float32(), width)))
     return table
 
 
 def scope_from_table(table: Any) -> StoredScope:
-    """Return a table as a scope, in the order of writing."""
+    """Return a table as a scope, in the order of writing, without the rows whose checksums do not fit."""
+    whole = whole_rows(table)
+    lost = len(table) - int(whole.sum())
+    if lost:
+        table = table.filter(pa.array(whole))
     table = table.sort_by("sequence").combine_chunks()
     chain_names, chains = _encode_column(table["chain"])
     branches, branch_codes = _encode_column(table["branch_id"])
@@ -242,6 +253,7 @@ def scope_from_table(table: Any) -> StoredScope:
         codes=codes,
         lengths=lengths,
         vectors=_vectors(table[VECTOR]) if VECTOR in table.column_names and len(table) else None,
+        lost=lost,
     )
 
 

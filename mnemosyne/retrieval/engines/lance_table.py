@@ -32,7 +32,9 @@ from mnemosyne.retrieval.engines.lance_rows import (
     surplus_rows,
     widen_batch,
 )
+from mnemosyne.retrieval.engines.lance_sums import SUM_FIELDS, VECTOR_SUM, whole_rows
 from mnemosyne.retrieval.engines.rows import RowBatch
+from mnemosyne.schema.memory import Chain
 
 _WANTED: dict[str, Any] = {
     "entry_id": BTree(),
@@ -100,7 +102,8 @@ async def fit_width(table: Any, wanted: int | None) -> int | None:
         return width
     if width is not None:
         # In this order, so that a process killed in between leaves no row that claims a vector it does not have.
-        await table.update({"embedder": ""})
+        names = (await table.schema()).names
+        await table.update({"embedder": "", **({VECTOR_SUM: 0} if VECTOR_SUM in names else {})})
         await table.drop_columns([VECTOR])
     await table.add_columns(pa.field(VECTOR, pa.list_(pa.float32(), wanted)))
     return wanted
@@ -119,8 +122,38 @@ async def retry_conflicts(work: Callable[[], Awaitable[None]]) -> None:
 
 async def copy_batch(table: Any, batch: Any, width: int | None) -> None:
     """Write a batch of another table's rows into a table whose vectors have this width."""
+    await declare_sums(table)
     await fit_width(table, width)
     await upsert(table, widen_batch(batch, await width_of(table)))
+
+
+async def declare_sums(table: Any) -> None:
+    """Give a table of an earlier release the columns of checksums; its rows have none until they are written again."""
+    names = (await table.schema()).names
+    if lacking := [field for field in SUM_FIELDS if field.name not in names]:
+        await table.add_columns(lacking)
+
+
+async def remove_damaged_rows(table: Any, condition: str, read: Mapping[Chain, int], *, vectors: bool) -> bool:
+    """Delete the rows whose checksums do not fit, among those that a filter (empty: none) passes, and return True; return
+    False where the table is ahead of the watermarks `read`, so that they may not have been made again.
+
+    `vectors`: check those of the vectors too. The caller holds the lock of the folder.
+    """
+    names = [name for name in (await table.schema()).names if vectors or name != VECTOR]
+    query = table.query().where(condition) if condition else table.query()
+    rows = await query.with_row_id().select(names).to_arrow()
+    whole = await to_thread.run_sync(whole_rows, rows)
+    newest = await to_thread.run_sync(highest_sequences, rows.filter(pa.array(whole)))
+    if any(sequence > read.get(chain, 0) for chain, sequence in newest.items()):
+        return False
+    await _delete_rows(table, rows["_rowid"].to_numpy()[~whole].tolist())
+    return True
+
+
+async def _delete_rows(table: Any, row_ids: Sequence[int]) -> None:
+    for start in range(0, len(row_ids), _AT_ONCE):
+        await table.delete(f"_rowid IN ({', '.join(map(str, row_ids[start : start + _AT_ONCE]))})")
 
 
 async def is_keyed(table: Any) -> bool:
@@ -135,8 +168,7 @@ async def declare_key(table: Any) -> None:
     columns = ["entry_id", "sequence", "embedder"]
     rows = await table.query().with_row_id().select(columns).to_arrow()
     surplus = await to_thread.run_sync(surplus_rows, rows)
-    for start in range(0, len(surplus), _AT_ONCE):
-        await table.delete(f"_rowid IN ({', '.join(map(str, surplus[start : start + _AT_ONCE]))})")
+    await _delete_rows(table, surplus)
     declare = getattr(table, "update_field_metadata", None)
     if declare is None:
         await table.replace_field_metadata("entry_id", {KEY_MARK: "true"})
@@ -144,13 +176,18 @@ async def declare_key(table: Any) -> None:
         await declare({"path": "entry_id", "metadata": {KEY_MARK: "true"}})
 
 
-async def select_newer_rows(table: Any, batch: RowBatch) -> RowBatch:
-    """Return the part of a batch that is newer than a table to which another process has written."""
+async def select_newer_rows(table: Any, batch: RowBatch) -> tuple[RowBatch, dict[Chain, int]]:
+    """Return the part of a batch that is newer than a table to which another process has written, and the table's
+    highest sequence of each chain where it is above the batch's watermark.
+    """
     newest = await to_thread.run_sync(highest_sequences, await table.query().select(["chain", "sequence"]).to_arrow())
     ids = [*(row.entry_id for row in batch.rows), *batch.removed]
     known = table.query().where(f"entry_id IN ({literals(ids)})")
-    rows = await known.select(["entry_id", "chain", "sequence", WORDS, "embedder"]).to_arrow()
-    return await to_thread.run_sync(select_newer, batch, rows, newest)
+    rows = await known.to_arrow()
+    # A damaged row is none: whatever the batch has in its place is news.
+    rows = rows.filter(pa.array(await to_thread.run_sync(whole_rows, rows)))
+    ahead = {chain: newest[chain] for chain, read in batch.watermarks.items() if newest.get(chain, 0) > read}
+    return await to_thread.run_sync(select_newer, batch, rows, ahead), ahead
 
 
 async def upsert(table: Any, rows: Any) -> None:

@@ -47,6 +47,19 @@ class GraphStore(Protocol):
         """Return a stored table in the order of writing, all of it or some chains; None when nothing is stored."""
         ...
 
+    async def remove_damaged(
+        self,
+        scope: str,
+        read: Mapping[Chain, int],
+        *,
+        vectors: bool = True,
+        chains: Collection[Chain] | None = None,
+    ) -> bool:
+        """Delete the damaged rows that `load` with the same arguments leaves out, and return True; return False, and delete
+        nothing, where another process has written above the watermarks `read`.
+        """
+        ...
+
     async def write(self, scope: str, batch: RowBatch) -> None:
         """Write a batch: its rows replace those with the same id, and its removed ids are deleted."""
         ...
@@ -83,6 +96,12 @@ class DurableIndex(SearchEngine, GraphStore, Protocol):
     another process has dropped a scope that this one had read, until `release`.
     """
 
+    async def append(self, scope: str, batch: RowBatch) -> None:
+        """Write a batch that was made of what follows the watermarks that this index has returned; where another process
+        has written since, its rows are passed over and `watermark` returns the table's own.
+        """
+        ...
+
     def release(self, scope: str) -> None:
         """Forget what is cached of a scope, so that it is read again."""
         ...
@@ -104,6 +123,16 @@ class _Delta:
     held: RowBatch = NO_ROWS
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Loss:
+    """The number of damaged rows that a table had when it was loaded, and with which arguments it was."""
+
+    name: str
+    rows: int
+    vectors: bool = True
+    chains: frozenset[Chain] | None = None
+
+
 class LargeScope:
     """An `Index` of one scope; call `open` first. `delta_rows`: the limit of new rows, and of rows of rare chains, that
     are in memory with their vectors. `held_rows`: the number of new rows that are collected before they are written.
@@ -121,16 +150,32 @@ class LargeScope:
         self._far: frozenset[Chain] = frozenset()
         self._deltas = [_Delta(delta_names(scope)[0])]
         self._removed: list[str] | None = None
+        self._lost: list[_Loss] = []
         self._writing, self._maintaining = anyio.Lock(), anyio.Lock()
+
+    @property
+    def lost(self) -> int:
+        """The number of rows that `open` left out because they are damaged."""
+        return sum(each.rows for each in self._lost)
 
     async def open(self) -> None:
         """Load what is searched in memory; IndexUnavailableError, ScopeDroppedError."""
         if (stored := await self._store.load(self._scope, vectors=False)) is not None:
+            self._lost.append(_Loss(name=self._scope, rows=stored.lost, vectors=False))
             await to_thread.run_sync(self._places.fill, stored)
-        await self._split_chains()
+        rare, lost = await self._split_chains()
+        if lost:
+            # Their words are whole, but an entry is made again as a whole.
+            self._lost.append(_Loss(name=self._scope, rows=lost, chains=rare))
+            ids = {name for chain in rare for name in self._places.newest_ids(chain, self._places.count())}
+            gone = tuple(name for name in ids if not self._rare.holds(name))
+            await to_thread.run_sync(self._places.put, RowBatch(rows=(), removed=gone, watermarks={}))
         found: list[tuple[int, _Delta, RowBatch]] = []
         for name in delta_names(self._scope):
-            if (stored := await self._store.load(name)) is not None and stored.ids:
+            stored = await self._store.load(name)
+            if stored is not None:
+                self._lost.append(_Loss(name=name, rows=stored.lost))
+            if stored is not None and stored.ids:
                 batch = await to_thread.run_sync(batch_of, stored)
                 found.append((int(stored.sequences.max()), _Delta(name), batch))
         # The names are used alternately, so that either may be the older one.
@@ -171,6 +216,10 @@ class LargeScope:
                 if len(delta.held.rows) >= self._held_rows:
                     await self._write_held(delta)
             await to_thread.run_sync(self._places.put, _without_vectors(batch))
+
+    async def append(self, scope: str, batch: RowBatch) -> None:
+        """Write a batch as `write` does: the watermarks are those of the rows in memory."""
+        await self.write(scope, batch)
 
     async def watermark(self, scope: str, chain: Chain) -> int:
         """Return the highest sequence seen for this chain (0 = none)."""
@@ -224,6 +273,18 @@ class LargeScope:
         for name in (self._scope, *delta_names(self._scope)):
             await self._store.drop(name)
 
+    async def remove_lost(self) -> bool:
+        """Delete the damaged rows, which were made again; False where another process has written meanwhile, so that they
+        must be looked for again. IndexUnavailableError, ScopeDroppedError.
+        """
+        await self.flush()
+        read = {chain: self._places.watermark(chain) for chain in Chain}
+        for each in [each for each in self._lost if each.rows]:
+            if not await self._store.remove_damaged(each.name, read, vectors=each.vectors, chains=each.chains):
+                return False
+        self._lost.clear()
+        return True
+
     async def maintain(self) -> None:
         """Write pending rows; build a new graph when it is due."""
         async with self._maintaining:
@@ -272,9 +333,9 @@ class LargeScope:
             self._removed = None
         await self._store.drop(old.name)
 
-    async def _split_chains(self) -> None:
-        """Decide which chains are searched in memory, and read their vectors."""
-        rare, rows = set[Chain](), 0
+    async def _split_chains(self) -> tuple[frozenset[Chain], int]:
+        """Decide which chains are searched in memory, and read their vectors; return them, and how many rows are damaged."""
+        rare, rows, lost = set[Chain](), 0, 0
         for chain, count in sorted(self._places.chain_counts().items(), key=lambda item: item[1]):
             rows += count
             if rows > self._delta_rows:
@@ -283,7 +344,9 @@ class LargeScope:
         table = ScopeTable()
         if rare and (stored := await self._store.load(self._scope, chains=rare)) is not None:
             await to_thread.run_sync(table.fill, stored)
+            lost = stored.lost
         self._rare, self._far = table, frozenset(Chain) - rare
+        return frozenset(rare), lost
 
     async def _remove(
         self, ids: Sequence[str], tables: Sequence[str] | None = None, deltas: Sequence[_Delta] | None = None

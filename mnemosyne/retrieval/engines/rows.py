@@ -78,7 +78,7 @@ class StoredScope:
     `chains` are indexes into `tuple(Chain)`, `branch_codes` into `branches`, `model_codes` into `models`. `depths` are
     0 where not `placed`. `codes` are indexes into `words`: the tokens of all rows, concatenated; `lengths` has the
     number of tokens of each row. `vectors`: one row per entry, NaN where there is none; None when there are none at
-    all.
+    all. `lost`: the number of rows that were left out because they are damaged.
     """
 
     ids: tuple[str, ...]
@@ -94,6 +94,7 @@ class StoredScope:
     codes: npt.NDArray[np.int32]
     lengths: npt.NDArray[np.int64]
     vectors: Vectors | None = None
+    lost: int = 0
 
 
 def batch_of(stored: StoredScope) -> RowBatch:

@@ -80,6 +80,7 @@ class TieredIndex:
         self._cut_off: set[str] = set()
         self._in_flight: set[str] = set()
         self._faults: dict[str, str] = {}
+        self._lost: dict[str, str] = {}
         self._is_alone = False
         self._opening = anyio.Lock()
         self._writing = anyio.Lock()
@@ -98,7 +99,7 @@ class TieredIndex:
         batch = await to_thread.run_sync(row_batch, entries, vectors, keys, model)
         direct = await self._open(scope)
         if direct is not None:
-            await self._run_guarded(scope, lambda: direct.write(scope, batch), None)
+            await self._run_guarded(scope, lambda: direct.append(scope, batch), None)
             if scope not in self._cut_off:
                 return
         table = self._memory.table(scope)
@@ -145,8 +146,42 @@ class TieredIndex:
         return "memory" if await self._open(scope) is None else "disk"
 
     def faults(self) -> tuple[str, ...]:
-        """Return the faults of the folder so far, each sentence once, in order."""
-        return tuple(self._faults)
+        """Return the faults of the folder so far, each sentence once, in order; damaged rows are none any more once they
+        were made again.
+        """
+        return (*self._faults, *self._lost.values())
+
+    async def has_lost(self, scope: str) -> bool:
+        """Return whether rows of a scope were damaged and left out when it was read."""
+        await self._open(scope)
+        return scope in self._lost
+
+    async def remove_lost(self, scope: str) -> None:
+        """Delete the damaged rows of a scope, which were made again."""
+        await self._run_guarded(scope, partial(self._remove_lost, scope), None)
+
+    async def _remove_lost(self, scope: str) -> None:
+        await self._write_held(scope)
+        durable = await self._engine(scope)
+        if scope not in self._lost or scope in self._cut_off or durable is None:
+            return
+        if (big := self._big.get(scope)) is not None:
+            is_removed = await big.remove_lost()
+        else:
+            read = {chain: self._memory.table(scope).watermark(chain) for chain in Chain}
+            is_removed = await durable.remove_damaged(scope, read)
+        if is_removed:
+            self._lost.pop(scope, None)
+        else:
+            self._reread(scope)
+
+    def _note_lost(self, scope: str, rows: int) -> None:
+        self._lost.pop(scope, None)
+        if rows:
+            self._lost[scope] = (
+                f"The index of {scope!r} in {self.folder} has damaged rows, which recall does without. Nothing of the "
+                "session is lost: they are made again from the store after the next turn, or by `jacquard reindex`."
+            )
 
     def degradations_for(self, scopes: Iterable[str]) -> tuple[str, ...]:
         """Return the degradation codes that apply when these scopes are searched.
@@ -171,8 +206,11 @@ class TieredIndex:
             if durable is not None:
                 await adopt_tables(durable, scope, staged)
             table = self._memory.table(staged) if self._memory.holds(staged) and self._memory.holds(scope) else None
+            lost = self._lost.get(staged)
             self._forget(scope)
             self._forget(staged)
+            if lost is not None:
+                self._lost[scope] = lost
             if is_cut_off:
                 self._cut_off.add(scope)
             if table is not None:
@@ -258,12 +296,14 @@ class TieredIndex:
     async def _open_large_scope(self, scope: str, durable: DurableIndex) -> LargeScope:
         big = LargeScope(scope, durable, delta_rows=self._delta_rows, held_rows=self._held_rows)
         await big.open()
+        self._note_lost(scope, big.lost)
         return big
 
     def _forget(self, scope: str) -> None:
         self._memory.forget(scope)
         self._big.pop(scope, None)
         self._held.pop(scope, None)
+        self._lost.pop(scope, None)
         self._direct.discard(scope)
         self._cut_off.discard(scope)
 
@@ -345,6 +385,7 @@ class TieredIndex:
         stored, table = await durable.load(scope), ScopeTable()
         if stored is not None:
             await to_thread.run_sync(table.fill, stored)
+            self._note_lost(scope, stored.lost)
         # Only once it is complete: any caller that finds it here uses it at once.
         self._memory.keep(scope, table)
         return None

@@ -42,6 +42,10 @@ class ConversationTail:
     def __init__(self) -> None:
         self._ends: dict[str | None, list[SequencedEntry]] = {}
 
+    def open_ids(self) -> frozenset[str]:
+        """Return the ids of the messages at the ends of the branches, which the next message may become a neighbour of."""
+        return frozenset(item.entry.entry_id for ends in self._ends.values() for item in ends[-REACH:])
+
     def follow(self, page: Sequence[SequencedEntry]) -> list[LinkedEntry]:
         """Add the entries written next; return them with their neighbours, preceded by older messages that gained a
         neighbour.

@@ -116,6 +116,7 @@ class HybridRetriever:
         """
         serving = await self._encoders.find_serving(scope)
         result = await serving.indexer.index_new(scope, progress=progress)
+        await serving.indexer.mend(scope)
         if not result.fault:
             await serving.indexer.fill_vectors(scope, progress)
         if change_encoder:

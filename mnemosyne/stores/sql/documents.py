@@ -32,7 +32,7 @@ from mnemosyne.schema.evidence import ContextBlock
 from mnemosyne.schema.query import EvidenceFilter
 from mnemosyne.schema.record import ImportedTurn, PutResult, SessionStart
 from mnemosyne.schema.session import Message, SessionHead, TurnStatus
-from mnemosyne.stores.sql.blobs import place_of, read_body, seal
+from mnemosyne.stores.sql.blobs import frame_place, read_body, seal
 from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.parts import (
     bump,
@@ -84,14 +84,10 @@ def _waiting(connection: Connection, session: StoredSession, head: SessionHead) 
 def _frame(connection: Connection, session: StoredSession) -> SessionDocument:
     row = connection.execute("SELECT frame FROM documents WHERE session = ?", (session.key,)).fetchone()
     effect = "The fields of the document that are only there are missing"
-    if row is not None and (frame := read_body(connection, row[0], SessionDocument, _frame_place(session.key), effect)):
+    if row is not None and (frame := read_body(connection, row[0], SessionDocument, frame_place(session.key), effect)):
         return frame
     locale, at = connection.execute("SELECT locale, created_at FROM sessions WHERE key = ?", (session.key,)).fetchone()
     return bare_frame(session.session_id, locale, None if at is None else parse_time(at))
-
-
-def _frame_place(key: int) -> str:
-    return place_of("documents", "frame", key)
 
 
 def put_session(
@@ -167,7 +163,7 @@ def _put_rest(connection: Connection, session: StoredSession, head: SessionHead,
         check_times(meta.created_at, meta.updated_at)
     connection.post(
         "INSERT INTO documents (session, frame) VALUES (?, ?) ON CONFLICT (session) DO UPDATE SET frame = excluded.frame",
-        (session.key, seal(encode(frame), _frame_place(session.key))),
+        (session.key, seal(encode(frame), frame_place(session.key))),
     )
     user_id = meta.actor.user_id if meta is not None and meta.actor is not None else ""
     connection.post("UPDATE sessions SET user_id = ? WHERE key = ?", (user_id or None, session.key))

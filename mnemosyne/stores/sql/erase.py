@@ -32,7 +32,14 @@ from mnemosyne.schema.erasure import Erasure, ErasureOutcome, ErasurePreview
 from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.memory import MemoryEntry, session_scope
 from mnemosyne.schema.session import Message
-from mnemosyne.stores.sql.blobs import change_blob
+from mnemosyne.stores.sql.blobs import (
+    PLACED_BY,
+    blob_place,
+    change_blob,
+    message_place,
+    place_of_row,
+    reseal,
+)
 from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.parts import bump, origin_of
 from mnemosyne.stores.sql.reading.entries import RECALLED_NO_MORE
@@ -246,23 +253,25 @@ def _rows(connection: Connection, source: str, key: int) -> list[Any]:
     return connection.execute(f"SELECT {source} WHERE session = ?", (key,)).fetchall()
 
 
-def _clean(task: _Task, content: str, body: bytes | None, turn_id: str = "") -> bytes | None:
-    """Return a body after the erasure; the same bytes if nothing changes."""
+def _clean(task: _Task, content: str, body: bytes | None, place: str, turn_id: str = "") -> bytes | None:
+    """Return a body, with its checksum, after the erasure; the same bytes if nothing changes."""
     if body is None:
         return None
     kind = CONTENTS[content].kind
     value = decode(body, object if kind is None else tuple[Message, ...] if content == "draft" else kind)
     done = task.scrubber.clean(content, value, turn_id)
-    return body if done is value else encode(done)
+    return body if done is value else reseal(encode(done), body, place)
 
 
 def _clean_table(connection: Connection, task: _Task, table: TextTable) -> None:
     """Rewrite the rows of a table that an erasure changes; a block that rests on erased evidence alone is deleted."""
-    listed = ", ".join((*table.row, *table.bodies))
+    placed = PLACED_BY[table.table]
+    listed = ", ".join((*table.row, *placed, *table.bodies))
     where = "".join(f" AND {name} = ?" for name in table.row)
     for cells in _rows(connection, f"{listed} FROM {table.table}", task.session.key):
         row = dict(zip(table.row, cells[: len(table.row)], strict=True))
-        olds = cells[len(table.row) :]
+        names, olds = cells[len(table.row) :][: len(placed)], cells[len(table.row) + len(placed) :]
+        places = [place_of_row(table.table, column, task.session.key, names) for column in table.bodies]
         contents = [row["kind"] if content == PART else content for content in table.bodies.values()]
         at = (task.session.key, *row.values())
         if table.bodies == {"body": PART} and task.scrubber.rests_on_erased(decode(olds[0], PARTS[row["kind"]][0])):
@@ -270,7 +279,10 @@ def _clean_table(connection: Connection, task: _Task, table: TextTable) -> None:
             task.tally.count(PARTS[row["kind"]][1])
             continue
         pairs = list(zip(contents, olds, strict=True))
-        news = [_clean(task, content, old, row.get("turn_id", "")) for content, old in pairs]
+        news = [
+            _clean(task, content, old, place, row.get("turn_id", ""))
+            for (content, old), place in zip(pairs, places, strict=True)
+        ]
         if all(new is old for new, old in zip(news, olds, strict=True)):
             continue
         columns: dict[str, Any] = {**dict(zip(table.bodies, news, strict=True)), **_columns_made_of(table, news)}
@@ -300,8 +312,10 @@ def _messages(connection: Connection, task: _Task) -> None:
             _mark_removed(task, place[-1])
         if recalled and task.scrubber.is_theirs(message):
             recalled = RECALLED_NO_MORE
+        branch_id, depth, order, turn_id, _ = place
+        data = reseal(encode(done), body, message_place(task.session.key, turn_id, order, branch_id, depth))
         connection.execute("DELETE FROM messages WHERE seq = ?", (seq,))
-        connection.insert("messages", MESSAGE_COLUMNS, [(task.session.key, *place, recalled, encode(done))])
+        connection.insert("messages", MESSAGE_COLUMNS, [(task.session.key, *place, recalled, data)])
 
 
 def _mark_removed(task: _Task, entry_id: str) -> None:
@@ -317,7 +331,7 @@ def _entries(connection: Connection, task: _Task) -> None:
         entry = decode(body, MemoryEntry)
         done = task.scrubber.derived.value(entry)
         if done is not entry:
-            replace_entry(connection, done, seq, deleted=bool(deleted))
+            replace_entry(connection, done, seq, deleted=bool(deleted), former=body)
             task.tally.count("entries")
             _mark_removed(task, entry.entry_id)
 
@@ -332,8 +346,8 @@ def _clean_papers(connection: Connection, task: _Task) -> None:
     for turn, turn_id, *olds in rows:
         contents = OF_A_TURN.bodies.values()
         news = [
-            None if old is None else change_blob(old, partial(_clean_blob, task, content, turn_id))
-            for content, old in zip(contents, olds, strict=True)
+            None if old is None else change_blob(old, partial(_clean_blob, task, column, turn_id))
+            for column, old in zip(OF_A_TURN.bodies, olds, strict=True)
         ]
         if news != olds:
             changes = ", ".join(f"{column} = ?" for column in OF_A_TURN.bodies)
@@ -342,5 +356,6 @@ def _clean_papers(connection: Connection, task: _Task) -> None:
                 task.tally.count(CONTENTS[content].counted, int(new != old))
 
 
-def _clean_blob(task: _Task, content: str, turn_id: str, body: bytes) -> bytes:
-    return _clean(task, content, body, turn_id) or body
+def _clean_blob(task: _Task, column: str, turn_id: str, body: bytes) -> bytes:
+    place = blob_place(column, task.session.key, turn_id)
+    return _clean(task, OF_A_TURN.bodies[column], body, place, turn_id) or body

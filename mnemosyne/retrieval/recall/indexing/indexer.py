@@ -15,7 +15,7 @@ from functools import partial
 import anyio
 
 from mnemosyne.core.errors import EmbedderUnavailableError
-from mnemosyne.protocols import Embedder, EntrySource, Index, Vectors
+from mnemosyne.protocols import Embedder, EntrySource, Index, MendableIndex, Vectors
 from mnemosyne.retrieval.engines.rows import neighbour_key, own_words, spoken_words
 from mnemosyne.retrieval.recall.adjacency import ConversationTail, LinkedEntry, join_neighbours
 from mnemosyne.retrieval.recall.indexing.rebuild import RebuildResult, compare_index
@@ -62,6 +62,7 @@ class Indexer:
         self, source: EntrySource, index: Index, embedder: Embedder | None, *, least_fitness: float = FIT
     ) -> None:
         self._source, self._index, self._embedder = source, index, embedder
+        self._mendable = index if isinstance(index, MendableIndex) else None
         self._least_fitness = least_fitness
         self._locks: dict[str, anyio.Lock] = {}
         self._tails: dict[str, tuple[int, ConversationTail]] = {}
@@ -117,12 +118,12 @@ class Indexer:
                     mark = await self._index.watermark(scope, chain)
                     # Else another call has indexed the page meanwhile.
                     if added := mark == after:
-                        await self._add(scope, chain, page)
-                        done, mark = done + len(page), await self._index.watermark(scope, chain)
+                        mark = await self._add(scope, chain, page)
+                        done += len(page) if mark == last else 0
                 if progress:
                     progress(done, max(total, done))
                 # The watermark falls back if another process has dropped the scope meanwhile: then it is indexed again.
-                falls += mark < (last if added else after)
+                falls += mark <= after if added else mark < after
                 after = mark
                 if falls > _FALLS:
                     return IndexResult(entries=done, fault=fault, behind=True)
@@ -141,6 +142,7 @@ class Indexer:
         if not self.is_used(scope):
             return IndexResult(entries=0)
         result = await self.index_new(scope, vector_limit=0)
+        await self.mend(scope)
         fault = await self.embed_waiting(scope)
         if not fault and scope not in self._complete:
             fault = (await self.fill_vectors(scope, batch=_BATCH)).fault
@@ -169,33 +171,64 @@ class Indexer:
         unseen = frozenset(await self._index.unembedded_ids(scope, self._embedder.name, 2**31 - 1))
         done = set[str]()
         for chain in _chains(scope):
-            tail, after, mark = ConversationTail(), 0, await self._index.watermark(scope, chain)
-            lacking: Sequence[LinkedEntry] = ()
-            # One page more than is lacking: its messages may be neighbours of the last ones.
-            while (lacking or done != unseen) and (
-                page := await self._source.entries_after(scope, chain, after, _VECTOR_PAGE)
-            ):
-                # What was embedded beside a neighbour that was not is embedded again, with it.
-                lacking = [
-                    each
-                    for each in _link_page(chain, page, tail)
-                    if not unseen.isdisjoint(entry.entry_id for entry in each.entries)
-                ]
-                fault = await self._embed(scope, _entries_of(lacking), batch)
+            mark = await self._index.watermark(scope, chain)
+            # What was embedded beside a neighbour that was not is embedded again, with it.
+            is_wanted = partial(_concerns, unseen)
+            async for linked in self._settled(scope, chain, is_wanted, is_done=lambda: done == unseen):
+                fault = await self._embed(scope, _entries_of(linked), batch)
                 async with self._lock(scope):
                     fallen = await self._index.watermark(scope, chain) < mark
                     if not fallen:
-                        await self._write_present(scope, [each for each in lacking if not each.item.deleted])
+                        await self._write_present(scope, linked)
                 if fault or fallen:
                     # Another process has dropped the scope meanwhile: its entries must be indexed first.
                     return IndexResult(entries=len(done), fault=fault, behind=fallen)
-                done.update(unseen.intersection(each.item.entry.entry_id for each in lacking))
-                after = page[-1].sequence
-                if progress and lacking:
+                done.update(unseen.intersection(each.item.entry.entry_id for each in linked))
+                if progress and linked:
                     progress(len(done), len(unseen))
         self._lacking.pop(scope, None)
         self._complete.add(scope)
         return IndexResult(entries=len(done))
+
+    async def mend(self, scope: str) -> int:
+        """Make the rows again that the index has lost to damage; return how many. Without vectors, which `fill_vectors`
+        adds. An index that does not notice damage loses none. IndexUnavailableError.
+        """
+        if self._mendable is None or not await self._mendable.has_lost(scope):
+            return 0
+        made = 0
+        for chain in _chains(scope):
+            mark = await self._index.watermark(scope, chain)
+            held = frozenset(await self._index.newest_ids(scope, chain, 2**31 - 1))
+            is_wanted = partial(_is_missing, held, mark)
+            async for linked in self._settled(scope, chain, is_wanted):
+                async with self._lock(scope):
+                    await self._write_present(scope, linked)
+                made += len(linked)
+        await self._mendable.remove_lost(scope)
+        self._lacking.pop(scope, None)
+        self._complete.discard(scope)
+        return made
+
+    async def _settled(
+        self,
+        scope: str,
+        chain: Chain,
+        is_wanted: Callable[[LinkedEntry], bool],
+        *,
+        is_done: Callable[[], bool] = lambda: False,
+    ) -> AsyncIterator[list[LinkedEntry]]:
+        """Yield the wanted entries of a chain, a page at a time, until `is_done` (asked between pages) and none is left."""
+        tail, after, waiting = ConversationTail(), 0, dict[str, LinkedEntry]()
+        while waiting or not is_done():
+            page = await self._source.entries_after(scope, chain, after, _VECTOR_PAGE)
+            waiting |= {each.item.entry.entry_id: each for each in _link_page(chain, page, tail) if is_wanted(each)}
+            # The next page may hold neighbours of the last messages; until then their words are not complete.
+            unsettled = tail.open_ids() if page else frozenset[str]()
+            yield [waiting.pop(entry_id) for entry_id in [*waiting] if entry_id not in unsettled]
+            if not page:
+                return
+            after = page[-1].sequence
 
     async def lacks_vectors(self, scope: str, *, besides: Collection[str] = ()) -> bool:
         """Return whether the index has entries, other than `besides`, that the embedder has not processed; queried once,
@@ -217,9 +250,11 @@ class Indexer:
     async def rebuild(self, scope: str, *, force: bool = False, progress: Progress | None = None) -> RebuildResult:
         """Make a scope's index match the source, whatever state it is in; an interrupted run is resumed.
 
-        An index that is damaged, holds other entries than the source, or lacks one before its watermark is dropped and
-        rebuilt; `force` always rebuilds. IndexUnavailableError when the folder cannot be written.
+        Damaged rows are made again. An index that cannot be read, holds other entries than the source, or lacks one before
+        its watermark is dropped and rebuilt; `force` always rebuilds. IndexUnavailableError when the folder cannot be written.
         """
+        if not force:
+            await self.mend(scope)
         async with self._lock(scope):
             known = None if force else await compare_index(self._source, self._index, scope, _chains(scope))
             rebuilt = known is None or bool(self._index.faults())
@@ -269,16 +304,26 @@ class Indexer:
                 total, after = total + len(page), page[-1].sequence
         return total
 
-    async def _add(self, scope: str, chain: Chain, page: Sequence[SequencedEntry]) -> None:
-        if chain is not Chain.HISTORY:
-            await self._write(scope, _link_page(chain, page, ConversationTail()))
-            return
-        # The last messages belong to the state of the index; an index that was read again may hold fewer entries.
-        mark, tail = self._tails.get(scope, (-1, ConversationTail()))
-        if mark != await self._index.watermark(scope, chain):
-            tail = await self._resume(scope)
+    async def _add(self, scope: str, chain: Chain, page: Sequence[SequencedEntry]) -> int:
+        """Index a page that follows the watermark; return the watermark then, which is not the page's last sequence where
+        another process has written meanwhile.
+        """
+        tail = ConversationTail()
+        if chain is Chain.HISTORY:
+            # The last messages belong to the state of the index; an index that was read again may hold fewer entries.
+            known, tail = self._tails.pop(scope, (-1, tail))
+            if known != await self._index.watermark(scope, chain):
+                tail = await self._resume(scope)
         await self._write(scope, _link_page(chain, page, tail))
-        self._tails[scope] = (await self._index.watermark(scope, chain), tail)
+        mark = await self._index.watermark(scope, chain)
+        if mark != page[-1].sequence:
+            # What waits here for its vectors was linked without the messages that follow it now.
+            self._waiting.pop(scope, None)
+            self._lacking.pop(scope, None)
+            self._complete.discard(scope)
+        elif chain is Chain.HISTORY:
+            self._tails[scope] = (mark, tail)
+        return mark
 
     async def _resume(self, scope: str) -> ConversationTail:
         """Return the last messages in the index, so that the next message finds its neighbours after a restart."""
@@ -393,6 +438,17 @@ def _link_page(chain: Chain, page: Sequence[SequencedEntry], tail: ConversationT
     if chain is Chain.HISTORY:
         return tail.follow(page)
     return [LinkedEntry(item=item) for item in page]
+
+
+def _concerns(unseen: frozenset[str], each: LinkedEntry) -> bool:
+    """Return whether an entry or one of its neighbours is unseen."""
+    return not unseen.isdisjoint(entry.entry_id for entry in each.entries)
+
+
+def _is_missing(held: frozenset[str], mark: int, each: LinkedEntry) -> bool:
+    """Return whether the index, which has seen everything up to a sequence, lacks an entry."""
+    item = each.item
+    return not item.deleted and item.sequence <= mark and item.entry.entry_id not in held
 
 
 def _entries_of(linked: Sequence[LinkedEntry]) -> list[MemoryEntry]:

@@ -15,7 +15,7 @@ from mnemosyne.core.codec import encode, format_time
 from mnemosyne.core.errors import EntryConflictError
 from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.session import SessionHead
-from mnemosyne.stores.sql.blobs import entry_place, read_body, seal
+from mnemosyne.stores.sql.blobs import entry_place, read_body, reseal
 from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.sessions import StoredSession, committed_place
 
@@ -78,8 +78,10 @@ def _find_stored(
     return row
 
 
-def replace_entry(connection: Connection, entry: MemoryEntry, seq: int | None, *, deleted: bool = False) -> None:
-    """Write an entry under a new number, in place of the row `seq`."""
+def replace_entry(
+    connection: Connection, entry: MemoryEntry, seq: int | None, *, deleted: bool = False, former: bytes = b""
+) -> None:
+    """Write an entry under a new number, in place of the row `seq`; one whose `former` body was damaged stays so."""
     if entry.at is not None:
         format_time(entry.at)
     restricted = int(bool(entry.viewers or entry.when))
@@ -99,6 +101,6 @@ def replace_entry(connection: Connection, entry: MemoryEntry, seq: int | None, *
             entry.turn_id,
             restricted,
             int(deleted),
-            seal(encode(entry), place),
+            reseal(encode(entry), former, place),
         ),
     )
