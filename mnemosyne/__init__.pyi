@@ -43,7 +43,8 @@ from .documents.package_json import package_from_json, package_to_json
 from .documents.session_json import document_faults, document_from_json, document_to_json
 from .evidence import FolderVault, IngestRules, RedactingIngestor, SessionIngestor
 from .evidence.conflicts import resolve_conflicts
-from .evidence.derive import derive_evidence_blocks
+from .evidence.derive import EvidenceBlockDeriver, derive_evidence_blocks
+from .evidence.render import RefRenderer
 from .evidence.resolve import RefResolver
 from .evidence.selectors import RefSelector, RefState, check_ref, extract, make_ref, parse_selector
 from .host_parts import Sha256Hasher, SystemClock, UuidV4Generator
@@ -60,11 +61,14 @@ from .plugins import (
 )
 from .privacy.redact import RegexRedactor
 from .protocols import (
+    BlockDeriver,
     Clock,
     Embedder,
     EntrySource,
     EventBus,
     EvidenceIngestor,
+    EvidenceResolver,
+    Fetch,
     Hasher,
     IdGenerator,
     Importer,
@@ -72,9 +76,12 @@ from .protocols import (
     OriginalVault,
     PiiDetector,
     Redactor,
+    Renderer,
+    ResolveRef,
     Retriever,
     SessionLocks,
     Store,
+    TextSelector,
     TokenEstimator,
     Vectors,
 )
@@ -116,11 +123,17 @@ from .schema.event import Event, EventType
 from .schema.evidence import (
     BlockType,
     ContextBlock,
+    DeriveOptions,
     Evidence,
     EvidenceLinks,
     EvidenceSource,
     EvidenceType,
     Priority,
+    RefFault,
+    RenderedBlock,
+    RenderFormat,
+    RenderHints,
+    ResolvedRef,
     SourceKind,
 )
 from .schema.ingest import ConflictPolicy, ConflictRecord, IngestOptions, IngestResult, ShownText
@@ -222,6 +235,7 @@ __all__ = [
     "AuditRecord",
     "Author",
     "AuthorKind",
+    "BlockDeriver",
     "BlockFilter",
     "BlockType",
     "BranchExistsError",
@@ -244,6 +258,7 @@ __all__ = [
     "CorpusDocument",
     "CorpusError",
     "DamagedRecordError",
+    "DeriveOptions",
     "Embedder",
     "EmbedderFactory",
     "EmbedderUnavailableError",
@@ -258,14 +273,17 @@ __all__ = [
     "EventBus",
     "EventType",
     "Evidence",
+    "EvidenceBlockDeriver",
     "EvidenceFilter",
     "EvidenceIngestor",
     "EvidenceItem",
     "EvidenceLinks",
     "EvidenceNotFoundError",
+    "EvidenceResolver",
     "EvidenceSource",
     "EvidenceType",
     "ExtensionPoint",
+    "Fetch",
     "FileSessionLocks",
     "FileStore",
     "FolderVault",
@@ -330,11 +348,19 @@ __all__ = [
     "Redactor",
     "RedactorFactory",
     "Ref",
+    "RefFault",
+    "RefRenderer",
     "RefResolver",
     "RefSelector",
     "RefState",
     "RegexRedactor",
     "RemoteEmbedder",
+    "RenderFormat",
+    "RenderHints",
+    "RenderedBlock",
+    "Renderer",
+    "ResolveRef",
+    "ResolvedRef",
     "RetrievalQuery",
     "Retriever",
     "Role",
@@ -369,6 +395,7 @@ __all__ = [
     "TaskState",
     "TaskStatus",
     "TemplateRule",
+    "TextSelector",
     "TieredIndex",
     "TiktokenEstimator",
     "TodoList",

@@ -115,6 +115,7 @@ class PromptComposer:
             config.curation.max_entry_tokens,
             evidence_ids,
             labels_of(turn, curation.story_times),
+            parts.hasher.digest,
         )
         joining = (
             *instruction_blocks(config.instructions, count),
@@ -138,6 +139,8 @@ class PromptComposer:
             at=turn.at or parts.clock.now(),
             correction=correction_of(turn.window.usages, config.model_hint),
             evidence_ids=evidence_ids,
+            assembler=parts.assembler,
+            hash_text=parts.hasher.digest,
         )
         return inputs, lay_out_prompt(inputs)
 

@@ -98,7 +98,9 @@ class ContextEngine:
         self._worlds = WorldSource(parts.store, parts.worlds, parts.noted)
         self._replies = ReplyCommitter(parts, self._emitter, self._config, self._worlds)
         self._composer = PromptComposer(parts)
-        self._skeletons = SkeletonStream(parts.automation, parts.store, parts.clock, parts.estimator.estimate)
+        self._skeletons = SkeletonStream(
+            parts.automation, parts.store, parts.clock, parts.estimator.estimate, parts.evidence_parts()
+        )
         self._open: _OpenEngine | None = None
         self._own_task: OwnTask | None = None
         self._opening = anyio.Lock()

@@ -20,7 +20,7 @@ from jacquard.core.receipt import Action, Report
 from jacquard.pipeline.evidence.context_blocks import MADE_BY_ENGINE, is_of_document
 from jacquard.pipeline.record.diversity import RESULTS, DroppedItem, constrain, document_of, source_of
 from mnemosyne.chains.uris import EntryAddress, entry_uri, evidence_uri, parse_uri
-from mnemosyne.evidence.rules import content_hash
+from mnemosyne.host_parts import HashText, hash_with_sha256
 from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceSource, EvidenceType, SourceKind
 from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry
 from mnemosyne.schema.package import ContextPackage, EvidenceItem, PackageBlock, PackageMessage
@@ -34,7 +34,9 @@ _TAG = re.compile(r"<[^<>]*>")
 _GROUPS = {"relational": "relational_bundle"}
 
 
-def evidence_of(entry: MemoryEntry, evidence_ids: Mapping[str, str] = EMPTY) -> Evidence:
+def evidence_of(
+    entry: MemoryEntry, evidence_ids: Mapping[str, str] = EMPTY, hash_text: HashText = hash_with_sha256
+) -> Evidence:
     """Return a recalled entry as evidence; its id is the entry's own, or the one that `evidence_ids` has for its
     address.
     """
@@ -45,7 +47,7 @@ def evidence_of(entry: MemoryEntry, evidence_ids: Mapping[str, str] = EMPTY) -> 
         source=EvidenceSource(kind=SourceKind.RAG, name=entry.chain.value, uri=uri),
         content=entry.text,
         trust=entry.trust,
-        content_hash=content_hash(entry.text),
+        content_hash=hash_text(entry.text),
         metadata={"title": entry.title, "kind": entry.kind, "tags": list(entry.tags)},
     )
 
