@@ -74,6 +74,7 @@ class SyncEngine:
     commit_assistant_message = _blocking(ContextEngine.commit_assistant_message)
     consolidate = _blocking(ContextEngine.consolidate)
     edit_message = _blocking(ContextEngine.edit_message)
+    estimate_messages = _blocking(ContextEngine.estimate_messages)
     finalize_assistant_message = _blocking(ContextEngine.finalize_assistant_message)
     fork = _blocking(ContextEngine.fork)
     prepare_turn = _blocking(ContextEngine.prepare_turn)

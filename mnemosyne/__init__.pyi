@@ -35,6 +35,7 @@ from .core.errors import (
     WorldNotAdoptedError,
     WorldPackError,
 )
+from .core.exact_tokens.messages import MessageTokenEstimator
 from .core.exact_tokens.tiktoken_encoding import TiktokenEstimator
 from .core.exact_tokens.tokenizer_file import TokenizerFileEstimator
 from .core.tokens import CalibratedEstimator
@@ -73,6 +74,7 @@ from .protocols import (
     IdGenerator,
     Importer,
     Index,
+    MessageEstimator,
     OriginalVault,
     PiiDetector,
     Redactor,
@@ -311,7 +313,9 @@ __all__ = [
     "MemoryIndex",
     "MemoryStore",
     "Message",
+    "MessageEstimator",
     "MessageIndexRange",
+    "MessageTokenEstimator",
     "Meta",
     "MigrationError",
     "MnemosyneError",

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import anyio
+from anyio import to_thread
 
 from jacquard.adapters.observe.bus import EventEmitter
 from jacquard.adapters.observe.spans import Span
@@ -62,6 +63,7 @@ from jacquard.turns.writing.commits import ReplyCommitter, retry_on_conflict
 from jacquard.turns.writing.repair import RepairResult, repair_state
 from mnemosyne.chains.session_start import session_start
 from mnemosyne.core.errors import ContextEngineError, SessionExistsError, SessionNotFoundError
+from mnemosyne.core.exact_tokens.messages import MessageTokenEstimator
 from mnemosyne.evidence import SessionIngestor
 from mnemosyne.protocols import EvidenceIngestor
 from mnemosyne.schema.document import ModelUsage, Summary, Task, ToolCall
@@ -239,8 +241,19 @@ class ContextEngine:
         record = await self._parts.store.turn(session_id, turn_id)
         prepared = turn_from_record(record, 0)
         check_pairs(tail)
-        check_tail_fits(tail, prepared.report.budget, self._parts.estimator.estimate)
+        budget, estimator = prepared.report.budget, self._parts.estimator
+        # A tokenizer's file may be read.
+        await to_thread.run_sync(check_tail_fits, tail, budget, estimator, self._config.model_hint)
         return [*({"role": m.role, "content": m.content} for m in prepared.messages), *(dict(item) for item in tail)]
+
+    async def estimate_messages(self, messages: Sequence[Any], model_hint: str | None = None) -> int:
+        """Return what messages cost in tokens, by this engine's estimator: values or mappings with `role` and `content`.
+
+        By default they are counted for the model of `model_hint` in the settings, with its tokenizer where that is at hand.
+        """
+        own, hint = self._parts.estimator, model_hint or self._config.model_hint
+        counter = own if hasattr(own, "estimate_messages") else MessageTokenEstimator(own)
+        return int(await to_thread.run_sync(counter.estimate_messages, messages, hint))
 
     async def commit_assistant_message(
         self,

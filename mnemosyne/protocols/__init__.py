@@ -6,7 +6,15 @@ Import them from here; the modules of this folder only group them.
 
 from __future__ import annotations
 
-from mnemosyne.protocols.host import Clock, EventBus, Hasher, IdGenerator, SessionLocks, TokenEstimator
+from mnemosyne.protocols.host import (
+    Clock,
+    EventBus,
+    Hasher,
+    IdGenerator,
+    MessageEstimator,
+    SessionLocks,
+    TokenEstimator,
+)
 from mnemosyne.protocols.ingestion import EvidenceIngestor, Importer, OriginalVault, PiiDetector, Redactor
 from mnemosyne.protocols.recall import Embedder, EntrySource, Index, ReencodableIndex, Retriever, Vectors
 from mnemosyne.protocols.rendering import BlockDeriver, EvidenceResolver, Fetch, Renderer, ResolveRef, TextSelector
@@ -25,6 +33,7 @@ __all__ = [
     "IdGenerator",
     "Importer",
     "Index",
+    "MessageEstimator",
     "OriginalVault",
     "PiiDetector",
     "Redactor",
