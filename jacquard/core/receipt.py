@@ -227,9 +227,9 @@ class StateCut:
 class Report:
     """The whole receipt of one prepared turn; `tags` are those of its configuration (A/B arms among them).
 
-    `evidence` has a decision for each result of a tool or search that might have been shown, best first; `redactions` says
-    what was removed from those that are shown, before they were stored. `left_out` says what else is not in the prompt and
-    was no block of it.
+    `evidence` has a decision for each result of a tool or search that might have been shown, best first. `redactions` says what
+    is redacted in the prompt: class, place and number, before a text was stored or by a mask of this turn. `left_out` says what
+    else is not in the prompt and was no block of it.
     """
 
     turn_id: str

@@ -36,7 +36,13 @@ from jacquard.pipeline.record.prepared_turn import (
     PreparedTurn,
     turn_from_record,
 )
-from jacquard.pipeline.record.tools import check_tasks, check_tool_call, record_model_usage, record_tool_call
+from jacquard.pipeline.record.tools import (
+    check_tasks,
+    check_tool_call,
+    continue_tool_call,
+    record_model_usage,
+    record_tool_call,
+)
 from jacquard.pipeline.skeleton.state_fit import StateLimit
 from jacquard.pipeline.skeleton.stream import SkeletonStream, state_tokens_of
 from jacquard.pipeline.weaving.tool_pairs import check_pairs, check_tail_fits
@@ -66,7 +72,7 @@ from mnemosyne.core.errors import ContextEngineError, SessionExistsError, Sessio
 from mnemosyne.core.exact_tokens.messages import MessageTokenEstimator
 from mnemosyne.evidence import SessionIngestor
 from mnemosyne.protocols import EvidenceIngestor
-from mnemosyne.schema.document import ModelUsage, Summary, Task, ToolCall
+from mnemosyne.schema.document import ModelUsage, Summary, Task, ToolCall, ToolCallStatus
 from mnemosyne.schema.event import EventType
 from mnemosyne.schema.ingest import IngestOptions
 from mnemosyne.schema.record import PutResult
@@ -326,7 +332,9 @@ class ContextEngine:
     ) -> PutResult:
         """Write a tool call, linked both ways with the evidence of its results, and with its task where it names one.
 
-        The same id again replaces the call. Its arguments are redacted where the engine has a redactor. A `result` is taken
+        A call that has begun is recorded with the status RUNNING, and its end with the same id: what the end leaves out is that of
+        the beginning, and the duration is the time between, unless the end says one. Any other call with a stored id replaces that.
+        The arguments are redacted where the engine has a redactor. A `result` is taken
         in as evidence first (`jacquard.pipeline.record.evidence`); what the prompt had shown is no news and becomes none.
         EvidenceNotFoundError, SessionNotFoundError; ConfigError for a call that cannot be stored and for a result where the
         engine has no ingestor; InputTooLargeError for one that is too long. Then nothing is written.
@@ -335,13 +343,21 @@ class ContextEngine:
             named = tuple(result_evidence_ids or ())
             tool_call = await check_tool_call(self._parts.store, session_id, to_tool_call(tool_call), named, result)
             check_tool_result(result or "", self._config.limits)
+            if tool_call.status is ToolCallStatus.RUNNING and (named or result is not None):
+                raise ConfigError(f"Tool call {tool_call.tool_call_id!r} is running; give its result with its end.")
+            now = self._parts.clock.now()
+            continued = await continue_tool_call(self._parts.store, session_id, tool_call, now)
+            if continued.is_known:
+                return PutResult(version=(await self._parts.store.head(session_id)).version)
+            tool_call = continued.call
             taken = await self._ingest_result(session_id, tool_call, result, options)
             evidence_ids = (*named, *taken.evidence_ids)
             done, degraded = await record_tool_call(
                 self._parts.store, session_id, tool_call, evidence_ids, self._parts.redactor
             )
             degraded = (*degraded, *taken.degradations)
-        await emit_tool_call(self._emitter, session_id, tool_call, None if result is None else taken, degraded)
+        shown = None if result is None else taken
+        await emit_tool_call(self._emitter, session_id, tool_call, shown, degraded, was_begun=continued.was_begun)
         return done
 
     async def _ingest_result(

@@ -41,6 +41,9 @@ from mnemosyne.schema.record import SessionWindow, TurnRecord
 from mnemosyne.schema.session import TurnStatus, WindowMessage
 from mnemosyne.schema.world import WorldPack
 
+_MOST_TRANSLATED = 8
+"""How many worlds are held in another language than their own."""
+
 
 class TurnLoader:
     """Loads and plans turns. Work that is begun ahead runs in `tasks`, which outlives the turn."""
@@ -49,23 +52,26 @@ class TurnLoader:
         self._parts, self._tasks, self._roller, self._worlds = parts, tasks, roller, worlds
         self._system_messages = SystemMessages(parts.store)
         self._planner = TurnPlanner(parts.planner, parts.refiner, parts.tracing)
+        self._translated: dict[tuple[str, str, str], WorldPack] = {}
 
     async def load(self, context: TurnContext) -> tuple[SessionWindow, WorldPack]:
-        """Return the window of the session's branch and the present version of its world.
+        """Return the window of the session's branch and the present version of its world, in the language of the session.
 
         SessionNotFoundError; WorldUnavailableError where the pack is missing.
         """
         window = await self._load_window(context)
         context.stopwatch.lap("window")
         await emit_loaded(context.emitter, window)
-        return window, await self._worlds.world(window.head.world_id)
+        return window, self._in_language_of(window, await self._worlds.world(window.head.world_id))
 
     async def find_stored_turn(
         self, context: TurnContext, window: SessionWindow, world: WorldPack
     ) -> TurnRecord | None:
         """Return the record that answers this request already, or None; the turn's id is known in `context` then."""
         head, text = window.head, context.user_message.content
-        context.fingerprint = request_fingerprint(text, context.config, world.digest)
+        is_translated = (world.world_id, world.digest, world.locale) in self._translated
+        digest = f"{world.digest}\0{world.locale}" if is_translated else world.digest
+        context.fingerprint = request_fingerprint(text, context.config, digest)
         turn_id = context.requested_turn_id or _turn_id_after(window, text)
         context.turn_id = turn_id
         record = window.pending
@@ -125,6 +131,20 @@ class TurnLoader:
             context.stopwatch.lap("action")
         return replace(turn, hidden=await self._find_hidden_entries(turn))
 
+    def _in_language_of(self, window: SessionWindow, world: WorldPack) -> WorldPack:
+        """Return a world whose locale is that of the session's document, where that names one: it decides the language of our
+        own words.
+        """
+        locale = find_locale(window)
+        if not locale or locale == world.locale:
+            return world
+        key = (world.world_id, world.digest, locale)
+        if key not in self._translated:
+            self._translated[key] = replace(world, locale=locale)
+            for old in list(self._translated)[:-_MOST_TRANSLATED]:
+                del self._translated[old]
+        return self._translated[key]
+
     async def _load_window(self, context: TurnContext) -> SessionWindow:
         limit = context.config.history.max_messages + SPARE_MESSAGES
         window = await self._parts.store.window(context.session_id, message_limit=limit, branch_id=context.branch_id)
@@ -178,6 +198,11 @@ class TurnLoader:
         restricted = await self._parts.store.gated_entries(scopes)
         state, viewer = turn.window.state, turn.config.viewer
         return await calculate(find_hidden_entries, turn.world, restricted, state, viewer, size=size_of(state))
+
+
+def find_locale(window: SessionWindow) -> str:
+    """Return the locale that the session's document names; empty where it names none."""
+    return "" if window.meta is None else window.meta.locale.strip()
 
 
 def _without_prompt_if_lost(record: TurnRecord) -> TurnRecord:

@@ -66,7 +66,9 @@ async def test_a_host_asks_its_engine():
 @pytest.mark.parametrize(("hint", "fits"), [(None, True), ("big", False)])
 async def test_the_tail_is_counted_for_the_model(hint, fits):
     budget = BudgetConfig(max_input_tokens=4000, reserved_tail_tokens=500)
-    async with create_context_engine(MemoryStore(), Tens(), config=RuntimeConfig(budget=budget, model_hint=hint)) as engine:
+    async with create_context_engine(
+        MemoryStore(), Tens(), config=RuntimeConfig(budget=budget, model_hint=hint)
+    ) as engine:
         turn = await engine.prepare_turn("s1", "Hello.")
         tail = [{"role": "user", "content": "More."}]
         if fits:

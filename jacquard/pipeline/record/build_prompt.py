@@ -18,6 +18,7 @@ from jacquard.pipeline.curation.stream import Curation
 from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.record.package import build_package, context_blocks_of, evidence_of
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, select_stored_blocks
+from jacquard.pipeline.record.redactions import find_redactions
 from jacquard.pipeline.record.stored_turn import report_damage
 from jacquard.pipeline.skeleton.automation import Skeleton
 from jacquard.pipeline.skeleton.history import smooth_other_tokens
@@ -121,7 +122,7 @@ def build_turn_prompt(inputs: PromptInputs, laid: PromptLayout, carried: Mapping
         state_cut=inputs.skeleton.state_cut,
         evidence=inputs.skeleton.results.decisions,
         left_out=(*inputs.turn.left_out, *inputs.skeleton.results.left_out),
-        redactions=inputs.skeleton.results.redactions,
+        redactions=find_redactions(prompt.stages[-1].blocks(), prompt.decisions, inputs.skeleton.results.redactions),
     )
     return _build_prepared_turn(inputs, prompt, report)
 
