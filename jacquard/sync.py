@@ -80,6 +80,7 @@ class SyncEngine:
     prepare_turn = _blocking(ContextEngine.prepare_turn)
     record_model_usage = _blocking(ContextEngine.record_model_usage)
     record_tool_call = _blocking(ContextEngine.record_tool_call)
+    remember = _blocking(ContextEngine.remember)
     repair_state = _blocking(ContextEngine.repair_state)
     retry = _blocking(ContextEngine.retry)
     rollback = _blocking(ContextEngine.rollback)
@@ -90,6 +91,7 @@ class SyncEngine:
     switch = _blocking(ContextEngine.switch)
     tasks = _blocking(ContextEngine.tasks)
     upsert_tasks = _blocking(ContextEngine.upsert_tasks)
+    user_facts = _blocking(ContextEngine.user_facts)
 
 
 def create_context_engine(*args: Any, **parts: Any) -> SyncEngine:

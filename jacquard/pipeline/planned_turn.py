@@ -10,7 +10,7 @@ from typing import Any
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.plan import PlanContext
 from jacquard.core.receipt import LeftOut
-from mnemosyne.schema.memory import EMPTY
+from mnemosyne.schema.memory import EMPTY, UserFact
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import WindowMessage
 from mnemosyne.schema.world import WorldPack
@@ -26,7 +26,8 @@ class PlannedTurn:
     list (None: what the window's tasks say). `left_out` says which turns neither `history` nor the summary holds. `reply` is
     the answer of a numerical action that has been applied to the window's state, and `ops` are its JSON Patch ops; None and
     none where a model answers. `last_report` is what
-    the commit of the model's last reply recorded.
+    the commit of the model's last reply recorded. `user_id` is the user of the turn ('' for none), `facts` what is remembered
+    about them, former facts too.
     """
 
     plan: PlanContext
@@ -44,6 +45,8 @@ class PlannedTurn:
     reply: str | None = None
     ops: tuple[Mapping[str, Any], ...] = ()
     last_report: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    user_id: str = ""
+    facts: tuple[UserFact, ...] = ()
 
     @property
     def session_id(self) -> str:

@@ -25,6 +25,7 @@ from jacquard.pipeline.record.prompt_snapshot import snapshot_prompt, snapshot_t
 from jacquard.pipeline.record.stored_turn import damage_codes
 from jacquard.pipeline.refusals import refusal_blocks
 from jacquard.pipeline.skeleton.automation import Skeleton, make_block_ids_unique
+from jacquard.pipeline.skeleton.facts import fact_blocks
 from jacquard.pipeline.skeleton.instructions import instruction_blocks
 from jacquard.pipeline.weaving.degrade import apply_degradations
 from jacquard.pipeline.weaving.policies import choose_pruner
@@ -119,6 +120,7 @@ class PromptComposer:
         )
         joining = (
             *instruction_blocks(config.instructions, count),
+            *fact_blocks(turn, parts.clock.now(), count),
             *refusal_blocks(turn, count),
             *skeleton.results.blocks,
             *memories,

@@ -13,6 +13,7 @@ from jacquard.adapters.observe.bus import EventEmitter
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.model_calls import CallBook
 from mnemosyne.schema.document import ModelUsage
+from mnemosyne.schema.memory import UserFact
 from mnemosyne.schema.session import Message
 
 
@@ -50,6 +51,7 @@ class TurnContext:
     `requested_turn_id` and `branch_id` are what the host asked for, if it did. `turn_id` and `fingerprint`, on which a stored
     answer depends, are known once the session is loaded. `degradations` are codes of what was done without so far, `usages`
     the model calls of planning.
+    `user_id` is the user of the turn and `facts` what is remembered about them, once the session is loaded.
     `damage_mark`: where the store's notes on damaged records that this turn met begin. `calls` holds the model calls of
     Stream B, those of an attempt that met a conflict too.
     """
@@ -67,3 +69,5 @@ class TurnContext:
     damage_mark: int = 0
     turn_id: str = ""
     fingerprint: str = ""
+    user_id: str = ""
+    facts: tuple[UserFact, ...] = ()

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -28,6 +29,7 @@ from jacquard.config.sections import RuntimeConfig
 from jacquard.core.errors import BudgetExceededError, ConfigError
 from jacquard.core.model_calls import CallBook
 from jacquard.memory.consolidate.consolidator import ConsolidationResult, Progress, ignore_progress
+from jacquard.memory.profiles import UserProfiles
 from jacquard.pipeline.audience import find_audience, guard_message
 from jacquard.pipeline.record.commit import CommitResult
 from jacquard.pipeline.record.events import emit_error, emit_tool_call, emit_usage
@@ -67,6 +69,7 @@ from jacquard.turns.writing.branches import (
 )
 from jacquard.turns.writing.commits import ReplyCommitter, retry_on_conflict
 from jacquard.turns.writing.repair import RepairResult, repair_state
+from mnemosyne.chains.facts import facts_at
 from mnemosyne.chains.session_start import session_start
 from mnemosyne.core.errors import ContextEngineError, SessionExistsError, SessionNotFoundError
 from mnemosyne.core.exact_tokens.messages import MessageTokenEstimator
@@ -75,6 +78,7 @@ from mnemosyne.protocols import EvidenceIngestor
 from mnemosyne.schema.document import ModelUsage, Summary, Task, ToolCall, ToolCallStatus
 from mnemosyne.schema.event import EventType
 from mnemosyne.schema.ingest import IngestOptions
+from mnemosyne.schema.memory import UserFact, profile_session_id
 from mnemosyne.schema.record import PutResult
 from mnemosyne.schema.session import Message, Ref, SessionHead
 from mnemosyne.schema.world import WorldPack
@@ -104,6 +108,9 @@ class ContextEngine:
         self._session_lock = SessionLock(parts.locks)
         self._emitter = self._emitter_of(self._config)
         self._worlds = WorldSource(parts.store, parts.worlds, parts.noted)
+        self._profiles = UserProfiles(
+            parts.store, parts.clock, parts.redactor if self._config.redaction.enabled else None
+        )
         self._replies = ReplyCommitter(parts, self._emitter, self._config, self._worlds)
         self._composer = PromptComposer(parts)
         self._skeletons = SkeletonStream(
@@ -508,6 +515,28 @@ class ContextEngine:
             EventType.MESSAGE_APPENDED, session_id, what="adopted", version=head.version, messages=len(adopted)
         )
         return head
+
+    async def remember(self, user_id: str, facts: Sequence[UserFact]) -> tuple[UserFact, ...]:
+        """Store facts about a user, which the prompts of all their sessions show; return them as they are stored.
+
+        A later fact of the same kind and topic ends an earlier one, which is kept. A session is the user's where its
+        `meta.actor.user_id` or the author of the message names them. An erasure of the user erases the facts. ConfigError for an
+        empty text or id and for times that cannot be; RedactionError where a text cannot be searched; InputTooLargeError.
+        """
+        for fact in facts:
+            check_user_message(fact.text, self._config.limits)
+        session_id = profile_session_id(user_id)
+        async with self._hold("remember", session_id, self._emitter):
+            return await self._profiles.remember(user_id, facts)
+
+    async def user_facts(self, user_id: str, *, at: datetime | None = None) -> tuple[UserFact, ...]:
+        """Return what is remembered about a user, in the order in which it began: all of it with the times of its validity, or
+        what held at a time. None for an unknown user; ConfigError for a time without a zone.
+        """
+        if at is not None and at.tzinfo is None:
+            raise ConfigError("user_facts: `at` has no time zone; give an aware datetime.")
+        facts = await self._profiles.facts(user_id)
+        return facts if at is None else facts_at(facts, at)
 
     async def upsert_tasks(self, session_id: str, tasks: Sequence[Task]) -> PutResult:
         """Write or replace tasks of the to-do list by id; ConfigError for one that waits for an unknown task or for itself."""

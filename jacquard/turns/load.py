@@ -15,6 +15,7 @@ from anyio.abc import TaskGroup
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.errors import ConfigError
 from jacquard.core.plan import PlanContext, Triage
+from jacquard.memory.profiles import UserProfiles, find_user
 from jacquard.memory.summarize.roller import SummarizedWindow, SummaryRoller
 from jacquard.memory.system_messages import SystemMessages
 from jacquard.pipeline.curation.prefetch import is_late
@@ -52,6 +53,7 @@ class TurnLoader:
         self._parts, self._tasks, self._roller, self._worlds = parts, tasks, roller, worlds
         self._system_messages = SystemMessages(parts.store)
         self._planner = TurnPlanner(parts.planner, parts.refiner, parts.tracing)
+        self._profiles = UserProfiles(parts.store, parts.clock)
         self._translated: dict[tuple[str, str, str], WorldPack] = {}
 
     async def load(self, context: TurnContext) -> tuple[SessionWindow, WorldPack]:
@@ -62,6 +64,8 @@ class TurnLoader:
         window = await self._load_window(context)
         context.stopwatch.lap("window")
         await emit_loaded(context.emitter, window)
+        context.user_id = find_user(context.user_message, window.meta)
+        context.facts = await self._profiles.facts(context.user_id) if context.user_id else ()
         return window, self._in_language_of(window, await self._worlds.world(window.head.world_id))
 
     async def find_stored_turn(
@@ -71,6 +75,9 @@ class TurnLoader:
         head, text = window.head, context.user_message.content
         is_translated = (world.world_id, world.digest, world.locale) in self._translated
         digest = f"{world.digest}\0{world.locale}" if is_translated else world.digest
+        if context.facts:
+            # What is remembered since the turn was prepared belongs into the prompt that is asked for again.
+            digest = "\0".join((digest, *(f"{fact.fact_id} {fact.valid_to}" for fact in context.facts)))
         context.fingerprint = request_fingerprint(text, context.config, digest)
         turn_id = context.requested_turn_id or _turn_id_after(window, text)
         context.turn_id = turn_id
@@ -123,6 +130,8 @@ class TurnLoader:
             pinned=pinned,
             left_out=ready.left_out,
             last_report=await find_last_report(self._parts.store, window),
+            user_id=context.user_id,
+            facts=context.facts,
         )
         context.stopwatch.lap("plan")
         await emit_planned(context.emitter, context.session_id, context.turn_id, turn.plan)

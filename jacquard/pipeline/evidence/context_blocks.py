@@ -29,7 +29,7 @@ ENGINE = "jacquard"
 MADE_BY_ENGINE: Mapping[str, Any] = {MADE_BY: ENGINE}
 """The field (in `extra`) of blocks that a turn made of its own prompt."""
 
-_RECORDED = ("flesh:", "evidence:", "host:")
+_RECORDED = ("flesh:", "evidence:", "host:", "user-fact:")
 """How the ids of recorded blocks begin that change from turn to turn; a session has many of them."""
 
 _PLACEMENT = Placement(position=Position.SYSTEM)

@@ -13,13 +13,13 @@ from typing import Any
 
 from filament import close_tag, escape_text, open_tag, unescape
 from jacquard.config.sections import PackageConfig
-from jacquard.core.block_kinds import EVIDENCE_LAYER, KINDS, SUMMARY_SLOT, PackagePart, slot_traits
+from jacquard.core.block_kinds import EVIDENCE_LAYER, KINDS, SUMMARY_SLOT, USER_LAYER, PackagePart, slot_traits
 from jacquard.core.blocks import BlockKind, PromptBlock
 from jacquard.core.plan import PlanContext
 from jacquard.core.receipt import Action, Report
 from jacquard.pipeline.evidence.context_blocks import MADE_BY_ENGINE, is_of_document
 from jacquard.pipeline.record.diversity import RESULTS, DroppedItem, constrain, document_of, source_of
-from mnemosyne.chains.uris import EntryAddress, entry_uri, evidence_uri, parse_uri
+from mnemosyne.chains.uris import EntryAddress, EvidenceAddress, entry_uri, evidence_uri, parse_uri
 from mnemosyne.host_parts import HashText, hash_with_sha256
 from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceSource, EvidenceType, SourceKind
 from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry
@@ -137,7 +137,7 @@ def _has_own_part(block: PromptBlock) -> bool:
 
 
 def _is_for_developer(block: PromptBlock) -> bool:
-    return slot_traits(block.slot).part is PackagePart.DEVELOPER_BLOCKS
+    return slot_traits(block.slot, block.section).part is PackagePart.DEVELOPER_BLOCKS
 
 
 def to_messages(package: ContextPackage, *, developer_role: bool = True) -> tuple[PackageMessage, ...]:
@@ -174,10 +174,12 @@ def _block(block: PromptBlock, created_at: datetime) -> PackageBlock:
     source = {"block_id": block.block_id}
     if block.category is not None:
         source["memory_item_id"] = _entry_id(block)
+    if block.layer == USER_LAYER and isinstance(address := parse_uri(block.uri), EvidenceAddress):
+        source["memory_item_id"] = address.evidence_id
     return PackageBlock(
-        type=slot_traits(block.slot).package_type,
+        type=slot_traits(block.slot, block.section).package_type,
         text=block.content,
-        updated_at=created_at if block.volatile else None,
+        updated_at=block.at if block.layer == USER_LAYER else created_at if block.volatile else None,
         source=source,
     )
 
