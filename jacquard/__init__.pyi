@@ -28,7 +28,7 @@ from .config.sections import (
 )
 from .config.settings import config_from_environment, config_from_mapping, config_from_yaml, load_config
 from .core.block_kinds import Layer
-from .core.blocks import FRAME, Placement, Position, PromptBlock, Sensitivity, Skein, SkeinTemplate, SlotRule, Stage
+from .core.blocks import Placement, Position, PromptBlock, Sensitivity, Skein, SkeinTemplate, SlotRule, Stage
 from .core.degradations import Degradation
 from .core.errors import (
     AssemblerError,
@@ -132,7 +132,6 @@ from .wiring.runtime import (
 
 __all__ = [
     "EXTENSION_POINTS",
-    "FRAME",
     "NO_RULES",
     "NO_TRACING",
     "Action",

@@ -15,7 +15,7 @@ _CUT = "…"
 class RefRenderer:
     """The built-in `Renderer`.
 
-    A text longer than `hints.max_chars` ends with `…`. As `markdown` it stands in a fence that it cannot close; as `json` it
+    A text longer than `hints.max_chars` ends with `…`. As `markdown` it is in a fence that it cannot close; as `json` it
     is its JSON value without blanks where it is JSON, else a JSON string.
     """
 

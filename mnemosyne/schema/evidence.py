@@ -146,7 +146,7 @@ class RenderFormat(StrEnum):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RenderHints:
     """How a block is to be rendered (seed 002 section 6.6). `max_chars`: the most characters of one block (None: no
-    limit); `format`: a member of `RenderFormat`, or its value.
+    limit); `format`: a member of `RenderFormat`, or its value. ValueError for another format and for a limit below 1.
     """
 
     max_chars: int | None = None

@@ -6,12 +6,12 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from jacquard import FRAME, AssembledPrompt, AssemblerError, BlockSpan, PromptMessage, create_context_engine
-from jacquard.core.errors import ConfigError
+from jacquard import AssembledPrompt, AssemblerError, BlockSpan, ConfigError, PromptMessage, create_context_engine
 from jacquard.pipeline.record.prompt_snapshot import read_snapshot
 from jacquard.replay.replay import replay_prompt
 from mnemosyne import (
     BlockType,
+    CalibratedEstimator,
     ContextBlock,
     DeriveOptions,
     EvidenceBlockDeriver,
@@ -229,7 +229,7 @@ async def test_derive_options_leave_parts_out_and_add_instructions():
         )
         assert (await ask(engine, "Is the mill open?")).text == turn.text
         record = await store.turn("s1", turn.turn_id)
-        assert replay_prompt(read_snapshot(record), engine._parts.estimator.estimate).assembled.text == turn.text
+        assert replay_prompt(read_snapshot(record), CalibratedEstimator().estimate).assembled.text == turn.text
 
 
 async def test_a_renderer_of_the_host_and_hints():
@@ -284,7 +284,7 @@ class OneMessage:
         for block in skein.blocks():
             spans.append(self.span(block.block_id, len(text), block.content, count))
             text += block.content
-            spans.append(self.span(FRAME, len(text), "\n", count))
+            spans.append(self.span("frame", len(text), "\n", count))
             text += "\n"
         return AssembledPrompt(
             messages=(PromptMessage(role="user", content=text),),
