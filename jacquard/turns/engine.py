@@ -527,7 +527,9 @@ class ContextEngine:
             check_user_message(fact.text, self._config.limits)
         session_id = profile_session_id(user_id)
         async with self._hold("remember", session_id, self._emitter):
-            return await self._profiles.remember(user_id, facts)
+            stored = await self._profiles.remember(user_id, facts)
+        await self._emitter.emit(EventType.PERSISTED, session_id, what="facts", facts=len(stored))
+        return stored
 
     async def user_facts(self, user_id: str, *, at: datetime | None = None) -> tuple[UserFact, ...]:
         """Return what is remembered about a user, in the order in which it began: all of it with the times of its validity, or

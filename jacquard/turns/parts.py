@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from jacquard.adapters.observe.spans import NO_TRACING, Tracing
@@ -22,6 +22,7 @@ from jacquard.pipeline.evidence.rendering import EVERYTHING, NO_HINTS, EvidenceP
 from jacquard.pipeline.skeleton.automation import AutomationStream
 from jacquard.pipeline.weaving.assembler import ROLE_MESSAGES, Assembler
 from jacquard.pipeline.worlds import Noted
+from mnemosyne.documents.brought import TRUST
 from mnemosyne.evidence.derive import EvidenceBlockDeriver
 from mnemosyne.evidence.render import RefRenderer
 from mnemosyne.evidence.resolve import RefResolver
@@ -43,7 +44,7 @@ from mnemosyne.protocols import (
 )
 from mnemosyne.schema.evidence import DeriveOptions, RenderHints
 from mnemosyne.schema.ingest import IngestOptions
-from mnemosyne.schema.memory import EMPTY
+from mnemosyne.schema.memory import EMPTY, Trust
 from mnemosyne.schema.world import WorldPack
 
 
@@ -124,6 +125,14 @@ class EngineParts:
             or EvidenceBlockDeriver(self.clock, count, hash_text=hash_text, text_selector=selector),
             resolver=self.resolver or resolver,
             renderer=self.renderer or RefRenderer(),
-            options=self.derive_options,
+            options=_mark_authored(self.derive_options),
             hints=self.render_hints,
         )
+
+
+def _mark_authored(options: DeriveOptions) -> DeriveOptions:
+    """Return options whose instructions, which the host wrote, have the label of that unless they have one."""
+    marked = tuple(
+        replace(block, extra={TRUST: Trust.AUTHORED.value, **block.extra}) for block in options.custom_instructions
+    )
+    return replace(options, custom_instructions=marked)

@@ -6,9 +6,16 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from jacquard import AssembledPrompt, AssemblerError, BlockSpan, ConfigError, PromptMessage, create_context_engine
-from jacquard.pipeline.record.prompt_snapshot import read_snapshot
-from jacquard.replay.replay import replay_prompt
+from jacquard import (
+    AssembledPrompt,
+    AssemblerError,
+    BlockSpan,
+    ConfigError,
+    PromptMessage,
+    create_context_engine,
+    read_snapshot,
+    replay_prompt,
+)
 from mnemosyne import (
     BlockType,
     CalibratedEstimator,
@@ -216,7 +223,7 @@ async def test_derive_options_leave_parts_out_and_add_instructions():
     async with create_context_engine(store, derive_options=DeriveOptions(custom_instructions=[rule])) as engine:
         await take(engine)
         whole = await ask(engine)
-        assert "Name your source." in whole.text
+        assert 'type="instruction" trust="authored">\nName your source.' in whole.text
         assert "<result" in whole.text
         await engine.commit_assistant_message("s1", "By the river.")
     bare = DeriveOptions(include_conversation=False, include_state=False, include_evidences=False)
@@ -321,6 +328,7 @@ async def test_an_assembler_of_the_host_and_its_receipt():
         ),
         (lambda made: replace(made, spans=(replace(made.spans[0], message=4), *made.spans[1:])), "has 1 messages"),
         (lambda made: made.text, "returned str"),
+        (lambda made: replace(made, messages=({"role": "user", "content": made.text},)), "no PromptMessage"),
     ],
 )
 async def test_an_assembler_that_breaks_the_receipt_is_named(change, told):

@@ -11,7 +11,7 @@ from typing import Protocol
 from jacquard.core.blocks import FRAME, Skein
 from jacquard.core.errors import AssemblerError
 from jacquard.core.receipt import BlockSpan
-from jacquard.pipeline.weaving.assemble import AssembledPrompt, assemble
+from jacquard.pipeline.weaving.assemble import AssembledPrompt, PromptMessage, assemble
 
 
 class Assembler(Protocol):
@@ -58,6 +58,8 @@ def _find_fault(made: AssembledPrompt, skein: Skein) -> str:
     """Return half a sentence on the first rule that a prompt breaks; empty where it breaks none."""
     if not isinstance(made, AssembledPrompt):
         return f"returned {type(made).__name__}; it must return an AssembledPrompt"
+    if not all(isinstance(message, PromptMessage) for message in made.messages):
+        return "returned messages that are no PromptMessage"
     known = {block.block_id for block in skein.blocks()} | {FRAME}
     spans: dict[int, list[BlockSpan]] = {}
     for span in made.spans:
