@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from mnemosyne.schema.memory import EMPTY
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RedactionRules:
@@ -58,4 +56,4 @@ class RedactionRecord:
     rules_applied: tuple[str, ...] = ()
     fields_redacted: int = 0
     block_id: str = ""
-    counts: Mapping[str, int] = field(default_factory=lambda: EMPTY)
+    counts: Mapping[str, int] = field(default_factory=dict)
