@@ -108,14 +108,12 @@ class ContextEngine:
         self._session_lock = SessionLock(parts.locks)
         self._emitter = self._emitter_of(self._config)
         self._worlds = WorldSource(parts.store, parts.worlds, parts.noted)
-        self._profiles = UserProfiles(
-            parts.store, parts.clock, parts.redactor if self._config.redaction.enabled else None
-        )
+        redacts = self._config.redaction.enabled
+        self._profiles = UserProfiles(parts.store, parts.clock, parts.redactor if redacts else None)
         self._replies = ReplyCommitter(parts, self._emitter, self._config, self._worlds)
         self._composer = PromptComposer(parts)
-        self._skeletons = SkeletonStream(
-            parts.automation, parts.store, parts.clock, parts.estimator.estimate, parts.evidence_parts()
-        )
+        evidence = parts.evidence_parts(redacts=redacts)
+        self._skeletons = SkeletonStream(parts.automation, parts.store, parts.clock, parts.estimator.estimate, evidence)
         self._open: _OpenEngine | None = None
         self._own_task: OwnTask | None = None
         self._opening = anyio.Lock()
@@ -189,7 +187,7 @@ class ContextEngine:
 
         The same turn id (or the same input after the same turn) with the same configuration is answered from its record.
         Raises InputTooLargeError, SessionNotFoundError, WorldUnavailableError where the pack of its world is missing,
-        BudgetExceededError, TemplateError, LayoutError, StoreError; then nothing was written of the turn.
+        BudgetExceededError, TemplateError, LayoutError, AssemblerError, StoreError; then nothing was written of the turn.
         """
         message = to_user_message(user_message)
         turn_config = apply_experiments(runtime_config or self._config, session_id)

@@ -108,8 +108,10 @@ class EngineParts:
     hasher: Hasher = DEFAULT_HASHER
     assembler: Assembler = ROLE_MESSAGES
 
-    def evidence_parts(self) -> EvidenceParts:
-        """Return what derives, resolves and renders evidence, the built-in part where the host brings none."""
+    def evidence_parts(self, *, redacts: bool = True) -> EvidenceParts:
+        """Return what derives, resolves and renders evidence, the built-in part where the host brings none. `redacts`: whether a
+        fetched text is redacted.
+        """
         hash_text, selector = self.hasher.digest, self.ref_selector
         resolver = RefResolver(
             self.store,
@@ -117,7 +119,7 @@ class EngineParts:
             fetchers=self.fetchers,
             hash_text=hash_text,
             text_selector=selector,
-            redactor=self.redactor,
+            redactor=self.redactor if redacts else None,
         )
         count = self.estimator.estimate
         return EvidenceParts(

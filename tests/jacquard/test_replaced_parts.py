@@ -12,6 +12,8 @@ from jacquard import (
     BlockSpan,
     ConfigError,
     PromptMessage,
+    RedactionConfig,
+    RuntimeConfig,
     create_context_engine,
     read_snapshot,
     replay_prompt,
@@ -117,6 +119,18 @@ async def test_a_fetched_text_is_redacted_and_a_changed_one_is_told():
         assert "miller@mill.example" not in turn.text
         assert "about the mill by the river" in turn.text
         assert "source_changed" in codes(turn)
+
+
+async def test_a_fetched_text_is_as_it_is_where_redaction_is_off():
+    async def fetch(uri):
+        return "Write to miller@mill.example about the mill by the river."
+
+    off = RuntimeConfig(redaction=RedactionConfig(enabled=False))
+    async with create_context_engine(MemoryStore(), config=off, fetchers={"https": fetch}) as engine:
+        await take(engine, await fetch(""), store_content=False, redact=False)
+        turn = await ask(engine)
+        assert "miller@mill.example" in turn.text
+        assert "source_changed" not in codes(turn)
 
 
 async def slow(uri):

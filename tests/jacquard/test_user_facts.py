@@ -174,6 +174,25 @@ async def test_a_small_budget_drops_the_oldest_and_keeps_rules():
         assert all(each.block_id.startswith("user-fact:") for each in dropped)
 
 
+@pytest.mark.parametrize(
+    ("text", "is_shown"),
+    [
+        ("Where did I live before?", True),
+        ("Where did I live before Rome?", True),
+        ("我以前住在哪里？", True),
+        ("2021年我住在哪里？", True),
+        ("Where do I live now?", False),
+        ("Book me a table for tomorrow, for 2025 people.", False),
+        ("Which film of 1985 is good?", False),
+    ],
+)
+async def test_when_the_past_is_asked(engine, text, is_shown):
+    await engine.remember("ana", [OSLO, ROME])
+    turn = await engine.prepare_turn("s1", said(text))
+    assert "Lives in Rome." in turn.text
+    assert ("Lives in Oslo." in turn.text) is is_shown
+
+
 async def test_the_same_fact_is_one_and_can_be_ended(engine):
     (first,) = await engine.remember("ana", [UserFact(text="Works at the mill.", topic="work")])
     assert await engine.remember("ana", [UserFact(text="Works at the mill.", topic="work")]) == (first,)

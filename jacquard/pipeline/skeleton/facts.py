@@ -2,12 +2,13 @@
 sections 3 and 4). Pure.
 
 Each fact is a block, so the budget keeps the newest and the receipt has a line for each. Facts that hold no more are shown, with
-their time, where the input asks about the past.
+their time, where the input asks about the past or names a year in which they held.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from datetime import datetime
 
 from filament import escape_text, open_tag
@@ -28,23 +29,33 @@ from mnemosyne.schema.evidence import BlockType, Priority
 from mnemosyne.schema.memory import FactKind, UserFact, profile_session_id
 
 _RULES = frozenset({FactKind.POLICIES, FactKind.TOOLING_RULES, FactKind.FORMAT_RULES, FactKind.SAFETY_RULES})
+_YEAR = re.compile(r"(?<![0-9])(?:1[89]|20)[0-9]{2}(?![0-9])")
+_READ_CHARS = 8_000
 _MOST_FORMER = 40
 """How many facts that hold no more are shown at most, the newest."""
 
 
 def fact_blocks(turn: PlannedTurn, at: datetime, count: Callable[[str], int]) -> tuple[PromptBlock, ...]:
-    """Return a block for each fact about the turn's user that holds at `at`, the newest first; in a turn about the past also for
-    those that held before.
+    """Return a block for each fact about the turn's user that holds at `at`, the newest first; in a turn about the past, or about
+    a year, also for those that held then.
     """
     session_id = profile_session_id(turn.user_id)
     # Facts that were recorded at this very time count already.
     at = max([at, *(fact.recorded_at for fact in turn.facts if fact.recorded_at is not None)])
     now = list(reversed(facts_at(turn.facts, at)))
     blocks = [_block(fact, rank, session_id, count) for rank, fact in enumerate(now)]
-    if turn.plan.search_intent.temporal_context is Temporal.PAST:
-        former = sorted(former_facts(turn.facts, at), key=begin_of, reverse=True)[:_MOST_FORMER]
-        blocks += [_block(fact, rank, session_id, count, is_former=True) for rank, fact in enumerate(former)]
+    is_past = turn.plan.search_intent.temporal_context is Temporal.PAST
+    years = {int(year) for year in _YEAR.findall(turn.user_message[:_READ_CHARS])}
+    former = [fact for fact in former_facts(turn.facts, at) if is_past or _held_in(fact, years)]
+    former = sorted(former, key=begin_of, reverse=True)[:_MOST_FORMER]
+    blocks += [_block(fact, rank, session_id, count, is_former=True) for rank, fact in enumerate(former)]
     return tuple(blocks)
+
+
+def _held_in(fact: UserFact, years: Iterable[int]) -> bool:
+    """Return whether a former fact held in one of these years."""
+    last = fact.valid_to.year if fact.valid_to is not None else 0
+    return any(begin_of(fact).year <= year <= last for year in years)
 
 
 def _block(
