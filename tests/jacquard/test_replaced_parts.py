@@ -163,6 +163,23 @@ async def test_a_failing_fetcher_is_a_degradation(fetch, told):
         assert "<result" not in turn.text
 
 
+async def test_several_texts_are_fetched_at_once():
+    waiting = []
+
+    async def fetch(uri):
+        waiting.append(uri)
+        while len(waiting) < 3:
+            await anyio.sleep(0.01)
+        return f"The mill by the river, page {uri[-1]}."
+
+    async with create_context_engine(MemoryStore(), fetchers={"https": fetch}) as engine:
+        for number in range(3):
+            page = replace(WIKI, uri=f"https://wiki.example/{number}")
+            await take(engine, f"The mill by the river, page {number}.", page, store_content=False)
+        turn = await ask(engine)
+        assert all(f"page {number}.</result>" in turn.text for number in range(3))
+
+
 async def test_a_resolver_of_the_host():
     class Upper:
         def __init__(self, store):

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from anyio import create_task_group
-
 from filament import escape_text, open_tag
 from jacquard.config.sections import EvidenceConfig
 from jacquard.core.block_kinds import EVIDENCE_LAYER, EVIDENCE_SOURCE, slot_of
@@ -23,7 +21,6 @@ from jacquard.pipeline.evidence.context_blocks import DocumentBlocks
 from jacquard.pipeline.evidence.rendering import EvidenceParts, default_parts
 from jacquard.pipeline.truncation import truncate_with_size
 from mnemosyne.chains.uris import evidence_uri
-from mnemosyne.core.errors import StoreError
 from mnemosyne.evidence.redactions import redaction_of
 from mnemosyne.evidence.resolve import ResolvedBlock
 from mnemosyne.evidence.rules import lowest_trust
@@ -99,7 +96,7 @@ async def load_evidence_blocks(
     derived, errors = await with_parts.derive(replace(known, evidences=by_id), kept)
     shown = [block for block in derived if any(ref.evidence_id in by_id for ref in block.refs)]
     blocks: list[PromptBlock] = []
-    for resolved in await _render_all(with_parts, session_id, shown, by_id):
+    for resolved in await with_parts.render_all(session_id, shown, by_id):
         told += resolved.details
         errors = (*errors, *((resolved.error,) if resolved.error else ()))
         if resolved.text:
@@ -123,30 +120,6 @@ async def load_evidence_blocks(
         derived=tuple(block for block in derived if block not in shown),
         newest=choice.newest,
     )
-
-
-async def _render_all(
-    parts: EvidenceParts, session_id: str, blocks: Sequence[ContextBlock], loaded: dict[str, Evidence]
-) -> list[ResolvedBlock]:
-    """Render blocks at once, because a text that lies elsewhere is fetched; return them in order."""
-    rendered: dict[int, ResolvedBlock] = {}
-    failures: list[StoreError] = []
-
-    async def render(place: int, block: ContextBlock) -> None:
-        try:
-            rendered[place] = await parts.render(session_id, block, loaded)
-        except StoreError as error:
-            # Raised again outside of the group, which would wrap it.
-            failures.append(error)
-
-    if all(each.content for each in loaded.values()):
-        return [await parts.render(session_id, block, loaded) for block in blocks]
-    async with create_task_group() as group:
-        for place, block in enumerate(blocks):
-            group.start_soon(render, place, block)
-    if failures:
-        raise failures[0]
-    return [rendered[place] for place in range(len(blocks))]
 
 
 def _prompt_block(

@@ -76,8 +76,8 @@ async def load_context_blocks(
     told: list[str] = []
     left_out: list[LeftOut] = []
     errors: list[str] = []
-    for place, block in enumerate(own):
-        resolved = await with_parts.render(turn.session_id, block)
+    for place, resolved in enumerate(await with_parts.render_all(turn.session_id, own)):
+        block = resolved.block
         told += resolved.details
         errors += [resolved.error] if resolved.error else []
         text = resolved.text.strip()
