@@ -164,12 +164,13 @@ async def test_a_failing_fetcher_is_a_degradation(fetch, told):
 
 
 async def test_several_texts_are_fetched_at_once():
-    waiting = []
+    waiting, all_wait = [], anyio.Event()
 
     async def fetch(uri):
         waiting.append(uri)
-        while len(waiting) < 3:
-            await anyio.sleep(0.01)
+        if len(waiting) == 3:
+            all_wait.set()
+        await all_wait.wait()
         return f"The mill by the river, page {uri[-1]}."
 
     async with create_context_engine(MemoryStore(), fetchers={"https": fetch}) as engine:
