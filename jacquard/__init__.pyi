@@ -31,6 +31,7 @@ from .core.block_kinds import Layer
 from .core.blocks import Placement, Position, PromptBlock, Sensitivity, Skein, SkeinTemplate, SlotRule, Stage
 from .core.degradations import Degradation
 from .core.errors import (
+    AssemblerError,
     BudgetExceededError,
     ChunkConflictError,
     ConfigError,
@@ -101,7 +102,8 @@ from .pipeline.record.package import to_messages
 from .pipeline.record.prepared_turn import AssembledInput, PreparedTurn, turn_from_record, turn_to_json
 from .pipeline.record.prompt_snapshot import PromptSnapshot, read_snapshot
 from .pipeline.skeleton.automation import AutomationStream
-from .pipeline.weaving.assemble import PromptMessage
+from .pipeline.weaving.assemble import AssembledPrompt, PromptMessage
+from .pipeline.weaving.assembler import Assembler, RoleMessageAssembler
 from .pipeline.weaving.layers import ContextCollector, ContextComposer
 from .pipeline.weaving.pruners.degrade import DegradeToSummaryPruner
 from .pipeline.weaving.pruners.greedy import GreedyPriorityPruner
@@ -135,6 +137,9 @@ __all__ = [
     "Action",
     "ArmConfig",
     "AssembledInput",
+    "AssembledPrompt",
+    "Assembler",
+    "AssemblerError",
     "AutomationStream",
     "BlockDecision",
     "BlockSpan",
@@ -224,6 +229,7 @@ __all__ = [
     "RedactionConfig",
     "Report",
     "RerankSelector",
+    "RoleMessageAssembler",
     "RulePlanner",
     "Runtime",
     "RuntimeConfig",

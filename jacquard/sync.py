@@ -74,11 +74,13 @@ class SyncEngine:
     commit_assistant_message = _blocking(ContextEngine.commit_assistant_message)
     consolidate = _blocking(ContextEngine.consolidate)
     edit_message = _blocking(ContextEngine.edit_message)
+    estimate_messages = _blocking(ContextEngine.estimate_messages)
     finalize_assistant_message = _blocking(ContextEngine.finalize_assistant_message)
     fork = _blocking(ContextEngine.fork)
     prepare_turn = _blocking(ContextEngine.prepare_turn)
     record_model_usage = _blocking(ContextEngine.record_model_usage)
     record_tool_call = _blocking(ContextEngine.record_tool_call)
+    remember = _blocking(ContextEngine.remember)
     repair_state = _blocking(ContextEngine.repair_state)
     retry = _blocking(ContextEngine.retry)
     rollback = _blocking(ContextEngine.rollback)
@@ -89,6 +91,7 @@ class SyncEngine:
     switch = _blocking(ContextEngine.switch)
     tasks = _blocking(ContextEngine.tasks)
     upsert_tasks = _blocking(ContextEngine.upsert_tasks)
+    user_facts = _blocking(ContextEngine.user_facts)
 
 
 def create_context_engine(*args: Any, **parts: Any) -> SyncEngine:

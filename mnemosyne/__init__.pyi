@@ -35,6 +35,7 @@ from .core.errors import (
     WorldNotAdoptedError,
     WorldPackError,
 )
+from .core.exact_tokens.messages import MessageTokenEstimator
 from .core.exact_tokens.tiktoken_encoding import TiktokenEstimator
 from .core.exact_tokens.tokenizer_file import TokenizerFileEstimator
 from .core.tokens import CalibratedEstimator
@@ -43,7 +44,8 @@ from .documents.package_json import package_from_json, package_to_json
 from .documents.session_json import document_faults, document_from_json, document_to_json
 from .evidence import FolderVault, IngestRules, RedactingIngestor, SessionIngestor
 from .evidence.conflicts import resolve_conflicts
-from .evidence.derive import derive_evidence_blocks
+from .evidence.derive import EvidenceBlockDeriver, derive_evidence_blocks
+from .evidence.render import RefRenderer
 from .evidence.resolve import RefResolver
 from .evidence.selectors import RefSelector, RefState, check_ref, extract, make_ref, parse_selector
 from .host_parts import Sha256Hasher, SystemClock, UuidV4Generator
@@ -60,21 +62,28 @@ from .plugins import (
 )
 from .privacy.redact import RegexRedactor
 from .protocols import (
+    BlockDeriver,
     Clock,
     Embedder,
     EntrySource,
     EventBus,
     EvidenceIngestor,
+    EvidenceResolver,
+    Fetch,
     Hasher,
     IdGenerator,
     Importer,
     Index,
+    MessageEstimator,
     OriginalVault,
     PiiDetector,
     Redactor,
+    Renderer,
+    ResolveRef,
     Retriever,
     SessionLocks,
     Store,
+    TextSelector,
     TokenEstimator,
     Vectors,
 )
@@ -116,11 +125,17 @@ from .schema.event import Event, EventType
 from .schema.evidence import (
     BlockType,
     ContextBlock,
+    DeriveOptions,
     Evidence,
     EvidenceLinks,
     EvidenceSource,
     EvidenceType,
     Priority,
+    RefFault,
+    RenderedBlock,
+    RenderFormat,
+    RenderHints,
+    ResolvedRef,
     SourceKind,
 )
 from .schema.ingest import ConflictPolicy, ConflictRecord, IngestOptions, IngestResult, ShownText
@@ -130,9 +145,11 @@ from .schema.memory import (
     Chain,
     Comparison,
     Condition,
+    FactKind,
     LoreCategory,
     MemoryEntry,
     Trust,
+    UserFact,
     session_scope,
     world_scope,
 )
@@ -222,6 +239,7 @@ __all__ = [
     "AuditRecord",
     "Author",
     "AuthorKind",
+    "BlockDeriver",
     "BlockFilter",
     "BlockType",
     "BranchExistsError",
@@ -244,6 +262,7 @@ __all__ = [
     "CorpusDocument",
     "CorpusError",
     "DamagedRecordError",
+    "DeriveOptions",
     "Embedder",
     "EmbedderFactory",
     "EmbedderUnavailableError",
@@ -258,14 +277,18 @@ __all__ = [
     "EventBus",
     "EventType",
     "Evidence",
+    "EvidenceBlockDeriver",
     "EvidenceFilter",
     "EvidenceIngestor",
     "EvidenceItem",
     "EvidenceLinks",
     "EvidenceNotFoundError",
+    "EvidenceResolver",
     "EvidenceSource",
     "EvidenceType",
     "ExtensionPoint",
+    "FactKind",
+    "Fetch",
     "FileSessionLocks",
     "FileStore",
     "FolderVault",
@@ -293,7 +316,9 @@ __all__ = [
     "MemoryIndex",
     "MemoryStore",
     "Message",
+    "MessageEstimator",
     "MessageIndexRange",
+    "MessageTokenEstimator",
     "Meta",
     "MigrationError",
     "MnemosyneError",
@@ -330,11 +355,19 @@ __all__ = [
     "Redactor",
     "RedactorFactory",
     "Ref",
+    "RefFault",
+    "RefRenderer",
     "RefResolver",
     "RefSelector",
     "RefState",
     "RegexRedactor",
     "RemoteEmbedder",
+    "RenderFormat",
+    "RenderHints",
+    "RenderedBlock",
+    "Renderer",
+    "ResolveRef",
+    "ResolvedRef",
     "RetrievalQuery",
     "Retriever",
     "Role",
@@ -369,6 +402,7 @@ __all__ = [
     "TaskState",
     "TaskStatus",
     "TemplateRule",
+    "TextSelector",
     "TieredIndex",
     "TiktokenEstimator",
     "TodoList",
@@ -389,6 +423,7 @@ __all__ = [
     "TurnStatus",
     "UnreadableError",
     "UriError",
+    "UserFact",
     "UuidV4Generator",
     "Vectors",
     "VersionConflictError",

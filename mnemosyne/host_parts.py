@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from datetime import UTC, datetime
 from uuid import uuid4
 
@@ -33,3 +34,20 @@ class Sha256Hasher:
     def digest(self, content: str) -> str:
         """Return the SHA-256 of a text in UTF-8, as 64 hexadecimal digits; lone surrogates are hashed too."""
         return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+HashText = Callable[[str], str]
+"""The `digest` of a hasher."""
+
+DEFAULT_HASHER = Sha256Hasher()
+"""What hashes texts where a host brings no hasher of its own."""
+
+hash_with_sha256: HashText = DEFAULT_HASHER.digest
+
+
+def digests_of(text: str, hash_text: HashText) -> tuple[str, ...]:
+    """Return the digests under which a text may be known: that of a host's hasher, then the default one.
+
+    What was written before a host brought its own hasher has the default digest.
+    """
+    return tuple(dict.fromkeys((hash_text(text), hash_with_sha256(text))))

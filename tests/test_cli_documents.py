@@ -301,3 +301,35 @@ def test_the_package_of_a_woven_turn_is_valid(run):
     Draft202012Validator(schema).validate(turn["package"])
     assert set(turn["package"]) == set(schema["properties"])
     assert turn["package"]["evidence"]
+
+
+PACKAGE = {
+    "version": "0.1",
+    "context_id": "c1",
+    "session_id": "s1",
+    "created_at": "2026-02-01T09:00:00Z",
+    "user_message": {"role": "user", "content": "Where is it?"},
+}
+
+
+def test_a_context_package_is_checked(run, tmp_path):
+    file = tmp_path / "package.json"
+    file.write_text(json.dumps(PACKAGE), encoding="utf-8")
+    assert "package.json is a good context package (0 warnings)." in run("doc", "validate", file).output
+    item = {"id": "e1", "source": "book", "source_uri": "x", "title": "", "snippet": "", "mode": "exact", "score": 1}
+    file.write_text(json.dumps(PACKAGE | {"evidence": [item], "mood": "calm"}), encoding="utf-8")
+    warned = run("doc", "validate", file).output
+    assert "warning: evidence[0].source: 'book' is none of memory, resource" in warned
+    assert "warning: mood: is not known, ignored" in warned
+    wrong = PACKAGE | {"version": "2.0", "user_message": "Where is it?", "evidence": [{"id": 1}]}
+    file.write_text(json.dumps(wrong), encoding="utf-8")
+    told = run("doc", "validate", file, code=1).output
+    for line in (
+        "version: '2.0' cannot be read here",
+        "text, not an object",
+        "evidence[0].source_uri",
+    ):
+        assert line in told
+    found = json.loads(run("doc", "validate", file, "--json", code=1).output)
+    assert found["kind"] == "context package"
+    assert len(found["errors"]) >= 4

@@ -83,7 +83,10 @@ def show_receipt(report: Report) -> None:
     for each in results:
         show(f"  not {each.entry_id} ({each.title or each.kind}): {each.code}: {each.reason}", "dim")
     for removed in report.redactions:
-        show(f"redacted before storage: {removed.evidence_id}: {', '.join(removed.rules_applied)}", "dim")
+        counts = ", ".join(f"{name} ×{number}" for name, number in removed.counts.items())
+        show(
+            f"redacted: {removed.block_id or removed.evidence_id}: {counts or ', '.join(removed.rules_applied)}", "dim"
+        )
     _show_blocks(report)
     for gone in report.left_out:
         place = f" {gone.first} to {gone.last}" if gone.first else ""

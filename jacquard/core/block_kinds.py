@@ -20,6 +20,7 @@ CURATION_SOURCE = "curation"
 EVIDENCE_SOURCE = "evidence:"
 DOCUMENT_SOURCE = "document:"
 REFUSALS_SOURCE = "refusals"
+USER_SOURCE_OF_FACTS = "profile:"
 HISTORY_SOURCE = "history"
 USER_SOURCE = "user"
 
@@ -30,15 +31,20 @@ INSTRUCTION_SLOT = "instruction"
 SUMMARY_SLOT = "summary"
 DOCUMENT_SLOT = "document"
 REFUSALS_SLOT = "refused_update"
+FACTS_SLOT = "user_facts"
 
 FLESH_LAYER = "probabilistic"
 STATE_LAYER = "deterministic"
 EVIDENCE_LAYER = "evidence"
+USER_LAYER = "user"
 WRAPPED_LAYERS = (STATE_LAYER, FLESH_LAYER)
 """The wrappers `<context_layer>` that a template may ask for."""
 
 KNOWLEDGE_SECTION = "knowledge_base"
 MEMORIES_SECTION = "relevant_memories"
+FORMER_SECTION = "former"
+"""Where facts about the user stand that hold no more."""
+
 SYSTEM_PROMPT = "system_prompt"
 """Where the layers of seed 003 have the agent's own prompt, before all layers."""
 
@@ -89,6 +95,7 @@ class BlockKind(StrEnum):
     INSTRUCTION = "instruction"
     CONTEXT = "context_block"
     REFUSAL = "refusal"
+    FACT = "fact"
     RATIONALE = "rationale"
     MEMORY = "memory"
     EVIDENCE = "evidence"
@@ -126,6 +133,9 @@ KINDS: Mapping[BlockKind, KindTraits] = MappingProxyType(
         BlockKind.REFUSAL: KindTraits(
             slot=REFUSALS_SLOT, source=REFUSALS_SOURCE, layer=STATE_LAYER, subject=Subject.STATE
         ),
+        BlockKind.FACT: KindTraits(
+            slot=FACTS_SLOT, source=USER_SOURCE_OF_FACTS, layer=USER_LAYER, subject=Subject.NONE
+        ),
         BlockKind.RATIONALE: KindTraits(
             slot=FLESH_SLOT, source=CURATION_SOURCE, has_own_part=True, layer=FLESH_LAYER, subject=Subject.MEMORIES
         ),
@@ -159,6 +169,8 @@ class SlotTraits:
     remedy: str = ""
     block_id: str = ""
 
+
+_FACTS_REMEDY = "it is a fact about the user: end it with valid_to, or say it shorter"
 
 SLOTS: Mapping[str, SlotTraits] = MappingProxyType(
     {
@@ -197,6 +209,21 @@ SLOTS: Mapping[str, SlotTraits] = MappingProxyType(
             remedy="it is a context block of the session: shorten it, or give it a lower priority", subject=Subject.NONE
         ),
         REFUSALS_SLOT: SlotTraits(shared_layer=Layer.TODO.value, subject=Subject.STATE),
+        **{
+            f"{FACTS_SLOT}.{kind}": SlotTraits(
+                shared_layer=layer.value, part=part, package_type=kind, remedy=_FACTS_REMEDY, subject=Subject.NONE
+            )
+            for kind, layer, part in (
+                ("core_profile", Layer.EXPERIENCE, PackagePart.SYSTEM_BLOCKS),
+                ("preferences", Layer.EXPERIENCE, PackagePart.SYSTEM_BLOCKS),
+                ("goals", Layer.EXPERIENCE, PackagePart.SYSTEM_BLOCKS),
+                ("policies", Layer.FRAMEWORK, PackagePart.SYSTEM_BLOCKS),
+                ("tooling_rules", Layer.FRAMEWORK, PackagePart.DEVELOPER_BLOCKS),
+                ("format_rules", Layer.FRAMEWORK, PackagePart.DEVELOPER_BLOCKS),
+                ("safety_rules", Layer.FRAMEWORK, PackagePart.DEVELOPER_BLOCKS),
+            )
+        },
+        FACTS_SLOT: SlotTraits(shared_layer=Layer.EXPERIENCE.value, remedy=_FACTS_REMEDY, subject=Subject.NONE),
         SUMMARY_SLOT: SlotTraits(shared_layer=Layer.COMPRESSION.value, part=PackagePart.OWN, subject=Subject.TALK),
         HISTORY_SLOT: SlotTraits(shared_layer=None, part=PackagePart.OWN, subject=Subject.TALK),
         INPUT_SLOT: SlotTraits(

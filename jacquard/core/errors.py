@@ -7,6 +7,7 @@ JacquardError
 ├── TemplateError
 ├── LayoutError
 ├── WorldUnavailableError
+├── AssemblerError
 ├── SelectorError
 ├── SummarizerError
 ├── ChunkConflictError
@@ -116,6 +117,17 @@ class WorldUnavailableError(JacquardError):
         super().__init__(
             f"The pack of world {world_id!r} cannot be used: {reason}. Name the pack once, and the store keeps it: --world DIR on "
             "the command line, open_runtime(world=DIR) in Python."
+        )
+
+
+class AssemblerError(JacquardError):
+    """An assembler of the host made a prompt whose receipt would be wrong; `assembler` is the name of its class."""
+
+    def __init__(self, assembler: str, fault: str) -> None:
+        self.assembler, self.fault = assembler, fault
+        super().__init__(
+            f"The assembler {assembler} {fault}. Its spans must cover each character of each message in order, name blocks of "
+            "the prompt or `frame`, and add up to its tokens. Nothing was written."
         )
 
 

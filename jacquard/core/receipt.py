@@ -230,10 +230,10 @@ class StateCut:
 class Report:
     """The whole receipt of one prepared turn; `tags` are those of its configuration (A/B arms among them).
 
-    `evidence` has a decision for each result of a tool or search that might have been shown, best first; `redactions` says
-    what was removed from those that are shown, before they were stored. `left_out` says what else is not in the prompt and
-    was no block of it. `profile` is the kind of agent that the prompt is for; `as_written` says that its messages are shown as
-    they were written, not escaped.
+    `evidence` has a decision for each result of a tool or search that might have been shown, best first. `redactions` says what
+    is redacted in the prompt: class, place and number, before a text was stored or by a mask of this turn. `left_out` says what
+    else is not in the prompt and was no block of it. `profile` is the kind of agent that the prompt is for; `as_written` says that
+    its messages are shown as they were written, not escaped.
     """
 
     turn_id: str

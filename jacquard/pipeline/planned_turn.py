@@ -11,7 +11,7 @@ from jacquard.config.sections import RuntimeConfig
 from jacquard.core.plan import PlanContext
 from jacquard.core.receipt import LeftOut
 from jacquard.templating.profiles import STORY, Profile
-from mnemosyne.schema.memory import EMPTY
+from mnemosyne.schema.memory import EMPTY, UserFact
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import Message, WindowMessage
 from mnemosyne.schema.world import WorldPack
@@ -28,7 +28,8 @@ class PlannedTurn:
     the answer of a numerical action that has been applied to the window's state, and `ops` are its JSON Patch ops; None and
     none where a model answers. `last_report` is what
     the commit of the model's last reply recorded. `profile` is the kind of agent that the prompt is for. `message` is the user's
-    message with its author and parts (None: `user_message` is all of it).
+    message with its author and parts (None: `user_message` is all of it). `user_id` is the user of the turn ('' for none), `facts`
+    what is remembered about them, former facts too.
     """
 
     plan: PlanContext
@@ -48,6 +49,8 @@ class PlannedTurn:
     last_report: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
     profile: Profile = STORY
     message: Message | None = None
+    user_id: str = ""
+    facts: tuple[UserFact, ...] = ()
 
     @property
     def session_id(self) -> str:

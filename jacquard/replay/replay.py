@@ -15,6 +15,7 @@ from typing import Any
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.block_kinds import CURATION_SOURCE, TEMPLATE_SOURCE
 from jacquard.core.blocks import PromptBlock, SkeinTemplate
+from jacquard.core.errors import ConfigError
 from jacquard.core.receipt import BlockDecision, CurationPath
 from jacquard.pipeline.record.prompt_snapshot import DEFERS_OVERSIZE, PromptSnapshot, config_to_plain
 from jacquard.pipeline.record.stored_turn import report_damage, report_of
@@ -110,7 +111,7 @@ def replay_prompt(snapshot: PromptSnapshot, count: Count) -> Prompt:
     """Return the prompt of a snapshot.
 
     Raises BudgetExceededError when what must be kept does not fit, and ConfigError for a pruner of the host that is not
-    registered here.
+    registered here and for a prompt that an assembler of the host made.
     """
     return complete(
         _lay_out_snapshot(snapshot, snapshot.runtime, snapshot.layout, count),
@@ -261,6 +262,11 @@ def list_block_order(prompt: Prompt) -> tuple[tuple[int, str], ...]:
 def _lay_out_snapshot(
     snapshot: PromptSnapshot, config: RuntimeConfig, layout: SkeinTemplate, count: Count
 ) -> PromptLayout:
+    if snapshot.assembler:
+        raise ConfigError(
+            f"This prompt was assembled by {snapshot.assembler}, a part of its host; a replay has the built-in assembler alone. "
+            "The prompt itself is in the turn's record."
+        )
     blocks, history, left_out = share(snapshot.blocks, snapshot.history, config.layers)
     return lay_out(
         blocks,

@@ -25,6 +25,7 @@ from jacquard.pipeline.record.prompt_snapshot import snapshot_prompt, snapshot_t
 from jacquard.pipeline.record.stored_turn import damage_codes
 from jacquard.pipeline.refusals import refusal_blocks
 from jacquard.pipeline.skeleton.automation import Skeleton, make_block_ids_unique
+from jacquard.pipeline.skeleton.facts import fact_blocks
 from jacquard.pipeline.skeleton.instructions import instruction_blocks
 from jacquard.pipeline.weaving.degrade import apply_degradations
 from jacquard.pipeline.weaving.policies import choose_pruner
@@ -115,9 +116,11 @@ class PromptComposer:
             config.curation.max_entry_tokens,
             evidence_ids,
             labels_of(turn, curation.story_times),
+            parts.hasher.digest,
         )
         joining = (
             *instruction_blocks(config.instructions, count),
+            *fact_blocks(turn, parts.clock.now(), count),
             *refusal_blocks(turn, count),
             *skeleton.results.blocks,
             *memories,
@@ -138,6 +141,8 @@ class PromptComposer:
             at=turn.at or parts.clock.now(),
             correction=correction_of(turn.window.usages, config.model_hint),
             evidence_ids=evidence_ids,
+            assembler=parts.assembler,
+            hash_text=parts.hasher.digest,
         )
         return inputs, lay_out_prompt(inputs)
 

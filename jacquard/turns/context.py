@@ -14,6 +14,7 @@ from jacquard.config.sections import RuntimeConfig
 from jacquard.core.model_calls import CallBook
 from jacquard.templating.profiles import STORY, Profile
 from mnemosyne.schema.document import ModelUsage
+from mnemosyne.schema.memory import UserFact
 from mnemosyne.schema.session import Message
 
 
@@ -51,6 +52,7 @@ class TurnContext:
     `requested_turn_id` and `branch_id` are what the host asked for, if it did. `turn_id` and `fingerprint`, on which a stored
     answer depends, are known once the session is loaded. `degradations` are codes of what was done without so far, `usages`
     the model calls of planning.
+    `user_id` is the user of the turn and `facts` what is remembered about them, once the session is loaded.
     `damage_mark`: where the store's notes on damaged records that this turn met begin. `calls` holds the model calls of
     Stream B, those of an attempt that met a conflict too. `profile` is known once the world is loaded.
     """
@@ -69,3 +71,5 @@ class TurnContext:
     turn_id: str = ""
     fingerprint: str = ""
     profile: Profile = STORY
+    user_id: str = ""
+    facts: tuple[UserFact, ...] = ()

@@ -13,11 +13,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
 import anyio
+from anyio import to_thread
 
 from jacquard.adapters.observe.bus import EventEmitter
 from jacquard.adapters.observe.spans import Span
@@ -27,6 +29,7 @@ from jacquard.config.sections import RuntimeConfig
 from jacquard.core.errors import BudgetExceededError, ConfigError
 from jacquard.core.model_calls import CallBook
 from jacquard.memory.consolidate.consolidator import ConsolidationResult, Progress, ignore_progress
+from jacquard.memory.user_facts import UserFacts
 from jacquard.pipeline.audience import find_audience, guard_message
 from jacquard.pipeline.record.commit import CommitResult
 from jacquard.pipeline.record.events import emit_error, emit_tool_call, emit_usage
@@ -36,7 +39,13 @@ from jacquard.pipeline.record.prepared_turn import (
     turn_from_record,
     with_attachments,
 )
-from jacquard.pipeline.record.tools import check_tasks, check_tool_call, record_model_usage, record_tool_call
+from jacquard.pipeline.record.tools import (
+    check_tasks,
+    check_tool_call,
+    continue_tool_call,
+    record_model_usage,
+    record_tool_call,
+)
 from jacquard.pipeline.skeleton.history import SPARE_MESSAGES
 from jacquard.pipeline.skeleton.state_fit import StateLimit
 from jacquard.pipeline.skeleton.stream import SkeletonStream, state_tokens_of
@@ -63,13 +72,16 @@ from jacquard.turns.writing.branches import (
 )
 from jacquard.turns.writing.commits import ReplyCommitter, retry_on_conflict
 from jacquard.turns.writing.repair import RepairResult, repair_state
+from mnemosyne.chains.facts import facts_at
 from mnemosyne.chains.session_start import session_start
 from mnemosyne.core.errors import ContextEngineError, SessionExistsError, SessionNotFoundError
+from mnemosyne.core.exact_tokens.messages import MessageTokenEstimator
 from mnemosyne.evidence import SessionIngestor
 from mnemosyne.protocols import EvidenceIngestor
-from mnemosyne.schema.document import ModelUsage, Summary, Task, ToolCall
+from mnemosyne.schema.document import ModelUsage, Summary, Task, ToolCall, ToolCallStatus
 from mnemosyne.schema.event import EventType
 from mnemosyne.schema.ingest import IngestOptions
+from mnemosyne.schema.memory import UserFact, profile_session_id
 from mnemosyne.schema.record import PutResult
 from mnemosyne.schema.session import Ref, SessionHead
 from mnemosyne.schema.world import WorldPack
@@ -100,9 +112,12 @@ class ContextEngine:
         self._emitter = self._emitter_of(self._config)
         self._worlds = WorldSource(parts.store, parts.worlds, parts.noted)
         self._profiles = ProfileSource(parts.roots)
+        redacts = self._config.redaction.enabled
+        self._users = UserFacts(parts.store, parts.clock, parts.redactor if redacts else None)
         self._replies = ReplyCommitter(parts, self._emitter, self._config, self._worlds)
         self._composer = PromptComposer(parts)
-        self._skeletons = SkeletonStream(parts.automation, parts.store, parts.clock, parts.estimator.estimate)
+        evidence = parts.evidence_parts(redacts=redacts)
+        self._skeletons = SkeletonStream(parts.automation, parts.store, parts.clock, parts.estimator.estimate, evidence)
         self._open: _OpenEngine | None = None
         self._own_task: OwnTask | None = None
         self._opening = anyio.Lock()
@@ -184,7 +199,7 @@ class ContextEngine:
 
         The same turn id (or the same input after the same turn) with the same configuration is answered from its record.
         Raises InputTooLargeError, SessionNotFoundError, WorldUnavailableError where the pack of its world is missing,
-        BudgetExceededError, TemplateError, LayoutError, StoreError; then nothing was written of the turn.
+        BudgetExceededError, TemplateError, LayoutError, AssemblerError, StoreError; then nothing was written of the turn.
         """
         message = to_user_message(user_message)
         turn_config = apply_experiments(runtime_config or self._config, session_id)
@@ -252,8 +267,19 @@ class ContextEngine:
         window = await self._parts.store.window(session_id, message_limit=limit, branch_id=record.branch_id)
         prepared = with_attachments(turn_from_record(record, 0), window, find_input(record))
         check_pairs(tail)
-        check_tail_fits(tail, prepared.report.budget, self._parts.estimator.estimate)
+        budget, estimator = prepared.report.budget, self._parts.estimator
+        # A tokenizer's file may be read.
+        await to_thread.run_sync(check_tail_fits, tail, budget, estimator, self._config.model_hint)
         return [*prepared.to_openai(), *(dict(item) for item in tail)]
+
+    async def estimate_messages(self, messages: Sequence[Any], model_hint: str | None = None) -> int:
+        """Return what messages cost in tokens, by this engine's estimator: values or mappings with `role` and `content`.
+
+        By default they are counted for the model of `model_hint` in the settings, with its tokenizer where that is at hand.
+        """
+        own, hint = self._parts.estimator, model_hint or self._config.model_hint
+        counter = own if hasattr(own, "estimate_messages") else MessageTokenEstimator(own)
+        return int(await to_thread.run_sync(counter.estimate_messages, messages, hint))
 
     async def commit_assistant_message(
         self,
@@ -326,7 +352,9 @@ class ContextEngine:
     ) -> PutResult:
         """Write a tool call, linked both ways with the evidence of its results, and with its task where it names one.
 
-        The same id again replaces the call. Its arguments are redacted where the engine has a redactor. A `result` is taken
+        A call that has begun is recorded with the status RUNNING, and its end with the same id: what the end leaves out is that of
+        the beginning, and the duration is the time between, unless the end says one. Any other call with a stored id replaces that.
+        The arguments are redacted where the engine has a redactor. A `result` is taken
         in as evidence first (`jacquard.pipeline.record.evidence`); what the prompt had shown is no news and becomes none.
         EvidenceNotFoundError, SessionNotFoundError; ConfigError for a call that cannot be stored and for a result where the
         engine has no ingestor; InputTooLargeError for one that is too long. Then nothing is written.
@@ -335,13 +363,21 @@ class ContextEngine:
             named = tuple(result_evidence_ids or ())
             tool_call = await check_tool_call(self._parts.store, session_id, to_tool_call(tool_call), named, result)
             check_tool_result(result or "", self._config.limits)
+            if tool_call.status is ToolCallStatus.RUNNING and (named or result is not None):
+                raise ConfigError(f"Tool call {tool_call.tool_call_id!r} is running; give its result with its end.")
+            now = self._parts.clock.now()
+            continued = await continue_tool_call(self._parts.store, session_id, tool_call, now)
+            if continued.is_known:
+                return PutResult(version=(await self._parts.store.head(session_id)).version)
+            tool_call = continued.call
             taken = await self._ingest_result(session_id, tool_call, result, options)
             evidence_ids = (*named, *taken.evidence_ids)
             done, degraded = await record_tool_call(
                 self._parts.store, session_id, tool_call, evidence_ids, self._parts.redactor
             )
             degraded = (*degraded, *taken.degradations)
-        await emit_tool_call(self._emitter, session_id, tool_call, None if result is None else taken, degraded)
+        shown = None if result is None else taken
+        await emit_tool_call(self._emitter, session_id, tool_call, shown, degraded, was_begun=continued.was_begun)
         return done
 
     async def _ingest_result(
@@ -494,6 +530,30 @@ class ContextEngine:
             EventType.MESSAGE_APPENDED, session_id, what="adopted", version=head.version, messages=len(adopted)
         )
         return head
+
+    async def remember(self, user_id: str, facts: Sequence[UserFact]) -> tuple[UserFact, ...]:
+        """Store facts about a user, which the prompts of all their sessions show; return them as they are stored.
+
+        A later fact of the same kind and topic ends an earlier one, which is kept. A session is the user's where its
+        `meta.actor.user_id` or the author of the message names them. An erasure of the user erases the facts. ConfigError for an
+        empty text or id and for times that cannot be; RedactionError where a text cannot be searched; InputTooLargeError.
+        """
+        for fact in facts:
+            check_user_message(fact.text, self._config.limits)
+        session_id = profile_session_id(user_id)
+        async with self._hold("remember", session_id, self._emitter):
+            stored = await self._users.remember(user_id, facts)
+        await self._emitter.emit(EventType.PERSISTED, session_id, what="facts", facts=len(stored))
+        return stored
+
+    async def user_facts(self, user_id: str, *, at: datetime | None = None) -> tuple[UserFact, ...]:
+        """Return what is remembered about a user, in the order in which it began: all of it with the times of its validity, or
+        what held at a time. None for an unknown user; ConfigError for a time without a zone.
+        """
+        if at is not None and at.tzinfo is None:
+            raise ConfigError("user_facts: `at` has no time zone; give an aware datetime.")
+        facts = await self._users.facts(user_id)
+        return facts if at is None else facts_at(facts, at)
 
     async def upsert_tasks(self, session_id: str, tasks: Sequence[Task]) -> PutResult:
         """Write or replace tasks of the to-do list by id; ConfigError for one that waits for an unknown task or for itself."""

@@ -17,6 +17,7 @@ from jacquard.core.errors import ConfigError
 from jacquard.core.plan import PlanContext, Triage
 from jacquard.memory.summarize.roller import SummarizedWindow, SummaryRoller
 from jacquard.memory.system_messages import SystemMessages
+from jacquard.memory.user_facts import UserFacts, find_user
 from jacquard.pipeline.curation.prefetch import is_late
 from jacquard.pipeline.curation.recall_query import find_hidden_entries, known_keywords, recent_texts
 from jacquard.pipeline.curation.searched_text import find_searched_text
@@ -43,6 +44,9 @@ from mnemosyne.schema.record import SessionWindow, TurnRecord
 from mnemosyne.schema.session import TurnStatus, WindowMessage
 from mnemosyne.schema.world import WorldPack
 
+_MOST_TRANSLATED = 8
+"""How many worlds are held in another language than their own."""
+
 
 class TurnLoader:
     """Loads and plans turns. Work that is begun ahead runs in `tasks`, which outlives the turn."""
@@ -59,9 +63,11 @@ class TurnLoader:
         self._system_messages = SystemMessages(parts.store)
         self._profiles = profiles
         self._planner = TurnPlanner(parts.planner, parts.refiner, parts.tracing)
+        self._users = UserFacts(parts.store, parts.clock)
+        self._translated: dict[tuple[str, str, str], WorldPack] = {}
 
     async def load(self, context: TurnContext) -> tuple[SessionWindow, WorldPack]:
-        """Return the window of the session's branch and the present version of its world.
+        """Return the window of the session's branch and the present version of its world, in the language of the session.
 
         SessionNotFoundError; WorldUnavailableError where the pack is missing; ConfigError for an unknown profile.
         """
@@ -70,14 +76,21 @@ class TurnLoader:
         await emit_loaded(context.emitter, window)
         world = await self._worlds.world(window.head.world_id)
         context.profile = await self._profiles.load(context.config.profile, world)
-        return window, with_profile(world, context.profile)
+        context.user_id = find_user(context.user_message, window.meta)
+        context.facts = await self._users.facts(context.user_id) if context.user_id else ()
+        return window, with_profile(self._in_language_of(window, world), context.profile)
 
     async def find_stored_turn(
         self, context: TurnContext, window: SessionWindow, world: WorldPack
     ) -> TurnRecord | None:
         """Return the record that answers this request already, or None; the turn's id is known in `context` then."""
         head, text = window.head, context.user_message.content
-        context.fingerprint = request_fingerprint(text, context.config, world.digest)
+        is_translated = (world.world_id, world.digest, world.locale) in self._translated
+        digest = f"{world.digest}\0{world.locale}" if is_translated else world.digest
+        if context.facts:
+            # What is remembered since the turn was prepared belongs into the prompt that is asked for again.
+            digest = "\0".join((digest, *(f"{fact.fact_id} {fact.valid_to}" for fact in context.facts)))
+        context.fingerprint = request_fingerprint(text, context.config, digest)
         turn_id = context.requested_turn_id or _turn_id_after(window, text)
         context.turn_id = turn_id
         record = window.pending
@@ -131,6 +144,8 @@ class TurnLoader:
             pinned=pinned,
             left_out=ready.left_out,
             last_report=await find_last_report(self._parts.store, window),
+            user_id=context.user_id,
+            facts=context.facts,
         )
         context.stopwatch.lap("plan")
         await emit_planned(context.emitter, context.session_id, context.turn_id, turn.plan)
@@ -138,6 +153,20 @@ class TurnLoader:
             turn = await to_thread.run_sync(_apply_action, turn)
             context.stopwatch.lap("action")
         return replace(turn, hidden=await self._find_hidden_entries(turn))
+
+    def _in_language_of(self, window: SessionWindow, world: WorldPack) -> WorldPack:
+        """Return a world whose locale is that of the session's document, where that names one: it decides the language of our
+        own words.
+        """
+        locale = find_locale(window)
+        if not locale or locale == world.locale:
+            return world
+        key = (world.world_id, world.digest, locale)
+        if key not in self._translated:
+            self._translated[key] = replace(world, locale=locale)
+            for old in list(self._translated)[:-_MOST_TRANSLATED]:
+                del self._translated[old]
+        return self._translated[key]
 
     async def _load_window(self, context: TurnContext) -> SessionWindow:
         limit = context.config.history.max_messages + SPARE_MESSAGES
@@ -192,6 +221,11 @@ class TurnLoader:
         restricted = await self._parts.store.gated_entries(scopes)
         state, viewer = turn.window.state, turn.config.viewer
         return await calculate(find_hidden_entries, turn.world, restricted, state, viewer, size=size_of(state))
+
+
+def find_locale(window: SessionWindow) -> str:
+    """Return the locale that the session's document names; empty where it names none."""
+    return "" if window.meta is None else window.meta.locale.strip()
 
 
 def _without_prompt_if_lost(record: TurnRecord) -> TurnRecord:

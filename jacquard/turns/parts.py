@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from jacquard.adapters.observe.spans import NO_TRACING, Tracing
@@ -18,11 +18,33 @@ from jacquard.core.protocols import (
     Summarizer,
 )
 from jacquard.pipeline.curation.stream import CurationStream
+from jacquard.pipeline.evidence.rendering import EVERYTHING, NO_HINTS, EvidenceParts
 from jacquard.pipeline.skeleton.automation import AutomationStream
+from jacquard.pipeline.weaving.assembler import ROLE_MESSAGES, Assembler
 from jacquard.pipeline.worlds import Noted
-from mnemosyne.protocols import Clock, EventBus, EvidenceIngestor, Redactor, SessionLocks, Store, TokenEstimator
+from mnemosyne.documents.brought import TRUST
+from mnemosyne.evidence.derive import EvidenceBlockDeriver
+from mnemosyne.evidence.render import RefRenderer
+from mnemosyne.evidence.resolve import RefResolver
+from mnemosyne.host_parts import DEFAULT_HASHER
+from mnemosyne.protocols import (
+    BlockDeriver,
+    Clock,
+    EventBus,
+    EvidenceIngestor,
+    EvidenceResolver,
+    Fetch,
+    Hasher,
+    Redactor,
+    Renderer,
+    SessionLocks,
+    Store,
+    TextSelector,
+    TokenEstimator,
+)
+from mnemosyne.schema.evidence import DeriveOptions, RenderHints
 from mnemosyne.schema.ingest import IngestOptions
-from mnemosyne.schema.memory import EMPTY
+from mnemosyne.schema.memory import EMPTY, Trust
 from mnemosyne.schema.world import WorldPack
 
 
@@ -45,6 +67,10 @@ class EngineParts:
     - `refiner`: tier 1 of the planner.
     - `ahead`: embeds the user's message while it is planned, and the newest messages after a committed turn.
     - `feeder`: indexes what committed turns wrote, behind them; None: recall does so itself, in the next turn.
+    - `deriver`, `resolver` and `renderer` make text of evidence and of the session's context blocks, by `derive_options` and
+      `render_hints`; None: the built-in ones. `fetchers`, by scheme, give the built-in resolver the texts of pointers to other
+      places; `ref_selector` follows selectors, `hasher` names texts, in all of them.
+    - `assembler` joins the blocks into messages.
     - `events` receives the events, `tracing` the spans.
     - `locks`: make calls on a session serial among processes; None: among the tasks of this process alone.
     """
@@ -72,3 +98,43 @@ class EngineParts:
     feeder: IndexFeeder | None = None
     opening: WorldPack | None = None
     noted: Noted | None = None
+    deriver: BlockDeriver | None = None
+    resolver: EvidenceResolver | None = None
+    renderer: Renderer | None = None
+    derive_options: DeriveOptions = EVERYTHING
+    render_hints: RenderHints = NO_HINTS
+    fetchers: Mapping[str, Fetch] = field(default_factory=lambda: EMPTY)
+    ref_selector: TextSelector | None = None
+    hasher: Hasher = DEFAULT_HASHER
+    assembler: Assembler = ROLE_MESSAGES
+
+    def evidence_parts(self, *, redacts: bool = True) -> EvidenceParts:
+        """Return what derives, resolves and renders evidence, the built-in part where the host brings none. `redacts`: whether a
+        fetched text is redacted.
+        """
+        hash_text, selector = self.hasher.digest, self.ref_selector
+        resolver = RefResolver(
+            self.store,
+            self.clock,
+            fetchers=self.fetchers,
+            hash_text=hash_text,
+            text_selector=selector,
+            redactor=self.redactor if redacts else None,
+        )
+        count = self.estimator.estimate
+        return EvidenceParts(
+            deriver=self.deriver
+            or EvidenceBlockDeriver(self.clock, count, hash_text=hash_text, text_selector=selector),
+            resolver=self.resolver or resolver,
+            renderer=self.renderer or RefRenderer(),
+            options=_mark_authored(self.derive_options),
+            hints=self.render_hints,
+        )
+
+
+def _mark_authored(options: DeriveOptions) -> DeriveOptions:
+    """Return options whose instructions, which the host wrote, have the label of that unless they have one."""
+    marked = tuple(
+        replace(block, extra={TRUST: Trust.AUTHORED.value, **block.extra}) for block in options.custom_instructions
+    )
+    return replace(options, custom_instructions=marked)

@@ -19,7 +19,9 @@ from jacquard.core.protocols import GeneratesText, LlmAdapter, Pruner, Summarize
 from jacquard.memory.summarize.model import ModelSummarizer
 from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
 from jacquard.pipeline.curation.stream import CurationStream
+from jacquard.pipeline.evidence.rendering import EVERYTHING, NO_HINTS
 from jacquard.pipeline.skeleton.automation import AutomationStream
+from jacquard.pipeline.weaving.assembler import ROLE_MESSAGES, Assembler
 from jacquard.pipeline.worlds import build_bare_world
 from jacquard.templating import find_shipped_templates
 from jacquard.turns.engine import ContextEngine
@@ -30,23 +32,30 @@ from jacquard.wiring.named_parts import open_planner, open_token_estimator
 from jacquard.wiring.observability import build_curation_stream, open_observability, trace_model
 from jacquard.wiring.planner_tiers import open_refiner
 from mnemosyne.evidence import IngestRules, RedactingIngestor
-from mnemosyne.host_parts import Sha256Hasher, SystemClock, UuidV4Generator
+from mnemosyne.host_parts import DEFAULT_HASHER, SystemClock, UuidV4Generator
 from mnemosyne.protocols import (
+    BlockDeriver,
     Clock,
     Embedder,
     EventBus,
     EvidenceIngestor,
+    EvidenceResolver,
+    Fetch,
     Hasher,
     IdGenerator,
     Index,
     Redactor,
+    Renderer,
     SessionLocks,
     Store,
+    TextSelector,
     TokenEstimator,
 )
 from mnemosyne.retrieval.embedding.prefetching import PrefetchingEmbedder
 from mnemosyne.retrieval.engines.memory import MemoryIndex
 from mnemosyne.retrieval.recall.hybrid import HybridRetriever
+from mnemosyne.schema.evidence import DeriveOptions, RenderHints
+from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.world import WorldPack
 
 _SHIPPED = find_shipped_templates()
@@ -60,7 +69,9 @@ class DefaultContextEngine(ContextEngine):
     the first three. It needs `generate` alone. `policies` are the configuration (a `RuntimeConfig`, or a mapping of settings as in
     a settings file). `pruner` is one for all, or pruners by the name in `prune.policy`. A session that does not exist
     yet starts from `world` (None: an empty one) with its first turn; `worlds` are those of existing sessions.
-    `id_generator` names new evidence, `hasher` recognises its text again. A part that is passed overrides the setting that names
+    `id_generator` names new evidence; `hasher` and `ref_selector` name texts and follow selectors wherever that is done.
+    `deriver`, `renderer`, `assembler` and `resolver` are described at their Protocols; `fetchers`, by scheme (`https`), fetch the
+    texts of evidence that lies elsewhere. A part that is passed overrides the setting that names
     one. Where a setting names a token estimator or a plugin, files are read, so call it off the event loop then. ConfigError for a
     setting that only `open_runtime` can serve.
     """
@@ -87,6 +98,14 @@ class DefaultContextEngine(ContextEngine):
         consolidator: LlmAdapter | None = None,
         id_generator: IdGenerator | None = None,
         hasher: Hasher | None = None,
+        deriver: BlockDeriver | None = None,
+        renderer: Renderer | None = None,
+        assembler: Assembler | None = None,
+        resolver: EvidenceResolver | None = None,
+        fetchers: Mapping[str, Fetch] | None = None,
+        ref_selector: TextSelector | None = None,
+        derive_options: DeriveOptions | None = None,
+        render_hints: RenderHints | None = None,
     ) -> None:
         settings = _settings_of(policies)
         model = None if llm_adapter is None else complete_adapter(llm_adapter)
@@ -111,7 +130,7 @@ class DefaultContextEngine(ContextEngine):
             refiner=open_refiner(settings.planner, model, estimator.estimate),
             events=event_bus or InMemoryEventBus(),
             redactor=cleaner,
-            ingestor=ingestor or _build_ingestor(store, cleaner, timed, settings, id_generator, hasher),
+            ingestor=ingestor or _build_ingestor(store, cleaner, timed, settings, id_generator, hasher, ref_selector),
             ingest_options=options_of(settings),
             summarizer=summarizer or _build_summarizer(model, estimator, settings),
             consolidator=consolidator or model,
@@ -120,6 +139,15 @@ class DefaultContextEngine(ContextEngine):
             ahead=ahead,
             feeder=retriever,
             opening=opening,
+            deriver=deriver,
+            resolver=resolver,
+            renderer=renderer,
+            derive_options=derive_options or EVERYTHING,
+            render_hints=render_hints or NO_HINTS,
+            fetchers=fetchers or EMPTY,
+            ref_selector=ref_selector,
+            hasher=hasher or DEFAULT_HASHER,
+            assembler=assembler or ROLE_MESSAGES,
         )
         super().__init__(parts, settings)
 
@@ -174,10 +202,18 @@ def _build_ingestor(
     settings: RuntimeConfig,
     ids: IdGenerator | None,
     hasher: Hasher | None,
+    ref_selector: TextSelector | None,
 ) -> RedactingIngestor:
     rules = IngestRules(ttl_seconds=ttl_of(settings.evidence))
-    ids, hasher = ids or UuidV4Generator(), hasher or Sha256Hasher()
-    return RedactingIngestor(store, redactor, clock, rules=rules, new_id=ids.generate, hash_text=hasher.digest)
+    return RedactingIngestor(
+        store,
+        redactor,
+        clock,
+        rules=rules,
+        new_id=(ids or UuidV4Generator()).generate,
+        hash_text=(hasher or DEFAULT_HASHER).digest,
+        text_selector=ref_selector,
+    )
 
 
 def _tracing(settings: RuntimeConfig, given: Tracing) -> Tracing:

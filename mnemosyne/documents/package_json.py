@@ -12,6 +12,18 @@ from mnemosyne.documents.faults import Fault, Severity, child, raise_errors
 from mnemosyne.documents.read import Notes, json_kind_name, read_object, write_object
 from mnemosyne.schema.package import MODES, PACKAGE_VERSION, SOURCES, ContextPackage
 
+_SESSION_ONLY = frozenset({"schema_version", "session", "evidences", "context_blocks"})
+_PACKAGE_ONLY = frozenset(
+    {
+        "context_id",
+        "system_blocks",
+        "developer_blocks",
+        "working_summary",
+        "recent_turns",
+        "user_message",
+        "constraints",
+    }
+)
 _READABLE = re.compile(r"0\.[0-9]+")
 
 
@@ -38,10 +50,27 @@ def package_from_json(data: Mapping[str, Any]) -> tuple[ContextPackage, tuple[st
 
 
 def package_faults(data: Any) -> tuple[Fault, ...]:
-    """Return all faults of a package's JSON, errors and warnings, in the order of reading."""
+    """Return all faults of a package's JSON, errors and warnings, in the order of reading; fields that are ignored and values
+    out of the lists of seed 000 are warnings.
+    """
     notes = Notes()
-    _read_field(data, notes)
-    return tuple(notes.faults)
+    made = _read_field(data, notes)
+    ignored = [
+        Fault(path=path, what="is not known, ignored", code="unknown", severity=Severity.WARNING)
+        for path in notes.ignored
+    ]
+    if any(fault.severity is Severity.ERROR for fault in notes.faults) or not isinstance(made, ContextPackage):
+        return (*notes.faults, *ignored)
+    unusual = [
+        Fault(path=path, what=what, code="unusual", severity=Severity.WARNING)
+        for path, what in (line.split(": ", 1) for line in _list_unusual(made))
+    ]
+    return (*notes.faults, *ignored, *unusual)
+
+
+def is_package(data: Any) -> bool:
+    """Return whether JSON is meant as a context package rather than as a session document."""
+    return isinstance(data, Mapping) and not _SESSION_ONLY & set(data) and bool(_PACKAGE_ONLY & set(data))
 
 
 def _read_field(data: Any, notes: Notes) -> Any:

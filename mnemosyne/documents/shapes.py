@@ -90,6 +90,8 @@ _ALWAYS = {
     (TaskState, "todo_list"),
     (TodoList, "tasks"),
 }
+_OF_THE_STORE = {(SessionDocument, "version")}
+"""Fields that say something of a stored document and are not written in it."""
 _FILLED = {(Session, "messages")}
 _NULLABLE = {(Message, "refs")}
 _BOUNDS: dict[tuple[type, str], tuple[float | None, float | None]] = {(Evidence, "confidence"): (0, 1)}
@@ -111,7 +113,7 @@ def _shape_of(cls: type) -> Shape:
     hints = typing.get_type_hints(cls)
     made = []
     for each in fields(cls):
-        if each.name == "extra":
+        if each.name == "extra" or (cls, each.name) in _OF_THE_STORE:
             continue
         default = each.default
         if each.default_factory is not MISSING:

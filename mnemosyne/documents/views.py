@@ -78,6 +78,7 @@ def frame_of(document: SessionDocument) -> SessionDocument:
     state = session.task_state
     return replace(
         document,
+        version=None,
         session=replace(
             session,
             messages=(),
@@ -107,6 +108,7 @@ def compose_document(
     model_usage: Iterable[ModelUsage] = (),
     evidences: Iterable[Evidence] = (),
     blocks: Iterable[ContextBlock] = (),
+    version: int | None = None,
 ) -> SessionDocument:
     """Return the document of a frame and its parts, each in order; `frame_of` is the inverse."""
     session = frame.session
@@ -116,6 +118,7 @@ def compose_document(
         tools = replace(tools or ToolState(), tool_calls=calls)
     return replace(
         frame,
+        version=version,
         session=replace(
             session,
             messages=tuple(messages),

@@ -1,4 +1,4 @@
-"""Makes context blocks that point at evidence (seed 002 section 6.4). Pure: it writes no prompt text.
+"""Makes context blocks that point at evidence (seed 002 section 6.4). It writes no prompt text and reads no store.
 
 A block holds refs and no text. Its text is resolved when a prompt is assembled, so that a changed source is noticed and
 long evidence is stored once.
@@ -8,13 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
+
+from anyio import to_thread
 
 from mnemosyne.core.errors import SelectorResolveError
+from mnemosyne.core.off_loop import calculate
 from mnemosyne.evidence.conflicts import ConflictResolution
 from mnemosyne.evidence.ingestor import SHOWN_REFS
 from mnemosyne.evidence.rules import is_expired
-from mnemosyne.evidence.selectors import extract, ref_hash
-from mnemosyne.schema.evidence import BlockType, ContextBlock, Evidence, Priority
+from mnemosyne.evidence.selectors import RefSelector
+from mnemosyne.host_parts import HashText, hash_with_sha256
+from mnemosyne.protocols import Clock, TextSelector
+from mnemosyne.schema.document import SessionDocument
+from mnemosyne.schema.evidence import BlockType, ContextBlock, DeriveOptions, Evidence, Priority
 from mnemosyne.schema.session import Ref
 
 HIGH_CONFIDENCE = 0.75
@@ -34,13 +41,16 @@ def derive_evidence_blocks(
     now: datetime,
     count: Callable[[str], int],
     settlement: ConflictResolution | None = None,
+    hash_text: HashText = hash_with_sha256,
+    text_selector: TextSelector | None = None,
 ) -> tuple[ContextBlock, ...]:
     """Return a block for each evidence item that has not expired and was not left out, in the order given (oldest
     first).
 
     Priority depends on confidence and order: HIGH for the newest two of at least 0.75, LOW below 0.4, else MEDIUM;
-    unknown confidence is MEDIUM. `count` returns the tokens of a text.
+    unknown confidence is MEDIUM. `count` returns the tokens of a text; `hash_text` and `text_selector` are the host's.
     """
+    selector = text_selector or RefSelector()
     left_out: Mapping[str, str] = settlement.left_out if settlement is not None else {}
     kept = [each for each in evidences if not is_expired(each, now) and each.evidence_id not in left_out]
     sure = [each.evidence_id for each in kept if (each.confidence or 0.0) >= HIGH_CONFIDENCE][-HIGH_PLACES:]
@@ -49,14 +59,54 @@ def derive_evidence_blocks(
             block_id=evidence_block_id(each.evidence_id),
             block_type=BlockType.EVIDENCE,
             priority=_priority_of(each, sure),
-            token_estimate=count(_text_to_show(each)),
-            refs=refs_of(each),
+            token_estimate=count(_text_to_show(each, selector)),
+            refs=refs_of(each, hash_text),
         )
         for each in kept
     )
 
 
-def refs_of(evidence: Evidence) -> tuple[Ref, ...]:
+class EvidenceBlockDeriver:
+    """The built-in `BlockDeriver`: the host's own blocks, then a block for each evidence item.
+
+    Conversation, state, plan and tasks become blocks by templates, so it makes none of them. `count` returns the tokens of
+    a text.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        count: Callable[[str], int],
+        *,
+        hash_text: HashText = hash_with_sha256,
+        text_selector: TextSelector | None = None,
+    ) -> None:
+        self._clock, self._count = clock, count
+        self._hash_text, self._selector = hash_text, text_selector or RefSelector()
+
+    async def derive(
+        self, session_doc: SessionDocument, evidences: Sequence[Evidence], options: DeriveOptions | None = None
+    ) -> tuple[ContextBlock, ...]:
+        """Return the blocks; those of evidence in the order given, without expired items."""
+        wanted = options or DeriveOptions()
+        if not wanted.include_evidences or not evidences:
+            return wanted.custom_instructions
+        derive = partial(
+            derive_evidence_blocks,
+            evidences,
+            now=self._clock.now(),
+            count=self._count,
+            hash_text=self._hash_text,
+            text_selector=self._selector,
+        )
+        # Selectors hold patterns; each may take its whole time.
+        has_selectors = any(each.metadata.get(SHOWN_REFS) for each in evidences)
+        size = sum(len(each.content) for each in evidences)
+        blocks = await to_thread.run_sync(derive) if has_selectors else await calculate(derive, size=size)
+        return (*wanted.custom_instructions, *blocks)
+
+
+def refs_of(evidence: Evidence, hash_text: HashText = hash_with_sha256) -> tuple[Ref, ...]:
     """Return refs to the parts of an evidence item to be shown, each with the hash of what it pointed at first.
 
     Where no parts were named, one ref to the whole; for a stored pointer, with the hash of the text that it led to.
@@ -67,7 +117,7 @@ def refs_of(evidence: Evidence) -> tuple[Ref, ...]:
         for each in (named if isinstance(named, Sequence) and not isinstance(named, str) else ())
         if isinstance(each, Mapping) and isinstance(each.get("selector"), str)
     )
-    whole = ref_hash(evidence.content) if evidence.content else evidence.content_hash or None
+    whole = hash_text(evidence.content) if evidence.content else evidence.content_hash or None
     return refs or (Ref(evidence_id=evidence.evidence_id, hash=whole),)
 
 
@@ -78,11 +128,11 @@ def _priority_of(evidence: Evidence, sure: Sequence[str]) -> Priority:
     return Priority.LOW if doubtful else Priority.MEDIUM
 
 
-def _text_to_show(evidence: Evidence) -> str:
+def _text_to_show(evidence: Evidence, selector: TextSelector) -> str:
     texts = []
     for ref in refs_of(evidence):
         try:
-            texts.append(evidence.content if ref.selector is None else extract(evidence.content, ref.selector).text)
+            texts.append(evidence.content if ref.selector is None else selector.extract(evidence.content, ref.selector))
         except SelectorResolveError:
             continue
     return "\n".join(texts)

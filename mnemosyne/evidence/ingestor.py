@@ -21,7 +21,6 @@ from mnemosyne.evidence.rules import (
     IngestRules,
     check_confidence,
     confidence_of,
-    content_hash,
     expiry_time,
     identity_uri,
     is_expired,
@@ -29,9 +28,9 @@ from mnemosyne.evidence.rules import (
     trust_of_call,
 )
 from mnemosyne.evidence.selectors import make_ref
-from mnemosyne.host_parts import UuidV4Generator
+from mnemosyne.host_parts import HashText, UuidV4Generator, digests_of, hash_with_sha256
 from mnemosyne.privacy.redact import redact_tree
-from mnemosyne.protocols import Clock, EvidenceIngestor, OriginalVault, Redactor, Store
+from mnemosyne.protocols import Clock, EvidenceIngestor, OriginalVault, Redactor, Store, TextSelector
 from mnemosyne.schema.evidence import Evidence, EvidenceLinks, EvidenceSource, EvidenceType
 from mnemosyne.schema.ingest import IngestOptions, IngestResult
 from mnemosyne.schema.memory import Trust
@@ -71,7 +70,8 @@ class SessionIngestor:
 class RedactingIngestor:
     """The built-in `EvidenceIngestor`.
 
-    `vault` keeps originals for calls that ask for it. `rules` say how long evidence of a type is used.
+    `vault` keeps originals for calls that ask for it. `rules` say how long evidence of a type is used. `hash_text` names what
+    was ingested; what was stored under the default hash is recognised too. `text_selector` follows selectors.
     """
 
     def __init__(
@@ -83,11 +83,13 @@ class RedactingIngestor:
         vault: OriginalVault | None = None,
         rules: IngestRules | None = None,
         new_id: Callable[[], str] | None = None,
-        hash_text: Callable[[str], str] = content_hash,
+        hash_text: HashText = hash_with_sha256,
+        text_selector: TextSelector | None = None,
     ) -> None:
         self._store, self._redactor, self._clock = store, redactor, clock
         self._vault, self._rules = vault, rules or IngestRules()
         self._new_id, self._hash_text = new_id or UuidV4Generator().generate, hash_text
+        self._selector = text_selector
 
     async def ingest(
         self,
@@ -112,19 +114,21 @@ class RedactingIngestor:
             news.metadata[RECALLED] = list(fresh.sources)
         cleaned = await self._redact(news, chosen)
         source = replace(cleaned.source, uri=self._identify_source(cleaned))
-        digest = self._hash_text(cleaned.content) if cleaned.content else ""
-        evidence_id = self._evidence_id(session_id, source, evidence_type, digest, chosen)
-        known = await self._find_known(session_id, evidence_id, source, evidence_type, digest, chosen)
+        digests = digests_of(cleaned.content, self._hash_text) if cleaned.content else ("",)
+        evidence_id = self._evidence_id(session_id, source, evidence_type, digests[0], chosen)
+        known = await self._find_known(session_id, evidence_id, source, evidence_type, digests, chosen)
         record = _build_record(evidence_id if known is None else known.evidence_id, cleaned)
         if known is not None:
             known = await self._lower_trust(session_id, known, cleaned, source, evidence_type, chosen)
             return IngestResult(
                 evidence=known, redaction=record, recalled=fresh.sources, degradations=tuple(cleaned.degradations)
             )
-        supersedes = await self._find_contradicted(session_id, source, evidence_type, digest) if chosen.dedup else None
+        supersedes = await self._find_contradicted(session_id, source, evidence_type, digests) if chosen.dedup else None
         if supersedes is not None:
             cleaned.metadata[SUPERSEDES] = supersedes
-        evidence = await self._build_evidence(session_id, evidence_id, cleaned, source, evidence_type, chosen, digest)
+        evidence = await self._build_evidence(
+            session_id, evidence_id, cleaned, source, evidence_type, chosen, digests[0]
+        )
         if chosen.keep_original and cleaned.rules and self._vault is not None:
             try:
                 await self._vault.put(session_id, evidence.evidence_id, news.content)
@@ -216,7 +220,7 @@ class RedactingIngestor:
         evidence_id: str,
         source: EvidenceSource,
         kind: EvidenceType,
-        digest: str,
+        digests: tuple[str, ...],
         chosen: IngestOptions,
     ) -> Evidence | None:
         """Return the stored evidence item with the same text and source, if it has not expired."""
@@ -224,22 +228,23 @@ class RedactingIngestor:
         known = await self._store.get_evidence(session_id, evidence_id)
         if known is not None and not is_expired(known, now):
             return known
-        if not chosen.dedup or not digest:
-            return None
-        same = await self._store.find_evidence(session_id, uri=source.uri, content_hash=digest)
-        return same if same is not None and _is_alike(same, source, kind) and not is_expired(same, now) else None
+        for digest in digests if chosen.dedup and digests[0] else ():
+            same = await self._store.find_evidence(session_id, uri=source.uri, content_hash=digest)
+            if same is not None and _is_alike(same, source, kind) and not is_expired(same, now):
+                return same
+        return None
 
     async def _find_contradicted(
-        self, session_id: str, source: EvidenceSource, kind: EvidenceType, digest: str
+        self, session_id: str, source: EvidenceSource, kind: EvidenceType, digests: tuple[str, ...]
     ) -> str | None:
         """Return the newest evidence item of the same source with another text, among the most recent ones."""
-        if not source.uri or not digest:
+        if not source.uri or not digests[0]:
             return None
         where = EvidenceFilter(limit=_LOOKED_THROUGH, newest=True)
         older = [
             each
             for each in await self._store.list_evidences(session_id, where)
-            if each.type is kind and each.source.uri == source.uri and each.content_hash != digest
+            if each.type is kind and each.source.uri == source.uri and each.content_hash not in digests
         ]
         return older[-1].evidence_id if older else None
 
@@ -270,10 +275,23 @@ class RedactingIngestor:
             content_hash=digest,
             extra=redaction_field(cleaned.rules, cleaned.fields),
         )
-        refs = await to_thread.run_sync(_build_refs, evidence, chosen, cleaned)
+        refs = await to_thread.run_sync(self._build_refs, evidence, chosen, cleaned)
         if refs:
             evidence = replace(evidence, metadata={**evidence.metadata, SHOWN_REFS: refs})
         return evidence if chosen.store_content else replace(evidence, content="")
+
+    def _build_refs(self, evidence: Evidence, chosen: IngestOptions, cleaned: _RedactedText) -> list[dict[str, Any]]:
+        """Return refs to the parts to be shown in a prompt, each with the hash of what it points at now."""
+        refs: list[dict[str, Any]] = []
+        for selector in chosen.selectors:
+            try:
+                ref = make_ref(evidence, selector, hash_text=self._hash_text, text_selector=self._selector)
+            except SelectorResolveError:
+                if "selector_failed" not in cleaned.degradations:
+                    cleaned.degradations.append("selector_failed")
+                continue
+            refs.append({"selector": ref.selector, "hash": ref.hash})
+        return refs
 
     async def _lower_trust(
         self,
@@ -347,17 +365,3 @@ def _is_alike(known: Evidence, source: EvidenceSource, kind: EvidenceType) -> bo
     if known.type is not kind or known.source.kind is not source.kind:
         return False
     return bool(source.uri) or known.source.name == source.name
-
-
-def _build_refs(evidence: Evidence, chosen: IngestOptions, cleaned: _RedactedText) -> list[dict[str, Any]]:
-    """Return refs to the parts to be shown in a prompt, each with the hash of what it points at now."""
-    refs: list[dict[str, Any]] = []
-    for selector in chosen.selectors:
-        try:
-            ref = make_ref(evidence, selector)
-        except SelectorResolveError:
-            if "selector_failed" not in cleaned.degradations:
-                cleaned.degradations.append("selector_failed")
-            continue
-        refs.append({"selector": ref.selector, "hash": ref.hash})
-    return refs

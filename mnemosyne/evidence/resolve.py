@@ -2,102 +2,111 @@
 (seed 002 sections 5, 6.6 and 18.2).
 
 Prompts read evidence through here only, so its hash, its expiry and its selector are always checked. It knows the store
-by protocol and writes nothing. Pointers of our own scheme are followed; others need a fetcher.
+by protocol and writes nothing. Pointers of our own scheme are followed; others need a fetcher of the host. What a fetcher
+returns comes from outside: it is bounded, redacted and compared with the stored hash before anyone sees it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
+import anyio
 from anyio import to_thread
 
 from mnemosyne.chains.uris import resolve_uri
 from mnemosyne.core.errors import SelectorResolveError, StoreError, UriError
-from mnemosyne.evidence.rules import OWN_SCHEME, content_hash, is_expired
-from mnemosyne.evidence.selectors import extract, ref_hash
-from mnemosyne.protocols import Clock, Store
-from mnemosyne.schema.evidence import ContextBlock, Evidence
+from mnemosyne.evidence.rules import OWN_SCHEME, is_expired
+from mnemosyne.evidence.selectors import RefSelector
+from mnemosyne.host_parts import HashText, digests_of, hash_with_sha256
+from mnemosyne.protocols import Clock, Fetch, Redactor, Store, TextSelector
+from mnemosyne.schema.evidence import ContextBlock, Evidence, RefFault, ResolvedRef
 from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.session import Ref
 
-Fetch = Callable[[str], Awaitable[str]]
-"""Returns the text at an address; raises OSError or ValueError if there is none."""
+__all__ = ["FETCH_CHARS", "FETCH_SECONDS", "Fetch", "RefFault", "RefResolver", "ResolvedBlock", "ResolvedRef"]
 
-
-class RefFault(StrEnum):
-    """Why a ref does not give the text that it was made for; also the code of the degradation that reports it."""
-
-    SOURCE_CHANGED = "source_changed"
-    EVIDENCE_NOT_FOUND = "evidence_not_found"
-    SELECTOR_RESOLVE_FAILED = "selector_resolve_failed"
-    EVIDENCE_EXPIRED = "evidence_expired"
-    CONTENT_NOT_STORED = "content_not_stored"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ResolvedRef:
-    """The text of a ref. With `fault` SOURCE_CHANGED it is the current text; with any other fault there is none.
-
-    `detail` is a sentence that begins with the fault's code.
-    """
-
-    ref: Ref
-    text: str = ""
-    fault: RefFault | None = None
-    detail: str = ""
-    evidence: Evidence | None = None
+FETCH_SECONDS = 1.0
+FETCH_CHARS = 2_000_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResolvedBlock:
-    """The text of a block, and its refs in order. If none of them gives a text, it is the block's own content."""
+    """The text of a block, and its refs in order. If none of them gives a text, it is the block's own content. `error` is a
+    sentence where it could not be rendered.
+    """
 
     block: ContextBlock
     text: str
     refs: tuple[ResolvedRef, ...] = ()
     details: tuple[str, ...] = field(default_factory=tuple)
+    error: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Content:
+    """The whole text of an evidence item; `fault` says why there is none. `is_changed`: it is not the text that was ingested;
+    `is_masked`: redaction changed it only now, so that it is not the text whose parts were hashed.
+    """
+
+    text: str = ""
+    fault: str = ""
+    is_changed: bool = False
+    is_masked: bool = False
 
 
 class RefResolver:
-    """Resolves refs of one store's sessions. `fetchers`, by scheme (`https`), fetch the text of pointers to other
-    places.
+    """The built-in `EvidenceResolver`, for the refs of one store's sessions.
+
+    `fetchers`, by scheme (`https`), fetch the text of pointers to other places, each within `fetch_seconds` and of at most
+    `fetch_chars` characters; `redactor` searches what they fetched. `hash_text` is the host's hash, `text_selector` follows
+    selectors.
     """
 
-    def __init__(self, store: Store, clock: Clock, *, fetchers: Mapping[str, Fetch] | None = None) -> None:
-        self._store, self._clock, self._fetchers = store, clock, dict(fetchers or {})
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        fetchers: Mapping[str, Fetch] | None = None,
+        hash_text: HashText = hash_with_sha256,
+        text_selector: TextSelector | None = None,
+        redactor: Redactor | None = None,
+        fetch_seconds: float = FETCH_SECONDS,
+        fetch_chars: int = FETCH_CHARS,
+    ) -> None:
+        self._store, self._clock = store, clock
+        self._fetchers = {scheme.lower(): fetch for scheme, fetch in (fetchers or {}).items()}
+        self._hash_text, self._selector, self._redactor = hash_text, text_selector or RefSelector(), redactor
+        self._fetch_seconds, self._fetch_chars = fetch_seconds, fetch_chars
 
-    async def resolve(self, session_id: str, ref: Ref) -> ResolvedRef:
-        """Return the text of a ref, or why there is none. It never raises for a ref; StoreError from the store."""
-        evidence = await self._store.get_evidence(session_id, ref.evidence_id)
-        if evidence is None:
+    async def resolve(self, session_id: str, ref: Ref, evidence: Evidence | None = None) -> ResolvedRef:
+        """Return the text of a ref, or why there is none. `evidence`: the item, where it is loaded already.
+
+        It never raises for a ref; StoreError from the store.
+        """
+        found = evidence or await self._store.get_evidence(session_id, ref.evidence_id)
+        if found is None:
             where = "is kept elsewhere" if ref.remote else "is not there"
             return _fault_of(ref, RefFault.EVIDENCE_NOT_FOUND, f"evidence {ref.evidence_id} {where}")
-        return await self.resolve_in(ref, evidence)
+        return await self.resolve_in(ref, found)
 
     async def resolve_in(self, ref: Ref, evidence: Evidence) -> ResolvedRef:
         """Return the text of a ref to an evidence item that is loaded already."""
         if is_expired(evidence, self._clock.now()):
             detail = f"evidence {ref.evidence_id} expired at {evidence.expires_at}"
             return _fault_of(ref, RefFault.EVIDENCE_EXPIRED, detail, evidence)
-        content = evidence.content
-        changed = ""
-        if not content:
-            fetched = await self._fetch_text(evidence.source.uri)
-            if fetched is None:
-                detail = f"evidence {ref.evidence_id} stores only a pointer ({evidence.source.uri or 'nowhere'})"
-                return _fault_of(ref, RefFault.CONTENT_NOT_STORED, detail, evidence)
-            content = fetched
-            if evidence.content_hash not in ("", content_hash(content)):
-                changed = f"{evidence.source.uri} has changed since it was ingested"
-        text = content
+        content = _Content(text=evidence.content) if evidence.content else await self._fetch_content(evidence)
+        if content.fault:
+            return _fault_of(ref, RefFault.CONTENT_NOT_STORED, content.fault, evidence)
+        text = content.text
         if ref.selector is not None:
             try:
-                text = (await to_thread.run_sync(extract, content, ref.selector)).text
+                text = await to_thread.run_sync(self._selector.extract, text, ref.selector)
             except SelectorResolveError as error:
                 return _fault_of(ref, RefFault.SELECTOR_RESOLVE_FAILED, str(error), evidence)
-        if ref.hash not in (None, ref_hash(text)):
+        changed = f"{evidence.source.uri} has changed since it was ingested" if content.is_changed else ""
+        if not content.is_masked and ref.hash not in (None, *digests_of(text, self._hash_text)):
             changed = f"{ref.selector or 'the whole'} of evidence {ref.evidence_id} has changed"
         fault = RefFault.SOURCE_CHANGED if changed else None
         detail = f"{RefFault.SOURCE_CHANGED}: {changed}" if changed else ""
@@ -113,22 +122,60 @@ class RefResolver:
         text = "\n".join(texts) if texts else block.content
         return ResolvedBlock(block=block, text=text, refs=tuple(found), details=details)
 
-    async def _fetch_text(self, uri: str) -> str | None:
+    async def _fetch_content(self, evidence: Evidence) -> _Content:
+        """Return the text that a pointer leads to; what a fetcher brings is bounded, redacted and compared."""
+        uri = evidence.source.uri
+        pointer = f"evidence {evidence.evidence_id} stores only a pointer ({uri or 'nowhere'})"
         if uri.startswith(OWN_SCHEME):
-            try:
-                named = await resolve_uri(self._store, uri)
-            except (UriError, StoreError):
-                return None
-            if isinstance(named, Evidence):
-                return named.content or None
-            return named.text if isinstance(named, MemoryEntry) else None
-        fetch = self._fetchers.get(uri.partition(":")[0].lower())
+            text = await self._follow(uri)
+            return _Content(fault=pointer) if text is None else self._compare(evidence, text, text)
+        scheme = uri.partition(":")[0].lower()
+        fetch = self._fetchers.get(scheme)
         if fetch is None:
-            return None
+            return _Content(fault=pointer)
+        raw, fault = await self._fetch(fetch, uri)
+        if fault:
+            return _Content(fault=f"{pointer}, and the fetcher for {scheme} {fault}")
+        if self._redactor is None:
+            return self._compare(evidence, raw, raw)
         try:
-            return await fetch(uri)
-        except (OSError, ValueError):
+            clean = (await self._redactor.redact(raw)).redacted_text
+        except Exception as error:
+            # Whatever a redactor raises, the text was not searched to its end and must be withheld.
+            return _Content(fault=f"{pointer}, and what it leads to could not be redacted ({type(error).__name__})")
+        return self._compare(evidence, raw, clean)
+
+    async def _fetch(self, fetch: Fetch, uri: str) -> tuple[str, str]:
+        """Return what a fetcher returned, or half a sentence on why that is no text to be shown."""
+        try:
+            with anyio.fail_after(self._fetch_seconds):
+                text = await fetch(uri)
+        except TimeoutError:
+            return "", f"gave no answer within {self._fetch_seconds:g} s"
+        except Exception as error:
+            # It is the host's, and a turn goes on without what it cannot fetch.
+            return "", f"failed ({type(error).__name__}: {error})"
+        if not isinstance(text, str):
+            return "", f"returned {type(text).__name__}, not text"
+        if len(text) > self._fetch_chars:
+            return "", f"returned {len(text):,} characters, the limit is {self._fetch_chars:,}"
+        return (text, "") if text else ("", "returned an empty text")
+
+    def _compare(self, evidence: Evidence, raw: str, clean: str) -> _Content:
+        known = evidence.content_hash
+        if not known or known in digests_of(clean, self._hash_text):
+            return _Content(text=clean)
+        is_same = known in digests_of(raw, self._hash_text)
+        return _Content(text=clean, is_changed=not is_same, is_masked=is_same)
+
+    async def _follow(self, uri: str) -> str | None:
+        try:
+            named = await resolve_uri(self._store, uri)
+        except (UriError, StoreError):
             return None
+        if isinstance(named, Evidence):
+            return named.content or None
+        return named.text if isinstance(named, MemoryEntry) else None
 
 
 def _fault_of(ref: Ref, fault: RefFault, detail: str, evidence: Evidence | None = None) -> ResolvedRef:

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from mnemosyne.core.codec import encode
+from mnemosyne.host_parts import hash_with_sha256
 from mnemosyne.schema.evidence import (
     OWN_SCHEME,
     TRUST_ORDER,
@@ -90,7 +91,7 @@ def check_confidence(value: float) -> float:
 
 def content_hash(text: str) -> str:
     """Return the SHA-256 (hex) of a text."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return hash_with_sha256(text)
 
 
 def args_digest(args: Mapping[str, Any]) -> str:

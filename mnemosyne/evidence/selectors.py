@@ -19,7 +19,6 @@ JSON text give an empty extract.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +28,8 @@ from typing import Any
 from mnemosyne.core.errors import PatternError, SelectorResolveError
 from mnemosyne.core.jsonpath import compile_path, find_nodes
 from mnemosyne.core.regexes import Span, compile_pattern, find_spans
+from mnemosyne.host_parts import HashText, digests_of, hash_with_sha256
+from mnemosyne.protocols import TextSelector
 from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.session import Ref
 
@@ -99,7 +100,7 @@ def extract(content: str, selector: str) -> Extract:
 
 
 class RefSelector:
-    """Reads selectors and follows them (seed 002 section 6.8): `parse_selector` and `extract` as one object."""
+    """The built-in `TextSelector` (seed 002 section 6.8): `parse_selector` and `extract` as one object."""
 
     def parse(self, selector: str) -> list[ParsedSelector]:
         """Return the selectors of a text, in order; SelectorResolveError for a malformed one."""
@@ -128,33 +129,39 @@ def intersect(left: Sequence[Span], right: Sequence[Span]) -> tuple[Span, ...]:
     return tuple(found)
 
 
-def ref_hash(text: str | Extract) -> str:
-    """Return the SHA-256 (hex) of an extract, or of a whole text."""
-    plain = text.text if isinstance(text, Extract) else text
-    return hashlib.sha256(plain.encode("utf-8", "surrogatepass")).hexdigest()
+def ref_hash(text: str | Extract, hash_text: HashText = hash_with_sha256) -> str:
+    """Return the hash of an extract, or of a whole text."""
+    return hash_text(text.text if isinstance(text, Extract) else text)
 
 
-def make_ref(evidence: Evidence, selector: str | None = None) -> Ref:
+def make_ref(
+    evidence: Evidence,
+    selector: str | None = None,
+    *,
+    hash_text: HashText = hash_with_sha256,
+    text_selector: TextSelector | None = None,
+) -> Ref:
     """Return a ref to (a part of) an evidence item, with the hash of what it points at now; SelectorResolveError as for
     `extract`.
     """
-    pointed = evidence.content if selector is None else extract(evidence.content, selector)
-    return Ref(evidence_id=evidence.evidence_id, selector=selector, hash=ref_hash(pointed))
+    chosen = text_selector or RefSelector()
+    pointed = evidence.content if selector is None else chosen.extract(evidence.content, selector)
+    return Ref(evidence_id=evidence.evidence_id, selector=selector, hash=hash_text(pointed))
 
 
-def check_ref(ref: Ref, evidence: Evidence | None) -> RefState:
+def check_ref(ref: Ref, evidence: Evidence | None, hash_text: HashText = hash_with_sha256) -> RefState:
     """Return whether a ref still points at what it did when it was made.
 
     MISSING: there is no such evidence item, or its content has no such part. A ref without a hash is FRESH if it points
-    at anything.
+    at anything. `hash_text` is the host's; the default hash counts as well.
     """
     if evidence is None or evidence.evidence_id != ref.evidence_id:
         return RefState.MISSING
     try:
-        pointed = evidence.content if ref.selector is None else extract(evidence.content, ref.selector)
+        pointed = evidence.content if ref.selector is None else extract(evidence.content, ref.selector).text
     except SelectorResolveError:
         return RefState.MISSING
-    return RefState.FRESH if ref.hash in (None, ref_hash(pointed)) else RefState.CHANGED
+    return RefState.FRESH if ref.hash in (None, *digests_of(pointed, hash_text)) else RefState.CHANGED
 
 
 def _split_selectors(text: str) -> list[str]:

@@ -13,7 +13,7 @@ from mnemosyne.privacy.places import CONTENTS, WORD_KEYS
 from mnemosyne.privacy.scrub import Scrubber, erase_message, subject_of, without_refs
 from mnemosyne.schema.erasure import ERASED, Erasure, ErasurePreview
 from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceType, SourceKind
-from mnemosyne.schema.memory import Trust
+from mnemosyne.schema.memory import Trust, is_profile_session
 from mnemosyne.schema.record import Prefetch
 from mnemosyne.schema.session import AuthorKind, Message
 
@@ -141,6 +141,9 @@ class PreviewTally:
             ]
         else:
             mine, said, cited = False, theirs, []
+        if mine and is_profile_session(session_id):
+            # What is remembered about a user counts as what the user said.
+            theirs += cited
         if not mine and not said and not cited:
             return
         (self.whole if mine else self.touched).append(session_id)

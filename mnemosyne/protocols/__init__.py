@@ -6,29 +6,45 @@ Import them from here; the modules of this folder only group them.
 
 from __future__ import annotations
 
-from mnemosyne.protocols.host import Clock, EventBus, Hasher, IdGenerator, SessionLocks, TokenEstimator
+from mnemosyne.protocols.host import (
+    Clock,
+    EventBus,
+    Hasher,
+    IdGenerator,
+    MessageEstimator,
+    SessionLocks,
+    TokenEstimator,
+)
 from mnemosyne.protocols.ingestion import EvidenceIngestor, Importer, OriginalVault, PiiDetector, Redactor
 from mnemosyne.protocols.recall import Embedder, EntrySource, Index, MendableIndex, ReencodableIndex, Retriever, Vectors
+from mnemosyne.protocols.rendering import BlockDeriver, EvidenceResolver, Fetch, Renderer, ResolveRef, TextSelector
 from mnemosyne.protocols.store import Store
 
 __all__ = [
+    "BlockDeriver",
     "Clock",
     "Embedder",
     "EntrySource",
     "EventBus",
     "EvidenceIngestor",
+    "EvidenceResolver",
+    "Fetch",
     "Hasher",
     "IdGenerator",
     "Importer",
     "Index",
     "MendableIndex",
+    "MessageEstimator",
     "OriginalVault",
     "PiiDetector",
     "Redactor",
     "ReencodableIndex",
+    "Renderer",
+    "ResolveRef",
     "Retriever",
     "SessionLocks",
     "Store",
+    "TextSelector",
     "TokenEstimator",
     "Vectors",
 ]

@@ -5,10 +5,10 @@ Nothing in mnemosyne reads the machine's clock or other state by itself. It must
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from mnemosyne.schema.event import Event
 
@@ -90,4 +90,26 @@ class TokenEstimator(Protocol):
 
     def estimate(self, text: str) -> int:
         """Return the number of tokens of `text` (0 for the empty text)."""
+        ...
+
+
+class MessageEstimator(TokenEstimator, Protocol):
+    """A `TokenEstimator` that also counts messages, for the model that a hint names (seed 002 section 6.2).
+
+    1. A message costs at least its text.
+    2. A hint that it does not know changes nothing.
+
+    An estimator with `estimate` alone is used as `MessageTokenEstimator` completes it.
+    """
+
+    def estimate_text(self, text: str, model_hint: str | None = None) -> int:
+        """Return the number of tokens of `text` for a model (None: for any)."""
+        ...
+
+    def estimate_message(self, role: str, content: str, model_hint: str | None = None) -> int:
+        """Return the number of tokens of one message, with its role and what separates it from the next."""
+        ...
+
+    def estimate_messages(self, messages: Iterable[Any], model_hint: str | None = None) -> int:
+        """Return the number of tokens of messages: values with `role` and `content`, or mappings with these keys."""
         ...

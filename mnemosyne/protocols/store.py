@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
+from mnemosyne.core.errors import SessionNotFoundError
 from mnemosyne.damage import DamageLog
 from mnemosyne.schema.document import ModelUsage, SessionDocument, Task, ToolCall
 from mnemosyne.schema.erasure import AuditRecord, Erasure, ErasureOutcome, ErasurePreview, StoredRow
@@ -257,8 +258,8 @@ class Store(Protocol):
         ...
 
     async def get_session(self, session_id: str, *, branch_id: str | None = None) -> SessionDocument | None:
-        """Return the whole session as a document, or None if there is no session; its messages are those on the path to
-        the head, and those of its pending turn. BranchNotFoundError.
+        """Return the whole session as a document with its version, or None if there is no session; its messages are those on
+        the path to the head, and those of its pending turn. BranchNotFoundError.
         """
         ...
 
@@ -340,6 +341,14 @@ class Store(Protocol):
         VersionConflictError.
         """
         ...
+
+    async def tool_call(self, session_id: str, tool_call_id: str) -> ToolCall | None:
+        """Return a tool call, or None. A store that has no way to read it alone reads the whole document."""
+        document = await self.get_session(session_id)
+        if document is None:
+            raise SessionNotFoundError(session_id)
+        calls = () if document.session.tool_state is None else document.session.tool_state.tool_calls
+        return next((call for call in calls if call.tool_call_id == tool_call_id), None)
 
     async def append_model_usage(
         self, session_id: str, usages: Sequence[ModelUsage], *, expected_version: int | None = None

@@ -31,13 +31,14 @@ class TaskStatus(StrEnum):
 
 
 class ToolCallStatus(StrEnum):
-    """How a call ended."""
+    """How a call ended; RUNNING: it has not yet."""
 
     SUCCESS = "success"
     TIMEOUT = "timeout"
     FORBIDDEN = "forbidden"
     NOT_FOUND = "not_found"
     ERROR = "error"
+    RUNNING = "running"
 
 
 class ProviderKind(StrEnum):
@@ -223,11 +224,16 @@ class Meta:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionDocument:
-    """A whole session as one document. `evidences` by evidence id, in the order of the document."""
+    """A whole session as one document. `evidences` by evidence id, in the order of the document.
+
+    `version` is that of the session in its store, for a write with `expected_version`; it is no part of the document's JSON and
+    of its equality.
+    """
 
     schema_version: str = SCHEMA_VERSION
     meta: Meta | None = None
     session: Session
     evidences: Mapping[str, Evidence] = field(default_factory=lambda: EMPTY)
     context_blocks: tuple[ContextBlock, ...] = ()
+    version: int | None = field(default=None, compare=False)
     extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)

@@ -1,4 +1,6 @@
-"""Evidence and context blocks of session document 1.0 (seed 001; seed 002 section 5.1), and the trust in what they hold."""
+"""Evidence and context blocks of session document 1.0 (seed 001; seed 002 section 5.1): how they are derived and rendered, and the
+trust in what they hold.
+"""
 
 from __future__ import annotations
 
@@ -58,8 +60,8 @@ class Evidence:
     """A citable piece of information; `confidence` is 0..1 or unknown.
 
     `created_at` is the time of ingestion, `expires_at` the time after which it is not used (None: never). `content` is
-    empty if only the pointer is stored; `content_hash` is the SHA-256 (hex) of the content after redaction, since the
-    hash of a short text (a phone number) would give it away.
+    empty if only the pointer is stored; `content_hash` is the digest of the content after redaction, since the hash of a
+    short text (a phone number) would give it away. It is the SHA-256 (hex) unless a host brings a hasher of its own.
     """
 
     evidence_id: str
@@ -107,6 +109,82 @@ class ContextBlock:
     content: str = ""
     refs: tuple[Ref, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+
+
+class RefFault(StrEnum):
+    """Why a ref does not give the text that it was made for; also the code of the degradation that reports it."""
+
+    SOURCE_CHANGED = "source_changed"
+    EVIDENCE_NOT_FOUND = "evidence_not_found"
+    SELECTOR_RESOLVE_FAILED = "selector_resolve_failed"
+    EVIDENCE_EXPIRED = "evidence_expired"
+    CONTENT_NOT_STORED = "content_not_stored"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ResolvedRef:
+    """The text of a ref. With `fault` SOURCE_CHANGED it is the current text; with any other fault there is none.
+
+    `detail` is a sentence that begins with the fault's code.
+    """
+
+    ref: Ref
+    text: str = ""
+    fault: RefFault | None = None
+    detail: str = ""
+    evidence: Evidence | None = None
+
+
+class RenderFormat(StrEnum):
+    """The form in which a block's text is rendered (seed 002 section 6.6)."""
+
+    TEXT = "text"
+    MARKDOWN = "markdown"
+    JSON = "json"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RenderHints:
+    """How a block is to be rendered (seed 002 section 6.6). `max_chars`: the most characters of one block (None: no
+    limit); `format`: a member of `RenderFormat`, or its value. ValueError for another format and for a limit below 1.
+    """
+
+    max_chars: int | None = None
+    format: str = RenderFormat.TEXT
+
+    def __post_init__(self) -> None:
+        if self.format not in tuple(RenderFormat):
+            raise ValueError(f"RenderHints.format is {self.format!r}; write one of {', '.join(RenderFormat)}.")
+        if self.max_chars is not None and self.max_chars < 1:
+            raise ValueError(f"RenderHints.max_chars is {self.max_chars}; give a number above 0, or None for no limit.")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RenderedBlock:
+    """A block with its text (seed 002 section 5.1.3). `rendered_content` is plain text: the engine escapes it and counts
+    its tokens again.
+    """
+
+    block_id: str
+    block_type: BlockType
+    priority: Priority
+    rendered_content: str
+    token_estimate: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeriveOptions:
+    """What a prompt is derived from (seed 002 section 6.4): the conversation and its summary, the state with plan and
+    tasks, the evidence. `custom_instructions` are blocks of the host that are in every prompt.
+    """
+
+    include_conversation: bool = True
+    include_state: bool = True
+    include_evidences: bool = True
+    custom_instructions: tuple[ContextBlock, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "custom_instructions", tuple(self.custom_instructions or ()))
 
 
 # How far a text may be trusted, by where it came from (spec 3.6). Ingestion, documents and prompts read trust by these rules

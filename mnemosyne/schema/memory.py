@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -112,6 +113,53 @@ def world_scope(world_id: str) -> str:
 def session_scope(session_id: str) -> str:
     """Return the scope of a session's entries."""
     return f"session:{session_id}"
+
+
+class FactKind(StrEnum):
+    """What a fact about a user is: the types of system and developer blocks of seed 000 sections 3 and 4."""
+
+    CORE_PROFILE = "core_profile"
+    PREFERENCES = "preferences"
+    GOALS = "goals"
+    POLICIES = "policies"
+    TOOLING_RULES = "tooling_rules"
+    FORMAT_RULES = "format_rules"
+    SAFETY_RULES = "safety_rules"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UserFact:
+    """A fact about a user, in all of their sessions.
+
+    It holds from `valid_from` (None: from when it was recorded) up to, not including, `valid_to` (None: until another replaces
+    it). Facts of one kind and `topic` exclude each other: a later one ends the earlier one, which is kept and names it in
+    `superseded_by`; a fact without a topic stands by itself. `source` says where it is known from (a session, a turn).
+    `fact_id`, `recorded_at` and `superseded_by` are set by the store. Times are aware.
+    """
+
+    text: str
+    kind: FactKind = FactKind.CORE_PROFILE
+    topic: str = ""
+    valid_from: datetime | None = None
+    valid_to: datetime | None = None
+    trust: Trust = Trust.USER
+    source: str = ""
+    fact_id: str = ""
+    recorded_at: datetime | None = None
+    superseded_by: str = ""
+
+
+_PROFILE = "user-profile-"
+
+
+def profile_session_id(user_id: str) -> str:
+    """Return the id of the session that holds the facts about a user; it does not name the user."""
+    return f"{_PROFILE}{hashlib.sha256(user_id.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
+
+
+def is_profile_session(session_id: str) -> bool:
+    """Return whether a session holds facts about a user and no conversation."""
+    return session_id.startswith(_PROFILE) and len(session_id) == len(_PROFILE) + 32
 
 
 def staged_scope(scope: str) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from mnemosyne.schema.document import ModelUsage, Summary, Task
+from mnemosyne.schema.document import Meta, ModelUsage, Summary, Task
 from mnemosyne.schema.memory import EMPTY, MemoryEntry
 from mnemosyne.schema.session import Message, SessionHead, TurnKind, TurnStatus, WindowMessage
 
@@ -156,7 +156,7 @@ class SessionWindow:
     `messages`: the newest on the path to the head, oldest first. `previous`: the last committed turn. `pending`: the
     prepared turn after this head that waits for its reply, if any. `prefetch`: the newest late result of this branch.
     `summary`: the newest rolling summary of a turn on the path. `tasks`: the to-do list. `usages`: the newest model
-    calls (at most WINDOW_USAGES), oldest first.
+    calls (at most WINDOW_USAGES), oldest first. `meta`: that of the session's document, None where none was ever written.
     """
 
     head: SessionHead
@@ -168,6 +168,7 @@ class SessionWindow:
     summary: PathSummary | None = None
     tasks: tuple[Task, ...] = ()
     usages: tuple[ModelUsage, ...] = ()
+    meta: Meta | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,8 +47,13 @@ class RedactResult:
 class RedactionRecord:
     """What redaction did to one evidence item: rules in order of first finding, and the number of changed fields
     (content, metadata, …).
+
+    In a receipt `block_id` is the block of the prompt in which it stands, and `counts` says how many places of each class
+    (`phone`, `email`, …) are redacted there; `evidence_id` is empty for a block that is no evidence. No text is in it.
     """
 
     evidence_id: str
     rules_applied: tuple[str, ...] = ()
     fields_redacted: int = 0
+    block_id: str = ""
+    counts: Mapping[str, int] = field(default_factory=dict)

@@ -16,6 +16,8 @@ NAMED = {
     "jacquard/core/blocks.py": {"UNKNOWN"},
     "jacquard/core/receipt.py": {"UNKNOWN"},
     "jacquard/pipeline/refusals.py": {"REFUSAL"},  # makes them
+    "jacquard/pipeline/skeleton/facts.py": {"FACT"},  # makes them
+    "jacquard/pipeline/record/redactions.py": {"EVIDENCE", "INPUT", "MESSAGE"},  # what speakers wrote is not redacted
     "jacquard/pipeline/skeleton/automation.py": {"TEMPLATE", "DIRECTIVE", "INJECTION"},  # makes them
     "jacquard/pipeline/skeleton/instructions.py": {"INSTRUCTION"},  # makes them
     "jacquard/pipeline/skeleton/messages.py": {"INPUT", "MESSAGE"},  # makes them
@@ -91,6 +93,7 @@ def test_every_kind_has_its_row_and_blocks_of_code_their_slot() -> None:
         BlockKind.INSTRUCTION: "instruction",
         BlockKind.CONTEXT: "document",
         BlockKind.REFUSAL: "refused_update",
+        BlockKind.FACT: "user_facts",
         BlockKind.RATIONALE: "flesh",
         BlockKind.MEMORY: "flesh",
         BlockKind.EVIDENCE: "flesh",

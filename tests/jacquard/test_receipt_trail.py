@@ -87,5 +87,8 @@ async def test_what_was_redacted_stands_in_the_receipt(runtime):
     (record,) = turn.report.redactions
     assert set(record.rules_applied) == {"phone", "email"}
     assert record.fields_redacted == 1
+    assert record.counts == {"phone": 1, "email": 1}
+    assert [each.block_id for each in turn.report.decisions if each.block_id == record.block_id] == [record.block_id]
+    assert "13800138000" not in str(turn.report)
     again = await runtime.engine.prepare_turn("s", "Where is order A1?")
     assert again.report.redactions == turn.report.redactions

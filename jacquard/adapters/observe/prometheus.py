@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from mnemosyne.schema.event import Event, EventType
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 1.5, 2.5, 5.0, 10.0)
+_LONG_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0)
 _TOKENS = (256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
 _SHARES = (0.1, 0.25, 0.5, 0.75, 0.8, 0.85, 0.9, 0.95, 0.98, 1.0)
 _STEPS = frozenset(
@@ -52,6 +53,23 @@ class PrometheusMetrics:
         self._degraded = Counter("jacquard_degradations", "What was done without.", ["reason"], registry=own)
         self._errors = Counter("jacquard_errors", "Errors by kind.", ["reason"], registry=own)
         self._tools = Counter("jacquard_tool_calls", "Tool calls by how they ended.", ["status"], registry=own)
+        self._tool_seconds = Histogram(
+            "jacquard_tool_call_seconds", "Time of a tool call.", buckets=_LONG_SECONDS, registry=own
+        )
+        self._model_seconds = Histogram(
+            "jacquard_model_call_seconds",
+            "Time of a model call.",
+            ["model", "stage"],
+            buckets=_LONG_SECONDS,
+            registry=own,
+        )
+        self._first_token = Histogram(
+            "jacquard_model_first_token_seconds",
+            "Time of a model call until its first token.",
+            ["model", "stage"],
+            buckets=_LONG_SECONDS,
+            registry=own,
+        )
         self._usage = Counter(
             "jacquard_model_tokens", "Tokens of model calls.", ["model", "stage", "kind"], registry=own
         )
@@ -77,6 +95,8 @@ class PrometheusMetrics:
             self._errors.labels(str(facts.get("reason"))).inc()
         elif kind is EventType.TOOL_CALL_COMPLETED:
             self._tools.labels(str(facts.get("status"))).inc()
+            if facts.get("duration_ms"):
+                self._tool_seconds.observe(facts["duration_ms"] / 1000)
         elif kind is EventType.PERSISTED:
             self._count_persisted(facts)
         elif kind is EventType.ASSISTANT_CHUNK_RECEIVED:
@@ -108,3 +128,8 @@ class PrometheusMetrics:
             model, stage = str(facts.get("model")), str(facts.get("stage"))
             self._usage.labels(model, stage, "input").inc(facts.get("prompt_tokens", 0))
             self._usage.labels(model, stage, "output").inc(facts.get("completion_tokens", 0))
+            # 0 stands for a time that was not measured.
+            if facts.get("latency_ms"):
+                self._model_seconds.labels(model, stage).observe(facts["latency_ms"] / 1000)
+            if facts.get("first_token_latency_ms") is not None:
+                self._first_token.labels(model, stage).observe(facts["first_token_latency_ms"] / 1000)

@@ -33,6 +33,7 @@ from mnemosyne.documents.archive import describe_tree, export_session, import_se
 from mnemosyne.documents.faults import Severity
 from mnemosyne.documents.json_schema import package_schema, schema_text, session_schema
 from mnemosyne.documents.migrate import migrate as migrate_document
+from mnemosyne.documents.package_json import is_package, package_faults
 from mnemosyne.documents.session_json import document_from_json, document_to_json, read_document
 from mnemosyne.files import write_file
 from mnemosyne.schema.document import SessionDocument
@@ -93,16 +94,21 @@ def source(
 
 @doc.command()
 def validate(file: FileArgument, as_json: JsonOption = False) -> None:
-    """Check a session document; every fault is reported at once with its path. Warnings do not fail."""
+    """Check a session document or a context package; every fault is reported at once with its path. Warnings do not fail."""
 
     async def work() -> None:
-        document, faults = read_document(_read(file))
-        if document is not None:
-            faults = (*faults, *tree_faults(document))
+        data = _read(file)
+        what = "context package" if is_package(data) else "session document"
+        if what == "context package":
+            faults = package_faults(data)
+        else:
+            document, faults = read_document(data)
+            if document is not None:
+                faults = (*faults, *tree_faults(document))
         errors = [str(fault) for fault in faults if fault.severity is Severity.ERROR]
         warnings = [str(fault) for fault in faults if fault.severity is Severity.WARNING]
         if as_json:
-            print_json({"ok": not errors, "errors": errors, "warnings": warnings})
+            print_json({"ok": not errors, "kind": what, "errors": errors, "warnings": warnings})
         else:
             for warning in warnings:
                 say(f"warning: {warning}", "yellow")
@@ -111,7 +117,7 @@ def validate(file: FileArgument, as_json: JsonOption = False) -> None:
                 raise fail("\n".join([*errors, f"{_format_count(len(errors), 'error')} in {file}."]))
             raise typer.Exit(1)
         if not as_json:
-            show(f"{file} is a good session document ({_format_count(len(warnings), 'warning')}).", "green")
+            show(f"{file} is a good {what} ({_format_count(len(warnings), 'warning')}).", "green")
 
     run(work)
 

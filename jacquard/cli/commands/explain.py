@@ -18,6 +18,7 @@ from jacquard.replay.turn_view import view_turn
 from mnemosyne.core import codec
 from mnemosyne.files import write_file
 from mnemosyne.protocols import Store
+from mnemosyne.schema.memory import is_profile_session
 from mnemosyne.schema.record import TurnRecord
 
 SessionChoice = Annotated[
@@ -132,7 +133,7 @@ async def find_only_session(store: Store, session: str) -> str:
     """Return the named session, or the only one in the store; exit code 1 where there are several."""
     if session:
         return session
-    names = await store.sessions()
+    names = [name for name in await store.sessions() if not is_profile_session(name)]
     if len(names) != 1:
         raise fail(f"Which session? Give --session; there are: {', '.join(names) or 'none'}.", code=2)
     return names[0]

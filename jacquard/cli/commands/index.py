@@ -29,7 +29,7 @@ from jacquard.wiring.runtime import Runtime
 from mnemosyne.core.codec import to_plain
 from mnemosyne.documents.store_check import check_store
 from mnemosyne.retrieval.recall.indexing.rebuild import RebuildResult
-from mnemosyne.schema.memory import session_scope, world_scope
+from mnemosyne.schema.memory import is_profile_session, session_scope, world_scope
 from mnemosyne.stores.locate import locate_store
 from mnemosyne.stores.open import store_at
 
@@ -122,7 +122,8 @@ async def _scopes(runtime: Runtime, session: str | None, *, only_world: bool) ->
     if only_world and runtime.world is not None:
         await runtime.import_world()
         return [world_scope(runtime.world.world_id)]
-    names = await runtime.store.sessions() if session is None else (session,)
+    every = [name for name in await runtime.store.sessions() if not is_profile_session(name)]
+    names = every if session is None else [session]
     worlds = {} if session is not None else dict.fromkeys(await runtime.store.worlds())
     for name in names:
         worlds.setdefault((await runtime.store.head(name)).world_id)

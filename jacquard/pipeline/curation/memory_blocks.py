@@ -19,7 +19,7 @@ from jacquard.pipeline.truncation import truncate_with_size
 from jacquard.pipeline.worlds import party_names
 from mnemosyne.chains.event import QUEST
 from mnemosyne.chains.uris import entry_uri
-from mnemosyne.evidence.selectors import ref_hash
+from mnemosyne.host_parts import HashText, hash_with_sha256
 from mnemosyne.protocols import TokenEstimator
 from mnemosyne.retrieval.text.dates import resolve_dates
 from mnemosyne.schema.evidence import BlockType, Priority
@@ -58,6 +58,7 @@ def render_memories(
     limit_tokens: int | None = None,
     names: Mapping[str, str] = EMPTY,
     labels: MemoryLabels = _PLAIN,
+    hash_text: HashText = hash_with_sha256,
 ) -> tuple[PromptBlock, ...]:
     """Return one block for each chosen entry that exists: knowledge first, then memories, each in the order of choice.
 
@@ -65,10 +66,14 @@ def render_memories(
     selection uses these names. `rank` is the place in the selection (0 = first); the first entry is HIGH, the others
     MEDIUM. A rationale, if the selector gave one, stands before them all and is dropped first when the budget is short.
     An entry of more than `limit_tokens` shows its first sentences, and its ref names the characters shown.
+    `hash_text` is the host's.
     """
     found = {names.get(entry_uri(entry), entry.entry_id): entry for entry in entries}
     chosen = [(name, found[name]) for name in selection.entry_ids if name in found]
-    blocks = [_block(entry, name, rank, estimator, limit_tokens, labels) for rank, (name, entry) in enumerate(chosen)]
+    blocks = [
+        _block(entry, name, rank, estimator, limit_tokens, labels, hash_text)
+        for rank, (name, entry) in enumerate(chosen)
+    ]
     blocks.sort(key=lambda block: block.section != KNOWLEDGE_SECTION)
     if blocks and selection.rationale:
         blocks.insert(0, _rationale(selection.rationale, len(blocks), estimator))
@@ -93,16 +98,17 @@ def _block(
     estimator: TokenEstimator,
     limit_tokens: int | None,
     labels: MemoryLabels,
+    hash_text: HashText,
 ) -> PromptBlock:
     lore = entry.chain is Chain.LORE
-    shown, ref = entry, Ref(evidence_id=name, hash=ref_hash(entry.text))
+    shown, ref = entry, Ref(evidence_id=name, hash=hash_text(entry.text))
     if limit_tokens is not None:
         text, chars = truncate_with_size(entry.text, limit_tokens, estimator.estimate)
         if chars < len(entry.text):
             shown = replace(entry, text=text)
             # The ref covers what is shown, so a change of the text after it does not make the ref stale.
             selector = f"chars:0-{chars}" if chars else None
-            ref = Ref(evidence_id=name, selector=selector, hash=ref_hash(entry.text[: chars or None]))
+            ref = Ref(evidence_id=name, selector=selector, hash=hash_text(entry.text[: chars or None]))
     content = _entry_element(shown, labels) if lore else _memory_element(shown, labels)
     return PromptBlock(
         block_id=f"flesh:{name}",

@@ -14,9 +14,10 @@ from filament import open_tag, show_text
 from jacquard.core.block_kinds import DOCUMENT_SOURCE, slot_of
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, sensitivity_of
 from jacquard.core.receipt import LeftOut
+from jacquard.pipeline.evidence.rendering import EvidenceParts, default_parts
 from jacquard.pipeline.planned_turn import PlannedTurn
 from mnemosyne.documents.brought import TRUST, verify_trust
-from mnemosyne.evidence.resolve import RefResolver, ResolvedBlock
+from mnemosyne.evidence.resolve import ResolvedBlock
 from mnemosyne.evidence.rules import lowest_trust
 from mnemosyne.protocols import Clock, Store
 from mnemosyne.schema.evidence import BlockType, ContextBlock
@@ -28,7 +29,7 @@ ENGINE = "jacquard"
 MADE_BY_ENGINE: Mapping[str, Any] = {MADE_BY: ENGINE}
 """The field (in `extra`) of blocks that a turn made of its own prompt."""
 
-_RECORDED = ("flesh:", "evidence:", "host:")
+_RECORDED = ("flesh:", "evidence:", "host:", "user-fact:")
 """How the ids of recorded blocks begin that change from turn to turn; a session has many of them."""
 
 _PLACEMENT = Placement(position=Position.SYSTEM)
@@ -39,34 +40,46 @@ _TRUST = {BlockType.CONVERSATION: Trust.USER, BlockType.EVIDENCE: Trust.TOOL, Bl
 class DocumentBlocks:
     """The blocks of a document, in its order; `ids` are those of all of them, shown or not.
 
-    `degradations` are `code: detail`; `left_out` has a line for each block that has no place of its own.
+    `degradations` are `code: detail`; `left_out` has a line for each block that has no place of its own, `errors` a sentence
+    for each that could not be rendered.
     """
 
     blocks: tuple[PromptBlock, ...] = ()
     ids: frozenset[str] = frozenset()
     degradations: tuple[str, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
+    errors: tuple[str, ...] = ()
 
 
 async def load_context_blocks(
-    store: Store, clock: Clock, turn: PlannedTurn, count: Callable[[str], int]
+    store: Store,
+    clock: Clock,
+    turn: PlannedTurn,
+    count: Callable[[str], int],
+    parts: EvidenceParts | None = None,
+    derived: Sequence[ContextBlock] = (),
 ) -> DocumentBlocks:
-    """Return the context blocks of a session that belong into its prompts. `count` gives the tokens of a text.
+    """Return the context blocks of a session that belong into its prompts, and after them those that a deriver made. `count`
+    gives the tokens of a text.
 
     A block of the talk whose words stand in the history or the summary is left out with a line, and so is one without a text.
     """
     stored = await store.list_context_blocks(turn.session_id, BlockFilter(without_prefixes=_RECORDED))
     own = [block for block in stored if not _is_recorded(block, turn)]
+    stored_ids = {block.block_id for block in own}
+    own += [block for block in derived if block.block_id not in stored_ids]
+    with_parts = parts or default_parts(store, clock, count)
     said = {placed.message.content.strip() for placed in turn.history or ()}
     if turn.window.summary is not None:
         said.add(turn.window.summary.summary.content.strip())
-    resolver = RefResolver(store, clock)
     blocks: list[PromptBlock] = []
     told: list[str] = []
     left_out: list[LeftOut] = []
-    for place, block in enumerate(own):
-        resolved = await resolver.resolve_block(turn.session_id, block)
+    errors: list[str] = []
+    for place, resolved in enumerate(await with_parts.render_all(turn.session_id, own)):
+        block = resolved.block
         told += resolved.details
+        errors += [resolved.error] if resolved.error else []
         text = resolved.text.strip()
         if not text or (block.block_type is BlockType.CONVERSATION and text in said):
             code, reason = (
@@ -82,6 +95,7 @@ async def load_context_blocks(
         ids=frozenset(block.block_id for block in own),
         degradations=tuple(told),
         left_out=tuple(left_out),
+        errors=tuple(errors),
     )
 
 

@@ -19,15 +19,18 @@ from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.record.package import build_package, context_blocks_of, evidence_of
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, select_stored_blocks
 from jacquard.pipeline.record.provider_messages import find_attachments
+from jacquard.pipeline.record.redactions import find_redactions
 from jacquard.pipeline.record.stored_turn import report_damage
 from jacquard.pipeline.skeleton.automation import Skeleton
 from jacquard.pipeline.skeleton.history import smooth_other_tokens
 from jacquard.pipeline.skeleton.messages import without_notice
 from jacquard.pipeline.weaving.assemble import PromptMessage, is_history_message, prefix
+from jacquard.pipeline.weaving.assembler import ROLE_MESSAGES, Assembler
 from jacquard.pipeline.weaving.layers import share
 from jacquard.pipeline.weaving.policies import rules_of, tier_tokens_of
 from jacquard.pipeline.weaving.prompt import Prompt, PromptLayout, complete, lay_out
 from mnemosyne.chains.uris import entry_uri
+from mnemosyne.host_parts import HashText, hash_with_sha256
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.package import PackageMessage
 from mnemosyne.schema.record import SessionWindow
@@ -40,7 +43,8 @@ class PromptInputs:
     `skeleton` and `flesh` are the blocks of both streams, each with an id of its own, `stream_b` what the receipt says of
     `curation`. `evidence_ids` gives, by address, the id of the evidence that an entry becomes where that is not the entry's
     own. `count` gives the tokens of a text, `counter` its name; `correction` is by how much it was too low before.
-    `degradations` are what was done without so far, `at` the time by which ages are reckoned.
+    `degradations` are what was done without so far, `at` the time by which ages are reckoned. `assembler` and `hash_text` are
+    the host's.
     """
 
     turn: PlannedTurn
@@ -56,6 +60,8 @@ class PromptInputs:
     at: datetime
     correction: float = 1.0
     evidence_ids: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    assembler: Assembler = ROLE_MESSAGES
+    hash_text: HashText = hash_with_sha256
 
     @property
     def config(self) -> RuntimeConfig:
@@ -84,6 +90,7 @@ def lay_out_prompt(inputs: PromptInputs) -> PromptLayout:
         rules=rules_of(inputs.config, inputs.at),
         layer_attributes=layer_attributes(inputs.stream_b),
         left_out=left_out,
+        assembler=inputs.assembler,
     )
 
 
@@ -121,7 +128,7 @@ def build_turn_prompt(inputs: PromptInputs, laid: PromptLayout, carried: Mapping
         state_cut=inputs.skeleton.state_cut,
         evidence=inputs.skeleton.results.decisions,
         left_out=(*inputs.turn.left_out, *inputs.skeleton.results.left_out),
-        redactions=inputs.skeleton.results.redactions,
+        redactions=find_redactions(prompt.stages[-1].blocks(), prompt.decisions, inputs.skeleton.results.redactions),
         profile=inputs.turn.profile.profile_id,
         as_written=bool(inputs.layout.boundary),
     )
@@ -142,7 +149,7 @@ def _build_prepared_turn(inputs: PromptInputs, prompt: Prompt, report: Report) -
     ]
     said_tokens = sum(block.tokens for block in blocks if is_history_message(block))
     head = inputs.turn.window.head
-    evidences = tuple(evidence_of(entry, inputs.evidence_ids) for entry in entries)
+    evidences = tuple(evidence_of(entry, inputs.evidence_ids, inputs.hash_text) for entry in entries)
     held = context_blocks_of(blocks)
     report = replace(
         report,

@@ -19,7 +19,7 @@ from jacquard.core.receipt import Action, CurationPath, StreamBReport
 from jacquard.pipeline.record.evidence import IngestedResult
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
 from mnemosyne.core.errors import ContextEngineError
-from mnemosyne.schema.document import ModelUsage, ToolCall
+from mnemosyne.schema.document import ModelUsage, ToolCall, ToolCallStatus
 from mnemosyne.schema.event import EventType
 from mnemosyne.schema.record import SessionWindow
 
@@ -148,6 +148,7 @@ async def emit_usage(
         prompt_tokens=usage.prompt_tokens,
         completion_tokens=usage.completion_tokens,
         latency_ms=usage.latency_ms,
+        first_token_latency_ms=usage.first_token_latency_ms,
         status=usage.status.value,
         **known,
     )
@@ -159,8 +160,13 @@ async def emit_tool_call(
     tool_call: ToolCall,
     taken: IngestedResult | None,
     degradations: Iterable[str],
+    *,
+    was_begun: bool = False,
 ) -> None:
-    """Emit that a tool call is in the store, with what its result became (`taken`; None where no result was given)."""
+    """Emit that a tool call is in the store, with what its result became (`taken`; None where no result was given).
+
+    A call that is running has begun alone; one whose beginning was recorded (`was_begun`) ends alone.
+    """
     ids = {"tool_call_id": tool_call.tool_call_id, "task_id": tool_call.task_id}
     if taken is not None:
         await emitter.emit(
@@ -172,14 +178,16 @@ async def emit_tool_call(
             redacted=list(taken.redacted),
             recalled=list(taken.recalled),
         )
-    await emitter.emit(EventType.TOOL_CALLED, session_id, **ids, tool=tool_call.tool)
-    await emitter.emit(
-        EventType.TOOL_CALL_COMPLETED,
-        session_id,
-        **ids,
-        tool=tool_call.tool,
-        status=tool_call.status.value,
-        duration_ms=tool_call.duration_ms,
-    )
+    if not was_begun:
+        await emitter.emit(EventType.TOOL_CALLED, session_id, **ids, tool=tool_call.tool)
+    if tool_call.status is not ToolCallStatus.RUNNING:
+        await emitter.emit(
+            EventType.TOOL_CALL_COMPLETED,
+            session_id,
+            **ids,
+            tool=tool_call.tool,
+            status=tool_call.status.value,
+            duration_ms=tool_call.duration_ms,
+        )
     for reason in degradations:
         await emitter.emit(EventType.DEGRADED, session_id, **ids, reason=reason)

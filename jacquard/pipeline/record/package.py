@@ -12,14 +12,14 @@ from typing import Any
 
 from filament import close_tag, escape_text, open_tag, split_content
 from jacquard.config.sections import PackageConfig
-from jacquard.core.block_kinds import EVIDENCE_LAYER, KINDS, SUMMARY_SLOT, PackagePart, slot_traits
+from jacquard.core.block_kinds import EVIDENCE_LAYER, KINDS, SUMMARY_SLOT, USER_LAYER, PackagePart, slot_traits
 from jacquard.core.blocks import BlockKind, PromptBlock
 from jacquard.core.plan import PlanContext
 from jacquard.core.receipt import Action, Report
 from jacquard.pipeline.evidence.context_blocks import MADE_BY_ENGINE, is_of_document
 from jacquard.pipeline.record.diversity import RESULTS, DroppedItem, constrain, document_of, source_of
-from mnemosyne.chains.uris import EntryAddress, entry_uri, evidence_uri, parse_uri
-from mnemosyne.evidence.rules import content_hash
+from mnemosyne.chains.uris import EntryAddress, EvidenceAddress, entry_uri, evidence_uri, parse_uri
+from mnemosyne.host_parts import HashText, hash_with_sha256
 from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceSource, EvidenceType, SourceKind
 from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry
 from mnemosyne.schema.package import ContextPackage, EvidenceItem, PackageBlock, PackageMessage
@@ -32,7 +32,9 @@ _SCORE_NAMES = {name: "rrf_score" if name == "fused" else f"{name}_score" for na
 _GROUPS = {"relational": "relational_bundle"}
 
 
-def evidence_of(entry: MemoryEntry, evidence_ids: Mapping[str, str] = EMPTY) -> Evidence:
+def evidence_of(
+    entry: MemoryEntry, evidence_ids: Mapping[str, str] = EMPTY, hash_text: HashText = hash_with_sha256
+) -> Evidence:
     """Return a recalled entry as evidence; its id is the entry's own, or the one that `evidence_ids` has for its
     address.
     """
@@ -43,7 +45,7 @@ def evidence_of(entry: MemoryEntry, evidence_ids: Mapping[str, str] = EMPTY) -> 
         source=EvidenceSource(kind=SourceKind.RAG, name=entry.chain.value, uri=uri),
         content=entry.text,
         trust=entry.trust,
-        content_hash=content_hash(entry.text),
+        content_hash=hash_text(entry.text),
         metadata={"title": entry.title, "kind": entry.kind, "tags": list(entry.tags)},
     )
 
@@ -133,7 +135,7 @@ def _has_own_part(block: PromptBlock) -> bool:
 
 
 def _is_for_developer(block: PromptBlock) -> bool:
-    return slot_traits(block.slot).part is PackagePart.DEVELOPER_BLOCKS
+    return slot_traits(block.slot, block.section).part is PackagePart.DEVELOPER_BLOCKS
 
 
 def to_messages(package: ContextPackage, *, developer_role: bool = True) -> tuple[PackageMessage, ...]:
@@ -170,10 +172,12 @@ def _block(block: PromptBlock, created_at: datetime) -> PackageBlock:
     source = {"block_id": block.block_id}
     if block.category is not None:
         source["memory_item_id"] = _entry_id(block)
+    if block.layer == USER_LAYER and isinstance(address := parse_uri(block.uri), EvidenceAddress):
+        source["memory_item_id"] = address.evidence_id
     return PackageBlock(
-        type=slot_traits(block.slot).package_type,
+        type=slot_traits(block.slot, block.section).package_type,
         text=block.content,
-        updated_at=created_at if block.volatile else None,
+        updated_at=block.at if block.layer == USER_LAYER else created_at if block.volatile else None,
         source=source,
     )
 

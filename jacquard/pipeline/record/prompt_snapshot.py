@@ -23,6 +23,7 @@ from jacquard.core.quests import drop_quests
 from jacquard.pipeline.record.build_prompt import PromptInputs, layer_attributes
 from jacquard.pipeline.record.stored_turn import report_damage
 from jacquard.pipeline.skeleton.automation import SkeletonSource
+from jacquard.pipeline.weaving.assembler import name_of_assembler
 from mnemosyne.core import codec
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.record import TurnRecord
@@ -46,7 +47,8 @@ class PromptSnapshot:
     `blocks` are those of both streams, `history` the messages (oldest first), all as rendered. `carried` are the
     shortened or masked blocks as they stood in the prompt. `source` is what the template blocks were rendered from,
     `config` the turn's configuration as plain values, `limit_tokens` what the prompt might take, `at` the time for which
-    ages were computed. `layer_attributes`: as of `Skein`.
+    ages were computed. `layer_attributes`: as of `Skein`. `assembler`: the name of the host's assembler, empty for the
+    built-in one.
     """
 
     source: SkeletonSource
@@ -61,6 +63,7 @@ class PromptSnapshot:
     carried: tuple[PromptBlock, ...] = ()
     layer_attributes: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: EMPTY)
     version: int = SNAPSHOT_VERSION
+    assembler: str = ""
 
     @property
     def runtime(self) -> RuntimeConfig:
@@ -84,6 +87,7 @@ def snapshot_prompt(
         at=inputs.at,
         carried=tuple((carried or {}).values()),
         layer_attributes=layer_attributes(inputs.stream_b),
+        assembler=name_of_assembler(inputs.assembler),
     )
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
 from typing import Any
 
 from jacquard.core.block_kinds import EVIDENCE_SOURCE
@@ -20,12 +22,23 @@ from mnemosyne.chains.uris import EntryAddress, EvidenceAddress, parse_uri
 from mnemosyne.core.codec import check_times, decode, encode
 from mnemosyne.core.errors import CodecError, EvidenceNotFoundError, RedactionError, UriError
 from mnemosyne.protocols import Redactor, Store, TokenEstimator
-from mnemosyne.schema.document import ModelUsage, ModelUsageStage, Task, ToolCall
+from mnemosyne.schema.document import ModelUsage, ModelUsageStage, Task, ToolCall, ToolCallStatus, ToolType
 from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.record import PutResult, SessionWindow, TurnRecord
 from mnemosyne.schema.session import Ref, Role
 
 WITHHELD = "[withheld: redaction failed]"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ContinuedCall:
+    """A tool call to be written. `was_begun`: its beginning was recorded before; `is_known`: it is stored already, and this is
+    its beginning once more, so that nothing is written.
+    """
+
+    call: ToolCall
+    was_begun: bool = False
+    is_known: bool = False
 
 
 async def require_evidence(store: Store, session_id: str, evidence_ids: Sequence[str]) -> tuple[Evidence, ...]:
@@ -86,6 +99,46 @@ async def check_tool_call(
     except CodecError as error:
         raise ConfigError(f"Tool call {call.tool_call_id!r} cannot be stored. {error} Nothing was written.") from None
     return replace(call, args_digest=plain)
+
+
+async def continue_tool_call(store: Store, session_id: str, call: ToolCall, now: datetime) -> ContinuedCall:
+    """Return a call as it goes on from its stored beginning, if it has one.
+
+    What the end of a call leaves out is that of its beginning; its duration is the time since then, unless it says one. A beginning
+    that comes after the end says nothing new. ConfigError for a beginning with a result.
+    """
+    is_running = call.status is ToolCallStatus.RUNNING
+    if is_running and call.result_evidence_ids:
+        raise ConfigError(
+            f"Tool call {call.tool_call_id!r} is running and has a result; record its end with the result."
+        )
+    stored = await _find_tool_call(store, session_id, call.tool_call_id)
+    if is_running:
+        begun = call if call.called_at is not None else replace(call, called_at=now)
+        return ContinuedCall(call=stored or begun, is_known=stored is not None)
+    if stored is None or stored.status is not ToolCallStatus.RUNNING:
+        return ContinuedCall(call=call)
+    called_at = call.called_at or stored.called_at
+    passed = 0 if called_at is None else max(round((now - called_at).total_seconds() * 1000), 0)
+    whole = replace(
+        call,
+        tool=call.tool or stored.tool,
+        provider=call.provider or stored.provider,
+        type=stored.type if call.type is ToolType.TOOL else call.type,
+        called_at=called_at,
+        args_digest=call.args_digest or stored.args_digest,
+        duration_ms=call.duration_ms or passed,
+        task_id=call.task_id or stored.task_id,
+        extra={**stored.extra, **call.extra},
+    )
+    return ContinuedCall(call=whole, was_begun=True)
+
+
+async def _find_tool_call(store: Store, session_id: str, tool_call_id: str) -> ToolCall | None:
+    # A store of a host may be older than this method of the Protocol.
+    find = getattr(store, "tool_call", None) or partial(Store.tool_call, store)
+    found: ToolCall | None = await find(session_id, tool_call_id)
+    return found
 
 
 async def record_tool_call(

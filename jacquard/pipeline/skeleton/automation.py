@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from filament import FilamentError, collect_anchors, with_anchors
-from jacquard.core.block_kinds import TEMPLATE_SOURCE
+from jacquard.core.block_kinds import SUMMARY_SLOT, TEMPLATE_SOURCE
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock
 from jacquard.core.degradations import Degradation
 from jacquard.core.errors import JacquardError
@@ -46,7 +46,8 @@ class SkeletonSource:
     """The inputs of a skeleton's template blocks: templates with the same `digests` (file name to hash) render the same
     text from them.
 
-    `variables` are those of every template, `directives` those of this turn.
+    `variables` are those of every template, `directives` those of this turn. `without` are types of blocks that the host
+    does not want.
     """
 
     template_id: str
@@ -54,6 +55,7 @@ class SkeletonSource:
     variables: Mapping[str, Any]
     directives: tuple[MemoryEntry, ...]
     digests: Mapping[str, str]
+    without: tuple[BlockType, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,16 +115,25 @@ class AutomationStream:
         self._count = lru_cache(maxsize=COUNTS_KEPT)(estimator.estimate)
         self._shipped = shipped
 
-    def render(self, turn: PlannedTurn, state_tokens: int | None = None) -> Skeleton:
+    def render(
+        self, turn: PlannedTurn, state_tokens: int | None = None, without: tuple[BlockType, ...] = ()
+    ) -> Skeleton:
         """Return the skeleton of one turn, whose state takes at most `state_tokens` (None: as much as templates can
-        take).
+        take), without blocks of these types.
 
         Reads the dates of the template files, so call it off the event loop. Raises TemplateError, which names file and
         line, for a template that cannot be rendered.
         """
-        return self.render_with(open_templates(template_roots((self._shipped,), turn.world)), turn, state_tokens)
+        templates = open_templates(template_roots((self._shipped,), turn.world))
+        return self.render_with(templates, turn, state_tokens, without)
 
-    def render_with(self, templates: TemplateSet, turn: PlannedTurn, state_tokens: int | None = None) -> Skeleton:
+    def render_with(
+        self,
+        templates: TemplateSet,
+        turn: PlannedTurn,
+        state_tokens: int | None = None,
+        without: tuple[BlockType, ...] = (),
+    ) -> Skeleton:
         """Return the skeleton that the given templates make, whatever the world's own are (previews, comparisons).
 
         Raises TemplateError for a template that cannot be rendered.
@@ -138,6 +149,7 @@ class AutomationStream:
                 *list_injected_entries(turn.world, turn.plan),
             ),
             digests=templates.digests,
+            without=without,
         )
         made = self._render_template_blocks(templates, source, quests, state_tokens)
         start = find_history_start(turn.window)
@@ -145,6 +157,8 @@ class AutomationStream:
         # Turns of the engine come with the history that their summary leaves; previews have none.
         if shown is None:
             shown = trim_history(turn.window.messages, start, turn.config.history, self._count)
+        if BlockType.CONVERSATION in without:
+            shown = ()
         said, held, profile = turn.message or turn.user_message, (*turn.pinned, *shown), turn.profile
         spoken = (*(each.message for each in held), *([] if turn.message is None else [turn.message]))
         speakers = find_speakers(spoken, turn.world, profile)
@@ -152,7 +166,7 @@ class AutomationStream:
             blocks=made.blocks,
             history=history_blocks(held, turn.world, self._count, turn.session_id, profile, speakers),
             user_input=input_block(said, self._count, profile, speakers),
-            anchors=find_shown_anchors(state, quests, made.shown),
+            anchors={} if BlockType.STATE in without else find_shown_anchors(state, quests, made.shown),
             history_start=shown[0].message.message_id if shown else None,
             source=made.source,
             state_tokens=made.state_tokens,
@@ -202,7 +216,7 @@ def render_blocks(
     blocks: list[PromptBlock] = []
     specs = templates.blocks(source.template_id)
     for spec in specs:
-        if only is not None and spec.type is not only:
+        if (only is not None and spec.type is not only) or _is_unwanted(spec, source.without):
             continue
         if spec.each is None:
             blocks += _render_spec(templates, spec, source, count)
@@ -257,6 +271,11 @@ def _render_spec(
         uri=entry_uri(entry) if _kind(entry) is BlockKind.DIRECTIVE and entry else "",
     )
     return (block,)
+
+
+def _is_unwanted(spec: BlockSpec, without: tuple[BlockType, ...]) -> bool:
+    """Return whether a host does not want a block: the summary is a memory of the conversation and goes with it."""
+    return spec.type in without or (spec.slot == SUMMARY_SLOT and BlockType.CONVERSATION in without)
 
 
 def _kind(entry: MemoryEntry | None) -> BlockKind:

@@ -14,33 +14,70 @@ from jacquard.core.calibration import correction_of
 from jacquard.pipeline.evidence.blocks import load_evidence_blocks
 from jacquard.pipeline.evidence.candidates import evidence_query, newest_texts
 from jacquard.pipeline.evidence.context_blocks import load_context_blocks
+from jacquard.pipeline.evidence.rendering import EvidenceParts, default_parts
 from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.skeleton.automation import AutomationStream, Skeleton
 from jacquard.pipeline.skeleton.state_origin import describe_state
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.protocols import Clock, Store
+from mnemosyne.schema.document import Session, SessionDocument, TaskState, TodoList
+from mnemosyne.schema.evidence import BlockType, DeriveOptions
 
 
 class SkeletonStream:
-    """Makes the skeletons of turns. `count` gives the tokens of a text."""
+    """Makes the skeletons of turns. `count` gives the tokens of a text; `parts` derive and render evidence (None: the
+    built-in ones).
+    """
 
-    def __init__(self, automation: AutomationStream, store: Store, clock: Clock, count: Callable[[str], int]) -> None:
+    def __init__(
+        self,
+        automation: AutomationStream,
+        store: Store,
+        clock: Clock,
+        count: Callable[[str], int],
+        parts: EvidenceParts | None = None,
+    ) -> None:
         self._automation, self._store, self._clock, self._count = automation, store, clock, count
+        self._parts = parts or default_parts(store, clock, count)
 
     async def render(self, turn: PlannedTurn, state_tokens: int) -> Skeleton:
         """Return the skeleton of a turn, whose state takes at most `state_tokens`; TemplateError."""
-        skeleton = await to_thread.run_sync(self._automation.render, turn, state_tokens)
+        left_out = _left_out_types(self._parts.options)
+        skeleton = await to_thread.run_sync(self._automation.render, turn, state_tokens, left_out)
         size = size_of(turn.user_message, newest_texts(turn))
         shown, query = turn.config.evidence, await calculate(evidence_query, turn, size=size)
+        store, clock, count, parts = self._store, self._clock, self._count, self._parts
+        known = _describe_session(turn)
         results = await load_evidence_blocks(
-            self._store, self._clock, turn.session_id, shown, self._count, query, turn.boundary
+            store, clock, turn.session_id, shown, count, query, parts, known, turn.boundary
         )
-        document = await load_context_blocks(self._store, self._clock, turn, self._count)
+        document = await load_context_blocks(store, clock, turn, count, parts, results.derived)
         return replace(
             skeleton,
             results=results.with_document(document),
             degradations=await describe_state(self._store, turn.window.head, skeleton.state_cut),
         )
+
+
+def _left_out_types(options: DeriveOptions) -> tuple[BlockType, ...]:
+    """Return the types of template blocks that a host does not want."""
+    talk = () if options.include_conversation else (BlockType.CONVERSATION,)
+    return talk if options.include_state else (*talk, BlockType.STATE, BlockType.PLAN)
+
+
+def _describe_session(turn: PlannedTurn) -> SessionDocument:
+    """Return what the turn has loaded of its session as a document, for a deriver of the host."""
+    window = turn.window
+    return SessionDocument(
+        meta=window.meta,
+        session=Session(
+            session_id=turn.session_id,
+            messages=tuple(placed.message for placed in window.messages),
+            summary=None if window.summary is None else window.summary.summary,
+            task_state=TaskState(todo_list=TodoList(tasks=window.tasks)),
+            model_usage=window.usages,
+        ),
+    )
 
 
 def state_tokens_of(turn: PlannedTurn) -> int:

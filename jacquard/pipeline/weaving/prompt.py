@@ -15,7 +15,8 @@ from jacquard.core.blocks import PromptBlock, Skein, SkeinTemplate
 from jacquard.core.errors import BudgetExceededError
 from jacquard.core.protocols import NO_RULES, PruneBudget, Pruner, PruneResult, PruneRules
 from jacquard.core.receipt import Action, BlockDecision
-from jacquard.pipeline.weaving.assemble import MESSAGE_OVERHEAD_TOKENS, AssembledPrompt, assemble
+from jacquard.pipeline.weaving.assemble import MESSAGE_OVERHEAD_TOKENS, AssembledPrompt
+from jacquard.pipeline.weaving.assembler import ROLE_MESSAGES, Assembler, assemble_checked
 from jacquard.pipeline.weaving.weave import WovenSkein, truncate, weave
 from mnemosyne.schema.evidence import Priority
 
@@ -48,6 +49,7 @@ class PromptLayout:
     count: Callable[[str], int]
     limit_tokens: int
     left_out: tuple[BlockDecision, ...] = ()
+    assembler: Assembler = ROLE_MESSAGES
 
     @property
     def orders(self) -> tuple[tuple[PromptBlock, BlockDecision], ...]:
@@ -69,11 +71,12 @@ def lay_out(
     rules: PruneRules = NO_RULES,
     layer_attributes: Mapping[str, Mapping[str, str]] | None = None,
     left_out: tuple[BlockDecision, ...] = (),
+    assembler: Assembler = ROLE_MESSAGES,
 ) -> PromptLayout:
     """Weave all blocks and decide what fits into `limit_tokens`, including the frame between blocks.
 
     `history` is oldest first; `count` gives the tokens of a text. Raises BudgetExceededError when what must be kept
-    does not fit.
+    does not fit, and AssemblerError for an assembler of the host that breaks its rules.
     """
 
     def price(block: PromptBlock, overhead_tokens: int = 0) -> PromptBlock:
@@ -81,7 +84,7 @@ def lay_out(
 
     priced_history = [price(block, MESSAGE_OVERHEAD_TOKENS) for block in history]
     woven = weave([price(block) for block in blocks], priced_history, price(user_input), layout, layer_attributes)
-    assembled = assemble(woven.skein, count)
+    assembled = assemble_checked(assembler, woven.skein, count)
     # The frame of all blocks: with fewer blocks it can only become smaller.
     budget = PruneBudget(max_tokens=limit_tokens - assembled.frame_tokens, tier_tokens=tier_tokens or {})
     return PromptLayout(
@@ -94,6 +97,7 @@ def lay_out(
         count=count,
         limit_tokens=limit_tokens,
         left_out=left_out,
+        assembler=assembler,
     )
 
 
@@ -139,7 +143,9 @@ def _assemble_prompt(
         decisions.append(decision)
     skein = truncate(prompt_layout.woven.skein, standing)
     whole = skein.blocks() == prompt_layout.woven.skein.blocks()
-    assembled = prompt_layout.assembled if whole else assemble(skein, prompt_layout.count)
+    assembled = prompt_layout.assembled
+    if not whole:
+        assembled = assemble_checked(prompt_layout.assembler, skein, prompt_layout.count)
     return Prompt(
         assembled=assembled,
         decisions=_set_real_tokens((*decisions, *prompt_layout.woven.dropped, *prompt_layout.left_out), assembled),

@@ -12,7 +12,8 @@ from typing import Any
 
 from jacquard.core.errors import BudgetExceededError, ToolPairError
 from jacquard.core.receipt import BudgetReport
-from jacquard.pipeline.weaving.assemble import MESSAGE_OVERHEAD_TOKENS
+from mnemosyne.core.exact_tokens.messages import MessageTokenEstimator
+from mnemosyne.protocols import MessageEstimator, TokenEstimator
 
 
 def check_pairs(tail: Sequence[Mapping[str, Any]]) -> None:
@@ -33,10 +34,18 @@ def check_pairs(tail: Sequence[Mapping[str, Any]]) -> None:
         raise ToolPairError(place, call_id, "is a call without its result")
 
 
-def check_tail_fits(tail: Sequence[Mapping[str, Any]], budget: BudgetReport, count: Callable[[str], int]) -> None:
-    """Raise BudgetExceededError where a prompt with this budget and a tail together pass what the model takes."""
+def check_tail_fits(
+    tail: Sequence[Mapping[str, Any]],
+    budget: BudgetReport,
+    estimator: TokenEstimator,
+    model_hint: str | None = None,
+) -> None:
+    """Raise BudgetExceededError where a prompt with this budget and a tail together pass what the model takes.
+
+    An estimator that counts messages counts the tail by `model_hint`, which may read a tokenizer's file.
+    """
     limit_tokens = budget.limit_tokens + budget.tail_tokens
-    tokens = tail_tokens(tail, count, MESSAGE_OVERHEAD_TOKENS)
+    tokens = _count_tail(tail, budget, estimator, model_hint)
     if tail and budget.used_tokens + tokens > limit_tokens:
         blocks = (("tail", tokens), ("prompt", budget.used_tokens))
         raise BudgetExceededError(limit_tokens, budget.used_tokens + tokens, blocks)
@@ -45,6 +54,23 @@ def check_tail_fits(tail: Sequence[Mapping[str, Any]], budget: BudgetReport, cou
 def tail_tokens(tail: Sequence[Mapping[str, Any]], count: Callable[[str], int], overhead_tokens: int) -> int:
     """Return what a tail costs: its texts as they are, everything else as JSON, and the overhead of each message."""
     return sum(overhead_tokens + sum(count(text) for text in _texts(message)) for message in tail)
+
+
+def _count_tail(
+    tail: Sequence[Mapping[str, Any]], budget: BudgetReport, estimator: TokenEstimator, model_hint: str | None
+) -> int:
+    """Return what a tail costs in the unit of a budget, which the provider's counts have corrected."""
+    own = getattr(estimator, "estimate_message", None) is not None
+    counter: MessageEstimator = estimator if own else MessageTokenEstimator(estimator)  # type: ignore[assignment]
+    tokens = 0
+    for message in tail:
+        content = message.get("content")
+        text = content if isinstance(content, str) else ""
+        rest = {key: value for key, value in message.items() if key != "content" or value is not text}
+        tokens += counter.estimate_message(str(message.get("role", "")), text, model_hint)
+        tokens += sum(counter.estimate_text(each, model_hint) for each in _texts(rest))
+    is_exact = isinstance(counter, MessageTokenEstimator) and counter.counts_exactly(model_hint)
+    return int(tokens / budget.correction) if is_exact else tokens
 
 
 def _texts(message: Mapping[str, Any]) -> Iterator[str]:

@@ -32,16 +32,18 @@ class TiktokenEstimator:
         return len(self._encoding.encode_ordinary(text))
 
 
-def load_encoding(name: str) -> tiktoken.Encoding:
-    """Return an encoding from the cache files of litellm's wheel, or from TIKTOKEN_CACHE_DIR where that is set.
+def load_encoding(name: str, *, carried_only: bool = False) -> tiktoken.Encoding:
+    """Return an encoding from the cache files of litellm's wheel, or from TIKTOKEN_CACHE_DIR where that is set, unless
+    `carried_only`.
 
     The environment variable is set only while the encoding is read. LookupError when it is in neither; it says which
     encodings are available.
     """
     with _loading:
         before = os.environ.get(_CACHE_VARIABLE)
-        folder = before or _find_carried_folder()
-        if folder is None or (before is None and name not in CARRIED_ENCODINGS):
+        own = None if carried_only else before
+        folder = own or _find_carried_folder()
+        if folder is None or (own is None and name not in CARRIED_ENCODINGS):
             raise LookupError(
                 f"The encoding {name!r} is not available offline. litellm's wheel contains "
                 f"{', '.join(CARRIED_ENCODINGS)}; for others "
@@ -55,6 +57,8 @@ def load_encoding(name: str) -> tiktoken.Encoding:
         finally:
             if before is None:
                 del os.environ[_CACHE_VARIABLE]
+            else:
+                os.environ[_CACHE_VARIABLE] = before
 
 
 def _find_carried_folder() -> str | None:

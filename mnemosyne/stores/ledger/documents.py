@@ -72,6 +72,7 @@ def _document(ledger: Ledger, head: SessionHead) -> SessionDocument:
         model_usage=_items(ledger, "model_usage", ModelUsage),
         evidences=_evidences(ledger),
         blocks=_items(ledger, "block", ContextBlock),
+        version=head.version,
     )
 
 
@@ -304,6 +305,13 @@ def append_tool_calls(
     """Append tool calls; one with an existing id replaces that in its place."""
     check_times(*(call.called_at for call in calls))
     return _upsert(ledger, session_id, "tool_call", {call.tool_call_id: call for call in calls}, expected_version)
+
+
+def find_tool_call(ledger: Ledger, session_id: str, tool_call_id: str) -> ToolCall | None:
+    """Return a tool call, or None if there is none that can be read; SessionNotFoundError."""
+    session_row(ledger, session_id)
+    body = ledger.bodies("tool_call").get(tool_call_id)
+    return None if body is None else read_or_none(ledger, body, ToolCall, f"tool_call {tool_call_id!r}")
 
 
 def append_model_usage(

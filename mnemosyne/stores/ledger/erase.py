@@ -35,7 +35,7 @@ from mnemosyne.schema.erasure import (
     StoredRow,
 )
 from mnemosyne.schema.evidence import Evidence
-from mnemosyne.schema.memory import session_scope
+from mnemosyne.schema.memory import is_profile_session, session_scope
 from mnemosyne.schema.session import Message
 from mnemosyne.stores.ledger.ledger import Ledger
 from mnemosyne.stores.ledger.rows import PACK, Change
@@ -202,6 +202,9 @@ def _erase_user(dataset: Dataset, user_id: str, tally: _Tally) -> None:
         if theirs is not None:
             tally.texts.update(dict.fromkeys(theirs[0]))
         if _owner(ledger) == user_id:
+            if is_profile_session(session_id):
+                items = (decode_raw(row.body, Evidence) for row in ledger.evidences.values())
+                tally.texts.update((each.content, None) for each in items)
             _drop(dataset, session_scope(session_id), tally)
         elif theirs is not None:
             turns[session_id] = theirs[1]

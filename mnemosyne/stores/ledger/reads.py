@@ -24,7 +24,7 @@ from mnemosyne.core.errors import (
     UnreadableError,
 )
 from mnemosyne.damage import LostTree
-from mnemosyne.schema.document import ModelUsage, Task
+from mnemosyne.schema.document import Meta, ModelUsage, SessionDocument, Task
 from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry
 from mnemosyne.schema.record import (
     WINDOW_USAGES,
@@ -121,7 +121,14 @@ def read_window(ledger: Ledger, session_id: str, message_limit: int, branch_id: 
         else read_or_none(ledger, summary, PathSummary, "summary"),
         tasks=tuple(read_items(ledger, "task", Task)),
         usages=_newest_usages(ledger),
+        meta=_meta(ledger),
     )
+
+
+def _meta(ledger: Ledger) -> Meta | None:
+    body = ledger.bodies("document").get("frame")
+    frame = None if body is None else read_or_none(ledger, body, SessionDocument, "document")
+    return None if frame is None else frame.meta
 
 
 def _newest_usages(ledger: Ledger) -> tuple[ModelUsage, ...]:

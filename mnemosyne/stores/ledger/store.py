@@ -276,6 +276,9 @@ class LedgerStore(Store):
     ) -> PutResult:
         return await self._write(session_id, ledger_documents.append_tool_calls, tool_calls, expected_version)
 
+    async def tool_call(self, session_id: str, tool_call_id: str) -> ToolCall | None:
+        return await self._read(session_id, ledger_documents.find_tool_call, tool_call_id)
+
     async def append_model_usage(
         self, session_id: str, usages: Sequence[ModelUsage], *, expected_version: int | None = None
     ) -> PutResult:

@@ -72,6 +72,7 @@ def _document(connection: Connection, session: StoredSession, head: SessionHead)
         model_usage=read_parts(connection, session.key, "model_usage", ModelUsage),
         evidences=read_evidences(connection, session.key, EvidenceFilter()),
         blocks=read_parts(connection, session.key, "block", ContextBlock),
+        version=session.version,
     )
 
 

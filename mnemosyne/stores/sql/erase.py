@@ -30,7 +30,7 @@ from mnemosyne.privacy.session_scrubber import (
 )
 from mnemosyne.schema.erasure import Erasure, ErasureOutcome, ErasurePreview
 from mnemosyne.schema.evidence import Evidence
-from mnemosyne.schema.memory import MemoryEntry, session_scope
+from mnemosyne.schema.memory import MemoryEntry, is_profile_session, session_scope
 from mnemosyne.schema.session import Message
 from mnemosyne.stores.sql.blobs import (
     PLACED_BY,
@@ -181,6 +181,9 @@ def _erase_user(connection: Connection, user_id: str, tally: _Tally) -> None:
         if theirs is not None:
             tally.texts.update(dict.fromkeys(theirs[0]))
             turns[session_id] = theirs[1]
+        if session_id in owned and is_profile_session(session_id):
+            items = (decode(body, Evidence) for (body,) in _rows(connection, "body FROM evidences", session.key))
+            tally.texts.update((each.content, None) for each in items)
     for session_id in owned:
         _drop(connection, load_session(connection, session_id), tally)
     for session_id in wrote:

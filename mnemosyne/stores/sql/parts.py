@@ -187,6 +187,15 @@ def append_tool_calls(
     return _upsert(connection, session_id, "tool_call", {call.tool_call_id: call for call in calls}, expected_version)
 
 
+def find_tool_call(connection: Connection, session_id: str, tool_call_id: str) -> ToolCall | None:
+    """Return a tool call, or None if there is none that can be read; SessionNotFoundError."""
+    key = load_session(connection, session_id).key
+    row = connection.execute(
+        "SELECT body FROM parts WHERE session = ? AND kind = 'tool_call' AND part_id = ?", (key, tool_call_id)
+    ).fetchone()
+    return None if row is None else read_body(connection, row[0], ToolCall, part_place(key, tool_call_id, "tool_call"))
+
+
 def append_model_usage(
     connection: Connection, session_id: str, usages: Sequence[ModelUsage], expected_version: int | None
 ) -> PutResult:

@@ -253,6 +253,9 @@ class SqlStore(Store):
             lambda db: sql_parts.append_tool_calls(db, session_id, tool_calls, expected_version)
         )
 
+    async def tool_call(self, session_id: str, tool_call_id: str) -> ToolCall | None:
+        return await self._reads.run(lambda db: sql_parts.find_tool_call(db, session_id, tool_call_id))
+
     async def append_model_usage(
         self, session_id: str, usages: Sequence[ModelUsage], *, expected_version: int | None = None
     ) -> PutResult:

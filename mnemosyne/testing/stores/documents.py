@@ -24,7 +24,7 @@ from mnemosyne.schema.document import (
 )
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.record import PathSummary, TurnCommit
-from mnemosyne.schema.session import Ref, Role, TurnStatus
+from mnemosyne.schema.session import Message, Ref, Role, TurnStatus
 from mnemosyne.testing.stores.samples import (
     AT,
     SCOPE,
@@ -106,6 +106,26 @@ class StoreDocuments(StoreTests):
             assert grown is not None
             assert grown.session.messages[:2] == given.session.messages
             assert replace(grown, session=replace(grown.session, messages=given.session.messages)) == given
+
+    async def test_a_window_has_the_meta_of_the_document_and_a_document_the_version(self, tmp_path: Path) -> None:
+        """What a turn must know of the document (locale, user) costs no read of the whole; a write can name its version."""
+        async with self.open_session(tmp_path) as store:
+            assert (await store.window(SESSION, message_limit=1)).meta is None
+            await store.append_messages(SESSION, (Message(role=Role.USER, content="hello"),))
+            meta = {"locale": "zh-CN", "actor": {"user_id": "u1"}}
+            done = await store.patch_session(SESSION, {"meta": meta})
+            found = (await store.window(SESSION, message_limit=1)).meta
+            assert found is not None
+            assert found.actor is not None
+            assert (found.locale, found.actor.user_id) == ("zh-CN", "u1")
+            document = await store.get_session(SESSION)
+            assert document is not None
+            assert document.version == done.version
+            assert (
+                await store.put_session(SESSION, document, expected_version=document.version)
+            ).version > done.version
+            with pytest.raises(VersionConflictError):
+                await store.put_session(SESSION, document, expected_version=document.version)
 
     async def test_a_document_that_goes_on_is_one_more_turn(self, tmp_path: Path) -> None:
         """The same document again adds no turn; new messages at the end are one; a message's id may be left out."""

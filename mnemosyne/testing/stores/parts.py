@@ -170,6 +170,10 @@ class StoreParts(StoreTests):
             session = document.session
             assert session.tool_state is not None
             assert session.tool_state.tool_calls == (ended, ToolCall(tool_call_id="c2"), ToolCall(tool_call_id="c3"))
+            assert await store.tool_call(SESSION, "c1") == ended
+            assert await store.tool_call(SESSION, "c9") is None
+            with pytest.raises(SessionNotFoundError):
+                await store.tool_call("nobody", "c1")
             assert session.model_usage == (replace(usage, completion_tokens=4), ModelUsage(model_usage_id="u0"))
             assert [(each.task_id, each.status) for each in session.task_state.todo_list.tasks] == [
                 ("b", TaskStatus.COMPLETED),

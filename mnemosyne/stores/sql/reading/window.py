@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from mnemosyne.core.errors import DamagedRecordError
-from mnemosyne.schema.document import ModelUsage, Task
+from mnemosyne.schema.document import Meta, ModelUsage, SessionDocument, Task
 from mnemosyne.schema.record import WINDOW_USAGES, PathSummary, Prefetch, SessionWindow, TurnRecord
 from mnemosyne.schema.session import SessionHead, WindowMessage
 from mnemosyne.stores.sql.blobs import (
@@ -81,6 +81,7 @@ _WINDOW = " UNION ALL ".join(
             source="parts WHERE session = ? AND kind = 'model_usage' ORDER BY ord DESC LIMIT ?",
             **_BARE | {"number": "ord", "turn_id": "part_id"},
         ),
+        _PLACED.format(part="frame", source="documents WHERE session = ?", **_BARE | {"body": "frame"}),
     )
 )
 
@@ -100,6 +101,7 @@ def read_window(connection: Connection, session_id: str, message_limit: int, bra
         *here,
         key,
         *(key, WINDOW_USAGES),
+        key,
     )
     parts: dict[str, list[tuple[Any, ...]]] = {}
     for part, *row in connection.execute(_WINDOW, parameters):
@@ -118,7 +120,15 @@ def read_window(connection: Connection, session_id: str, message_limit: int, bra
         summary=_summary(connection, key, head, parts.get("summary", [])),
         tasks=_items(connection, key, "task", _in_order(parts, "task"), Task),
         usages=_items(connection, key, "model_usage", _in_order(parts, "usage"), ModelUsage),
+        meta=_meta(connection, key, parts.get("frame", [])),
     )
+
+
+def _meta(connection: Connection, key: int, rows: list[tuple[Any, ...]]) -> Meta | None:
+    place = place_of("documents", "frame", key)
+    effect = "The turn was made without the locale and the user of its document"
+    frame = read_body(connection, rows[0][_BODY], SessionDocument, place, effect) if rows else None
+    return None if frame is None else frame.meta
 
 
 def _in_order(parts: dict[str, list[tuple[Any, ...]]], part: str) -> list[tuple[Any, ...]]:

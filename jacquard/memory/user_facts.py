@@ -1,0 +1,170 @@
+"""Facts about users across their sessions: what is remembered is never overwritten (seed 000 section 3, seed 001).
+
+The facts of a user are the evidence of one session that belongs to that user and holds nothing else. So every store keeps them,
+every copy and check covers them, and an erasure of the user removes them with the user's other sessions. This module must not
+import a concrete store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid5
+
+from jacquard.core.errors import ConfigError
+from mnemosyne.chains.facts import fold_topic, settle_facts
+from mnemosyne.core.codec import format_time, parse_time
+from mnemosyne.core.errors import CodecError, SessionNotFoundError, VersionConflictError
+from mnemosyne.protocols import Clock, Redactor, Store
+from mnemosyne.schema.document import Actor, Meta, Session, SessionDocument
+from mnemosyne.schema.evidence import Evidence, EvidenceSource, EvidenceType, SourceKind
+from mnemosyne.schema.memory import FactKind, UserFact, profile_session_id
+from mnemosyne.schema.query import EvidenceFilter
+from mnemosyne.schema.session import AuthorKind, Message
+
+FACTS_READ = 1_000
+"""How many of the newest facts about a user are read, so that a turn's cost has a bound."""
+
+_MOMENT = timedelta(microseconds=1)
+_IDS = UUID("0d6d3f52-0b7a-5c9e-8a51-5f6a1d0f9c33")
+_TOPIC, _FROM, _TO, _SOURCE = "topic", "valid_from", "valid_to", "source"
+
+
+class UserFacts:
+    """Remembers facts about users. `redactor` searches their texts first (None: they are stored as they are)."""
+
+    def __init__(self, store: Store, clock: Clock, redactor: Redactor | None = None) -> None:
+        self._store, self._clock, self._redactor = store, clock, redactor
+
+    async def remember(self, user_id: str, facts: Sequence[UserFact]) -> tuple[UserFact, ...]:
+        """Store facts about a user; return them as they are stored, in the order given.
+
+        What the user's facts say already is returned and not stored again; the same fact with a `valid_to` ends it.
+        ConfigError for an empty text or id and for times that cannot be; RedactionError where a text cannot be searched. Then
+        nothing is written.
+        """
+        if not user_id.strip():
+            raise ConfigError(
+                "remember: the user id is empty; give the id by which the user's sessions name their author."
+            )
+        cleaned = [await self._clean(fact) for fact in facts]
+        session_id = await self._ensure_session(user_id)
+        stored = list(await self.facts(user_id))
+        now = _later_than(stored, self._clock.now())
+        done: list[str] = []
+        for fact in cleaned:
+            known = _find_known(fact, stored)
+            made = replace(fact, fact_id=_id_of(user_id, fact, now), recorded_at=now)
+            if known is not None:
+                made = known if fact.valid_to is None else replace(known, valid_to=fact.valid_to, superseded_by="")
+            now += _MOMENT
+            if made != known:
+                await self._store.put_evidence(session_id, _to_evidence(made))
+            stored = [*(each for each in stored if each.fact_id != made.fact_id), made]
+            done.append(made.fact_id)
+        settled = {fact.fact_id: fact for fact in await self.facts(user_id)}
+        return tuple(settled[fact_id] for fact_id in done)
+
+    async def facts(self, user_id: str) -> tuple[UserFact, ...]:
+        """Return the newest facts about a user, former ones too, in the order in which they began; none for an unknown user."""
+        where = EvidenceFilter(types=frozenset({EvidenceType.OTHER}), limit=FACTS_READ, newest=True)
+        try:
+            found = await self._store.list_evidences(profile_session_id(user_id), where)
+        except SessionNotFoundError:
+            return ()
+        return settle_facts(fact for each in found if (fact := _from_evidence(each)) is not None)
+
+    async def _clean(self, fact: UserFact) -> UserFact:
+        text = fact.text.strip()
+        if not text:
+            raise ConfigError("remember: a fact has no text; say in a sentence what holds of the user.")
+        for name, at in ((_FROM, fact.valid_from), (_TO, fact.valid_to)):
+            if at is not None and at.tzinfo is None:
+                raise ConfigError(f"remember: {name} of {text!r} has no time zone; give an aware datetime.")
+        if fact.valid_from is not None and fact.valid_to is not None and fact.valid_to <= fact.valid_from:
+            raise ConfigError(f"remember: {text!r} ends before it begins; valid_to must be later than valid_from.")
+        if self._redactor is not None:
+            text = (await self._redactor.redact(text)).redacted_text
+        return replace(fact, text=text, kind=FactKind(fact.kind), topic=fact.topic.strip(), superseded_by="")
+
+    async def _ensure_session(self, user_id: str) -> str:
+        session_id = profile_session_id(user_id)
+        try:
+            await self._store.head(session_id)
+        except SessionNotFoundError:
+            meta = Meta(created_at=self._clock.now(), actor=Actor(user_id=user_id))
+            document = SessionDocument(session=Session(session_id=session_id), meta=meta)
+            try:
+                await self._store.put_session(session_id, document, expected_version=0)
+            except VersionConflictError:
+                # Another process was sooner.
+                await self._store.head(session_id)
+        return session_id
+
+
+def _later_than(stored: Iterable[UserFact], now: datetime) -> datetime:
+    """Return the present, or a moment after what was recorded last: what is said later counts."""
+    return max([now, *(fact.recorded_at + _MOMENT for fact in stored if fact.recorded_at is not None)])
+
+
+def find_user(message: Message, meta: Meta | None) -> str:
+    """Return the user of a turn: the author of its message where it names one, else the one whose session it is; '' for none."""
+    if message.author is not None and message.author.kind is AuthorKind.USER:
+        return message.author.id
+    return meta.actor.user_id if meta is not None and meta.actor is not None else ""
+
+
+def _find_known(fact: UserFact, stored: Iterable[UserFact]) -> UserFact | None:
+    """Return the stored fact that says the same: one that still holds, or one that began at the same time."""
+    same = [
+        each
+        for each in stored
+        if (each.kind, each.text, fold_topic(each.topic)) == (fact.kind, fact.text, fold_topic(fact.topic))
+    ]
+    if fact.valid_from is not None:
+        return next((each for each in same if each.valid_from == fact.valid_from), None)
+    return next((each for each in same if each.valid_to is None), None)
+
+
+def _id_of(user_id: str, fact: UserFact, now: datetime) -> str:
+    begins = format_time(fact.valid_from or now)
+    return str(uuid5(_IDS, "\0".join((user_id, fact.kind.value, fold_topic(fact.topic), begins, fact.text))))
+
+
+def _to_evidence(fact: UserFact) -> Evidence:
+    told: dict[str, Any] = {_TOPIC: fact.topic, _SOURCE: fact.source}
+    # An end that another fact puts is found again when facts are read; only the host's own is stored.
+    ends = None if fact.superseded_by else fact.valid_to
+    told |= {name: format_time(at) for name, at in ((_FROM, fact.valid_from), (_TO, ends)) if at is not None}
+    return Evidence(
+        evidence_id=fact.fact_id,
+        type=EvidenceType.OTHER,
+        source=EvidenceSource(kind=SourceKind.USER, name=fact.kind.value),
+        content=fact.text,
+        trust=fact.trust,
+        metadata={name: value for name, value in told.items() if value},
+        created_at=fact.recorded_at,
+    )
+
+
+def _from_evidence(evidence: Evidence) -> UserFact | None:
+    """Return the fact of an evidence item; None for one that is no fact."""
+    told: Mapping[str, Any] = evidence.metadata
+    try:
+        begins, ends = (None if told.get(name) is None else parse_time(str(told[name])) for name in (_FROM, _TO))
+        kind = FactKind(evidence.source.name)
+    except (CodecError, ValueError):
+        return None
+    return UserFact(
+        text=evidence.content,
+        kind=kind,
+        topic=str(told.get(_TOPIC, "")),
+        valid_from=begins,
+        valid_to=ends,
+        trust=evidence.trust,
+        source=str(told.get(_SOURCE, "")),
+        fact_id=evidence.evidence_id,
+        recorded_at=evidence.created_at,
+    )

@@ -1,0 +1,127 @@
+"""The parts that make text from evidence, as an engine has them: deriver, resolver, renderer (seed 002 sections 6.4 and 6.6).
+
+A part of a host that fails never stops a turn: what it was asked for is left out, and the receipt says why. This module must not
+import a concrete store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from anyio import create_task_group
+
+from mnemosyne.core.errors import StoreError
+from mnemosyne.core.masking.call_logs import open_log
+from mnemosyne.evidence.derive import EvidenceBlockDeriver
+from mnemosyne.evidence.render import RefRenderer
+from mnemosyne.evidence.resolve import RefResolver, ResolvedBlock
+from mnemosyne.protocols import BlockDeriver, Clock, EvidenceResolver, Renderer, Store
+from mnemosyne.schema.document import SessionDocument
+from mnemosyne.schema.evidence import (
+    ContextBlock,
+    DeriveOptions,
+    Evidence,
+    RefFault,
+    RenderHints,
+    ResolvedRef,
+)
+from mnemosyne.schema.memory import EMPTY
+from mnemosyne.schema.session import Ref
+
+_log = open_log(__name__)
+EVERYTHING = DeriveOptions()
+"""A prompt is derived from all that there is."""
+
+NO_HINTS = RenderHints()
+"""Whole texts, as they are."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvidenceParts:
+    """What derives, resolves and renders blocks, with the options and hints of the host."""
+
+    deriver: BlockDeriver
+    resolver: EvidenceResolver
+    renderer: Renderer
+    options: DeriveOptions = EVERYTHING
+    hints: RenderHints = NO_HINTS
+
+    async def derive(
+        self, document: SessionDocument, evidences: Sequence[Evidence]
+    ) -> tuple[tuple[ContextBlock, ...], tuple[str, ...]]:
+        """Return the blocks of a session and its evidence, and a sentence for each item that cannot be derived: it is left
+        out, the others are derived (seed 002 section 18.2).
+        """
+        try:
+            return tuple(await self.deriver.derive(document, evidences, self.options)), ()
+        except Exception:
+            _log.exception("an evidence could not be derived; the others are derived one by one")
+        blocks = list(self.options.custom_instructions)
+        errors: list[str] = []
+        options = replace(self.options, custom_instructions=())
+        for each in evidences:
+            try:
+                blocks += await self.deriver.derive(document, [each], options)
+            except Exception as error:
+                errors.append(f"evidence {each.evidence_id} was left out: {type(error).__name__}: {error}")
+        if not evidences:
+            errors.append("The deriver of this engine failed without any evidence; see the log.")
+        return tuple({block.block_id: block for block in blocks}.values()), tuple(errors)
+
+    async def render_all(
+        self, session_id: str, blocks: Sequence[ContextBlock], loaded: Mapping[str, Evidence] = EMPTY
+    ) -> list[ResolvedBlock]:
+        """Return blocks as `render` does, in order; all at once, because a text that lies elsewhere is fetched."""
+        rendered: dict[int, ResolvedBlock] = {}
+        failures: list[StoreError] = []
+
+        async def render(place: int, block: ContextBlock) -> None:
+            try:
+                rendered[place] = await self.render(session_id, block, loaded)
+            except StoreError as error:
+                # Raised again outside of the group, which would wrap it.
+                failures.append(error)
+
+        async with create_task_group() as group:
+            for place, block in enumerate(blocks):
+                group.start_soon(render, place, block)
+        if failures:
+            raise failures[0]
+        return [rendered[place] for place in range(len(blocks))]
+
+    async def render(
+        self, session_id: str, block: ContextBlock, loaded: Mapping[str, Evidence] = EMPTY
+    ) -> ResolvedBlock:
+        """Return a block with its text, and with the refs that were resolved for it. `loaded`: evidence by id."""
+        found: list[ResolvedRef] = []
+
+        async def resolve(ref: Ref) -> ResolvedRef:
+            try:
+                resolved = await self.resolver.resolve(session_id, ref, loaded.get(ref.evidence_id))
+            except StoreError:
+                raise
+            except Exception as error:
+                code = RefFault.CONTENT_NOT_STORED
+                detail = f"{code}: evidence {ref.evidence_id}: the resolver failed ({type(error).__name__}: {error})"
+                resolved = ResolvedRef(ref=ref, fault=code, detail=detail)
+            found.append(resolved)
+            return resolved
+
+        text, error = "", ""
+        try:
+            text = (await self.renderer.render_block(block, resolve, self.hints)).rendered_content
+        except StoreError:
+            raise
+        except Exception as failure:
+            _log.exception("a block could not be rendered")
+            error = f"block {block.block_id} was left out: {type(failure).__name__}: {failure}"
+        details = tuple(each.detail for each in found if each.detail)
+        return ResolvedBlock(block=block, text=text, refs=tuple(found), details=details, error=error)
+
+
+def default_parts(store: Store, clock: Clock, count: Callable[[str], int]) -> EvidenceParts:
+    """Return the built-in parts. `count` gives the tokens of a text."""
+    return EvidenceParts(
+        deriver=EvidenceBlockDeriver(clock, count), resolver=RefResolver(store, clock), renderer=RefRenderer()
+    )

@@ -1,0 +1,52 @@
+"""What is redacted in a prompt, for its receipt (seed 002 section 5.1.3): class, place and number, never a text. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from jacquard.core.blocks import BlockKind, PromptBlock
+from jacquard.core.receipt import BlockDecision
+from jacquard.pipeline.weaving.degrade import WITHHELD
+from jacquard.pipeline.weaving.packing import MASKED
+from mnemosyne.schema.redaction import RedactionRecord
+
+WITHHELD_CLASS = "withheld"
+"""The class of a text that was withheld whole."""
+
+_PLACEHOLDER = re.compile(r"\[redacted:([a-z_]{1,40})\]")
+_SPOKEN = frozenset({BlockKind.MESSAGE, BlockKind.INPUT})
+"""Speakers may write a placeholder themselves; their texts count only where the prompt masked them."""
+
+
+def find_redactions(
+    blocks: Sequence[PromptBlock], decisions: Sequence[BlockDecision], stored: Sequence[RedactionRecord]
+) -> tuple[RedactionRecord, ...]:
+    """Return a record for each block of a prompt in which something is redacted, in reading order.
+
+    `stored` says what was redacted of evidence before it was stored; `decisions` say which blocks were masked in this prompt.
+    """
+    masked = {each.block_id for each in decisions if each.code == MASKED}
+    by_evidence = {each.evidence_id: each for each in stored}
+    found = []
+    for block in blocks:
+        is_masked = block.block_id in masked
+        if block.kind in _SPOKEN and not is_masked:
+            continue
+        evidence_id = block.refs[0].evidence_id if block.kind is BlockKind.EVIDENCE and block.refs else ""
+        counts = _count_classes(block.content, is_masked=is_masked)
+        record = by_evidence.get(evidence_id)
+        if record is None and counts:
+            record = RedactionRecord(evidence_id=evidence_id, rules_applied=tuple(counts), fields_redacted=1)
+        if record is not None:
+            found.append(replace(record, block_id=block.block_id, counts=counts))
+    return tuple(found)
+
+
+def _count_classes(content: str, *, is_masked: bool) -> Mapping[str, int]:
+    counts = dict(Counter(_PLACEHOLDER.findall(content)))
+    if is_masked and WITHHELD in content:
+        counts[WITHHELD_CLASS] = content.count(WITHHELD)
+    return counts

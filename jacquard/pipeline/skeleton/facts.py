@@ -1,0 +1,103 @@
+"""The facts about the user of a turn as prompt blocks, by kind: profile, preferences, goals, policies, developer's rules (seed 000
+sections 3 and 4). Pure.
+
+Each fact is a block, so the budget keeps the newest and the receipt has a line for each. Facts that hold no more are shown, with
+their time, where the input asks about the past or names a year in which they held.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from datetime import datetime
+
+from filament import open_tag, show_text
+from jacquard.core.block_kinds import (
+    FACTS_SLOT,
+    FORMER_SECTION,
+    USER_LAYER,
+    USER_SOURCE_OF_FACTS,
+    PackagePart,
+    slot_traits,
+)
+from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock
+from jacquard.core.plan import Temporal
+from jacquard.pipeline.planned_turn import PlannedTurn
+from mnemosyne.chains.facts import begin_of, facts_at, former_facts
+from mnemosyne.chains.uris import evidence_uri
+from mnemosyne.schema.evidence import BlockType, Priority
+from mnemosyne.schema.memory import FactKind, UserFact, profile_session_id
+
+_RULES = frozenset({FactKind.POLICIES, FactKind.TOOLING_RULES, FactKind.FORMAT_RULES, FactKind.SAFETY_RULES})
+_YEAR = re.compile(r"(?<![0-9])(?:1[89]|20)[0-9]{2}(?![0-9])")
+_READ_CHARS = 8_000
+_MOST_FORMER = 40
+"""How many facts that hold no more are shown at most, the newest."""
+
+
+def fact_blocks(turn: PlannedTurn, at: datetime, count: Callable[[str], int]) -> tuple[PromptBlock, ...]:
+    """Return a block for each fact about the turn's user that holds at `at`, the newest first; in a turn about the past, or about
+    a year, also for those that held then.
+    """
+    session_id = profile_session_id(turn.user_id)
+    # Facts that were recorded at this very time count already.
+    at = max([at, *(fact.recorded_at for fact in turn.facts if fact.recorded_at is not None)])
+    now = list(reversed(facts_at(turn.facts, at)))
+    blocks = [_block(fact, rank, session_id, count, turn.boundary) for rank, fact in enumerate(now)]
+    is_past = turn.plan.search_intent.temporal_context is Temporal.PAST
+    years = {int(year) for year in _YEAR.findall(turn.user_message[:_READ_CHARS])}
+    former = [fact for fact in former_facts(turn.facts, at) if is_past or _held_in(fact, years)]
+    former = sorted(former, key=begin_of, reverse=True)[:_MOST_FORMER]
+    blocks += [_block(fact, rank, session_id, count, turn.boundary, is_former=True) for rank, fact in enumerate(former)]
+    return tuple(blocks)
+
+
+def _held_in(fact: UserFact, years: Iterable[int]) -> bool:
+    """Return whether a former fact held in one of these years."""
+    last = fact.valid_to.year if fact.valid_to is not None else 0
+    return any(begin_of(fact).year <= year <= last for year in years)
+
+
+def _block(
+    fact: UserFact,
+    rank: int,
+    session_id: str,
+    count: Callable[[str], int],
+    boundary: str,
+    *,
+    is_former: bool = False,
+) -> PromptBlock:
+    is_rule = fact.kind in _RULES and not is_former
+    section = FORMER_SECTION if is_former else fact.kind.value
+    attributes = [
+        ("kind", fact.kind.value if is_former else ""),
+        ("topic", fact.topic),
+        ("from", _date(begin_of(fact)) if is_former or fact.valid_from is not None else ""),
+        ("until", _date(fact.valid_to) if is_former and fact.valid_to is not None else ""),
+        ("trust", fact.trust.value),
+    ]
+    content = f"{open_tag('fact', [pair for pair in attributes if pair[1]])}{show_text(fact.text, boundary)}</fact>"
+    is_for_developer = slot_traits(FACTS_SLOT, section).part is PackagePart.DEVELOPER_BLOCKS
+    return PromptBlock(
+        block_id=f"user-fact:{fact.fact_id}",
+        block_type=BlockType.INSTRUCTION if is_rule or is_for_developer else BlockType.MEMORY,
+        slot=FACTS_SLOT,
+        section=section,
+        layer=USER_LAYER,
+        source=f"{USER_SOURCE_OF_FACTS}{fact.kind.value}",
+        content=content,
+        priority=Priority.MUST if is_rule else Priority.MEDIUM if is_former else Priority.HIGH,
+        placement=Placement(position=Position.SYSTEM, order=78 if is_former else 25),
+        rank=rank,
+        tokens=count(content),
+        volatile=is_former,
+        title=fact.topic or fact.kind.value,
+        trust=fact.trust,
+        at=fact.recorded_at,
+        kind=BlockKind.FACT,
+        uri=evidence_uri(session_id, fact.fact_id),
+    )
+
+
+def _date(at: datetime) -> str:
+    return at.date().isoformat()

@@ -1,0 +1,59 @@
+"""Facts about a user with validity in time: which replaces which, and which hold at a time (seed 000 section 3). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from mnemosyne.schema.memory import FactKind, UserFact
+
+_EARLIEST = datetime.min.replace(tzinfo=UTC)
+
+
+def settle_facts(facts: Iterable[UserFact]) -> tuple[UserFact, ...]:
+    """Return facts in the order in which they began, each with the end that the next of its kind and topic puts to it.
+
+    Of two that begin at the same time the one that was recorded later holds; the other never did.
+    """
+    by_topic: dict[tuple[FactKind, str], list[UserFact]] = {}
+    settled: list[UserFact] = []
+    for fact in sorted(facts, key=_order):
+        if fact.topic:
+            by_topic.setdefault((fact.kind, fold_topic(fact.topic)), []).append(fact)
+        else:
+            settled.append(fact)
+    for line in by_topic.values():
+        for fact, following in zip(line, [*line[1:], None], strict=True):
+            settled.append(fact if following is None else _end(fact, following))
+    return tuple(sorted(settled, key=_order))
+
+
+def facts_at(facts: Iterable[UserFact], at: datetime) -> tuple[UserFact, ...]:
+    """Return the settled facts that hold at a time, in their order."""
+    return tuple(fact for fact in facts if begin_of(fact) <= at and (fact.valid_to is None or at < fact.valid_to))
+
+
+def former_facts(facts: Iterable[UserFact], at: datetime) -> tuple[UserFact, ...]:
+    """Return the settled facts that held once before a time and hold no more, in their order."""
+    return tuple(fact for fact in facts if fact.valid_to is not None and begin_of(fact) < fact.valid_to <= at)
+
+
+def begin_of(fact: UserFact) -> datetime:
+    """Return when a fact began to hold."""
+    return fact.valid_from or fact.recorded_at or _EARLIEST
+
+
+def fold_topic(topic: str) -> str:
+    """Return a topic as it is compared: without blanks at its ends and without case."""
+    return " ".join(topic.split()).casefold()
+
+
+def _end(fact: UserFact, following: UserFact) -> UserFact:
+    end = begin_of(following)
+    ends = end if fact.valid_to is None else min(fact.valid_to, end)
+    return replace(fact, valid_to=ends, superseded_by=following.fact_id)
+
+
+def _order(fact: UserFact) -> tuple[datetime, datetime, str]:
+    return (begin_of(fact), fact.recorded_at or _EARLIEST, fact.fact_id)

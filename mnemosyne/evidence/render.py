@@ -1,0 +1,52 @@
+"""Renders a block: the texts of its refs, or its own content, in the form that hints ask for (seed 002 section 6.6)."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from mnemosyne.protocols import ResolveRef
+from mnemosyne.schema.evidence import ContextBlock, RenderedBlock, RenderFormat, RenderHints
+
+_TICKS = re.compile(r"`{3,}")
+_CUT = "…"
+
+
+class RefRenderer:
+    """The built-in `Renderer`.
+
+    A text longer than `hints.max_chars` ends with `…`. As `markdown` it is in a fence that it cannot close; as `json` it
+    is its JSON value without blanks where it is JSON, else a JSON string.
+    """
+
+    async def render_block(
+        self, block: ContextBlock, resolver: ResolveRef, hints: RenderHints | None = None
+    ) -> RenderedBlock:
+        """Return the block with the texts of its refs, each on new lines, or with its own content where they give none."""
+        chosen = hints or RenderHints()
+        texts = [found.text for ref in block.refs if (found := await resolver(ref)).text]
+        text = "\n".join(texts) if texts else block.content
+        return RenderedBlock(
+            block_id=block.block_id,
+            block_type=block.block_type,
+            priority=block.priority,
+            rendered_content=_in_form(_cut(text, chosen.max_chars), chosen.format) if text.strip() else "",
+            token_estimate=block.token_estimate,
+        )
+
+
+def _cut(text: str, max_chars: int | None) -> str:
+    return text if max_chars is None or len(text) <= max_chars else f"{text[: max_chars - 1]}{_CUT}"
+
+
+def _in_form(text: str, form: str) -> str:
+    if form == RenderFormat.MARKDOWN:
+        fence = "`" * (1 + max((len(ticks) for ticks in _TICKS.findall(text)), default=2))
+        return f"{fence}\n{text}\n{fence}"
+    if form == RenderFormat.JSON:
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            value = text
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text
