@@ -79,7 +79,8 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
         "model serves until the new vectors are made, behind committed turns or by `jacquard reindex`.",
         DegradationCode.ENCODER_MISSING: "The index has the vectors of an embedding model that is not available here: recall goes "
         "by words until they are made again. `jacquard reindex` makes them.",
-        DegradationCode.INDEX_DAMAGED: "The index could not be read: recall used what was left. `jacquard reindex` restores it.",
+        DegradationCode.INDEX_DAMAGED: "The index could not be read, or some of its rows are damaged: recall used what was left. "
+        "Damaged rows are made again after the turn; `jacquard reindex` restores the rest.",
         DegradationCode.INDEX_BEHIND: "Not all of this memory is in the index yet: recall used what is. `jacquard reindex` brings "
         "in the rest.",
         DegradationCode.INDEX_IN_MEMORY: "LanceDB is not installed: each process builds an index of this size again in memory. "

@@ -59,7 +59,7 @@ async def test_blocks_of_a_document_are_assembled_in_every_turn(runtime):
     for _ in range(3):
         turn = await runtime.engine.prepare_turn("s", f"What now, for the {_}th time?")
         assert '<context_block id="rules" type="instruction" trust="user">' in turn.text
-        assert "Never name a price. &lt;b&gt;&amp;" in turn.text
+        assert "\nNever name a price. <b>&" in turn.text
         assert "The customer is a member since 2019." in turn.text
         assert "\nLine two.\n</context_block>" in turn.text
         decided = {each.title: each for each in turn.report.decisions if each.kind.value == "context_block"}

@@ -234,7 +234,7 @@ async def test_a_deriver_of_the_host():
     async with create_context_engine(store, deriver=Plan(SystemClock(), len)) as engine:
         evidence = await take(engine)
         turn = await ask(engine)
-        assert "&lt;b&gt;after 1 messages" in turn.text
+        assert "\n<b>after 1 messages\n</text boundary=" in turn.text
         shown = [each.block_id for each in turn.report.decisions if each.action == "kept"]
         assert f"host:evidence:{evidence.evidence_id}" in shown
         assert "plan" in shown
@@ -284,7 +284,7 @@ async def test_a_renderer_of_the_host_and_hints():
     store = MemoryStore()
     async with create_context_engine(store, renderer=Quoted(), render_hints=RenderHints(max_chars=8)) as engine:
         await take(engine)
-        assert "“The mil…” &amp; more</result>" in (await ask(engine)).text
+        assert "“The mil…” & more\n</text boundary=" in (await ask(engine)).text
     async with create_context_engine(store, renderer=Broken()) as engine:
         turn = await ask(engine, "And the mill in spring?")
         assert "<result" not in turn.text

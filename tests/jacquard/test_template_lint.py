@@ -116,11 +116,13 @@ def test_faults_of_manifests_layouts_and_files_nobody_uses(tmp_path):
         "night/template.yaml": "id: night\nblocks:\n  - {id: guidance, flie: guidance.j2}\n",
         "night/old.j2": "x\n",
         "layouts/own.yaml": "slots:\n  - {slot: status, position: nowhere}\n",
+        "profiles/own.yaml": "id: own\ntemplate: nowhere\n",
     }
     report = linted(tmp_path, files)
     assert set(found(report)) == {
         ("manifest", "template.yaml", 3),
         ("layout", "own.yaml", 1),
+        ("profile", "own.yaml", 1),
         ("unused-file", "old.j2", 1),
     }
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from jacquard import BudgetConfig, ConfigError, RuntimeConfig, create_context_engine
+from jacquard.templating.profiles import session_boundary
 from mnemosyne import (
     Actor,
     Author,
@@ -135,7 +136,10 @@ async def test_blocks_by_kind_with_their_receipt_and_in_the_package(engine):
     assert '<context_layer type="user">' in turn.text
     assert '<preferences>\n<fact topic="length" trust="user">Wants short answers.</fact>\n</preferences>' in turn.text
     assert "night shifts" in turn.text
-    assert "&lt;/fact&gt; night shifts" in turn.text
+    mark = session_boundary("s1")
+    assert (
+        f'<text boundary="{mark}">\nIs a nurse on </fact> night shifts.\n</text boundary="{mark}"></fact>' in turn.text
+    )
     kept = {each.block_id: each for each in turn.report.decisions if each.block_id.startswith("user-fact:")}
     assert {each.action.value for each in kept.values()} == {"kept"}
     assert {*kept} == {f"user-fact:{fact.fact_id}" for fact in stored}
