@@ -45,9 +45,12 @@ from evals.running.gate import read_gate, run_gate, update_baseline
 from evals.running.journal import SUFFIX
 from evals.running.parts import Arm, Choice
 from evals.running.planner_set import planner_json, print_planner, run_planner
+from evals.running.redaction_set import print_redaction, redaction_json, run_redaction
 from evals.running.run import DEFAULT_CACHE, Options, run_set
 from evals.running.world_set import run_world
 from jacquard import JacquardError
+from jacquard.config import RedactionConfig
+from jacquard.wiring.ingest import open_redactor
 from mnemosyne import CORPUS_FILE, MnemosyneError, open_store
 
 
@@ -69,6 +72,7 @@ app = typer.Typer(
 LOADERS = {Kind.LOCOMO: locomo.convert, Kind.LONGMEMEVAL: longmemeval.convert, Kind.PERLTQA: perltqa.convert}
 DEFAULT_GATE = Path(__file__).parent / "sets" / "gate.json"
 PLANNER_SET = Path(__file__).parent / "sets" / "planner"
+REDACTION_SET = Path(__file__).parent / "sets" / "redaction"
 
 
 @app.command(
@@ -273,6 +277,26 @@ def planner(
         raise fail(str(error)) from error
     if keep_json(report, json_file):
         print_planner(report, standard_output(), misses=misses)
+
+
+@app.command()
+def redaction(
+    detector: Annotated[
+        str, typer.Option("--detector", metavar="NAME", help="As `redaction.detector` of the settings.")
+    ] = "none",
+    misses: Annotated[bool, typer.Option("--misses", help="List the misses of the half `tune`.")] = False,
+    json_file: JsonFileOption = None,
+) -> None:
+    """Score redaction on labelled texts: what it finds, by class and language, and which harmless texts it touches."""
+    try:
+        check_place(json_file)
+        redactor = open_redactor(RedactionConfig(detector=detector))
+        with show_progress(error_output) as progress:
+            report = redaction_json(anyio.run(run_redaction, REDACTION_SET, redactor, progress))
+    except (EvalError, JacquardError, MnemosyneError) as error:
+        raise fail(str(error)) from error
+    if keep_json(report, json_file):
+        print_redaction(report, standard_output(), misses=misses)
 
 
 @app.command()

@@ -16,7 +16,7 @@ class RedactionRules:
 
     patterns: tuple[str, ...] = ()
     field_paths: tuple[str, ...] = ()
-    dictionaries: tuple[str, ...] = ("pii", "secrets")
+    dictionaries: tuple[str, ...] = ("pii", "identity", "secrets")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
