@@ -145,7 +145,9 @@ def redaction_json(rows: Sequence[RedactedText]) -> dict[str, Any]:
     for half in HALVES:
         own = [row for row in rows if row.labelled.half == half]
         if own:
-            report["halves"][half] = {kind: _count_kind([row for row in own if row.labelled.kind == kind]) for kind in KINDS}
+            report["halves"][half] = {
+                kind: _count_kind([row for row in own if row.labelled.kind == kind]) for kind in KINDS
+            }
     missed = [row for row in rows if row.labelled.half == "tune" and not row.right]
     report["misses"] = [
         {"id": row.labelled.text_id, "text": row.labelled.text, "redacted": row.redacted} for row in missed
@@ -158,14 +160,11 @@ def _count_kind(rows: Sequence[RedactedText]) -> dict[str, Any]:
     if rows and rows[0].labelled.kind == "sensitive":
         groups["structured"] = [row for row in rows if row.labelled.name not in UNSTRUCTURED]
     groups |= {
-        name: [row for row in rows if row.labelled.name == name]
-        for name in sorted({row.labelled.name for row in rows})
+        name: [row for row in rows if row.labelled.name == name] for name in sorted({row.labelled.name for row in rows})
     }
     return {
         name: {"both": _count(own)}
-        | {
-            language: _count([row for row in own if row.labelled.language == language]) for language in LANGUAGES
-        }
+        | {language: _count([row for row in own if row.labelled.language == language]) for language in LANGUAGES}
         for name, own in groups.items()
     }
 
@@ -187,7 +186,9 @@ def print_redaction(report: Mapping[str, Any], console: Console, *, misses: bool
     for half, found in report["halves"].items():
         table = Table("sensitive", "found", *LANGUAGES, "more taken than marked", title=f"redaction, half {half}")
         for name, counts in found["sensitive"].items():
-            table.add_row(name, *(_recall(counts[each]) for each in ("both", *LANGUAGES)), str(counts["both"]["beside"]))
+            table.add_row(
+                name, *(_recall(counts[each]) for each in ("both", *LANGUAGES)), str(counts["both"]["beside"])
+            )
         console.print(table)
         table = Table("harmless", "touched", *LANGUAGES, title=f"redaction, half {half}")
         for name, counts in found["harmless"].items():

@@ -5,8 +5,8 @@ network. Pure; patterns are separate from the checks that exclude harmless texts
 from __future__ import annotations
 
 from mnemosyne.privacy.rules.checks import is_id_card, is_luhn
-from mnemosyne.privacy.rules.people import PEOPLE_RULES
 from mnemosyne.privacy.rules.numbers import NUMBER_RULES
+from mnemosyne.privacy.rules.people import PEOPLE_RULES
 from mnemosyne.privacy.rules.rule import IDENTITY, INTERNAL_URLS, PII, SECRETS, Rule
 from mnemosyne.privacy.rules.secrets import SECRET_KEY, SECRET_RULES
 

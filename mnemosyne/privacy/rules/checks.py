@@ -71,7 +71,9 @@ def is_number_with_prefix(text: str) -> bool:
 def is_labelled_number(text: str) -> bool:
     """Return whether what follows the word `phone` may be a number to call: 7 to 15 digits, no date, and no decimal."""
     digits = re.sub(r"\D", "", text)
-    return 7 <= len(digits) <= 15 and len(set(digits)) > 1 and _DATE.match(text) is None and _DECIMAL.match(text) is None
+    return (
+        7 <= len(digits) <= 15 and len(set(digits)) > 1 and _DATE.match(text) is None and _DECIMAL.match(text) is None
+    )
 
 
 def is_social_number(text: str) -> bool:
@@ -136,13 +138,11 @@ _ISSUERS: tuple[tuple[str, str, tuple[int, ...]], ...] = (
 """First digits (from, to) and lengths of what Visa, Mastercard, Mir, American Express, Diners, JCB, Maestro, RuPay, Discover
 and UnionPay give out.
 """
-_IBAN_CHARS = {
-    each[:2]: int(each[2:])
-    for each in (
-        "AD24 AE23 AL28 AT20 AZ28 BA20 BE16 BG22 BH22 BR29 BY28 CH21 CR22 CY28 CZ24 DE22 DK18 DO28 EE20 EG29 ES24 FI18 "
-        "FO18 FR27 GB22 GE22 GI23 GL18 GR27 GT28 HR21 HU28 IE22 IL23 IQ23 IS26 IT27 JO30 KW30 KZ20 LB28 LC32 LI21 LT20 "
-        "LU20 LV21 LY25 MC27 MD24 ME22 MK19 MR27 MT31 MU30 NL18 NO15 OM23 PK24 PL28 PS29 PT25 QA29 RO24 RS22 RU33 SA24 "
-        "SC31 SD18 SE24 SI19 SK24 SM27 ST25 SV28 TL23 TN24 TR26 UA29 VA22 VG24 XK20"
-    ).split()
-}
+_IBAN_LENGTHS = (
+    "AD24 AE23 AL28 AT20 AZ28 BA20 BE16 BG22 BH22 BR29 BY28 CH21 CR22 CY28 CZ24 DE22 DK18 DO28 EE20 EG29 ES24 FI18 "
+    "FO18 FR27 GB22 GE22 GI23 GL18 GR27 GT28 HR21 HU28 IE22 IL23 IQ23 IS26 IT27 JO30 KW30 KZ20 LB28 LC32 LI21 LT20 "
+    "LU20 LV21 LY25 MC27 MD24 ME22 MK19 MR27 MT31 MU30 NL18 NO15 OM23 PK24 PL28 PS29 PT25 QA29 RO24 RS22 RU33 SA24 "
+    "SC31 SD18 SE24 SI19 SK24 SM27 ST25 SV28 TL23 TN24 TR26 UA29 VA22 VG24 XK20"
+)
+_IBAN_CHARS = {each[:2]: int(each[2:]) for each in _IBAN_LENGTHS.split()}
 """Lengths of the IBAN registry (ISO 13616), by country."""

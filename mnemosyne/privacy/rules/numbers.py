@@ -95,10 +95,12 @@ NUMBER_RULES: tuple[Rule, ...] = (
     Rule(
         name="phone",
         dictionary=PII,
-        pattern=r"(?i)(?:(?<![a-z])(?:(?:tele|cell|mobile|home|work|office|smart)?[ _-]?phones?|tel|mobile|cell|fax|whatsapp|sms|"
+        pattern=r"(?i)(?:(?<![a-z])(?:(?:tele|cell|mobile|home|work|office|smart)?[ _-]?phones?|tel|mobile|cell|"
+        r"fax|whatsapp|sms|"
         r"handy|portable|keitai|hotline|contact|call(?:[ -]?back| me)?|dial|ring|text)(?![a-z])|"
         r"电话|手机|座机|固话|传真|热线|专线|联系方式|拨打|致电|总机|微信)"
-        r"(?:[ _-]?(?:numbers?|nos?\b|no\.|号码|号)|是|为|改成)?[^0-9A-Za-z\n+(]{0,4}(?:(?:is|on|at|in [A-Z][a-z]{2,20}) )?[^0-9A-Za-z\n+(]{0,2}"
+        r"(?:[ _-]?(?:numbers?|nos?\b|no\.|号码|号)|是|为|改成)?[^0-9A-Za-z\n+(]{0,4}(?:(?:is|on|at|"
+        r"in [A-Z][a-z]{2,20}) )?[^0-9A-Za-z\n+(]{0,2}"
         r"(\+?\(?[0-9](?:[ ().-]{0,2}[0-9]){6,14})(?![0-9]|[.,:/-][0-9])",
         holds=is_labelled_number,
         group=1,
@@ -113,7 +115,8 @@ NUMBER_RULES: tuple[Rule, ...] = (
     Rule(
         name="social_number",
         dictionary=PII,
-        pattern=r"(?i)(?:(?<![a-z])(?:ssn|ss ?#|soc(?:ial|\.) (?:sec(?:urity|\.)|insurance))(?![a-z])|社会?安全号码?|社保号码?)"
+        pattern=r"(?i)(?:(?<![a-z])(?:ssn|ss ?#|soc(?:ial|\.) (?:sec(?:urity|\.)|insurance))(?![a-z])|"
+        r"社会?安全号码?|社保号码?)"
         r"[^0-9\n]{0,20}([0-9]{3}[-. ]?[0-9]{2}[-. ]?[0-9]{4})(?![0-9])",
         holds=is_social_number,
         group=1,
@@ -130,14 +133,16 @@ NUMBER_RULES: tuple[Rule, ...] = (
     Rule(
         name="social_number",
         dictionary=PII,
-        pattern=r"(?:(?<![A-Za-z])SIN|(?i:social insurance))(?![A-Za-z])[^0-9\n]{0,12}([0-9]{3}(?:[ -]?[0-9]{3}){2})(?![0-9A-Za-z])",
+        pattern=r"(?:(?<![A-Za-z])SIN|"
+        r"(?i:social insurance))(?![A-Za-z])[^0-9\n]{0,12}([0-9]{3}(?:[ -]?[0-9]{3}){2})(?![0-9A-Za-z])",
         group=1,
         hints=("sin", "social insurance"),
     ),
     Rule(
         name="passport",
         dictionary=PII,
-        pattern=r"(?i)(?:(?<![a-z])(?:passport|travel document)|护照|通行证|台胞证|回乡证)[^0-9a-z\n]{0,8}(?:(?:no|number|id|nr)\b\.?)?"
+        pattern=r"(?i)(?:(?<![a-z])(?:passport|travel document)|护照|通行证|台胞证|"
+        r"回乡证)[^0-9a-z\n]{0,8}(?:(?:no|number|id|nr)\b\.?)?"
         r"[^0-9a-z\n]{0,6}(?:is )?([a-z]{0,2}[0-9]{6,9})(?![0-9a-z])",
         group=1,
         hints=("passport", "travel document", "护照", "通行证", "台胞证", "回乡证"),
@@ -145,7 +150,8 @@ NUMBER_RULES: tuple[Rule, ...] = (
     Rule(
         name="passport",
         dictionary=PII,
-        pattern=r"(?i)(?:(?<![a-z])driv(?:er['’]?s?|ing) licen[cs]e|驾驶证|驾照)[^0-9a-z\n]{0,8}(?:(?:no|number|id|nr)\b\.?)?[^0-9a-z\n]{0,6}(?:is )?"
+        pattern=r"(?i)(?:(?<![a-z])driv(?:er['’]?s?|ing) licen[cs]e|驾驶证|驾照)[^0-9a-z\n]{0,8}(?:(?:no|number|"
+        r"id|nr)\b\.?)?[^0-9a-z\n]{0,6}(?:is )?"
         r"((?-i:[A-Z0-9])[A-Z0-9]{5,19})(?![0-9a-z])",
         holds=is_document_number,
         group=1,
@@ -161,7 +167,8 @@ NUMBER_RULES: tuple[Rule, ...] = (
     Rule(
         name="plate",
         dictionary=PII,
-        pattern=r"(?i:(?<![a-z])(?:(?:licen[cs]e|number) plate|plate|(?:vehicle |car )?registration|reg)(?: (?:number|no\.?))?(?![a-z])"
+        pattern=r"(?i:(?<![a-z])(?:(?:licen[cs]e|number) plate|plate|(?:vehicle |car )?registration|"
+        r"reg)(?: (?:number|no\.?))?(?![a-z])"
         r"[ :#=]{1,4}(?:is )?)([A-Z0-9]{1,7}(?:[ -][A-Z0-9]{1,4}){0,3})(?![A-Za-z0-9-])",
         holds=is_plate,
         group=1,

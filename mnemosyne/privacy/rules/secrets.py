@@ -25,9 +25,7 @@ SECRET_KEY = re.compile(
 )
 """Names of fields whose text is a secret whatever it looks like."""
 _WORDS = rf"(?:(?<![a-z])|(?<=[a-z][_-]))(?:{_LATIN_WORDS})(?![a-z])|(?:{_CHINESE_WORDS})"
-_GIVEN = (
-    r"(?:['’]s\b|[\"'”’】)]?[ \t]{0,3}(?:[:=：＝]|=>|->|就是|是|为|改成|改为|设为|is\b|to\b))[ \t]{0,3}[\"'“‘【(]?[ \t]?"
-)
+_GIVEN = r"(?:['’]s\b|[\"'”’】)]?[ \t]{0,3}(?:[:=：＝]|=>|->|就是|是|为|改成|改为|设为|is\b|to\b))[ \t]{0,3}[\"'“‘【(]?[ \t]?"
 _VALUE = r"([^\s\"'“”‘’【】,;，。；、（）()<>\[\]{}\u2e80-\u9fff]"
 _BEFORE_KEY = r"(?<![A-Za-z0-9_-])"
 
@@ -62,16 +60,21 @@ SECRET_RULES: tuple[Rule, ...] = (
     Rule(
         name="url_token",
         dictionary=SECRETS,
-        pattern=r"(?i)https://(?:hooks\.slack\.com/(?:services|workflows|triggers)|(?:\w{1,10}\.)?discord(?:app)?\.com/api/webhooks|"
+        pattern=r"(?i)https://(?:hooks\.slack\.com/(?:services|workflows|triggers)|"
+        r"(?:\w{1,10}\.)?discord(?:app)?\.com/api/webhooks|"
         r"open\.(?:feishu\.cn|larksuite\.com)/open-apis/bot/v2/hook|[\w-]{1,60}\.webhook\.office\.com/webhookb2|"
         r"maker\.ifttt\.com/trigger)/[\w/@.-]{8,300}",
         hints=("https://",),
     ),
     Rule(
-        name="jwt", dictionary=SECRETS, pattern=r"(?<![A-Za-z0-9_])eyJ[\w-]{8,4000}\.eyJ[\w-]{4,8000}\.[\w-]{0,2000}", hints=("eyj",)
+        name="jwt",
+        dictionary=SECRETS,
+        pattern=r"(?<![A-Za-z0-9_])eyJ[\w-]{8,4000}\.eyJ[\w-]{4,8000}\.[\w-]{0,2000}",
+        hints=("eyj",),
     ),
     _keys(
-        r"(?:AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{16}|LTAI[0-9A-Za-z]{12,30}|AKID[0-9A-Za-z]{13,40}|AIza[\w-]{35}|ya29\.[\w-]{20,400}|"
+        r"(?:AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{16}|LTAI[0-9A-Za-z]{12,30}|AKID[0-9A-Za-z]{13,40}|AIza[\w-]{35}|"
+        r"ya29\.[\w-]{20,400}|"
         r"gh[pousr]_[A-Za-z0-9]{20,255}|github_pat_\w{20,255}|gl(?:pat|dt|rt|ptt|ft|soat|agent)-[\w-]{16,100}|"
         r"xox[abeoprs](?:\.xox[bp])?-[\w-]{10,250}|xapp-[\w-]{10,250}|"
         r"(?:sk|rk|pk|whsec)_(?:live|test)_\w{10,250}|whsec_[\w+/=]{16,100}|sk-[\w-]{16,250}|hf_[A-Za-z0-9]{16,100}|"
@@ -81,7 +84,8 @@ SECRET_RULES: tuple[Rule, ...] = (
     _keys(
         r"key-[0-9a-f]{32}|[0-9a-f]{32}-us[0-9]{1,2}|dapi[0-9a-f]{32}(?:-[0-9])?|lin_(?:api|oauth)_[A-Za-z0-9]{30,100}|"
         r"(?:ntn|secret)_[A-Za-z0-9]{40,60}|shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}|sq0(?:atp|csp|idp)-[\w-]{22,60}|"
-        r"EAA[A-Za-z0-9_-]{50,400}|PMAK-[0-9a-f]{24}-[0-9a-f]{34}|NR(?:AK|II|JS)-[A-Za-z0-9_-]{19,40}|glsa_\w{32}_[0-9a-f]{8}|"
+        r"EAA[A-Za-z0-9_-]{50,400}|PMAK-[0-9a-f]{24}-[0-9a-f]{34}|NR(?:AK|II|JS)-[A-Za-z0-9_-]{19,40}|"
+        r"glsa_\w{32}_[0-9a-f]{8}|"
         r"glc_[\w+/=]{40,400}|hv[sbr]\.[\w-]{24,300}|dckr_(?:pat|oat)_[\w-]{20,60}|fig[doru]_[\w-]{20,100}|"
         r"AT[AC]TT3[\w=-]{40,300}|pplx-[A-Za-z0-9]{40,60}|sbp_[0-9a-f]{40}|AGE-SECRET-KEY-1[A-Z0-9]{58}|"
         r"dp\.(?:pt|st|ct|sa|scim)\.[A-Za-z0-9.]{40,80}|sntry[su]_[\w+/=.-]{20,400}|pscale_(?:tkn|pw|oauth)_[\w.-]{30,80}|"
@@ -116,7 +120,8 @@ SECRET_RULES: tuple[Rule, ...] = (
     Rule(
         name="secret",
         dictionary=SECRETS,
-        pattern=rf"(?i)(?<![a-z])(?:pw|[a-z0-9_]{{1,30}}[_-](?:pw|pass|secret)|[AS]K)[\"']?[ \t]{{0,2}}[:=：][ \t]{{0,2}}[\"']?"
+        pattern=rf"(?i)(?<![a-z])(?:pw|[a-z0-9_]{{1,30}}[_-](?:pw|pass|secret)|"
+        rf"[AS]K)[\"']?[ \t]{{0,2}}[:=：][ \t]{{0,2}}[\"']?"
         rf"{_VALUE}{{6,500}})",
         holds=is_hard_to_guess,
         group=1,
@@ -124,7 +129,8 @@ SECRET_RULES: tuple[Rule, ...] = (
     Rule(
         name="secret",
         dictionary=SECRETS,
-        pattern=r"(?i)(?<![a-z0-9_-])[a-z0-9]{1,30}(?:_[a-z0-9]{1,30}){0,3}_key[\"']?[ \t]{0,2}[:=][ \t]{0,2}[\"']?([\w+=-]{20,500})",
+        pattern=r"(?i)(?<![a-z0-9_-])[a-z0-9]{1,30}(?:_[a-z0-9]{1,30}){0,3}_key"
+        r"[\"']?[ \t]{0,2}[:=][ \t]{0,2}[\"']?([\w+=-]{20,500})",
         holds=is_hard_to_guess,
         group=1,
         hints=("_key",),
@@ -133,7 +139,8 @@ SECRET_RULES: tuple[Rule, ...] = (
     Rule(
         name="secret",
         dictionary=SECRETS,
-        pattern=rf"(?i)(?:(?<![a-z])(?:pass(?:word|code|wd)|pwd|otp|(?:verification|security|one[ -]time) (?:pass)?code)[ \t]|"
+        pattern=rf"(?i)(?:(?<![a-z])(?:pass(?:word|code|wd)|pwd|otp|(?:verification|security|"
+        rf"one[ -]time) (?:pass)?code)[ \t]|"
         rf"(?:密码|口令|验证码|动态码|取件码)[ \t“【]?){_VALUE}{{4,100}})(?![\u2e80-\u9fff]{{0,2}}[位个条种项])",
         holds=has_digit,
         group=1,
