@@ -300,6 +300,44 @@ def redaction(
 
 
 @app.command()
+def evidence(
+    data: Annotated[
+        list[Path], typer.Option("--data", metavar="DIR", help="A set; may be repeated: one table for each.")
+    ],
+    embedder: EmbedderOption = "auto",
+    limit: LimitOption = None,
+    by_session: Annotated[
+        bool, typer.Option("--by-session", help="Draw whole sessions: questions of one conversation hang together.")
+    ] = False,
+    cache: CacheOption = DEFAULT_CACHE,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Where the reports go, SET.memory.json and SET.evidence.json.")
+    ] = DEFAULT_CACHE / "evidence",
+) -> None:
+    """Score recall of the same documents twice: as a session's memory (A), and put into a session as evidence (B)."""
+    names = ("memory", "evidence")
+    try:
+        for labelled in read_all(data):
+            reports = []
+            for name in names:
+                file = out / f"{labelled.name}.{name}.json"
+                check_place(file)
+                options = Options(embedder=embedder, limit=limit, cache=cache, as_evidence=name == "evidence")
+                with show_progress(error_output) as progress:
+                    reports.append(result_json(anyio.run(run_set, labelled, options, progress, None, _journal(file))))
+                keep_json(reports[-1], file)
+            found = compared(*reports, metrics=("recall@5", "recall@10", "recall@50", "ndcg@5"), by_session=by_session)
+            standard_output().print(Text(labelled.name))
+            print_comparison(found, names, standard_output())
+    except (EvalError, JacquardError, MnemosyneError) as error:
+        raise fail(str(error)) from error
+    except OSError as error:
+        raise fail(f"{error.filename or ''}: {error.strerror or error}") from error
+    except KeyboardInterrupt:
+        raise fail("Stopped; what was done is kept, and the same command goes on from there.", code=130) from None
+
+
+@app.command()
 def ab(
     store: Annotated[
         str, typer.Option("--store", metavar="URL", help="The store whose sessions took part, as `jacquard` names it.")
