@@ -33,8 +33,8 @@ EXPIRES_AT = "expires_at"
 MOST_WEIGHT = 1_000
 """The size of a passage: a letter counts 1, a Chinese, Japanese or Korean sign 3. Embedding models read some 250 to 500 tokens."""
 
-LEAST_WEIGHT = 250
-"""A passage that would be smaller is joined with the one before it."""
+LEAST_WEIGHT = 60
+"""A passage that would be smaller is joined with its neighbour; a heading begins another where what is before it has this size."""
 
 _KEPT = ("sensitivity",)
 _HEADING = re.compile(r"^[ ]{0,3}#{1,6}[ \t]+([^\n]{1,200})", re.MULTILINE)
@@ -58,7 +58,7 @@ def split_document(text: str) -> tuple[Span, ...]:
     Passages end where a paragraph does, else a line, a sentence, a word. Linear in the length of the text.
     """
     spans: list[Span] = []
-    for begin, end in _join_small(text, list(_cut(text, 0, len(text), 0))):
+    for begin, end in _join_small(text, list(_cut_paragraphs(text))):
         while begin < end and text[begin].isspace():
             begin += 1
         while end > begin and text[end - 1].isspace():
@@ -71,6 +71,15 @@ def split_document(text: str) -> tuple[Span, ...]:
 def _weight(text: str, begin: int, end: int) -> int:
     piece = text[begin:end]
     return len(piece) if piece.isascii() else sum(3 if char >= "\u2e80" else 1 for char in piece)
+
+
+def _cut_paragraphs(text: str) -> Iterator[Span]:
+    """Yield the paragraphs of a text, those that are too large in pieces."""
+    place = 0
+    for found in _ENDS[0].finditer(text):
+        yield from _cut(text, place, found.end(), 1)
+        place = found.end()
+    yield from _cut(text, place, len(text), 1)
 
 
 def _cut(text: str, begin: int, end: int, level: int) -> Iterator[Span]:

@@ -3,7 +3,7 @@
 import pytest
 from typer.testing import CliRunner
 
-from jacquard import open_runtime
+from jacquard import CurationConfig, RuntimeConfig, open_runtime
 from jacquard.cli.app import app
 from mnemosyne import (
     Erasure,
@@ -11,14 +11,14 @@ from mnemosyne import (
     EvidenceType,
     IngestOptions,
     Message,
+    RefResolver,
     Role,
     SessionStart,
     SourceKind,
     SystemClock,
+    resolve_uri,
     session_scope,
 )
-from mnemosyne.chains.uris import resolve_uri
-from mnemosyne.evidence.resolve import RefResolver
 
 pytestmark = pytest.mark.anyio
 SHIPPING = "Parcels to Norway need a customs form; the courier is called Heron Post."
@@ -32,6 +32,7 @@ HANDBOOK = "\n\n".join(
         "A lamp is packed in straw and stands upright, away from anything wet. " * 6,
     )
 )
+PATIENT = RuntimeConfig(curation=CurationConfig(deadline_ms=60_000))
 QUESTION = "Who is the courier for parcels to Norway?"
 
 
@@ -49,7 +50,7 @@ async def put_handbook(runtime):
 
 
 async def test_a_passage_is_recalled_cited_and_resolved(tmp_path):
-    async with open_runtime(tmp_path / "store", embedder="none") as runtime:
+    async with open_runtime(tmp_path / "store", embedder="none", config=PATIENT) as runtime:
         evidence_id = await put_handbook(runtime)
         turn = await runtime.engine.prepare_turn("s", QUESTION)
         (block,) = [each for each in turn.context_blocks if each.refs]
@@ -71,18 +72,19 @@ async def test_a_passage_is_recalled_cited_and_resolved(tmp_path):
 
 
 async def test_erasure_covers_the_passages_and_the_index(tmp_path):
-    async with open_runtime(tmp_path / "store", embedder="none") as runtime:
+    async with open_runtime(tmp_path / "store", embedder="none", config=PATIENT) as runtime:
         evidence_id = await put_handbook(runtime)
         await runtime.engine.prepare_turn("s", QUESTION)
+        await runtime.engine.commit_assistant_message("s", Message(role=Role.ASSISTANT, content="I cannot say."))
         done = await runtime.forget(
             Erasure(session_id="s", evidence_ids=(evidence_id,), at=SystemClock().now(), reason="asked")
         )
         assert done.done, done.proof
         assert done.outcome.counts["entries"] >= 2
         assert session_scope("s") in done.scopes
-        turn = await runtime.engine.prepare_turn("s", QUESTION)
+        turn = await runtime.engine.prepare_turn("s", "Which courier brings parcels to Norway?")
         assert [each for each in turn.context_blocks if each.refs] == []
-        assert turn.report.stream_b.candidates == ()
+        assert [each for each in turn.report.stream_b.candidates if each.kind == "document"] == []
 
 
 def test_files_are_put_in_from_the_command_line(tmp_path):

@@ -14,10 +14,10 @@ from mnemosyne import (
     RegexRedactor,
     SessionStart,
     SourceKind,
+    extract,
     session_scope,
 )
 from mnemosyne.evidence.documents import MOST_WEIGHT, document_entries, has_expired, index_documents, split_document
-from mnemosyne.evidence.selectors import extract
 from mnemosyne.evidence.sweep import sweep_expired
 
 pytestmark = pytest.mark.anyio
