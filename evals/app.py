@@ -45,9 +45,12 @@ from evals.running.gate import read_gate, run_gate, update_baseline
 from evals.running.journal import SUFFIX
 from evals.running.parts import Arm, Choice
 from evals.running.planner_set import planner_json, print_planner, run_planner
+from evals.running.redaction_set import print_redaction, redaction_json, run_redaction
 from evals.running.run import DEFAULT_CACHE, Options, run_set
 from evals.running.world_set import run_world
 from jacquard import JacquardError
+from jacquard.config import RedactionConfig
+from jacquard.wiring.ingest import open_redactor
 from mnemosyne import CORPUS_FILE, MnemosyneError, open_store
 
 
@@ -69,6 +72,7 @@ app = typer.Typer(
 LOADERS = {Kind.LOCOMO: locomo.convert, Kind.LONGMEMEVAL: longmemeval.convert, Kind.PERLTQA: perltqa.convert}
 DEFAULT_GATE = Path(__file__).parent / "sets" / "gate.json"
 PLANNER_SET = Path(__file__).parent / "sets" / "planner"
+REDACTION_SET = Path(__file__).parent / "sets" / "redaction"
 
 
 @app.command(
@@ -273,6 +277,64 @@ def planner(
         raise fail(str(error)) from error
     if keep_json(report, json_file):
         print_planner(report, standard_output(), misses=misses)
+
+
+@app.command()
+def redaction(
+    detector: Annotated[
+        str, typer.Option("--detector", metavar="NAME", help="As `redaction.detector` of the settings.")
+    ] = "none",
+    misses: Annotated[bool, typer.Option("--misses", help="List the misses of the half `tune`.")] = False,
+    json_file: JsonFileOption = None,
+) -> None:
+    """Score redaction on labelled texts: what it finds, by class and language, and which harmless texts it touches."""
+    try:
+        check_place(json_file)
+        redactor = open_redactor(RedactionConfig(detector=detector))
+        with show_progress(error_output) as progress:
+            report = redaction_json(anyio.run(run_redaction, REDACTION_SET, redactor, progress))
+    except (EvalError, JacquardError, MnemosyneError) as error:
+        raise fail(str(error)) from error
+    if keep_json(report, json_file):
+        print_redaction(report, standard_output(), misses=misses)
+
+
+@app.command()
+def evidence(
+    data: Annotated[
+        list[Path], typer.Option("--data", metavar="DIR", help="A set; may be repeated: one table for each.")
+    ],
+    embedder: EmbedderOption = "auto",
+    limit: LimitOption = None,
+    by_session: Annotated[
+        bool, typer.Option("--by-session", help="Draw whole sessions: questions of one conversation hang together.")
+    ] = False,
+    cache: CacheOption = DEFAULT_CACHE,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Where the reports go, SET.memory.json and SET.evidence.json.")
+    ] = DEFAULT_CACHE / "evidence",
+) -> None:
+    """Score recall of the same documents twice: as a session's memory (A), and put into a session as evidence (B)."""
+    names = ("memory", "evidence")
+    try:
+        for labelled in read_all(data):
+            reports = []
+            for name in names:
+                file = out / f"{labelled.name}.{name}.json"
+                check_place(file)
+                options = Options(embedder=embedder, limit=limit, cache=cache, as_evidence=name == "evidence")
+                with show_progress(error_output) as progress:
+                    reports.append(result_json(anyio.run(run_set, labelled, options, progress, None, _journal(file))))
+                keep_json(reports[-1], file)
+            found = compared(*reports, metrics=("recall@5", "recall@10", "recall@50", "ndcg@5"), by_session=by_session)
+            standard_output().print(Text(labelled.name))
+            print_comparison(found, names, standard_output())
+    except (EvalError, JacquardError, MnemosyneError) as error:
+        raise fail(str(error)) from error
+    except OSError as error:
+        raise fail(f"{error.filename or ''}: {error.strerror or error}") from error
+    except KeyboardInterrupt:
+        raise fail("Stopped; what was done is kept, and the same command goes on from there.", code=130) from None
 
 
 @app.command()

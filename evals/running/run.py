@@ -44,12 +44,19 @@ from mnemosyne import (
     Author,
     AuthorKind,
     CalibratedEstimator,
+    EvidenceSource,
+    EvidenceType,
+    IngestOptions,
     MemoryEntry,
     Message,
+    RedactingIngestor,
+    RegexRedactor,
     Role,
     SessionHead,
     SessionWindow,
+    SourceKind,
     SqliteStore,
+    SystemClock,
     TokenEstimator,
     WindowMessage,
     has_cjk,
@@ -60,6 +67,7 @@ SELECT_LIMIT = 5
 DEFAULT_CACHE = Path(".jacquard") / "evals"
 SHARED = "shared"
 _NOTHING = Selection(entry_ids=())
+_NO_NAMES: Mapping[str, str] = {}
 
 Progress = Callable[[str, int, int], None]
 """Told what is done (`indexing` or `queries`), how far, of how many."""
@@ -67,7 +75,9 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Options:
-    """What to run. `embedder`: a name, `none` or `auto`; `limit`: how many queries at most; `recall_limit`: candidates."""
+    """What to run. `embedder`: a name, `none` or `auto`; `limit`: how many queries at most; `recall_limit`: candidates.
+    `as_evidence`: the documents are put into the session as evidence and recalled by their passages, not as memory.
+    """
 
     retriever: Arm = Arm.HYBRID
     selector: Choice = Choice.HEURISTIC
@@ -78,6 +88,7 @@ class Options:
     recall_limit: int = 50
     limit: int | None = None
     cache: Path = DEFAULT_CACHE
+    as_evidence: bool = False
 
 
 async def run_set(
@@ -166,12 +177,15 @@ class _Runner:
         store = SqliteStore(file, synchronous="NORMAL")
         rows: dict[str, Row] = {}
         try:
+            if self.options.as_evidence:
+                start = replace(start, turns=(), entries=())
             head = await store.create_session(start)
+            names = await self._put_documents(store, pool, head) if self.options.as_evidence else _NO_NAMES
             async with open_memory(store, head.session_id, self.embedder, self.options.retriever) as memory:
                 await memory.sync(lambda done, total: progress("indexing", done, total))
                 ids = pool.ids
                 for count, query in enumerate(pool.queries, start=1):
-                    row = rows[query.query_id] = await self._row(query, head, memory, ids)
+                    row = rows[query.query_id] = await self._row(query, head, memory, ids, names)
                     if journal is not None:
                         await to_thread.run_sync(journal.add, row)
                     each(count)
@@ -180,7 +194,28 @@ class _Runner:
             await anyio.Path(file).unlink(missing_ok=True)
         return rows
 
-    async def _row(self, query: LabelledQuery, head: SessionHead, memory: PoolMemory, ids: frozenset[str]) -> Row:
+    async def _put_documents(self, store: SqliteStore, pool: Pool, head: SessionHead) -> Mapping[str, str]:
+        """Put the documents of a pool into a session as evidence; return their ids by those of the evidence."""
+        ingestor = RedactingIngestor(store, RegexRedactor(), SystemClock())
+        # The labels are of the texts as they are.
+        options = IngestOptions(redact=False, dedup=False, as_document=True)
+        names: dict[str, str] = {}
+        for document in pool.documents:
+            source = EvidenceSource(
+                kind=SourceKind.RAG, name=str(document.metadata.get("title", "")), uri=f"set:{document.document_id}"
+            )
+            done = await ingestor.ingest(head.session_id, document.text, source, EvidenceType.RAG_DOC, options=options)
+            names[str(done.evidence_id)] = document.document_id
+        return names
+
+    async def _row(
+        self,
+        query: LabelledQuery,
+        head: SessionHead,
+        memory: PoolMemory,
+        ids: frozenset[str],
+        names: Mapping[str, str],
+    ) -> Row:
         turn = self._plan(query, head)
         started = perf_counter()
         recall = await memory.recall(build_recall_query(turn))
@@ -206,9 +241,9 @@ class _Runner:
                 query_id=query.query_id,
                 category=query.category,
                 relevant=query.relevant,
-                retrieved=retrieved,
-                selected=selection.entry_ids,
-                tokens=tuple(sizes.get(entry_id, 0) for entry_id in retrieved),
+                retrieved=tuple(_name_documents(retrieved, names)),
+                selected=tuple(_name_documents(selection.entry_ids, names)),
+                tokens=tuple(_document_tokens(retrieved, names, sizes)),
             ),
             session=query.session,
             recall_ms=(recalled - started) * 1000,
@@ -260,6 +295,18 @@ class _Runner:
         )
 
 
+def _name_documents(entry_ids: Sequence[str], names: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the ids of documents, in order, each with its best passage; an entry that is no passage is its own document."""
+    found: dict[str, str] = {}
+    for entry_id in entry_ids:
+        found.setdefault(names.get(entry_id.rpartition("#")[0], entry_id), entry_id)
+    return found
+
+
+def _document_tokens(entry_ids: Sequence[str], names: Mapping[str, str], sizes: Mapping[str, int]) -> Iterable[int]:
+    return (sizes.get(passage, 0) for passage in _name_documents(entry_ids, names).values())
+
+
 async def _select(selector: Selector, request: SelectionRequest) -> tuple[Selection, str | None]:
     try:
         return await selector.select(request), None
@@ -296,6 +343,7 @@ def _config(labelled: LabelledSet, options: Options, embedder: CachedEmbedder | 
         "k": options.recall_limit,
         "select_limit": SELECT_LIMIT,
         "limit": options.limit,
+        **({"as_evidence": True} if options.as_evidence else {}),
         "data": {
             "name": labelled.name,
             "licence": labelled.licence,

@@ -81,6 +81,7 @@ app.command()(erase.sweep)
 app.command()(memory.consolidate)
 app.add_typer(documents.doc)
 app.add_typer(embedder.embedder)
+app.add_typer(memory.evidence)
 app.add_typer(templates.template)
 
 

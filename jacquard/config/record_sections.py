@@ -108,11 +108,13 @@ class RedactionConfig:
     rules: RedactionRules | None = field(
         default=None,
         metadata={
-            "doc": "What is removed; none means the shipped rules `pii` and `secrets`.",
+            "doc": "What is removed; none means the shipped rules `pii`, `identity` and `secrets`.",
             "parts": {
                 "patterns": "Regular expressions of what is removed; each has a time limit.",
                 "field_paths": "JSONPaths (`$.user.phone` or `user.phone`) of values that are removed from JSON content.",
-                "dictionaries": "Shipped rule sets that are applied: `pii`, `secrets`, `internal_urls`.",
+                "dictionaries": "Shipped rule sets that are applied: `pii`, `identity`, `secrets`, `internal_urls`.",
+                "words": "Words and names of yours that are removed, in lists by class (`employee: [Ada Keller]`).",
+                "named_patterns": "Regular expressions of yours, in lists by class (`case_number: ['C-[0-9]{6}']`).",
             },
         },
     )
@@ -123,7 +125,11 @@ class RedactionConfig:
         doc="What happens to a text when redaction fails: it is withheld, or stored as it is and marked.",
     )
     detector: str = choice_field(
-        "none", "none", "presidio", doc="A detector beside the patterns; `presidio` needs the extra `pii`."
+        "none",
+        "none",
+        "presidio",
+        "presidio_names",
+        doc="A detector beside the patterns; `presidio` needs the extra `pii`, `presidio_names` an installed spaCy model too.",
     )
 
     def __post_init__(self) -> None:

@@ -101,11 +101,23 @@ def open_redactor(settings: RedactionConfig) -> Redactor:
         plugin: Redactor = open_named_plugin(REDACTORS, settings.redactor, rules=settings.rules)
         return plugin
     detector: PiiDetector | None = None
-    if settings.detector == "presidio":
-        if find_spec("presidio_analyzer") is None:
-            raise ConfigError("redaction.detector is presidio, which needs: pip install 'jacquard-context[pii]'.")
-        detector = import_module("mnemosyne.privacy.presidio").PresidioDetector()
+    if settings.detector != "none":
+        detector = _open_detector(settings.detector)
     return RegexRedactor(settings.rules, detector=detector)
+
+
+def _open_detector(name: str) -> PiiDetector:
+    if find_spec("presidio_analyzer") is None:
+        raise ConfigError(f"redaction.detector is {name}, which needs: pip install 'jacquard-context[pii]'.")
+    presidio = import_module("mnemosyne.privacy.presidio")
+    models = presidio.installed_models() if name == "presidio_names" else ()
+    if name == "presidio_names" and not models:
+        raise ConfigError(
+            "redaction.detector is presidio_names, which finds names by a spaCy model, and none is installed: install one, such "
+            "as en_core_web_sm or zh_core_web_sm, or use presidio."
+        )
+    detector: PiiDetector = presidio.PresidioDetector(models=models)
+    return detector
 
 
 def options_of(settings: RuntimeConfig) -> IngestOptions:

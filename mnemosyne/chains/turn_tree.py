@@ -14,7 +14,7 @@ from typing import Any
 from mnemosyne.core.codec import encode
 from mnemosyne.core.errors import VersionConflictError, WorldNotAdoptedError
 from mnemosyne.damage import has_lost
-from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope, world_scope
+from mnemosyne.schema.memory import Chain, MemoryEntry, document_of, session_scope, world_scope
 from mnemosyne.schema.record import ImportedTurn, TurnRecord
 from mnemosyne.schema.session import SessionHead, TurnStatus
 
@@ -101,6 +101,15 @@ def turn_of(entry: MemoryEntry) -> str:
     if entry.turn_id is None:
         raise ValueError(f"Entry {entry.entry_id!r} names no turn; set turn_id to the turn that it was made from.")
     return entry.turn_id
+
+
+def place_of_document(entry: MemoryEntry, head: SessionHead) -> MemoryEntry | None:
+    """Return a passage of a document, placed before the first turn, which is on the path of every branch; None for an entry
+    that is none, or that names a turn.
+    """
+    if entry.turn_id is not None or document_of(entry) is None:
+        return None
+    return replace(entry, branch_id=head.lineage[0].branch_id if head.lineage else head.branch_id, depth=0)
 
 
 def place_on_path(entry: MemoryEntry, head: SessionHead) -> MemoryEntry:

@@ -279,6 +279,17 @@ class CorpusError(MnemosyneError):
     """A corpus file has a fault; the sentence names file and line."""
 
 
+class DocumentFileError(MnemosyneError):
+    """A file cannot be taken in as a document; the sentence names it and says why."""
+
+    def __init__(self, file: str, reason: str) -> None:
+        self.file, self.reason = file, reason
+        super().__init__(f"{file} cannot be read as a document: {reason}.")
+
+    def __reduce__(self) -> tuple[type[DocumentFileError], tuple[str, str]]:
+        return DocumentFileError, (self.file, self.reason)
+
+
 class IndexUnavailableError(MnemosyneError):
     """The index folder cannot be read or written for one scope."""
 

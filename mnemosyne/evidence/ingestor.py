@@ -14,6 +14,7 @@ from uuid import UUID, uuid5
 from anyio import to_thread
 
 from mnemosyne.core.errors import CodecError, EvidenceNotFoundError, RedactionError, SelectorResolveError
+from mnemosyne.evidence.documents import IS_DOCUMENT, is_document, remove_passages, write_passages
 from mnemosyne.evidence.recalled import without_shown
 from mnemosyne.evidence.redactions import redaction_field
 from mnemosyne.evidence.rules import (
@@ -112,6 +113,8 @@ class RedactingIngestor:
         )
         if fresh.sources:
             news.metadata[RECALLED] = list(fresh.sources)
+        if chosen.as_document:
+            news.metadata[IS_DOCUMENT] = True
         cleaned = await self._redact(news, chosen)
         source = replace(cleaned.source, uri=self._identify_source(cleaned))
         digests = digests_of(cleaned.content, self._hash_text) if cleaned.content else ("",)
@@ -120,6 +123,8 @@ class RedactingIngestor:
         record = _build_record(evidence_id if known is None else known.evidence_id, cleaned)
         if known is not None:
             known = await self._lower_trust(session_id, known, cleaned, source, evidence_type, chosen)
+            if is_document(known):
+                await write_passages(self._store, session_id, known)
             return IngestResult(
                 evidence=known, redaction=record, recalled=fresh.sources, degradations=tuple(cleaned.degradations)
             )
@@ -135,6 +140,11 @@ class RedactingIngestor:
             except OSError:
                 cleaned.degradations.append("original_failed")
         await self._store.put_evidence(session_id, replace(evidence, links=links or EvidenceLinks()))
+        if is_document(evidence):
+            await write_passages(self._store, session_id, evidence)
+            older = None if supersedes is None else await self._store.get_evidence(session_id, supersedes)
+            if older is not None and is_document(older):
+                await remove_passages(self._store, session_id, older)
         return IngestResult(
             evidence=replace(evidence, links=links or EvidenceLinks()),
             is_new=True,

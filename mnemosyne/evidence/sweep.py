@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from mnemosyne.evidence.documents import is_document, remove_passages
 from mnemosyne.evidence.rules import is_expired
 from mnemosyne.protocols import Clock, OriginalVault, Store
 from mnemosyne.schema.memory import EMPTY
@@ -49,6 +50,8 @@ async def sweep_expired(
             evidence = await store.get_evidence(session_id, evidence_id)
             if evidence is not None and SWEPT not in evidence.metadata:
                 emptied = replace(evidence, content="", metadata={SWEPT: EXPIRED}, extra=EMPTY)
+                if is_document(evidence):
+                    await remove_passages(store, session_id, evidence)
                 await store.put_evidence(session_id, emptied)
                 swept.append(evidence_id)
         if swept:

@@ -2,18 +2,20 @@
 
 The only file that imports presidio_analyzer; it is imported when a configuration names it, which takes seconds, because
 presidio imports spaCy (and torch where that is installed). Only recognisers based on patterns and check digits are
-used: those based on a language model need a download, and the ones for e-mail and web addresses would fetch a list of
-domains at their first call. Nothing here opens a connection.
+used: the ones for e-mail and web addresses would fetch a list of domains at their first call. Names of persons are found by
+spaCy models that are installed already; none is ever downloaded (presidio's own engine would). Nothing here opens a connection.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from anyio import to_thread
 from presidio_analyzer import predefined_recognizers
+from spacy import load as load_model
+from spacy.util import get_installed_models
 
 from mnemosyne.core.errors import RedactionError
 from mnemosyne.schema.redaction import SensitiveSpan
@@ -51,6 +53,8 @@ RECOGNISERS = (
 LEAST_SCORE = 0.4
 """Presidio's score of a phone number without a keyword before it; a bare pattern without check digits scores less."""
 
+_PERSON_LABELS = ("PERSON", "PER")
+_PIECE_CHARS = 20_000
 _SEAM = re.compile(r"\[redacted:[a-z_]{1,40}\]")
 
 
@@ -58,7 +62,9 @@ class PresidioDetector:
     """A `PiiDetector`; its rules are named `pii_<what>`, as in `pii_phone_number` or `pii_in_aadhaar`.
 
     `recognisers` are names of classes in `presidio_analyzer.predefined_recognizers`; each must use patterns only.
-    `regions` are country codes whose national phone formats are recognised. `least_score` is 0..1.
+    `regions` are country codes whose national phone formats are recognised. `least_score` is 0..1. `models`: spaCy models, by
+    package or folder, whose persons are found as `pii_person`; RedactionError for one that is not installed or knows no
+    entities.
     """
 
     name = "presidio"
@@ -69,10 +75,12 @@ class PresidioDetector:
         recognisers: Sequence[str] = RECOGNISERS,
         regions: Sequence[str] = REGIONS,
         least_score: float = LEAST_SCORE,
+        models: Sequence[str] = (),
     ) -> None:
         self._least_score = least_score
         self._recognisers = [_load_analyzer(name) for name in recognisers]
         self._recognisers.append(predefined_recognizers.PhoneRecognizer(supported_regions=tuple(regions)))
+        self._models = [_load_names_model(name) for name in models]
 
     async def detect(self, text: str) -> tuple[SensitiveSpan, ...]:
         """Return the spans of what was found, in order; placeholders are skipped."""
@@ -85,12 +93,48 @@ class PresidioDetector:
             for found in self._analyze(text)
             if found.score >= self._least_score and _is_whole_word(text, found.start, found.end)
         }
+        for model in self._models:
+            spans.update(_find_persons(model, text))
         apart = [span for span in spans if not any(low < span.end and span.begin < high for low, high in seams)]
         return tuple(sorted(apart, key=lambda span: (span.begin, span.end, span.rule)))
 
     def _analyze(self, text: str) -> Iterable[Any]:
         for recogniser in self._recognisers:
             yield from recogniser.analyze(text, recogniser.supported_entities, None) or ()
+
+
+def installed_models() -> tuple[str, ...]:
+    """Return the spaCy models that are installed, in alphabetical order."""
+    return tuple(sorted(get_installed_models()))
+
+
+def _load_names_model(name: str) -> Any:
+    try:
+        model = load_model(name)
+    except (OSError, ValueError, ImportError) as error:
+        raise RedactionError(f"The spaCy model {name!r} cannot be loaded ({error}).") from error
+    if not {"ner", "entity_ruler"} & set(model.pipe_names):
+        raise RedactionError(f"The spaCy model {name!r} finds no entities; use one whose pipeline has `ner`.")
+    return model
+
+
+def _find_persons(model: Any, text: str) -> Iterator[SensitiveSpan]:
+    for begin, end in _pieces(text):
+        for entity in model(text[begin:end]).ents:
+            if entity.label_ in _PERSON_LABELS:
+                yield SensitiveSpan(rule="pii_person", begin=begin + entity.start_char, end=begin + entity.end_char)
+
+
+def _pieces(text: str) -> Iterator[tuple[int, int]]:
+    """Yield pieces of a text that end with a line or a sentence: a model's memory grows with the length of what it reads."""
+    begin = 0
+    while begin < len(text):
+        end = begin + _PIECE_CHARS
+        if end < len(text):
+            ends = [text.rfind(mark, begin, end) for mark in ("\n", ". ", "。")]
+            end = max(ends) + 1 if max(ends) > begin else end
+        yield begin, min(end, len(text))
+        begin = end
 
 
 def _load_analyzer(name: str) -> Any:

@@ -11,6 +11,7 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -20,15 +21,21 @@ from mnemosyne.core.errors import PatternError, RedactionError
 from mnemosyne.core.jsonpath import compile_path, find_nodes
 from mnemosyne.core.regexes import compile_pattern, find_spans
 from mnemosyne.privacy.rules import DICTIONARIES, RULE_NAMES, RULES, SECRET_KEY, Rule
+from mnemosyne.privacy.rules.host_words import WordTable
 from mnemosyne.protocols import PiiDetector, Redactor
 from mnemosyne.schema.redaction import RedactionRules, RedactResult, SensitiveSpan
 
 MAX_TEXT_CHARS = 4_000_000
 SECONDS_A_RULE = 2.0
+CHARS_A_SECOND = 500_000
+"""A rule has this much more time for a longer text: the slowest ones need a microsecond a character."""
 CUSTOM = "custom"
 FIELD = "field"
 SECRET = "secret"
+OWN = "own_"
+"""What a class of a host's dictionary is named by in a placeholder: `[redacted:own_employee]`."""
 _PASSES = 8
+_CLASS = re.compile(r"[a-z](?:[a-z_]{0,28}[a-z])?")
 _SEAMS = re.compile(r"\[redacted:[a-z_]{1,40}\]")
 _LITERAL = re.compile(r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+("?)')
 _UNSEEN = dict.fromkeys(
@@ -88,13 +95,30 @@ def check_rules(rules: RedactionRules) -> None:
         if name not in DICTIONARIES:
             known = ", ".join(DICTIONARIES)
             raise RedactionError(f"There is no redaction dictionary {name!r}; there are {known}.")
+    for name in (*rules.words, *rules.named_patterns):
+        if _CLASS.fullmatch(name) is None:
+            raise RedactionError(
+                f"A class of redaction is named {name!r}; use 1 to 30 lower-case letters, with underscores between them."
+            )
     try:
-        for pattern in rules.patterns:
+        _word_table(rules)
+        for pattern in (*rules.patterns, *(each for listed in rules.named_patterns.values() for each in listed)):
             compile_pattern(pattern)
         for path in rules.field_paths:
             compile_path(_root_path(path))
     except PatternError as error:
         raise RedactionError(f"A redaction rule cannot be used. {error}") from None
+    except ValueError as error:
+        raise RedactionError(f"The words of redaction cannot be used: {error}.") from None
+
+
+def _word_table(rules: RedactionRules) -> WordTable:
+    return _make_word_table(tuple((name, tuple(listed)) for name, listed in rules.words.items()))
+
+
+@lru_cache(maxsize=8)
+def _make_word_table(words: tuple[tuple[str, tuple[str, ...]], ...]) -> WordTable:
+    return WordTable(dict(words))
 
 
 def redact_text(text: str, rules: RedactionRules) -> tuple[str, tuple[str, ...]]:
@@ -198,12 +222,13 @@ def _find_spans(text: str, rules: RedactionRules) -> tuple[list[SensitiveSpan], 
 
 def _matches(plain: str, rules: RedactionRules) -> Iterable[SensitiveSpan]:
     lower = plain.lower()
+    seconds = max(SECONDS_A_RULE, len(plain) / CHARS_A_SECOND)
     found: dict[str, list[SensitiveSpan]] = {}
     for rule in _select_rules(rules.dictionaries):
         if rule.hints and not any(hint in lower for hint in rule.hints):
             continue
         others = [(other.begin, other.end) for other in _merge_spans(found.get(rule.unless, ()))]
-        for span in find_spans(rule.pattern, plain, group=rule.group, seconds=SECONDS_A_RULE):
+        for span in find_spans(rule.pattern, plain, group=rule.group, seconds=seconds):
             holds = rule.holds is None or rule.holds(plain[span[0] : span[1]])
             if holds and not _touches(span, others):
                 sensitive = SensitiveSpan(rule=rule.name, begin=span[0], end=span[1])
@@ -212,6 +237,12 @@ def _matches(plain: str, rules: RedactionRules) -> Iterable[SensitiveSpan]:
     for pattern in rules.patterns:
         for begin, end in find_spans(pattern, plain):
             yield SensitiveSpan(rule=CUSTOM, begin=begin, end=end)
+    for name, listed in rules.named_patterns.items():
+        for pattern in listed:
+            for begin, end in find_spans(pattern, plain):
+                yield SensitiveSpan(rule=f"{OWN}{name}", begin=begin, end=end)
+    for name, begin, end in _word_table(rules).find(plain):
+        yield SensitiveSpan(rule=f"{OWN}{name}", begin=begin, end=end)
 
 
 @lru_cache(maxsize=16)
@@ -240,7 +271,7 @@ def _fields(text: str, rules: RedactionRules) -> Iterable[SensitiveSpan]:
 def _literals(text: str, rules: RedactionRules) -> Iterable[Literal]:
     if "\\" not in text:
         return
-    without_fields = RedactionRules(patterns=rules.patterns, dictionaries=rules.dictionaries)
+    without_fields = replace(rules, field_paths=())
     # An unclosed string is skipped as a whole: no string that begins inside it closes sooner.
     for found in _LITERAL.finditer(text):
         raw = found.group()
@@ -292,7 +323,7 @@ def _placeholders(text: str) -> list[tuple[int, int]]:
 
 
 def _is_detected(seam: str) -> bool:
-    return seam.startswith("[redacted:pii_")
+    return seam.startswith(("[redacted:pii_", f"[redacted:{OWN}"))
 
 
 def _subtract_spans(spans: Iterable[SensitiveSpan], protected: Sequence[tuple[int, int]]) -> list[SensitiveSpan]:

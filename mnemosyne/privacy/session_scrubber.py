@@ -13,7 +13,7 @@ from mnemosyne.privacy.places import CONTENTS, WORD_KEYS
 from mnemosyne.privacy.scrub import Scrubber, erase_message, subject_of, without_refs
 from mnemosyne.schema.erasure import ERASED, Erasure, ErasurePreview
 from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceType, SourceKind
-from mnemosyne.schema.memory import Trust, is_profile_session
+from mnemosyne.schema.memory import MemoryEntry, Trust, document_of, is_profile_session
 from mnemosyne.schema.record import Prefetch
 from mnemosyne.schema.session import AuthorKind, Message
 
@@ -84,7 +84,11 @@ class SessionScrubber:
         return (self.derived if of_users and self.user_id is not None else self.others).value(evidence)
 
     def rests_on_erased(self, part: Any) -> bool:
-        """Return whether a part is a block that rests on erased evidence alone, so that it goes as well."""
+        """Return whether a part is a block that rests on erased evidence alone, or a passage of an erased document, so that it
+        goes as well.
+        """
+        if isinstance(part, MemoryEntry):
+            return document_of(part) in self.evidence_ids
         return isinstance(part, ContextBlock) and bool(part.refs) and not without_refs(part.refs, self.evidence_ids)
 
 

@@ -234,8 +234,9 @@ class Store(Protocol):
         many were new.
 
         Each names a committed turn by `turn_id`, whose branch and depth it takes. Entries that exist already are
-        skipped. The version does not change. TurnNotFoundError; ValueError for an entry without a turn or of another
-        scope.
+        skipped. A passage of a document (kind `document`) names none: it belongs to the session from its beginning, on all
+        branches; written again with another content it replaces the former, and with a blank text it is removed. The
+        version does not change. TurnNotFoundError; ValueError for any other entry without a turn, or one of another scope.
         """
         ...
 

@@ -31,7 +31,8 @@ class IngestOptions:
     `derived_from`. `ttl_seconds` (None: the rule of its type) is the time until it expires. `args` are the arguments of
     the call that returned the text: they identify the source like a uri. `selectors` name the parts to be shown in a
     prompt (empty: the whole). `shown` is what the prompt contained when the text was written: parts that repeat it are
-    left out. `idempotency_key` names the evidence item: the same key gives the same item again.
+    left out. `idempotency_key` names the evidence item: the same key gives the same item again. `as_document`: the text is
+    knowledge to be recalled by its passages, not a result to be shown.
     """
 
     redact: bool = True
@@ -48,6 +49,7 @@ class IngestOptions:
     selectors: tuple[str, ...] = ()
     shown: tuple[ShownText, ...] = ()
     idempotency_key: str | None = None
+    as_document: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

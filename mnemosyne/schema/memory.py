@@ -20,6 +20,13 @@ QUEST_UPDATE = "quest_update"
 """The kind of an event that changed the status of a quest."""
 
 
+DOCUMENT = "document"
+"""The kind of a lore entry that is a passage of a document in a session's evidence. `metadata` has the id of that evidence
+(`document_id`), and the selector of the passage in it (`section_id`)."""
+
+DOCUMENT_ID, SECTION_ID = "document_id", "section_id"
+
+
 class Chain(StrEnum):
     """The six chains of seed 004 section 4; recall reads lore, narrative, event and history."""
 
@@ -103,6 +110,12 @@ class MemoryEntry:
     when: tuple[Condition, ...] = ()
     trust: Trust = Trust.AUTHORED
     metadata: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+
+
+def document_of(entry: MemoryEntry) -> str | None:
+    """Return the id of the evidence that an entry is a passage of; None for any other entry."""
+    name = entry.metadata.get(DOCUMENT_ID) if entry.kind == DOCUMENT else None
+    return name if isinstance(name, str) and name else None
 
 
 def world_scope(world_id: str) -> str:

@@ -10,14 +10,17 @@ from dataclasses import dataclass, field
 class RedactionRules:
     """What to remove from a text.
 
-    `dictionaries` names shipped rule sets (`pii`, `secrets`, `internal_urls`); `patterns` are regular expressions,
-    bounded in time; `field_paths` are JSONPaths (`$.user.phone`, or `user.phone`) whose values are removed from JSON
-    content.
+    `dictionaries` names shipped rule sets (`pii`, `identity`, `secrets`, `internal_urls`); `patterns` are regular
+    expressions, bounded in time; `field_paths` are JSONPaths (`$.user.phone`, or `user.phone`) whose values are removed from
+    JSON content. `words` and `named_patterns` are dictionaries of the host: words (whole ones, in either case) and regular
+    expressions by class, which is named in the placeholder (`[redacted:own_<class>]`: lower-case letters and underscores).
     """
 
     patterns: tuple[str, ...] = ()
     field_paths: tuple[str, ...] = ()
-    dictionaries: tuple[str, ...] = ("pii", "secrets")
+    dictionaries: tuple[str, ...] = ("pii", "identity", "secrets")
+    words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    named_patterns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

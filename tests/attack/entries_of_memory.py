@@ -210,7 +210,12 @@ def count_tokens(text: str) -> None:
 
 # --- evidence and privacy ---------------------------------------------------------------------------------------------
 
-_RULES = RedactionRules(dictionaries=("pii", "secrets", "internal_urls"), field_paths=("$.user.phone",))
+_RULES = RedactionRules(
+    dictionaries=("pii", "identity", "secrets", "internal_urls"),
+    field_paths=("$.user.phone",),
+    words={"staff": ("Wren", "Wren Alder", "阿福")},
+    named_patterns={"case_number": ("C-[0-9]{6}",)},
+)
 
 
 @entry("redaction", LIMITS.tool_result_chars, MnemosyneError)

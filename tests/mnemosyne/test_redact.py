@@ -105,6 +105,42 @@ def test_a_pattern_that_finds_itself_again_ends():
     assert redact_text(redacted, rules) == (redacted, ())
 
 
+def test_a_host_has_dictionaries_of_its_own():
+    rules = RedactionRules(
+        words={"employee": ("Ada Keller", "ada", "王小明"), "ship": ("The Gull",)},
+        named_patterns={"case_number": (r"C-\d{6}",)},
+        dictionaries=(),
+    )
+    text = "ADA KELLER met Ada and Adam on the gull, case C-204411; 请找王小明谈"
+    redacted, applied = redact_text(text, rules)
+    assert redacted == (
+        "[redacted:own_employee] met [redacted:own_employee] and Adam on [redacted:own_ship], "
+        "case [redacted:own_case_number]; 请找[redacted:own_employee]谈"
+    )
+    assert set(applied) == {"own_employee", "own_ship", "own_case_number"}
+    assert redact_text(redacted, rules) == (redacted, ())
+
+
+@pytest.mark.parametrize(
+    ("rules", "told"),
+    [
+        (RedactionRules(words={"Staff": ("x",)}), "'Staff'"),
+        (RedactionRules(words={"staff": (" ",)}), "0 characters"),
+        (RedactionRules(words={"staff": ("x" * 65,)}), "65 characters"),
+        (RedactionRules(named_patterns={"case": ("(",)}), "cannot be used"),
+    ],
+)
+def test_a_dictionary_of_a_host_that_cannot_be_used_is_refused(rules, told):
+    with pytest.raises(RedactionError, match=told):
+        RegexRedactor(rules)
+
+
+def test_dictionaries_of_before_find_what_they_found():
+    rules = RedactionRules(dictionaries=("pii", "secrets"))
+    text = "Patient: Anna Lee, 12 Oak Road, Leeds LS17 8RB"
+    assert redact_text(text, rules) == (text, ())
+
+
 class Namer:
     """A detector of one name."""
 

@@ -2,6 +2,8 @@ import socket
 
 import pytest
 
+from jacquard import ConfigError, RedactionConfig
+from jacquard.wiring.ingest import open_redactor
 from mnemosyne import RedactionError, RedactionRules, RegexRedactor
 
 pytestmark = pytest.mark.anyio
@@ -58,3 +60,33 @@ async def test_it_stands_beside_the_patterns(detector):
 def test_a_recogniser_that_needs_a_model_is_refused(presidio):
     with pytest.raises(RedactionError, match="StanzaRecognizer"):
         presidio.PresidioDetector(recognisers=("StanzaRecognizer",))
+
+
+@pytest.fixture
+def namer(presidio, tmp_path):
+    """A detector with a model that knows one name."""
+    model = pytest.importorskip("spacy").blank("en")
+    model.add_pipe("entity_ruler").add_patterns([{"label": "PERSON", "pattern": "Elowen Marsh"}])
+    model.to_disk(tmp_path / "names")
+    return presidio.PresidioDetector(models=(str(tmp_path / "names"),))
+
+
+async def test_names_are_found_by_an_installed_model(namer):
+    long = "The tide came in at six. " * 1_200
+    result = await RegexRedactor(detector=namer).redact(f"{long}Then Elowen Marsh lit the lamp.")
+    assert result.redacted_text == f"{long}Then [redacted:pii_person] lit the lamp."
+
+
+def test_a_model_that_is_not_there_or_finds_no_names_is_named(presidio, tmp_path):
+    with pytest.raises(RedactionError, match="no_such_model"):
+        presidio.PresidioDetector(models=("no_such_model",))
+    pytest.importorskip("spacy").blank("en").to_disk(tmp_path / "blank")
+    with pytest.raises(RedactionError, match="finds no entities"):
+        presidio.PresidioDetector(models=(str(tmp_path / "blank"),))
+
+
+def test_a_configuration_without_a_model_says_what_to_install(presidio):
+    if presidio.installed_models():
+        pytest.skip("a spaCy model is installed")
+    with pytest.raises(ConfigError, match="en_core_web_sm"):
+        open_redactor(RedactionConfig(detector="presidio_names"))

@@ -1,7 +1,9 @@
-"""`consolidate`: makes memory from the turns that were played, between two sessions of play."""
+"""`consolidate` makes memory from the turns that were played, `evidence add` from files."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,14 +17,24 @@ from jacquard.cli.shared import (
     JsonOption,
     SessionOption,
     StoreOption,
+    fail,
     load_configuration,
     open_store,
     print_json,
     run,
     say,
+    sentence,
     show,
 )
+from jacquard.wiring.runtime import Runtime
 from mnemosyne.core import codec
+from mnemosyne.core.errors import DocumentFileError
+from mnemosyne.importers.files.read import KINDS, MOST_BYTES, MOST_SECONDS, read_document_file
+from mnemosyne.schema.evidence import EvidenceSource, EvidenceType, SourceKind
+from mnemosyne.schema.ingest import IngestResult
+from mnemosyne.schema.memory import Trust
+
+evidence = typer.Typer(name="evidence", no_args_is_help=True, help="What a session knows besides its conversation.")
 
 
 def consolidate(
@@ -69,3 +81,81 @@ def consolidate(
             raise typer.Exit(1)
 
     run(work)
+
+
+@evidence.command()
+def add(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE…", help=f"Text files, pages or PDFs: {', '.join(KINDS)}.")
+    ],
+    session: SessionOption,
+    trust: Annotated[
+        Trust,
+        typer.Option("--trust", metavar="LABEL", help="The origin of the texts: authored, user, tool, model or web."),
+    ] = Trust.USER,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=1.0, metavar="N", help="The longest that reading one file may take.")
+    ] = MOST_SECONDS,
+    store: StoreOption = DEFAULT_STORE,
+    config_file: ConfigOption = None,
+    embedder: EmbedderOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Put files into a session as documents: redacted, cut into passages, indexed, and recalled in later turns by relevance.
+
+    The same file again adds nothing; a changed one takes the place of its former text. A file that cannot be read is named,
+    the others are taken in, and the exit code is 1.
+    """
+    config = load_configuration(config_file)
+
+    async def work() -> None:
+        done: dict[str, IngestResult] = {}
+        faults: list[str] = []
+        async with open_store(store, embedder=embedder, config=config) as runtime:
+            await runtime.store.head(session)
+            for file in files:
+                try:
+                    done[str(file)] = await _add_file(runtime, session, file, trust, seconds)
+                except DocumentFileError as error:
+                    faults.append(sentence(error))
+            if any(each.is_new for each in done.values()):
+                with indexing(f"indexing {session}") as progress:
+                    await runtime.sync(session, progress)
+        _print_results(done, as_json=as_json)
+        if faults:
+            raise fail("\n".join(faults))
+
+    run(work)
+
+
+async def _add_file(runtime: Runtime, session: str, file: Path, trust: Trust, seconds: float) -> IngestResult:
+    found = await read_document_file(file, most_bytes=MOST_BYTES, most_seconds=seconds)
+    return await runtime.intake.ingestor.ingest(
+        session,
+        found.text,
+        EvidenceSource(kind=SourceKind.RAG, name=found.title, uri=f"file:{file.as_posix()}"),
+        EvidenceType.RAG_DOC,
+        options=replace(runtime.intake.options, as_document=True, trust=trust),
+    )
+
+
+def _print_results(done: dict[str, IngestResult], *, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                name: {
+                    "evidence_id": each.evidence_id,
+                    "is_new": each.is_new,
+                    "supersedes": each.supersedes,
+                    "redacted": list(each.redaction.rules_applied) if each.redaction is not None else [],
+                    "degradations": list(each.degradations),
+                }
+                for name, each in done.items()
+            }
+        )
+        return
+    for name, each in done.items():
+        removed = f"; redacted: {', '.join(each.redaction.rules_applied)}" if each.redaction is not None else ""
+        show(f"{name}: {each.evidence_id} {'is new' if each.is_new else 'was there already'}{removed}")
+        for code in each.degradations:
+            say(f"{name}: {code}", "yellow")

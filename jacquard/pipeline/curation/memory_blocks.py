@@ -6,6 +6,7 @@ add any. It must not import a retriever, a selector or a model.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -23,12 +24,13 @@ from mnemosyne.host_parts import HashText, hash_with_sha256
 from mnemosyne.protocols import TokenEstimator
 from mnemosyne.retrieval.text.dates import resolve_dates
 from mnemosyne.schema.evidence import BlockType, Priority
-from mnemosyne.schema.memory import EMPTY, Chain, LoreCategory, MemoryEntry, Trust
+from mnemosyne.schema.memory import EMPTY, SECTION_ID, Chain, LoreCategory, MemoryEntry, Trust, document_of
 from mnemosyne.schema.session import Ref
 from mnemosyne.schema.world import BARE_DIGEST
 
 _PLACEMENT = Placement(position=Position.BEFORE_HISTORY, priority=10)
 _TITLE_CHARS = 60
+_SPAN = re.compile(r"chars:([0-9]{1,12})-([0-9]{1,12})")
 _DATES_SHOWN = 6
 
 
@@ -87,7 +89,7 @@ def describe_cuts(blocks: Sequence[PromptBlock], entries: Sequence[MemoryEntry])
     return tuple(
         f"{DegradationCode.TEXT_CUT}: {block.block_id} shows {selector} of {sizes[block.uri]} characters"
         for block, selector in cut
-        if selector
+        if (span := _SPAN.fullmatch(selector or "")) is not None and int(span[2]) - int(span[1]) < sizes[block.uri]
     )
 
 
@@ -101,14 +103,13 @@ def _block(
     hash_text: HashText,
 ) -> PromptBlock:
     lore = entry.chain is Chain.LORE
-    shown, ref = entry, Ref(evidence_id=name, hash=hash_text(entry.text))
+    shown, ref = entry, _ref(entry, name, len(entry.text), hash_text)
     if limit_tokens is not None:
         text, chars = truncate_with_size(entry.text, limit_tokens, estimator.estimate)
         if chars < len(entry.text):
             shown = replace(entry, text=text)
             # The ref covers what is shown, so a change of the text after it does not make the ref stale.
-            selector = f"chars:0-{chars}" if chars else None
-            ref = Ref(evidence_id=name, selector=selector, hash=hash_text(entry.text[: chars or None]))
+            ref = _ref(entry, name, chars, hash_text)
     content = _entry_element(shown, labels) if lore else _memory_element(shown, labels)
     return PromptBlock(
         block_id=f"flesh:{name}",
@@ -133,6 +134,21 @@ def _block(
         kind=BlockKind.MEMORY,
         uri=entry_uri(entry),
     )
+
+
+def _ref(entry: MemoryEntry, name: str, chars: int, hash_text: HashText) -> Ref:
+    """Return the ref to the first characters of an entry (0: all): in the document that it is a passage of, else in the evidence
+    that it becomes.
+    """
+    digest = hash_text(entry.text[: chars or None])
+    document, span = document_of(entry), _SPAN.fullmatch(str(entry.metadata.get(SECTION_ID, "")))
+    if document is not None and span is not None:
+        begin, end = int(span[1]), int(span[2])
+        return Ref(
+            evidence_id=document, selector=f"chars:{begin}-{min(begin + chars, end) if chars else end}", hash=digest
+        )
+    whole = chars in (0, len(entry.text))
+    return Ref(evidence_id=name, selector=None if whole else f"chars:0-{chars}", hash=digest)
 
 
 def _rationale(text: str, rank: int, estimator: TokenEstimator) -> PromptBlock:

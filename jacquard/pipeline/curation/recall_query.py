@@ -6,6 +6,7 @@ The gates come first, so that neither the selector nor the prompt ever sees a se
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -17,6 +18,7 @@ from jacquard.pipeline.planned_turn import PlannedTurn
 from mnemosyne.chains.event import closed_quests, quest_distances
 from mnemosyne.chains.lore import gated_entries, hidden_entries, may_know
 from mnemosyne.chains.state import StateView, view_state
+from mnemosyne.evidence.documents import has_expired
 from mnemosyne.schema.memory import EMPTY, Chain, LoreCategory, MemoryEntry, session_scope, world_scope
 from mnemosyne.schema.query import RetrievalQuery
 from mnemosyne.schema.session import WindowMessage
@@ -63,7 +65,11 @@ def build_recall_query(turn: PlannedTurn) -> RetrievalQuery:
             session_scope(turn.session_id): turn.hidden | in_prompt,
         },
         may_know=partial(
-            _may_recall, viewer=config.viewer, view=view_state(window.state), most=config.prune.max_sensitivity
+            _may_recall,
+            viewer=config.viewer,
+            view=view_state(window.state),
+            most=config.prune.max_sensitivity,
+            now=turn.at or datetime.now(UTC),
         ),
         shown_from=shown[0].depth if shown else None,
         shown_quests=frozenset(quest.quest_id for quest in find_active_quests(window.state)),
@@ -77,10 +83,12 @@ def build_recall_query(turn: PlannedTurn) -> RetrievalQuery:
     )
 
 
-def _may_recall(entry: MemoryEntry, *, viewer: str | None, view: StateView, most: str) -> bool:
-    """Return whether a memory may be recalled: the viewer may know it, and it is not too sensitive for this prompt, nor so for
-    the model that selects.
+def _may_recall(entry: MemoryEntry, *, viewer: str | None, view: StateView, most: str, now: datetime) -> bool:
+    """Return whether a memory may be recalled: the viewer may know it, it is not too sensitive for this prompt, nor so for
+    the model that selects, and it is no passage of a document that has expired.
     """
+    if has_expired(entry, now):
+        return False
     levels = tuple(Sensitivity)
     return levels.index(sensitivity_of(entry.metadata)) <= levels.index(Sensitivity(most)) and may_know(
         entry, viewer, view

@@ -15,6 +15,7 @@ from jacquard.pipeline.planned_turn import PlannedTurn
 from mnemosyne.chains.uris import evidence_uri
 from mnemosyne.core.off_loop import calculate
 from mnemosyne.evidence.conflicts import ConflictResolution, resolve_conflicts
+from mnemosyne.evidence.documents import is_document
 from mnemosyne.evidence.relevance import RankedEvidence, rank_evidence
 from mnemosyne.evidence.rules import OWN_SCHEME, is_expired
 from mnemosyne.protocols import Store
@@ -97,7 +98,7 @@ async def choose_evidence(
     """
     listed = await _list_candidates(store, session_id)
     unread = any(len(each) == LOOKED_THROUGH for each in listed)
-    found = [each for group in listed for each in group if not each.source.uri.startswith(OWN_SCHEME)]
+    found = [each for group in listed for each in group if _is_result(each)]
     expired = [each for each in found if is_expired(each, now)]
     live = [each for each in found if not is_expired(each, now)]
     size = sum(len(each.content) for each in live)
@@ -122,6 +123,11 @@ async def choose_evidence(
     )
 
 
+def _is_result(evidence: Evidence) -> bool:
+    """Return whether evidence may be shown as a result: neither a recalled memory nor a document, which recall brings."""
+    return not evidence.source.uri.startswith(OWN_SCHEME) and not is_document(evidence)
+
+
 async def mark_newest(store: Store, session_id: str) -> str:
     """Return a text that changes when the session is given another candidate."""
     return _mark_newest(await _list_candidates(store, session_id))
@@ -134,10 +140,7 @@ async def _list_candidates(store: Store, session_id: str) -> list[tuple[Evidence
 
 
 def _mark_newest(listed: Sequence[Sequence[Evidence]]) -> str:
-    newest = (
-        next((each.evidence_id for each in reversed(group) if not each.source.uri.startswith(OWN_SCHEME)), "")
-        for group in listed
-    )
+    newest = (next((each.evidence_id for each in reversed(group) if _is_result(each)), "") for group in listed)
     return " ".join(newest).strip()
 
 

@@ -31,7 +31,7 @@ from jacquard.pipeline.weaving.policies import rules_of, tier_tokens_of
 from jacquard.pipeline.weaving.prompt import Prompt, PromptLayout, complete, lay_out
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.host_parts import HashText, hash_with_sha256
-from mnemosyne.schema.memory import EMPTY
+from mnemosyne.schema.memory import EMPTY, document_of
 from mnemosyne.schema.package import PackageMessage
 from mnemosyne.schema.record import SessionWindow
 
@@ -149,7 +149,9 @@ def _build_prepared_turn(inputs: PromptInputs, prompt: Prompt, report: Report) -
     ]
     said_tokens = sum(block.tokens for block in blocks if is_history_message(block))
     head = inputs.turn.window.head
-    evidences = tuple(evidence_of(entry, inputs.evidence_ids, inputs.hash_text) for entry in entries)
+    evidences = tuple(
+        evidence_of(entry, inputs.evidence_ids, inputs.hash_text) for entry in entries if document_of(entry) is None
+    )
     held = context_blocks_of(blocks)
     report = replace(
         report,

@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mnemosyne.chains.turn_tree import check_entry, lore_by_id, place_on_path, turn_of
+from mnemosyne.chains.turn_tree import check_entry, lore_by_id, place_of_document, place_on_path, turn_of
 from mnemosyne.core.codec import decode_raw, encode_raw, format_time
 from mnemosyne.core.errors import EntryConflictError
 from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.session import SessionHead
 from mnemosyne.stores.ledger.ledger import Ledger
-from mnemosyne.stores.ledger.reads import committed_turn, session_row
+from mnemosyne.stores.ledger.reads import committed_turn, read_head, session_row
 from mnemosyne.stores.ledger.rows import PACK, EntryRow
 
 _DIGEST = "digest"
@@ -52,14 +52,28 @@ def _write_session_entry(ledger: Ledger, head: SessionHead, entry: MemoryEntry) 
 def append_entries(ledger: Ledger, session_id: str, entries: Sequence[MemoryEntry]) -> int:
     """Add entries of committed turns, skipping existing ones, and return how many were new."""
     session_row(ledger, session_id)
-    added = 0
+    head, added = read_head(ledger, session_id), 0
     for entry in entries:
         check_entry(session_id, entry)
+        passage = place_of_document(entry, head)
+        if passage is not None:
+            added += _put_passage(ledger, passage)
+            continue
         place = committed_turn(ledger, session_id, turn_of(entry))
         if entry.entry_id not in ledger.entries:
             put_entry(ledger, replace(entry, branch_id=place.branch_id, depth=place.depth))
             added += 1
     return added
+
+
+def _put_passage(ledger: Ledger, entry: MemoryEntry) -> int:
+    """Write a passage of a document, or remove it where it is blank; return whether it is new."""
+    row = ledger.entries.get(entry.entry_id)
+    if row is None or row.deleted or decode_raw(row.body, MemoryEntry) != entry:
+        if row is not None or entry.text:
+            put_entry(ledger, entry, deleted=not entry.text)
+        return int(bool(entry.text) and (row is None or row.deleted))
+    return 0
 
 
 def _place_entry(ledger: Ledger, head: SessionHead, entry: MemoryEntry) -> MemoryEntry:

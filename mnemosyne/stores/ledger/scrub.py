@@ -87,6 +87,8 @@ def _clean(change: Change, scrubber: SessionScrubber, done: ScrubResult) -> Chan
     value = decode_raw(old, object if kind is None else tuple[Message, ...] if content == "draft" else kind)
     if scrubber.rests_on_erased(value):
         done.counts[CONTENTS[content].counted] += 1
+        if isinstance(row, EntryRow):
+            done.entry_ids.append(change.key)
         return None
     clean = scrubber.clean(content, value, change.key)
     if clean is value:

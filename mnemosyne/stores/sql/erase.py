@@ -332,6 +332,11 @@ def _entries(connection: Connection, task: _Task) -> None:
     ).fetchall()
     for seq, deleted, body in rows:
         entry = decode(body, MemoryEntry)
+        if task.scrubber.rests_on_erased(entry):
+            connection.execute("DELETE FROM entries WHERE seq = ?", (seq,))
+            task.tally.count("entries")
+            _mark_removed(task, entry.entry_id)
+            continue
         done = task.scrubber.derived.value(entry)
         if done is not entry:
             replace_entry(connection, done, seq, deleted=bool(deleted), former=body)

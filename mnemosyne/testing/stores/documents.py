@@ -22,7 +22,9 @@ from mnemosyne.schema.document import (
     TaskState,
     TodoList,
 )
-from mnemosyne.schema.memory import Chain
+from mnemosyne.schema.erasure import Erasure
+from mnemosyne.schema.evidence import Evidence, EvidenceSource, EvidenceType, SourceKind
+from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.record import PathSummary, TurnCommit
 from mnemosyne.schema.session import Message, Ref, Role, TurnStatus
 from mnemosyne.testing.stores.samples import (
@@ -381,6 +383,48 @@ class StoreDocuments(StoreTests):
                 with pytest.raises((TurnNotFoundError, BranchNotFoundError)):
                     await store.save_hidden_records("copy", wrong)
             assert await store.hidden_records("copy") == document_of
+
+    async def test_passages_of_documents_belong_to_the_whole_session(self, tmp_path: Path) -> None:
+        """They need no turn, are on the path of every branch, are replaced by their id, and removed where they are blank."""
+
+        def passage(number: int, text: str) -> MemoryEntry:
+            about = {"document_id": "doc", "section_id": f"chars:{number}-{number + 9}"}
+            return MemoryEntry(
+                entry_id=f"doc#{number}", scope=SCOPE, chain=Chain.LORE, kind="document", text=text, metadata=about
+            )
+
+        async with self.open_session(tmp_path, imported_turn("p001"), imported_turn("p002")) as store:
+            head = await store.head(SESSION)
+            pages = (passage(0, "The ferry leaves at dawn."), passage(1, "The pier is the ninth."))
+            assert await store.append_entries(SESSION, pages) == 2
+            assert await store.append_entries(SESSION, pages) == 0
+            assert await store.head(SESSION) == head
+            await store.fork(SESSION, "p001", "other")
+            found = await store.entries(SCOPE, ["doc#0", "doc#1"])
+            assert [(each.branch_id, each.depth, each.turn_id) for each in found] == [("main", 0, None)] * 2
+            seen = (await store.entries_after(SCOPE, Chain.LORE, 0, 9))[-1].sequence
+            assert await store.append_entries(SESSION, (passage(0, "The ferry leaves at noon."), passage(1, ""))) == 0
+            assert [each.text for each in await store.entries(SCOPE, ["doc#0", "doc#1"])] == [
+                "The ferry leaves at noon."
+            ]
+            late = await store.entries_after(SCOPE, Chain.LORE, seen, 9)
+            assert [(each.entry.entry_id, each.deleted) for each in late] == [("doc#0", False), ("doc#1", True)]
+            assert await store.append_entries(SESSION, (passage(1, "The pier is the tenth."),)) == 1
+            await store.put_evidence(
+                SESSION,
+                Evidence(
+                    evidence_id="doc",
+                    type=EvidenceType.RAG_DOC,
+                    source=EvidenceSource(kind=SourceKind.RAG, name="ferry.md", uri="file:ferry.md"),
+                    content="The ferry leaves at noon. The pier is the tenth.",
+                ),
+            )
+            done = await store.erase(Erasure(session_id=SESSION, evidence_ids=("doc",), at=AT, reason="asked"))
+            assert set(done.entry_ids[SCOPE]) >= {"doc#0", "doc#1"}
+            assert await store.entries(SCOPE, ["doc#0", "doc#1"]) == ()
+            assert await store.find_text(["The pier is the tenth."]) == ()
+            with pytest.raises(ValueError, match="names no turn"):
+                await store.append_entries(SESSION, (replace(passage(2, "x"), kind="encyclopedia"),))
 
     async def test_entries_made_late_take_the_place_of_their_turn(self, tmp_path: Path) -> None:
         """They are found after what was written before, once; the version does not change."""

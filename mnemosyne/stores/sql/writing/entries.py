@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mnemosyne.chains.turn_tree import check_entry, place_on_path, turn_of
+from mnemosyne.chains.turn_tree import check_entry, place_of_document, place_on_path, turn_of
 from mnemosyne.core.codec import encode, format_time
 from mnemosyne.core.errors import EntryConflictError
 from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.session import SessionHead
 from mnemosyne.stores.sql.blobs import entry_place, read_body, reseal
 from mnemosyne.stores.sql.connection import Connection
-from mnemosyne.stores.sql.sessions import StoredSession, committed_place
+from mnemosyne.stores.sql.sessions import StoredSession, committed_place, head_of
 
 
 def write_session_entries(
@@ -50,14 +50,32 @@ def _write_session_entry(connection: Connection, session: StoredSession, head: S
 
 def append_session_entries(connection: Connection, session: StoredSession, entries: Sequence[MemoryEntry]) -> int:
     """Write entries of committed turns that do not exist yet and return how many; TurnNotFoundError."""
-    written = 0
+    written, head = 0, head_of(connection, session) if entries else None
     for entry in entries:
         check_entry(session.session_id, entry)
+        passage = None if head is None else place_of_document(entry, head)
+        if passage is not None:
+            written += _put_passage(connection, passage)
+            continue
         branch_id, depth = committed_place(connection, session, turn_of(entry))
         if _find_stored(connection, entry) is None:
             replace_entry(connection, replace(entry, branch_id=branch_id, depth=depth), None)
             written += 1
     return written
+
+
+def _put_passage(connection: Connection, entry: MemoryEntry) -> int:
+    """Write a passage of a document, or remove it where it is blank; return whether it is new."""
+    row = _find_stored(connection, entry)
+    if row is None:
+        if entry.text:
+            replace_entry(connection, entry, None)
+        return int(bool(entry.text))
+    was_deleted = bool(row[7])
+    where = entry_place(entry.entry_id, entry.scope, *row[5:])
+    if was_deleted or entry != read_body(connection, row[1], MemoryEntry, where, "It was written again"):
+        replace_entry(connection, entry, row[0], deleted=not entry.text)
+    return int(was_deleted and bool(entry.text))
 
 
 def _place_entry(connection: Connection, session: StoredSession, head: SessionHead, entry: MemoryEntry) -> MemoryEntry:

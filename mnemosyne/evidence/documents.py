@@ -1,0 +1,189 @@
+"""Documents in a session's evidence as memory: cut into passages, each an entry of the session with a selector of its span.
+
+Passages are recalled with the rest of memory and by the same rules. Cutting is pure; the functions that write know the store by
+protocol.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from mnemosyne.core.off_loop import calculate
+from mnemosyne.core.regexes import Span
+from mnemosyne.protocols import Store
+from mnemosyne.schema.evidence import Evidence
+from mnemosyne.schema.memory import (
+    DOCUMENT,
+    DOCUMENT_ID,
+    EMPTY,
+    SECTION_ID,
+    Chain,
+    MemoryEntry,
+    session_scope,
+)
+
+IS_DOCUMENT = "document"
+"""The key in an evidence item's metadata that says that its content is a document (true): it is recalled by passages."""
+
+EXPIRES_AT = "expires_at"
+MOST_WEIGHT = 1_000
+"""The size of a passage: a letter counts 1, a Chinese, Japanese or Korean sign 3. Embedding models read some 250 to 500 tokens."""
+
+LEAST_WEIGHT = 60
+"""A passage that would be smaller is joined with its neighbour; a heading begins another where what is before it has this size."""
+
+_KEPT = ("sensitivity",)
+_HEADING = re.compile(r"^[ ]{0,3}#{1,6}[ \t]+([^\n]{1,200})", re.MULTILINE)
+_ENDS = (
+    re.compile(r"\n[ \t]*\n\s*"),
+    re.compile(r"\n"),
+    re.compile(r"[.!?][\"'”’)]?\s+|[。！？][”’」』）]?"),
+    re.compile(r"[,;，；、]\s*|\s"),
+)
+"""Where a text may be cut, the best places first: paragraphs, lines, sentences, words."""
+
+
+def is_document(evidence: Evidence) -> bool:
+    """Return whether an evidence item is a document, recalled by its passages and not shown as a result."""
+    return evidence.metadata.get(IS_DOCUMENT) is True
+
+
+def split_document(text: str) -> tuple[Span, ...]:
+    """Return the spans of a text's passages, in order, without blanks at their ends; together they hold every word.
+
+    Passages end where a paragraph does, else a line, a sentence, a word. Linear in the length of the text.
+    """
+    spans: list[Span] = []
+    for begin, end in _join_small(text, list(_cut_paragraphs(text))):
+        while begin < end and text[begin].isspace():
+            begin += 1
+        while end > begin and text[end - 1].isspace():
+            end -= 1
+        if begin < end:
+            spans.append((begin, end))
+    return tuple(spans)
+
+
+def _weight(text: str, begin: int, end: int) -> int:
+    piece = text[begin:end]
+    return len(piece) if piece.isascii() else sum(3 if char >= "\u2e80" else 1 for char in piece)
+
+
+def _cut_paragraphs(text: str) -> Iterator[Span]:
+    """Yield the paragraphs of a text, those that are too large in pieces."""
+    place = 0
+    for found in _ENDS[0].finditer(text):
+        yield from _cut(text, place, found.end(), 1)
+        place = found.end()
+    yield from _cut(text, place, len(text), 1)
+
+
+def _cut(text: str, begin: int, end: int, level: int) -> Iterator[Span]:
+    """Yield pieces of a part of a text that are small enough, cut at the best places that there are."""
+    if _weight(text, begin, end) <= MOST_WEIGHT:
+        yield begin, end
+        return
+    if level == len(_ENDS):
+        for place in range(begin, end, MOST_WEIGHT // 3):
+            yield place, min(place + MOST_WEIGHT // 3, end)
+        return
+    place = begin
+    for found in _ENDS[level].finditer(text, begin, end):
+        yield from _cut(text, place, found.end(), level + 1)
+        place = found.end()
+    if place < end:
+        yield from _cut(text, place, end, level + 1)
+
+
+def _join_small(text: str, pieces: Sequence[Span]) -> Iterator[Span]:
+    """Yield pieces joined with those after them as long as they fit; a small rest goes with the piece before it."""
+    joined: list[tuple[int, int, int]] = []
+    for begin, end in pieces:
+        weight = _weight(text, begin, end)
+        starts_section = _HEADING.match(text, begin) is not None
+        if joined and joined[-1][2] + weight <= MOST_WEIGHT and not (starts_section and joined[-1][2] >= LEAST_WEIGHT):
+            joined[-1] = (joined[-1][0], end, joined[-1][2] + weight)
+        else:
+            joined.append((begin, end, weight))
+    if len(joined) > 1 and joined[-1][2] < LEAST_WEIGHT:
+        last = joined.pop()
+        joined[-1] = (joined[-1][0], last[1], joined[-1][2] + last[2])
+    for begin, end, _ in joined:
+        yield begin, end
+
+
+def document_entries(session_id: str, evidence: Evidence) -> tuple[MemoryEntry, ...]:
+    """Return the passages of a document as entries of its session, in order; none of an empty one.
+
+    An entry's text is exactly what the selector in its metadata (`section_id`, as `chars:0-900`) points at in the evidence
+    (`document_id`). Its title is the name of the document, with the heading that the passage begins under.
+    """
+    headings = [(found.start(), found[1].strip(" #\t")) for found in _HEADING.finditer(evidence.content)]
+    entries: list[MemoryEntry] = []
+    heading, place = "", 0
+    for number, (begin, end) in enumerate(split_document(evidence.content)):
+        while place < len(headings) and headings[place][0] <= begin:
+            heading, place = headings[place][1], place + 1
+        selector = f"chars:{begin}-{end}"
+        metadata: dict[str, Any] = {DOCUMENT_ID: evidence.evidence_id, SECTION_ID: selector}
+        metadata.update({key: evidence.metadata[key] for key in _KEPT if key in evidence.metadata})
+        if evidence.expires_at is not None:
+            metadata[EXPIRES_AT] = evidence.expires_at.isoformat()
+        entries.append(
+            MemoryEntry(
+                entry_id=f"{evidence.evidence_id}#{number}",
+                scope=session_scope(session_id),
+                chain=Chain.LORE,
+                kind=DOCUMENT,
+                text=evidence.content[begin:end],
+                title=": ".join(part for part in (evidence.source.name, heading) if part),
+                at=evidence.created_at,
+                trust=evidence.trust,
+                metadata=metadata,
+            )
+        )
+    return tuple(entries)
+
+
+async def write_passages(store: Store, session_id: str, evidence: Evidence) -> int:
+    """Write the passages of a document into its session's memory, where they are not yet; return how many are new."""
+    entries = await calculate(document_entries, session_id, evidence, size=len(evidence.content))
+    return await store.append_entries(session_id, entries)
+
+
+async def remove_passages(store: Store, session_id: str, evidence: Evidence) -> None:
+    """Remove the passages of a document from its session's memory. `evidence` still has the content that they were cut from."""
+    entries = await calculate(document_entries, session_id, evidence, size=len(evidence.content))
+    await store.append_entries(session_id, tuple(map(_without_text, entries)))
+
+
+async def index_documents(store: Store, session_id: str, evidence_ids: Iterable[str] = ()) -> int:
+    """Write the passages of every document of a session (or of those named) that are not in its memory yet; return how many.
+
+    For documents that a host put into the store itself (`put_evidence`, with `document: true` in the metadata), and for
+    sessions that came from another store.
+    """
+    wanted, written = frozenset(evidence_ids), 0
+    for evidence in await store.list_evidences(session_id):
+        if is_document(evidence) and (not wanted or evidence.evidence_id in wanted):
+            written += await write_passages(store, session_id, evidence)
+    return written
+
+
+def has_expired(entry: MemoryEntry, now: datetime) -> bool:
+    """Return whether a passage is one of a document that has expired."""
+    until = entry.metadata.get(EXPIRES_AT) if entry.kind == DOCUMENT else None
+    try:
+        return isinstance(until, str) and datetime.fromisoformat(until) <= now
+    except ValueError:
+        return True
+
+
+def _without_text(entry: MemoryEntry) -> MemoryEntry:
+    """Return an entry with nothing in it but its id and place; a store removes such a passage."""
+    kept: Mapping[str, Any] = {DOCUMENT_ID: entry.metadata[DOCUMENT_ID]}
+    return replace(entry, text="", title="", at=None, metadata=kept or EMPTY)

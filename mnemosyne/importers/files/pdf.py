@@ -1,0 +1,50 @@
+"""The text of a PDF, by pypdf: the only file that imports it (extra `documents`). Called in a process of its own (`parse`)."""
+
+from __future__ import annotations
+
+from io import BytesIO
+
+from pypdf import PdfReader
+from pypdf.errors import PyPdfError
+
+from mnemosyne.core.errors import DocumentFileError
+
+MOST_PAGES = 5_000
+
+
+def pdf_to_text(data: bytes, name: str, most_chars: int) -> tuple[str, str]:
+    """Return the text of a PDF, its pages separated by blank lines, and its title ('' without one).
+
+    DocumentFileError for a file that is damaged, encrypted or without text, and for one with too many pages or characters.
+    """
+    try:
+        reader = PdfReader(BytesIO(data))
+        if reader.is_encrypted and not reader.decrypt(""):
+            raise DocumentFileError(name, "it is encrypted; save it without a password")
+        if len(reader.pages) > MOST_PAGES:
+            raise DocumentFileError(name, f"it has more than {MOST_PAGES:,} pages; split it")
+        pages, chars = list[str](), 0
+        for page in reader.pages:
+            pages.append((page.extract_text() or "").strip())
+            chars += len(pages[-1])
+            if chars > most_chars:
+                raise DocumentFileError(name, f"it has more than {most_chars:,} characters of text; split it")
+        title = str(reader.metadata.title or "") if reader.metadata is not None else ""
+    except DocumentFileError:
+        raise
+    except (
+        PyPdfError,
+        ValueError,
+        KeyError,
+        TypeError,
+        IndexError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
+        # What pypdf raises for a damaged file depends on where the damage is.
+        raise DocumentFileError(name, f"it is no PDF that can be read ({type(error).__name__}: {error})") from error
+    text = "\n\n".join(page for page in pages if page)
+    if not text:
+        raise DocumentFileError(name, "it holds no text, only pictures; put its text in (OCR) and save it again")
+    return text, " ".join(title.split())

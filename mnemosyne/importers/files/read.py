@@ -1,0 +1,135 @@
+"""Reads one file as a document, within limits of size and time. Nothing is fetched, and nothing of a file is run.
+
+HTML and PDF are parsed in a process of their own (`parse`), which is ended when its time is over: a file made for it can keep any
+parser busy, and fill its memory. The limit is of processor time, so that a busy machine reads the same files as an idle one.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from importlib.util import find_spec
+from math import ceil
+from pathlib import Path
+from subprocess import DEVNULL
+
+import anyio
+from anyio import to_thread
+
+from mnemosyne.core.errors import DocumentFileError
+from mnemosyne.importers.files.parse import PDF
+
+MOST_BYTES = 20_000_000
+MOST_CHARS = 2_000_000
+MOST_SECONDS = 60.0
+_WAITING, _START_SECONDS = 3, 30
+_TEXTS = {
+    ".txt",
+    ".text",
+    ".log",
+    ".md",
+    ".markdown",
+    ".rst",
+    ".csv",
+    ".tsv",
+    ".json",
+    ".jsonl",
+    ".yaml",
+    ".yml",
+    ".xml",
+}
+_PAGES = {".html", ".htm", ".xhtml"}
+KINDS = (*sorted(_TEXTS), *sorted(_PAGES), PDF)
+"""The ends of the names of files that can be read."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileText:
+    """What a file holds: its text, and its title (that of a page or a PDF, else its name)."""
+
+    text: str
+    title: str
+
+
+async def read_document_file(
+    path: Path, *, most_bytes: int = MOST_BYTES, most_chars: int = MOST_CHARS, most_seconds: float = MOST_SECONDS
+) -> FileText:
+    """Return the text of a file by the end of its name (`KINDS`).
+
+    DocumentFileError for another kind, a file that is missing, too large, damaged, encrypted, empty or without text, one that takes
+    too long, and for a PDF without pypdf.
+    """
+    end = path.suffix.lower()
+    if end not in KINDS:
+        raise DocumentFileError(
+            str(path), f"files that end with {end or 'nothing'} are not read; there are {', '.join(KINDS)}"
+        )
+    if end == PDF and find_spec("pypdf") is None:
+        raise DocumentFileError(str(path), "PDF needs pypdf: pip install 'jacquard-context[documents]'")
+    data = await to_thread.run_sync(_read_bytes, path, most_bytes)
+    if end in _TEXTS:
+        text, title = await to_thread.run_sync(_decode, data, str(path)), ""
+    else:
+        text, title = await _parse_apart(data, path, most_chars, most_seconds)
+    if not text.strip():
+        raise DocumentFileError(str(path), "it holds no text")
+    if len(text) > most_chars:
+        raise DocumentFileError(str(path), f"it has more than {most_chars:,} characters of text; split it")
+    return FileText(text=text, title=title or path.name)
+
+
+def _read_bytes(path: Path, most: int) -> bytes:
+    try:
+        if not path.is_file():
+            raise DocumentFileError(
+                str(path), "there is no such file" if not path.exists() else "it is no regular file"
+            )
+        with path.open("rb") as file:
+            data = file.read(most + 1)
+    except OSError as error:
+        raise DocumentFileError(str(path), error.strerror or str(error)) from error
+    if len(data) > most:
+        raise DocumentFileError(str(path), f"it has more than {most:,} bytes; split it")
+    return data
+
+
+def _decode(data: bytes, name: str) -> str:
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise DocumentFileError(name, f"line {line} is no UTF-8 text; save it as UTF-8") from error
+    if "\0" in text:
+        raise DocumentFileError(name, "it is no text: it holds NUL characters")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+async def _parse_apart(data: bytes, path: Path, most_chars: int, most_seconds: float) -> tuple[str, str]:
+    """Return text and title of a page or a PDF, parsed in a process of its own."""
+    seconds = ceil(most_seconds)
+    command = [
+        sys.executable,
+        "-m",
+        "mnemosyne.importers.files.parse",
+        path.suffix.lower(),
+        str(most_chars),
+        str(seconds),
+    ]
+    too_long = DocumentFileError(str(path), f"reading it took longer than {seconds} s; split it")
+    try:
+        with anyio.fail_after(_WAITING * seconds + _START_SECONDS):
+            done = await anyio.run_process(command, input=data, check=False, stderr=DEVNULL)
+    except TimeoutError:
+        raise too_long from None
+    except OSError as error:
+        raise DocumentFileError(str(path), f"the program that reads it could not be started ({error})") from error
+    try:
+        found = json.loads(done.stdout)
+    except ValueError:
+        # It was ended from outside: by its limit of processor time, or of memory.
+        raise too_long if done.returncode < 0 else DocumentFileError(str(path), "its reader failed; split it") from None
+    if "fault" in found:
+        raise DocumentFileError(str(path), found["fault"])
+    text = str(found["text"]).encode("utf-8", "replace").decode("utf-8")
+    return text.replace("\0", ""), str(found["title"]).encode("utf-8", "replace").decode("utf-8").replace("\0", "")

@@ -1,0 +1,17 @@
+"""The shipped rules of redaction: personal numbers, names and addresses that a text labels, secrets, addresses inside a
+network. Pure; patterns are separate from the checks that exclude harmless texts, so that each can be read by itself.
+"""
+
+from __future__ import annotations
+
+from mnemosyne.privacy.rules.checks import is_id_card, is_luhn
+from mnemosyne.privacy.rules.numbers import NUMBER_RULES
+from mnemosyne.privacy.rules.people import PEOPLE_RULES
+from mnemosyne.privacy.rules.rule import IDENTITY, INTERNAL_URLS, PII, SECRETS, Rule
+from mnemosyne.privacy.rules.secrets import SECRET_KEY, SECRET_RULES
+
+RULES: tuple[Rule, ...] = (*SECRET_RULES, *NUMBER_RULES, *PEOPLE_RULES)
+DICTIONARIES = (PII, IDENTITY, SECRETS, INTERNAL_URLS)
+RULE_NAMES = tuple(dict.fromkeys(rule.name for rule in RULES))
+
+__all__ = ["DICTIONARIES", "RULES", "RULE_NAMES", "SECRET_KEY", "Rule", "is_id_card", "is_luhn"]

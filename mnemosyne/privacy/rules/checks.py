@@ -1,0 +1,148 @@
+"""Checks of what a pattern found: check digits, issuers, forms of dates. Each takes the text of a match. Pure."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from datetime import date
+
+
+def is_id_card(text: str) -> bool:
+    """Return whether a text is a Chinese identity number: 18 signs with their check sign, or the old 15 digits."""
+    digits = re.sub(r"[ -]", "", text).upper()
+    if digits[:2] not in _PROVINCES:
+        return False
+    birth = digits[6:14] if len(digits) == 18 else f"19{digits[6:12]}"
+    try:
+        born = date(int(birth[:4]), int(birth[4:6]), int(birth[6:]))
+    except ValueError:
+        return False
+    if not 1850 <= born.year <= 2100:
+        return False
+    if len(digits) == 15:
+        return True
+    total = sum(int(digit) * pow(2, 17 - place, 11) for place, digit in enumerate(digits[:17]))
+    return "10X98765432"[total % 11] == digits[17]
+
+
+def is_luhn(text: str) -> bool:
+    """Return whether the digits of a text pass the check of bank cards (Luhn), and are not all alike."""
+    digits = [int(char) for char in text if char.isdigit()]
+    if not 13 <= len(digits) <= 19 or len(set(digits)) < 2:
+        return False
+    doubled = [digit if place % 2 == 0 else digit * 2 - 9 * (digit > 4) for place, digit in enumerate(reversed(digits))]
+    return sum(doubled) % 10 == 0
+
+
+def is_card(text: str) -> bool:
+    """Return whether a text is a number that an issuer of cards gives out: its first digits, its length and its check."""
+    digits = re.sub(r"\D", "", text)
+    return is_luhn(digits) and any(
+        len(digits) in lengths and low <= digits[: len(low)] <= high for low, high, lengths in _ISSUERS
+    )
+
+
+def is_iban(text: str) -> bool:
+    """Return whether a text is an international bank account number: its country's length, and check digits (ISO 7064)."""
+    plain = re.sub(r"[ -]", "", text).upper()
+    if len(plain) != _IBAN_CHARS.get(plain[:2]):
+        return False
+    moved = plain[4:] + plain[:4]
+    return int("".join(str(int(char, 36)) for char in moved)) % 97 == 1
+
+
+def is_far_address(text: str) -> bool:
+    """Return whether a text is an IP address of another machine, not of this one (`127.0.0.1`) or of none (`0.0.0.0`)."""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    if address.version == 6 and text.count(":") == 2:
+        # `1::2` is far more often a slice, and `bad::cafe` a name in code, than an address.
+        return len(text.split(":")[0]) >= 3 and any(char.isdigit() for char in text)
+    return not (address.is_loopback or address.is_unspecified or text.startswith(("255.", "::")))
+
+
+def is_number_with_prefix(text: str) -> bool:
+    """Return whether a text has as many digits as an international phone number."""
+    return 8 <= sum(char.isdigit() for char in text) <= 15
+
+
+def is_labelled_number(text: str) -> bool:
+    """Return whether what follows the word `phone` may be a number to call: 7 to 15 digits, no date, and no decimal."""
+    digits = re.sub(r"\D", "", text)
+    return (
+        7 <= len(digits) <= 15 and len(set(digits)) > 1 and _DATE.match(text) is None and _DECIMAL.match(text) is None
+    )
+
+
+def is_social_number(text: str) -> bool:
+    """Return whether a text is a US social security number that may have been given out."""
+    digits = re.sub(r"\D", "", text)
+    area, group, serial = digits[:3], digits[3:5], digits[5:]
+    return area not in ("000", "666") and area < "900" and group != "00" and serial != "0000"
+
+
+def is_plate(text: str) -> bool:
+    """Return whether what follows the words `number plate` may be one: letters and digits, 5 to 10 of them."""
+    plain = re.sub(r"[ -]", "", text)
+    return 5 <= len(plain) <= 10 and any(map(str.isdigit, plain)) and any(map(str.isalpha, plain))
+
+
+def is_document_number(text: str) -> bool:
+    """Return whether what follows the words `driving licence` may be its number: four digits or more."""
+    return sum(char.isdigit() for char in text) >= 4
+
+
+def is_hard_to_guess(text: str) -> bool:
+    """Return whether a value after `password:` and the like looks like a secret: it has digits, or letters of both
+    cases and a sign.
+    """
+    if re.search(r"\d", text):
+        return True
+    mixed = re.search(r"[a-z]", text) and re.search(r"[A-Z]", text)
+    return bool(mixed and re.search(r"[^A-Za-z0-9.]", text))
+
+
+def has_digit(text: str) -> bool:
+    """Return whether a text has a digit."""
+    return any(map(str.isdigit, text))
+
+
+_DATE = re.compile(r"(?:19|20)\d{2}[-./ ]?(?:0[1-9]|1[0-2])[-./ ]?(?:0[1-9]|[12]\d|3[01])(?!\d)")
+_DECIMAL = re.compile(r"\d{1,3}(?:\.\d+)?$")
+_PROVINCES = frozenset(
+    str(code)
+    for first, last in ((11, 15), (21, 23), (31, 37), (41, 46), (50, 54), (61, 65), (71, 71), (81, 83))
+    for code in range(first, last + 1)
+)
+_ISSUERS: tuple[tuple[str, str, tuple[int, ...]], ...] = (
+    ("4", "4", (13, 16, 19)),
+    ("51", "55", (16,)),
+    ("2200", "2204", (16, 19)),
+    ("2221", "2720", (16,)),
+    ("34", "34", (15,)),
+    ("37", "37", (15,)),
+    ("300", "305", (14, 16)),
+    ("36", "36", (14, 16)),
+    ("38", "39", (14, 16)),
+    ("3528", "3589", (16, 17, 18, 19)),
+    ("50", "50", (13, 14, 15, 16, 17, 18, 19)),
+    ("56", "58", (13, 14, 15, 16, 17, 18, 19)),
+    ("60", "60", (16, 17, 18, 19)),
+    ("62", "62", (16, 17, 18, 19)),
+    ("63", "67", (16, 17, 18, 19)),
+    ("8171", "8171", (16, 19)),
+    ("9558", "9558", (16, 19)),
+)
+"""First digits (from, to) and lengths of what Visa, Mastercard, Mir, American Express, Diners, JCB, Maestro, RuPay, Discover
+and UnionPay give out.
+"""
+_IBAN_LENGTHS = (
+    "AD24 AE23 AL28 AT20 AZ28 BA20 BE16 BG22 BH22 BR29 BY28 CH21 CR22 CY28 CZ24 DE22 DK18 DO28 EE20 EG29 ES24 FI18 "
+    "FO18 FR27 GB22 GE22 GI23 GL18 GR27 GT28 HR21 HU28 IE22 IL23 IQ23 IS26 IT27 JO30 KW30 KZ20 LB28 LC32 LI21 LT20 "
+    "LU20 LV21 LY25 MC27 MD24 ME22 MK19 MR27 MT31 MU30 NL18 NO15 OM23 PK24 PL28 PS29 PT25 QA29 RO24 RS22 RU33 SA24 "
+    "SC31 SD18 SE24 SI19 SK24 SM27 ST25 SV28 TL23 TN24 TR26 UA29 VA22 VG24 XK20"
+)
+_IBAN_CHARS = {each[:2]: int(each[2:]) for each in _IBAN_LENGTHS.split()}
+"""Lengths of the IBAN registry (ISO 13616), by country."""

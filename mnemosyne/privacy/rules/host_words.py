@@ -1,0 +1,67 @@
+"""Words that a host wants removed, found in a text in one pass. Pure.
+
+A table by first sign and length instead of one large pattern: of 20,000 words, a search takes the same time a character as of
+20, apart from the number of different lengths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+MAX_WORDS = 50_000
+MAX_WORD_CHARS = 64
+
+
+class WordTable:
+    """Words by class, made ready for a search. ValueError for a word that is blank or too long, or too many words."""
+
+    def __init__(self, words: Mapping[str, Iterable[str]]) -> None:
+        self._classes: dict[str, str] = {}
+        lengths: dict[str, set[int]] = {}
+        for name, listed in words.items():
+            for word in listed:
+                folded = _fold(word.strip())
+                if not folded or len(folded) > MAX_WORD_CHARS:
+                    raise ValueError(
+                        f"a word of {name!r} has {len(folded)} characters; it may have 1 to {MAX_WORD_CHARS}"
+                    )
+                self._classes.setdefault(folded, name)
+                lengths.setdefault(folded[0], set()).add(len(folded))
+                if len(self._classes) > MAX_WORDS:
+                    raise ValueError(f"there are more than {MAX_WORDS:,} words")
+        self._lengths = {sign: tuple(sorted(found, reverse=True)) for sign, found in lengths.items()}
+
+    def find(self, text: str) -> list[tuple[str, int, int]]:
+        """Return (class, begin, end) of the words in a text, in order; of words that overlap, the first and longest."""
+        if not self._lengths:
+            return []
+        folded, found, place = _fold(text), list[tuple[str, int, int]](), 0
+        for begin, sign in enumerate(folded):
+            lengths = self._lengths.get(sign)
+            if lengths is None or begin < place or _is_inside(folded, begin):
+                continue
+            for length in lengths:
+                end = begin + length
+                name = self._classes.get(folded[begin:end])
+                if name is not None and not _is_inside(folded, end):
+                    found.append((name, begin, end))
+                    place = end
+                    break
+        return found
+
+
+def _fold(text: str) -> str:
+    """Return a text in lower case, sign by sign: no sign becomes two."""
+    lower = text.lower()
+    return (
+        lower if len(lower) == len(text) else "".join(low if len(low := sign.lower()) == 1 else sign for sign in text)
+    )
+
+
+def _is_inside(text: str, place: int) -> bool:
+    """Return whether a place is inside a word; Chinese and Japanese have no spaces, so that it never is there."""
+    return 0 < place < len(text) and _is_part(text[place - 1]) and _is_part(text[place])
+
+
+def _is_part(sign: str) -> bool:
+    return sign.isalnum() and sign < "\u2e80"

@@ -1,0 +1,172 @@
+r"""Rules for secrets: keys and tokens by their form, passwords by the words before them, credentials in URLs. Pure.
+
+A keyword before a pattern needs no word boundary where it is Chinese: `wifi密码` is a password too.
+"""
+
+from __future__ import annotations
+
+import re
+
+from mnemosyne.privacy.rules.checks import has_digit, is_hard_to_guess
+from mnemosyne.privacy.rules.rule import SECRETS, Rule
+
+_LATIN_WORDS = (
+    r"pass(?:word|wd|phrase|code)|pwd|psw|secret(?:[ _-]?id)?|(?:app|client|api)[ _-]?secret|api[ _-]?key|apikey|"
+    r"access[ _-]?key(?:[ _-]?(?:id|secret))?|secret[ _-]?(?:access[ _-]?)?key|private[ _-]?key|credential|pin(?: code)?|"
+    r"otp|(?:one[ -]time|verification|security|access|auth(?:entication)?) (?:pass)?code"
+)
+_CHINESE_WORDS = r"密码|口令|密钥|私钥|验证码|动态码|取件码|授权码|校验码"
+_TOKEN_WORDS = r"(?:auth|access|refresh|session|id|bot|api)?[ _-]?token|session[ _-]?id|令牌"
+SECRET_KEY = re.compile(
+    r"(?:.*[_ .-])?(?:pass(?:word|wd|phrase|code)|pwd|secret|client[ _-]?secret|app[ _-]?secret|api[ _-]?key|apikey|"
+    r"access[ _-]?key(?:[ _-]?id)?|secret[ _-]?key|private[ _-]?key|credential|pin(?: code)?|密码|口令|密钥|验证码|授权码|"
+    rf"{_TOKEN_WORDS})",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Names of fields whose text is a secret whatever it looks like."""
+_WORDS = rf"(?:(?<![a-z])|(?<=[a-z][_-]))(?:{_LATIN_WORDS})(?![a-z])|(?:{_CHINESE_WORDS})"
+_GIVEN = r"(?:['’]s\b|[\"'”’】)]?[ \t]{0,3}(?:[:=：＝]|=>|->|就是|是|为|改成|改为|设为|is\b|to\b))[ \t]{0,3}[\"'“‘【(]?[ \t]?"
+_VALUE = r"([^\s\"'“”‘’【】,;，。；、（）()<>\[\]{}\u2e80-\u9fff]"
+_BEFORE_KEY = r"(?<![A-Za-z0-9_-])"
+
+
+def _keys(pattern: str) -> Rule:
+    return Rule(name="api_key", dictionary=SECRETS, pattern=rf"{_BEFORE_KEY}(?:{pattern})(?![A-Za-z0-9])")
+
+
+SECRET_RULES: tuple[Rule, ...] = (
+    Rule(
+        name="private_key",
+        dictionary=SECRETS,
+        pattern=r"-----BEGIN (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----"
+        r"(?s:.*?)(?:-----END (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----|\z)",
+        hints=("-----begin",),
+    ),
+    Rule(
+        name="url_credentials",
+        dictionary=SECRETS,
+        pattern=r"(?i)(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{1,30}://([^\s/@:]{0,200}:[^\s/@]{1,200})(?=@)",
+        group=1,
+        hints=("://",),
+    ),
+    Rule(
+        name="url_token",
+        dictionary=SECRETS,
+        pattern=r"(?i)[?&#](?:access_token|auth_token|id_token|refresh_token|token|api_?key|apikey|key|secret|sig|signature|"
+        r"x-amz-signature|x-amz-credential|password|passwd|pwd|auth|code|session(?:id)?)=([^&\s#\"'<>\u2e80-\u9fff]{6,2000})",
+        group=1,
+        hints=("=",),
+    ),
+    Rule(
+        name="url_token",
+        dictionary=SECRETS,
+        pattern=r"(?i)https://(?:hooks\.slack\.com/(?:services|workflows|triggers)|"
+        r"(?:\w{1,10}\.)?discord(?:app)?\.com/api/webhooks|"
+        r"open\.(?:feishu\.cn|larksuite\.com)/open-apis/bot/v2/hook|[\w-]{1,60}\.webhook\.office\.com/webhookb2|"
+        r"maker\.ifttt\.com/trigger)/[\w/@.-]{8,300}",
+        hints=("https://",),
+    ),
+    Rule(
+        name="jwt",
+        dictionary=SECRETS,
+        pattern=r"(?<![A-Za-z0-9_])eyJ[\w-]{8,4000}\.eyJ[\w-]{4,8000}\.[\w-]{0,2000}",
+        hints=("eyj",),
+    ),
+    _keys(
+        r"(?:AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{16}|LTAI[0-9A-Za-z]{12,30}|AKID[0-9A-Za-z]{13,40}|AIza[\w-]{35}|"
+        r"ya29\.[\w-]{20,400}|"
+        r"gh[pousr]_[A-Za-z0-9]{20,255}|github_pat_\w{20,255}|gl(?:pat|dt|rt|ptt|ft|soat|agent)-[\w-]{16,100}|"
+        r"xox[abeoprs](?:\.xox[bp])?-[\w-]{10,250}|xapp-[\w-]{10,250}|"
+        r"(?:sk|rk|pk|whsec)_(?:live|test)_\w{10,250}|whsec_[\w+/=]{16,100}|sk-[\w-]{16,250}|hf_[A-Za-z0-9]{16,100}|"
+        r"npm_[A-Za-z0-9]{30,100}|pypi-[\w-]{32,400}|SG\.[\w-]{16,64}\.[\w-]{16,64}|do[opr]_v1_[a-f0-9]{32,64}|"
+        r"(?:AC|SK)[a-f0-9]{32}|[0-9]{8,10}:AA[\w-]{30,40}|eyJrIjoi[\w=-]{20,400}|gsk_\w{20,100}|xai-\w{20,150}|r8_\w{30,60}"
+    ),
+    _keys(
+        r"key-[0-9a-f]{32}|[0-9a-f]{32}-us[0-9]{1,2}|dapi[0-9a-f]{32}(?:-[0-9])?|lin_(?:api|oauth)_[A-Za-z0-9]{30,100}|"
+        r"(?:ntn|secret)_[A-Za-z0-9]{40,60}|shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}|sq0(?:atp|csp|idp)-[\w-]{22,60}|"
+        r"EAA[A-Za-z0-9_-]{50,400}|PMAK-[0-9a-f]{24}-[0-9a-f]{34}|NR(?:AK|II|JS)-[A-Za-z0-9_-]{19,40}|"
+        r"glsa_\w{32}_[0-9a-f]{8}|"
+        r"glc_[\w+/=]{40,400}|hv[sbr]\.[\w-]{24,300}|dckr_(?:pat|oat)_[\w-]{20,60}|fig[doru]_[\w-]{20,100}|"
+        r"AT[AC]TT3[\w=-]{40,300}|pplx-[A-Za-z0-9]{40,60}|sbp_[0-9a-f]{40}|AGE-SECRET-KEY-1[A-Z0-9]{58}|"
+        r"dp\.(?:pt|st|ct|sa|scim)\.[A-Za-z0-9.]{40,80}|sntry[su]_[\w+/=.-]{20,400}|pscale_(?:tkn|pw|oauth)_[\w.-]{30,80}|"
+        r"pat[A-Za-z0-9]{14}\.[0-9a-f]{64}|rubygems_[0-9a-f]{48}|tvly-[\w-]{20,60}|nvapi-[\w-]{40,100}|pnu_[A-Za-z0-9]{36}"
+    ),
+    _keys(
+        r"(?:FwoGZXIvYXdz|IQoJb3JpZ2luX2Vj)[\w+/=]{40,2000}|[A-Za-z0-9]{3}8Q~[\w.~-]{31,34}|"
+        r"[MNO][\w-]{23,27}\.[\w-]{6}\.[\w-]{27,45}|[0-9a-f]{32}\.[A-Za-z0-9]{16}"
+    ),
+    Rule(
+        name="api_key",
+        dictionary=SECRETS,
+        pattern=r"(?i)(?<![a-z])(?:account|shared ?access)key=([\w+/]{40,100}={0,2})",
+        group=1,
+        hints=("key=",),
+    ),
+    Rule(
+        name="auth_header",
+        dictionary=SECRETS,
+        pattern=r"(?i)(?<![a-z])(?:bearer|basic|apikey|token)[ \t]{1,4}([\w.~+/-]{16,4000}={0,3})",
+        holds=is_hard_to_guess,
+        group=1,
+        hints=("bearer", "basic", "apikey", "token"),
+    ),
+    Rule(
+        name="secret",
+        dictionary=SECRETS,
+        pattern=rf"(?i)(?:{_WORDS}){_GIVEN}{_VALUE}{{4,500}})",
+        holds=is_hard_to_guess,
+        group=1,
+    ),
+    Rule(
+        name="secret",
+        dictionary=SECRETS,
+        pattern=rf"(?i)(?<![a-z])(?:pw|[a-z0-9_]{{1,30}}[_-](?:pw|pass|secret)|"
+        rf"[AS]K)[\"']?[ \t]{{0,2}}[:=：][ \t]{{0,2}}[\"']?"
+        rf"{_VALUE}{{6,500}})",
+        holds=is_hard_to_guess,
+        group=1,
+    ),
+    Rule(
+        name="secret",
+        dictionary=SECRETS,
+        pattern=r"(?i)(?<![a-z0-9_-])[a-z0-9]{1,30}(?:_[a-z0-9]{1,30}){0,3}_key"
+        r"[\"']?[ \t]{0,2}[:=][ \t]{0,2}[\"']?([\w+=-]{20,500})",
+        holds=is_hard_to_guess,
+        group=1,
+        hints=("_key",),
+    ),
+    # Without a colon, only a value with digits: `the passcode 2580`, `后台密码 tplink2020`.
+    Rule(
+        name="secret",
+        dictionary=SECRETS,
+        pattern=rf"(?i)(?:(?<![a-z])(?:pass(?:word|code|wd)|pwd|otp|(?:verification|security|"
+        rf"one[ -]time) (?:pass)?code)[ \t]|"
+        rf"(?:密码|口令|验证码|动态码|取件码)[ \t“【]?){_VALUE}{{4,100}})(?![\u2e80-\u9fff]{{0,2}}[位个条种项])",
+        holds=has_digit,
+        group=1,
+    ),
+    Rule(
+        name="secret",
+        dictionary=SECRETS,
+        pattern=r"(?i)(?<![a-z])passphrase[\"']?[ \t]{0,2}(?:[:=]|is)[ \t]{0,2}[\"“]([^\"“”\n]{8,200})",
+        group=1,
+        hints=("passphrase",),
+    ),
+    Rule(
+        name="secret",
+        dictionary=SECRETS,
+        pattern=r"(?i)(?<![a-z])(?:(?:mysql|mysqldump|mysqladmin|mariadb) (?:[^\s|;]{1,60} ){0,8}-p|"
+        rf"(?:credentials?|creds|logins?)[: ]{{1,2}}[\w.@-]{{1,40}}[:/]){_VALUE}{{4,100}})",
+        holds=is_hard_to_guess,
+        group=1,
+        hints=("mysql", "mariadb", "cred", "login"),
+    ),
+    Rule(
+        name="secret",
+        dictionary=SECRETS,
+        pattern=rf"(?i)(?:(?<![a-z])|(?<=[a-z][_-]))(?:{_TOKEN_WORDS})(?![a-z]){_GIVEN}{_VALUE}{{12,4000}})",
+        holds=is_hard_to_guess,
+        group=1,
+        hints=("token", "session", "令牌"),
+    ),
+)
