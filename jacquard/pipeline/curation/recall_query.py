@@ -63,7 +63,7 @@ def build_recall_query(turn: PlannedTurn) -> RetrievalQuery:
             session_scope(turn.session_id): turn.hidden | in_prompt,
         },
         may_know=partial(
-            _may_recall, viewer=config.viewer, view=view_state(window.state), most=config.prune.max_sensitivity
+            may_recall, viewer=config.viewer, view=view_state(window.state), most=config.prune.max_sensitivity
         ),
         shown_from=shown[0].depth if shown else None,
         shown_quests=frozenset(quest.quest_id for quest in find_active_quests(window.state)),
@@ -77,7 +77,7 @@ def build_recall_query(turn: PlannedTurn) -> RetrievalQuery:
     )
 
 
-def _may_recall(entry: MemoryEntry, *, viewer: str | None, view: StateView, most: str) -> bool:
+def may_recall(entry: MemoryEntry, *, viewer: str | None, view: StateView, most: str) -> bool:
     """Return whether a memory may be recalled: the viewer may know it, and it is not too sensitive for this prompt, nor so for
     the model that selects.
     """
