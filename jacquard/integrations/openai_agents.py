@@ -159,7 +159,9 @@ class ContextRun(RunHooks[Any]):
         place = self._find_user(items)
         user, before, tail = items[place], items[:place], items[place + 1 :]
         systems = [item for item in before if item.get("role") in ("system", "developer")]
-        own = "\n\n".join(text for text in (given.instructions or "", *(read_text(i["content"]) for i in systems)) if text)
+        own = "\n\n".join(
+            text for text in (given.instructions or "", *(read_text(i["content"]) for i in systems)) if text
+        )
         history = (self._adapter.map_message(item) for item in before if item.get("role") in ("user", "assistant"))
         request = ModelRequest(
             turn_key=self.turn_key,

@@ -163,7 +163,9 @@ class ContextCapability(AbstractCapability[Any]):
         await self.adapter.on_after_model_call(self.session_of(ctx), answer, response.usage)
         return response
 
-    async def wrap_tool_execute(self, ctx: RunContext[Any], *, call: Any, tool_def: Any, args: Any, handler: Any) -> Any:
+    async def wrap_tool_execute(
+        self, ctx: RunContext[Any], *, call: Any, tool_def: Any, args: Any, handler: Any
+    ) -> Any:
         """Record a tool call; an error of the tool passes through."""
         session_id = self.session_of(ctx)
         await self.adapter.on_tool_call_start(session_id, call)
@@ -228,7 +230,9 @@ def _key_of(part: Any) -> str:
     return hashlib.sha256(words.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _inject(prompt: InjectedPrompt, systems: Sequence[Any], original: Any, prompt_part: Any, tail: Sequence[Any]) -> list[Any]:
+def _inject(
+    prompt: InjectedPrompt, systems: Sequence[Any], original: Any, prompt_part: Any, tail: Sequence[Any]
+) -> list[Any]:
     """Return our history and the user's message with our text, then the tail; the user's images and files stay."""
     *earlier, user = prompt.messages
     messages: list[Any] = [_to_message(part.role, part.content) for part in earlier]

@@ -48,7 +48,10 @@ class SdkAgent:
         config = RunConfig(tracing_disabled=True)
         if self.context is None:
             return {"session": session, "run_config": config}
-        return {"session": session, **self.context.run_options(session_id, run_config=config, user_id=self.setup.user_id)}
+        return {
+            "session": session,
+            **self.context.run_options(session_id, run_config=config, user_id=self.setup.user_id),
+        }
 
     async def run(self, session_id, text):
         return (await Runner.run(self.agent, text, **self.options(session_id))).final_output
@@ -67,7 +70,9 @@ class SdkAgent:
 
     async def stored(self, session_id):
         items = await self.sessions[session_id].get_items()
-        return [(item.get("role", item.get("type")), str(item.get("content", item.get("output", "")))) for item in items]
+        return [
+            (item.get("role", item.get("type")), str(item.get("content", item.get("output", "")))) for item in items
+        ]
 
 
 class ChatAgent(SdkAgent):

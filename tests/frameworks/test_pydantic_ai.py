@@ -6,7 +6,6 @@ import pytest
 
 pytest.importorskip("pydantic_ai", reason="pydantic-ai is not installed here: make test-frameworks")
 
-import httpx
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelRequest
 from pydantic_ai.models.openai import OpenAIChatModel
@@ -14,7 +13,6 @@ from pydantic_ai.providers.openai import OpenAIProvider
 
 from jacquard.integrations.pydantic_ai import ContextCapability, StreamingContextCapability
 from jacquard.testing.framework import AgentSetup, FrameworkContract
-from jacquard.testing.server import ScriptedServer
 
 
 class PydanticAgent:

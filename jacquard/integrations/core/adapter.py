@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from time import perf_counter
@@ -131,6 +132,10 @@ class ContextAdapter:
     def run_blocking(self, work: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
         """Call one of the async methods here from a hook that cannot await, and wait for it. ConfigError as in `EngineBridge`."""
         return self._bridge.run_blocking(work, *args, **kwargs)
+
+    def submit(self, work: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> Future[T]:
+        """Start one of the async methods here from a hook that can neither await nor wait; calls begin in their order."""
+        return self._bridge.submit(work, *args, **kwargs)
 
     def detach(self) -> None:
         """Stop governing calls, and restore what the installer changed; a second call does nothing."""

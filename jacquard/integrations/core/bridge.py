@@ -57,6 +57,12 @@ class EngineBridge:
             )
         return _submit(partial(work, *args, **kwargs), self._loop).result()
 
+    def submit(self, work: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> Future[T]:
+        """Start a coroutine function on the engine's loop and return at once. ConfigError where that loop is not running."""
+        if self._loop is None or not self._loop.is_running():
+            raise ConfigError("The engine's event loop is not running, so nothing can be handed to it.")
+        return _submit(partial(work, *args, **kwargs), self._loop)
+
 
 def _submit(call: Callable[[], Awaitable[T]], loop: asyncio.AbstractEventLoop) -> Future[T]:
     async def work() -> T:
