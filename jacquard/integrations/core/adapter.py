@@ -249,8 +249,9 @@ class ContextAdapter:
         return turn
 
     async def _prepare(self, session_id: str, request: ModelRequest) -> InjectedPrompt:
-        if request.history and await self._is_empty(session_id):
-            await self._engine.adopt_messages(session_id, request.history)
+        known = request.history if await self._is_empty(session_id) else request.before
+        if known:
+            await self._engine.adopt_messages(session_id, known)
         turn_id = turn_id_of_key(self.framework, session_id, request.turn_key)
         prepared = await self._engine.prepare_turn(session_id, request.user, turn_id=turn_id)
         await self._note_owner(session_id, request.user_id)

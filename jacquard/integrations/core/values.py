@@ -68,8 +68,9 @@ class ModelRequest:
     """One call of the model, as a framework is about to make it.
 
     `turn_key` is the same for all model calls of one message of the user, and another for the next one. `user` is that message;
-    `history` are the messages before it, oldest first, by which a session that is still empty is filled; `tail` are the
-    messages after it (tool calls and their results) in the shape of OpenAI's API, by which their cost is checked.
+    `history` are the messages before it, oldest first, by which a session that is still empty is filled; `before` are those of them
+    that came with the user's message (from other agents, with ids), which the session cannot have yet. `tail` are the messages
+    after it (tool calls and their results) in the shape of OpenAI's API, by which their cost is checked.
     `is_bare`: nothing but our prompt is sent (no system text of the agent, no tools), so the provider's count is one of it.
     `user_id`: the user of the run, where it is known.
     """
@@ -77,6 +78,7 @@ class ModelRequest:
     turn_key: str
     user: Message
     history: tuple[Message, ...] = ()
+    before: tuple[Message, ...] = ()
     tail: tuple[Mapping[str, Any], ...] = ()
     is_bare: bool = False
     user_id: str | None = None
