@@ -159,9 +159,6 @@ def raises_somewhere(kind: type[BaseException]) -> Iterator[None]:
     assert is_caused_by(error, kind), f"{type(error).__name__}: {error} is not caused by {kind.__name__}"
 
 
-LOOP = ('tool:weather {"city": "Oslo"}', "text:It rains in Oslo.")
-
-
 class FrameworkContract:
     """The rules of `AgentFrameworkAdapter`.
 
@@ -185,6 +182,19 @@ class FrameworkContract:
         """Return a new agent of the framework, with the adapter attached unless `setup.engine` is None. Override this."""
         raise NotImplementedError("say how an agent of the framework is made")
 
+    def named(self, tool: str) -> str:
+        """Return the name by which the model calls a tool; some frameworks put that of a group before it."""
+        return tool
+
+    def calling(self, *calls: tuple[str, str]) -> str:
+        """Return the step of a script that calls tools, given as (name, city), at once."""
+        return "tool:" + " && ".join(f'{self.named(tool)} {{"city": "{city}"}}' for tool, city in calls)
+
+    @property
+    def loop(self) -> tuple[str, str]:
+        """The script of a tool loop: a call of a tool, then the answer."""
+        return self.calling(("weather", "Oslo")), "text:It rains in Oslo."
+
     def agent(self, scene: Scene, **options: Any) -> AgentUnderTest:
         """Return an agent on a scene's engine."""
         return self.make_agent(AgentSetup(engine=scene.engine, base_url=scene.server.base_url, **options))
@@ -198,7 +208,7 @@ class FrameworkContract:
         """Rule 1, and the order: the agent's own system text, ours, our history, the user's message, the framework's tail."""
 
         async def work() -> None:
-            async with open_scene(server, *LOOP, "text:Also in Bergen.") as scene:
+            async with open_scene(server, *self.loop, "text:Also in Bergen.") as scene:
                 agent = self.agent(scene)
                 assert await agent.run("s1", "How is the weather in Oslo?") == "It rains in Oslo."
                 assert await agent.run("s1", "And in Bergen?") == "Also in Bergen."
@@ -229,13 +239,13 @@ class FrameworkContract:
         """Rule 4: id, name, arguments, status, duration, and the result as evidence, linked both ways."""
 
         async def work() -> None:
-            async with open_scene(server, *LOOP) as scene:
+            async with open_scene(server, *self.loop) as scene:
                 await self.agent(scene).run("s1", "How is the weather in Oslo?")
                 document = await scene.document("s1")
                 assert document.session.tool_state is not None
                 (call,) = document.session.tool_state.tool_calls
                 assert (call.tool, dict(call.args_digest), call.status) == (
-                    "weather",
+                    self.named("weather"),
                     {"city": "Oslo"},
                     ToolCallStatus.SUCCESS,
                 )
@@ -251,7 +261,7 @@ class FrameworkContract:
         """Rule 4 for parallel tools; a result that is no text but JSON is kept as JSON."""
 
         async def work() -> None:
-            calls = 'tool:weather {"city": "Oslo"} && population {"city": "Oslo"} && weather {"city": "Rome"}'
+            calls = self.calling(("weather", "Oslo"), ("population", "Oslo"), ("weather", "Rome"))
             async with open_scene(server, calls, "text:Rain, and many people.") as scene:
                 agent = self.agent(scene)
                 await agent.run("s1", "Tell me of Oslo and Rome.")
@@ -263,9 +273,9 @@ class FrameworkContract:
                     for call in recorded
                 }
                 assert len({call.tool_call_id for call in recorded}) == 3
-                assert "Oslo" in found["weather", "Oslo"]
-                assert "Rome" in found["weather", "Rome"]
-                assert "700004" in found["population", "Oslo"]
+                assert "Oslo" in found[self.named("weather"), "Oslo"]
+                assert "Rome" in found[self.named("weather"), "Rome"]
+                assert "700004" in found[self.named("population"), "Oslo"]
                 assert self.report(agent).problems == ()
                 assert sum(message.role == "tool" for message in server.requests[1].messages) == 3
 
@@ -275,7 +285,7 @@ class FrameworkContract:
         """Rule 4: the status is that of the error, not of the text that the model reads."""
 
         async def work() -> None:
-            async with open_scene(server, 'tool:broken {"city": "Oslo"}', "text:I could not find out.") as scene:
+            async with open_scene(server, self.calling(("broken", "Oslo")), "text:I could not find out.") as scene:
                 agent = self.agent(scene)
                 if self.raises_tool_errors:
                     with raises_somewhere(TimeoutError):
@@ -285,7 +295,7 @@ class FrameworkContract:
                 tool_state = (await scene.document("s1")).session.tool_state
                 assert tool_state is not None
                 (call,) = tool_state.tool_calls
-                assert (call.tool, call.status) == ("broken", self.error_status)
+                assert (call.tool, call.status) == (self.named("broken"), self.error_status)
 
         anyio.run(work)
 
@@ -293,7 +303,7 @@ class FrameworkContract:
         """Rule 4: one record for each model call, with what the provider reported."""
 
         async def work() -> None:
-            async with open_scene(server, *LOOP) as scene:
+            async with open_scene(server, *self.loop) as scene:
                 agent = self.agent(scene)
                 await agent.run("s1", "How is the weather in Oslo?")
                 usages = [each for each in (await scene.document("s1")).session.model_usage or () if self.is_ours(each)]
@@ -315,7 +325,7 @@ class FrameworkContract:
 
         async def work() -> None:
             text = "It rains in Oslo, and it will not stop before the evening."
-            async with open_scene(server, LOOP[0], f"text:{text}") as scene:
+            async with open_scene(server, self.loop[0], f"text:{text}") as scene:
                 agent = self.agent(scene)
                 assert await agent.stream("s1", "How is the weather in Oslo?") == text
                 assert (await scene.said("s1"))[-1] == ("assistant", text)
@@ -336,7 +346,7 @@ class FrameworkContract:
         async def work() -> None:
             kept = []
             for with_adapter in (True, False):
-                async with open_scene(server, *LOOP, "text:Also in Bergen.") as scene:
+                async with open_scene(server, *self.loop, "text:Also in Bergen.") as scene:
                     setup = AgentSetup(engine=scene.engine if with_adapter else None, base_url=server.base_url)
                     agent = self.make_agent(setup)
                     await agent.run("s1", "How is the weather in Oslo?")
@@ -355,7 +365,7 @@ class FrameworkContract:
             city = next(name for name in ("Oslo", "Rome") if name in request.text)
             if any(message.role == "tool" for message in request.messages):
                 return f"slow:0.05 text:It rains in {city}."
-            return f'slow:0.05 tool:weather {{"city": "{city}"}}'
+            return f"slow:0.05 {self.calling(('weather', city))}"
 
         async def work() -> None:
             async with open_scene(server, script) as scene:
@@ -383,7 +393,7 @@ class FrameworkContract:
         """Rule 6, open: the answer comes, and report and events say that it came without us. Nothing of it is lost."""
 
         async def work() -> None:
-            async with open_scene(server, *LOOP, budget=SMALL) as scene:
+            async with open_scene(server, *self.loop, budget=SMALL) as scene:
                 agent = self.agent(scene, failure=FailurePolicy.OPEN)
                 assert await agent.run("s1", "How is the weather in Oslo?") == "It rains in Oslo."
                 assert not any(OURS in request.text for request in server.requests)
@@ -405,7 +415,7 @@ class FrameworkContract:
         """Rule 6, closed: the run ends with the engine's error, and no model was called."""
 
         async def work() -> None:
-            async with open_scene(server, *LOOP, budget=SMALL) as scene:
+            async with open_scene(server, *self.loop, budget=SMALL) as scene:
                 agent = self.agent(scene, failure=FailurePolicy.CLOSED)
                 with raises_somewhere(BudgetExceededError):
                     await agent.run("s1", "How is the weather in Oslo?")
@@ -432,7 +442,7 @@ class FrameworkContract:
         """Events of a run carry the tag `framework`, those of the host's own calls do not."""
 
         async def work() -> None:
-            async with open_scene(server, *LOOP) as scene:
+            async with open_scene(server, *self.loop) as scene:
                 agent = self.agent(scene)
                 await agent.run("s1", "How is the weather in Oslo?")
                 assert agent.adapter is not None
@@ -450,7 +460,7 @@ class FrameworkContract:
         """Rules 1 and 4 for hosts without an event loop, with an engine of `jacquard.sync`."""
         if self.needs_loop:
             pytest.skip("the framework has no calls without an event loop")
-        server.set_script(*LOOP)
+        server.set_script(*self.loop)
         store = MemoryStore()
         with sync.create_context_engine(store, config=RuntimeConfig(instructions={"mark": OURS})) as engine:
             agent = self.make_agent(AgentSetup(engine=engine, base_url=server.base_url))
@@ -465,7 +475,7 @@ class FrameworkContract:
 
     def test_an_engine_on_another_event_loop(self, server: ScriptedServer) -> None:
         """An engine of `jacquard.sync` serves an agent on an event loop."""
-        server.set_script(*LOOP)
+        server.set_script(*self.loop)
         with sync.create_context_engine(MemoryStore(), config=RuntimeConfig(instructions={"mark": OURS})) as engine:
             agent = self.make_agent(AgentSetup(engine=engine, base_url=server.base_url))
             assert anyio.run(agent.run, "s1", "How is the weather in Oslo?") == "It rains in Oslo."
@@ -498,7 +508,7 @@ class FrameworkContract:
         """Rule 7."""
 
         async def work() -> None:
-            async with open_scene(server, "text:One.", *LOOP) as scene:
+            async with open_scene(server, "text:One.", *self.loop) as scene:
                 agent = self.agent(scene)
                 await agent.run("s1", "First?")
                 assert agent.adapter is not None
