@@ -82,8 +82,8 @@ class _Run:
 class AgentContextMiddleware:
     """Puts the engine's prompt before every model call of an agent, and records what the agent does.
 
-    `middleware` is what an agent is given. `session` names the session: a text, or a function of the framework's `AgentSession` (None
-    where a run has none); without it that session's id. FrameworkError where the framework is too old or lacks a hook.
+    `middleware` is what an agent is given. `session` names the session: a text, or a function of the framework's `AgentSession`
+    (None where a run has none); without it that session's id. FrameworkError where the framework is too old or lacks a hook.
     """
 
     def __init__(

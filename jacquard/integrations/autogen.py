@@ -99,7 +99,9 @@ class AgentContext:
         document_tools: Collection[str] = (),
         record_chunks: bool = True,
     ) -> None:
-        version = check_framework(REQUIREMENT, [(AssistantAgent, "on_messages_stream"), (ChatCompletionClient, "create")])
+        version = check_framework(
+            REQUIREMENT, [(AssistantAgent, "on_messages_stream"), (ChatCompletionClient, "create")]
+        )
         options = AdapterOptions(
             failure=FailurePolicy(failure), document_tools=frozenset(document_tools), record_chunks=record_chunks
         )
@@ -118,7 +120,9 @@ class AgentContext:
         """
         check_framework(REQUIREMENT, [(agent, "_model_client"), (agent, "_workbench")])
         if isinstance(agent._model_client, _ContextClient):
-            raise ConfigError(f"Agent {agent.name!r} is attached already; detach the first adapter before attaching another.")
+            raise ConfigError(
+                f"Agent {agent.name!r} is attached already; detach the first adapter before attaching another."
+            )
         self._attached.append(_AttachedAgent(self.adapter, agent, session, user))
 
     def detach(self) -> None:
@@ -229,7 +233,10 @@ class _AttachedAgent:
 
     def _watch_call(self, call_tool: Callable[..., Any]) -> Callable[..., Any]:
         async def watched(
-            name: str, arguments: Mapping[str, Any] | None = None, cancellation_token: Any = None, call_id: str | None = None
+            name: str,
+            arguments: Mapping[str, Any] | None = None,
+            cancellation_token: Any = None,
+            call_id: str | None = None,
         ) -> ToolResult:
             call = (call_id, name, arguments)
             await self.adapter.on_tool_call_start(self.session_id, call, turn_key=self.key)
@@ -241,7 +248,10 @@ class _AttachedAgent:
 
     def _watch_stream(self, call_tool_stream: Callable[..., Any]) -> Callable[..., Any]:
         async def watched(
-            name: str, arguments: Mapping[str, Any] | None = None, cancellation_token: Any = None, call_id: str | None = None
+            name: str,
+            arguments: Mapping[str, Any] | None = None,
+            cancellation_token: Any = None,
+            call_id: str | None = None,
         ) -> AsyncGenerator[Any, None]:
             call = (call_id, name, arguments)
             await self.adapter.on_tool_call_start(self.session_id, call, turn_key=self.key)
@@ -369,13 +379,23 @@ def _to_plain(message: Any) -> list[dict[str, Any]]:
     if isinstance(message, FunctionExecutionResultMessage):
         return [{"role": "tool", "tool_call_id": each.call_id, "content": each.content} for each in message.content]
     if isinstance(message, AssistantMessage) and not isinstance(message.content, str):
-        calls = [{"id": each.id, "function": {"name": each.name, "arguments": each.arguments}} for each in message.content]
+        calls = [
+            {"id": each.id, "function": {"name": each.name, "arguments": each.arguments}} for each in message.content
+        ]
         return [{"role": "assistant", "content": message.thought or "", "tool_calls": calls}]
-    role = "assistant" if isinstance(message, AssistantMessage) else "system" if isinstance(message, SystemMessage) else "user"
+    role = (
+        "assistant"
+        if isinstance(message, AssistantMessage)
+        else "system"
+        if isinstance(message, SystemMessage)
+        else "user"
+    )
     return [{"role": role, "content": _text_of(message.content)}]
 
 
 def _documents(event: Any) -> list[Any]:
     """Return what a memory of the agent found."""
-    texts = [(each, each.content if isinstance(each.content, str) else write_result(each.content)) for each in event.content]
+    texts = [
+        (each, each.content if isinstance(each.content, str) else write_result(each.content)) for each in event.content
+    ]
     return [document_from(text, each.metadata or {}, name="memory") for each, text in texts if text]

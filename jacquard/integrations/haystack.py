@@ -178,9 +178,7 @@ class ContextChatGenerator:
                 result = await asyncio.to_thread(self.inner.run, **inputs)
         if prompt is not None and prompt.reply is None:
             answer, usage = _read_answer(result["replies"])
-            await self.adapter.on_after_model_call(
-                call.session_id, answer, usage, turn_key=call.request.turn_key
-            )
+            await self.adapter.on_after_model_call(call.session_id, answer, usage, turn_key=call.request.turn_key)
         if (text := self._final_text(call, result["replies"])) is not None:
             await self.adapter.on_turn_end(call.session_id, text, turn_key=call.request.turn_key)
         return result
@@ -224,7 +222,9 @@ class ContextChatGenerator:
             run.user_place = place
             return _Call(self.adapter, run.session_id, run.key, items, place, tools, self._user)
         if self._session is None:
-            raise ConfigError("No session is named: give ContextChatGenerator session=..., or use it by attach in an agent.")
+            raise ConfigError(
+                "No session is named: give ContextChatGenerator session=..., or use it by attach in an agent."
+            )
         said = _text_of(items[place])
         known = self._open_turns.get(self._session)
         key = known[1] if known is not None and known[0] == said and place < len(items) - 1 else uuid4().hex
@@ -359,7 +359,9 @@ class _RunHook:
 
     def to_dict(self) -> dict[str, Any]:
         """Raise ConfigError: an engine cannot be saved with an agent."""
-        raise ConfigError("The agent has an adapter; detach it before the agent is saved, and attach it again after loading.")
+        raise ConfigError(
+            "The agent has an adapter; detach it before the agent is saved, and attach it again after loading."
+        )
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> _RunHook:
@@ -385,7 +387,9 @@ class _RunHook:
             waiting = run.done[_name_call(result.origin.tool_name, result.origin.arguments)]
             failed = result.result if isinstance(result.result, str) else "failed"
             outcome, duration_ms = (
-                waiting.popleft() if waiting else (ToolOutcome(error=failed if result.error else None, result=failed), 0)
+                waiting.popleft()
+                if waiting
+                else (ToolOutcome(error=failed if result.error else None, result=failed), 0)
             )
             call = (result.origin, duration_ms)
             await self._adapter.on_tool_call_end(run.session_id, call, outcome, turn_key=run.key)
@@ -420,7 +424,9 @@ class DocumentRecorder:
         return {"documents": documents}
 
     @component.output_types(documents=list[Document])
-    async def run_async(self, documents: list[Document], session_id: str | None = None, query: str = "") -> dict[str, Any]:
+    async def run_async(
+        self, documents: list[Document], session_id: str | None = None, query: str = ""
+    ) -> dict[str, Any]:
         """Return the documents. ConfigError where no session is named."""
         await self._adapter.on_documents(self._named(session_id), _found(documents), query=query)
         return {"documents": documents}

@@ -3,8 +3,8 @@
     context = RunContextAdapter(engine)
     result = await Runner.run(agent, "Hello.", session=session, **context.run_options("s1"))
 
-Only the input of a model call is changed (`call_model_input_filter`), never the SDK's session. Do not use it with conversations that
-the provider keeps (`conversation_id`, `previous_response_id`): there every input becomes a part of the conversation.
+Only the input of a model call is changed (`call_model_input_filter`), never the SDK's session. Do not use it with conversations
+that the provider keeps (`conversation_id`, `previous_response_id`): there every input becomes a part of the conversation.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class RunContextAdapter:
         """
         run: ContextRun = options["hooks"]
         async for event in events:
-            data = getattr(event, "data", None)
+            data: Any = getattr(event, "data", None)
             if getattr(data, "type", "") == _DELTA:
                 await self.adapter.on_chunk(run.session_id, data.delta, turn_key=run.turn_key)
             yield event

@@ -4,8 +4,8 @@
     context.attach(agent)
     await agent.get_response("Hello.", thread=ChatHistoryAgentThread(thread_id="s1"))
 
-The session is the thread. Our prompt goes into the chat history of one request to the service, also within its loop of function calls,
-never into the thread. It is passed as messages and never rendered as a template, so no text in it can become a message of its own.
+The session is the thread. Our prompt goes into the chat history of one request to the service, also within its loop of function
+calls, never into the thread. It is passed as messages and never rendered as a template, so no text in it can become a message.
 """
 
 from __future__ import annotations
@@ -149,18 +149,18 @@ class KernelContext:
         agent that is attached already.
         """
         if _RUNS[0] in vars(agent):
-            raise ConfigError(f"Agent {agent.name!r} is attached already; detach the first adapter before attaching another.")
+            raise ConfigError(
+                f"Agent {agent.name!r} is attached already; detach the first adapter before attaching another."
+            )
 
         async def begin(options: dict[str, Any]) -> _Run:
-            thread, kernel = options.get("thread"), options.get("kernel") or agent.kernel
-            self._watch_kernel(kernel)
+            thread: Any = options.get("thread")
+            self._watch_kernel(options.get("kernel") or agent.kernel)
             named = session(thread) if callable(session) else session
-            if not named and thread is None:
-                raise ConfigError("The run names no session. Give it a thread with an id, or give attach session=...")
-            if not named and thread.id is None:
-                await thread.create()
+            if not named:
+                named = await _id_of(thread)
             user_id = user(thread) if callable(user) else user
-            return _Run(self.adapter, str(named or thread.id), user_id, uuid4().hex)
+            return _Run(self.adapter, str(named), user_id, uuid4().hex)
 
         get_response, invoke, invoke_stream = (getattr(agent, name) for name in _RUNS)
 
@@ -283,7 +283,9 @@ class KernelContext:
 
     async def _record(self, run: _Run, prompt: InjectedPrompt | None, parts: Sequence[Any]) -> None:
         """Record the usage of a model call, whole or in chunks."""
-        calls = {call.id or call.index for part in parts for call in part.items if isinstance(call, FunctionCallContent)}
+        calls = {
+            call.id or call.index for part in parts for call in part.items if isinstance(call, FunctionCallContent)
+        }
         run.text = "" if calls else "".join(part.content or "" for part in parts)
         if prompt is None:
             return
@@ -342,6 +344,15 @@ class _Running:
             await run.adapter.on_turn_end(run.session_id, run.text, turn_key=run.key)
         else:
             await run.adapter.on_turn_failed(run.session_id, turn_key=run.key)
+
+
+async def _id_of(thread: Any) -> str:
+    """Return the id of a thread. ConfigError where a run has none."""
+    if thread is None:
+        raise ConfigError("The run names no session. Give it a thread with an id, or give attach session=...")
+    if thread.id is None:
+        await thread.create()
+    return str(thread.id)
 
 
 def _inject(prompt: InjectedPrompt, own: str, user: Any) -> list[Any]:

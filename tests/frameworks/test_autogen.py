@@ -35,7 +35,12 @@ class AutoGenAgent:
         if session_id not in self.agents:
             options = {"stream_options": {"include_usage": True}} if streaming else {}
             client = OpenAIChatCompletionClient(
-                model="scripted", base_url=self.setup.base_url, api_key="none", model_info=INFO, max_retries=0, **options
+                model="scripted",
+                base_url=self.setup.base_url,
+                api_key="none",
+                model_info=INFO,
+                max_retries=0,
+                **options,
             )
             agent = AssistantAgent(
                 "forecaster",

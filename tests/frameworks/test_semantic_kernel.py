@@ -29,9 +29,7 @@ class KernelAgent:
             function = KernelFunctionFromMethod(kernel_function(tool), plugin_name="city")
             kernel.add_function("city", function)
         service = OpenAIChatCompletion(ai_model_id="scripted", async_client=client)
-        self.agent = ChatCompletionAgent(
-            name="forecaster", kernel=kernel, service=service, instructions=setup.system
-        )
+        self.agent = ChatCompletionAgent(name="forecaster", kernel=kernel, service=service, instructions=setup.system)
         self.context = None
         if setup.engine is not None:
             self.context = KernelContext(setup.engine, failure=setup.failure)

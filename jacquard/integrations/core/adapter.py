@@ -191,6 +191,10 @@ class ContextAdapter:
         if self._is_attached and tasks:
             await self._bridge.run(self._keep_tasks, session_id, tasks)
 
+    async def tasks(self, session_id: str) -> tuple[Task, ...]:
+        """Return the session's to-do list; SessionNotFoundError."""
+        return await self._bridge.run(self._engine.tasks, session_id)
+
     async def on_turn_end(self, session_id: str, reply: Message | str, *, turn_key: str | None = None) -> None:
         """Commit the final answer of a turn; a turn that the engine could not prepare is taken in with its two messages."""
         if (turn := self._find(session_id, turn_key)) is not None:
