@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol
 
 import anyio
@@ -25,12 +25,14 @@ from jacquard.config.sections import BudgetConfig, RuntimeConfig
 from jacquard.core.degradations import DegradationCode
 from jacquard.core.errors import BudgetExceededError
 from jacquard.integrations import AgentFrameworkAdapter, FailurePolicy, SessionOwnerError
+from jacquard.pipeline.worlds import build_bare_world
 from jacquard.testing.server import ScriptedRequest, ScriptedServer, SeenMessage
 from jacquard.turns.engine import ContextEngine
 from jacquard.wiring.factory import create_context_engine
 from mnemosyne.schema.document import SessionDocument, ToolCallStatus
 from mnemosyne.schema.event import Event, EventType
 from mnemosyne.schema.session import Role
+from mnemosyne.schema.world import NumericalAction, WorldPack
 from mnemosyne.stores.memory import MemoryStore
 
 OURS = "MARK-OF-OUR-CONTEXT"
@@ -118,13 +120,15 @@ class Scene:
 
 
 @asynccontextmanager
-async def open_scene(server: ScriptedServer, *steps: Any, budget: BudgetConfig | None = None) -> AsyncIterator[Scene]:
-    """Open an engine with an empty store; the server answers by `steps`."""
+async def open_scene(
+    server: ScriptedServer, *steps: Any, budget: BudgetConfig | None = None, world: WorldPack | None = None
+) -> AsyncIterator[Scene]:
+    """Open an engine with an empty store; the server answers by `steps`. New sessions begin in `world` (None: an empty one)."""
     server.set_script(*steps)
     store, bus, events = MemoryStore(), InMemoryEventBus(), []  # type: ignore[var-annotated]
     bus.on_all(events.append)
     config = RuntimeConfig(instructions={"mark": OURS}, budget=budget or BudgetConfig())
-    async with create_context_engine(store, config=config, event_bus=bus) as engine:
+    async with create_context_engine(store, config=config, event_bus=bus, world=world) as engine:
         yield Scene(engine=engine, store=store, server=server, events=events)
     await store.close()
 
@@ -162,19 +166,20 @@ def raises_somewhere(kind: type[BaseException]) -> Iterator[None]:
 class FrameworkContract:
     """The rules of `AgentFrameworkAdapter`.
 
-    `raises_tool_errors`: whether a run of the framework ends where a tool fails. `reports_errors_as_text`: the framework gives
-    the adapter no error of a tool but only the text that the model sees. `needs_loop`: the framework has no calls without an
-    event loop. `has_chunks`: chunks pass through the adapter. `makes_calls_at_once`: several tools may be called in one answer.
+    `raises_tool_errors`: whether a run of the framework ends where a tool fails. `error_status`: the status of a tool that raised
+    TimeoutError (`error` where the framework tells no more than that it failed). `needs_loop`: the framework has no calls without
+    an event loop. `has_chunks`: chunks pass through the adapter. `answers_without_model`: the adapter can answer in its place.
     """
 
     raises_tool_errors: ClassVar[bool] = False
     needs_loop: ClassVar[bool] = False
     has_chunks: ClassVar[bool] = True
+    answers_without_model: ClassVar[bool] = True
     error_status: ClassVar[ToolCallStatus] = ToolCallStatus.TIMEOUT
 
-    @pytest.fixture(scope="class")
+    @pytest.fixture
     def server(self) -> Iterator[ScriptedServer]:
-        """The scripted server of a class of tests."""
+        """The scripted server of a test."""
         with ScriptedServer("text:Hello.") as server:
             yield server
 
@@ -355,6 +360,24 @@ class FrameworkContract:
             assert kept[0] == kept[1]
             assert kept[0], "the framework kept nothing, so nothing was compared"
             assert not any(OURS in text for _, text in kept[0])
+
+        anyio.run(work)
+
+    def test_a_turn_that_needs_no_model_calls_none(self, server: ScriptedServer) -> None:
+        """An action of the world that changes numbers only has its answer already; the agent gives it."""
+        if not self.answers_without_model:
+            pytest.skip("the framework has no way to answer without its model")
+
+        async def work() -> None:
+            reply = "You wait an hour."
+            action = NumericalAction(action_id="wait", patterns=("I wait",), ops=(("ADD", "hours", 1),), reply=reply)
+            world = replace(build_bare_world("clock"), state={"hours": 0}, actions=(action,))
+            async with open_scene(server, "text:Never sent.", world=world) as scene:
+                agent = self.agent(scene)
+                assert await agent.run("s1", "I wait") == reply
+                assert server.requests == []
+                assert await scene.said("s1") == [("user", "I wait"), ("assistant", reply)]
+                assert self.report(agent).problems == ()
 
         anyio.run(work)
 
