@@ -118,7 +118,9 @@ class ContextCapability(AbstractCapability[Any]):
     async def prepare_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        """Put our prompt before the framework's tool calls of this turn."""
+        """Put our prompt before the framework's tool calls of this turn. SkipModelRequest, which pydantic-ai takes as the answer,
+        for a turn that has its answer already.
+        """
         place, prompt_part = _find_user(request_context.messages, ctx.run_id)
         before, tail = request_context.messages[:place], request_context.messages[place + 1 :]
         parameters = request_context.model_request_parameters

@@ -44,7 +44,7 @@ class SessionRecall:
     """Recalls memories of one session: its messages, narratives and events, and the lore of its world.
 
     `viewer` is the character for whom it is (None: nobody in particular); what a viewer may not know is left out before the
-    search, as in a turn.
+    search, as in a turn. ConfigError for a `limit` below 1.
     """
 
     def __init__(

@@ -33,7 +33,8 @@ def explain_missing(requirement: Requirement, error: ImportError) -> ImportError
         what = f"{requirement.distribution} {found} is installed, but {requirement.floor} or later is needed"
     else:
         what = f"{requirement.distribution} {found} is installed, but cannot be imported ({error})"
-    return ImportError(f"{what}. Install it with: {requirement.advice}", name=requirement.distribution)
+    kind = ModuleNotFoundError if found is None else ImportError
+    return kind(f"{what}. Install it with: {requirement.advice}", name=requirement.distribution)
 
 
 def find_version(distribution: str) -> str | None:
