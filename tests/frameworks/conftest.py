@@ -20,5 +20,6 @@ def pytest_configure(config):
         CREWAI_TRACING_ENABLED="false",
         HAYSTACK_TELEMETRY_ENABLED="false",
         OPENAI_AGENTS_DISABLE_TRACING="1",
+        OPENAI_API_KEY="none",
         OTEL_SDK_DISABLED="true",
     )

@@ -8,14 +8,20 @@ import pytest
 
 pytest.importorskip("llama_index.llms.openai_like", reason="LlamaIndex is not installed here: make test-frameworks")
 
+import anyio
 from llama_index.core.agent.workflow import AgentStream, AgentWorkflow, FunctionAgent
 from llama_index.core.instrumentation.dispatcher import instrument_tags
 from llama_index.core.memory import Memory
+from llama_index.core.retrievers import BaseRetriever
+from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.tools import FunctionTool
 from llama_index.llms.openai_like import OpenAILike
 
-from jacquard.integrations.llamaindex import attach
-from jacquard.testing.framework import AgentSetup, FrameworkContract
+from jacquard import ConfigError
+from jacquard.integrations import SessionRecall
+from jacquard.integrations.llamaindex import ContextRetriever, DocumentRecorder, attach
+from jacquard.testing.framework import AgentSetup, FrameworkContract, open_scene
+from jacquard.testing.server import ScriptedServer
 
 
 class IndexAgent:
@@ -98,3 +104,49 @@ class TestLlamaIndex(FrameworkContract):
 class TestLlamaIndexWorkflow(TestLlamaIndex):
     def make_agent(self, setup):
         return WorkflowAgent(setup)
+
+
+class Shelf(BaseRetriever):
+    """A retriever of the host."""
+
+    def _retrieve(self, query_bundle):
+        node = TextNode(text=f"About {query_bundle.query_str}.", metadata={"file_path": "shelf.md"})
+        return [NodeWithScore(node=node, score=0.5)]
+
+
+def test_what_a_retriever_finds_is_evidence_and_our_recall_is_a_retriever():
+    async def work():
+        async with open_scene(server, "text:I will remember.") as scene:
+            agent = IndexAgent(AgentSetup(engine=scene.engine, base_url=server.base_url, tools=()))
+            recorder = DocumentRecorder.install(agent.attachment)
+            try:
+                await agent.run("s1", "The password is the seventh heron.")
+                with instrument_tags({"session_id": "s1"}):
+                    await Shelf().aretrieve("mills")
+                await Shelf().aretrieve("of no session")
+                await recorder.drain()
+            finally:
+                recorder.remove()
+            found = [each for each in (await scene.document("s1")).evidences.values() if each.type.value == "rag_doc"]
+            assert [(each.content, each.source.uri, each.metadata["score"]) for each in found] == [
+                ("About mills.", "shelf.md", 0.5)
+            ]
+            retriever = ContextRetriever(SessionRecall(scene.engine, "s1"))
+            recalled = await retriever.aretrieve("What is the password?")
+            assert "seventh heron" in recalled[0].node.get_content()
+
+    with ScriptedServer() as server:
+        anyio.run(work)
+
+
+def test_a_run_without_a_session_is_refused():
+    async def work():
+        async with open_scene(server, "text:Hello.") as scene:
+            agent = IndexAgent(AgentSetup(engine=scene.engine, base_url=server.base_url, tools=()))
+            with pytest.raises(Exception, match="The run names no session"):
+                await agent.runner.run(user_msg="Hello.")
+            with pytest.raises(ConfigError, match="was replaced already"):
+                attach(agent.runner, scene.engine)
+
+    with ScriptedServer() as server:
+        anyio.run(work)
