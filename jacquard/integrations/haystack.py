@@ -431,6 +431,10 @@ class DocumentRecorder:
         await self._adapter.on_documents(self._named(session_id), _found(documents), query=query)
         return {"documents": documents}
 
+    def to_dict(self) -> dict[str, Any]:
+        """Raise ConfigError: an engine cannot be saved with a pipeline."""
+        raise _cannot_be_saved("DocumentRecorder")
+
     def _named(self, session_id: str | None) -> str:
         if not (session_id or self._session):
             raise ConfigError("No session is named: give DocumentRecorder session=..., or its input session_id.")
@@ -453,6 +457,14 @@ class ContextRetriever:
     async def run_async(self, query: str, top_k: int | None = None) -> dict[str, Any]:
         """Return at most `top_k` documents."""
         return {"documents": [_to_document(each) for each in await self._recall.recall(query, top_k)]}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Raise ConfigError: an engine cannot be saved with a pipeline."""
+        raise _cannot_be_saved("ContextRetriever")
+
+
+def _cannot_be_saved(name: str) -> ConfigError:
+    return ConfigError(f"{name} works on an engine, which is not saved with a pipeline; add it again after loading.")
 
 
 def _open_adapter(

@@ -174,6 +174,8 @@ class ContextRun(RunHooks[Any]):
         prompt = await self._adapter.on_before_model_call(self.session_id, request)
         if prompt is None:
             return given
+        if prompt.reply is not None:
+            await self._adapter.on_reply_unused(self.session_id, turn_key=self.turn_key)
         return ModelInputData(input=[*_inject(prompt, user), *tail], instructions=join_system(own, prompt))
 
     def _find_user(self, items: Sequence[Any]) -> int:

@@ -105,7 +105,9 @@ def test_a_pipeline_without_an_agent():
         assert (evidence.content, evidence.source.uri) == ("The mill is old.", "https://example.org/mill")
         recalled = ContextRetriever(SessionRecall(engine, "s1")).run(query="old mills", top_k=2)["documents"]
         assert any("mills" in each.content for each in recalled)
-        assert pipeline.to_dict()["components"]["llm"]["type"].endswith("OpenAIChatGenerator")
+        assert generator.to_dict()["type"].endswith("OpenAIChatGenerator")
+        with pytest.raises(ConfigError, match="DocumentRecorder works on an engine"):
+            pipeline.to_dict()
 
 
 def test_an_agent_is_not_saved_with_its_adapter():

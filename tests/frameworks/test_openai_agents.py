@@ -8,21 +8,25 @@ import pytest
 
 pytest.importorskip("agents", reason="The OpenAI Agents SDK is not installed here: make test-frameworks")
 
+import anyio
 from agents import (
     Agent,
     ModelSettings,
     OpenAIChatCompletionsModel,
     OpenAIResponsesModel,
     RunConfig,
+    RunHooks,
     Runner,
     SQLiteSession,
     function_tool,
 )
 from openai import AsyncOpenAI
 
+from jacquard import build_bare_world
 from jacquard.integrations.openai_agents import RunContextAdapter
-from jacquard.testing.framework import AgentSetup, FrameworkContract
-from mnemosyne import ToolCallStatus
+from jacquard.testing.framework import OURS, AgentSetup, FrameworkContract, open_scene
+from jacquard.testing.server import ScriptedServer
+from mnemosyne import NumericalAction
 
 
 class SdkAgent:
@@ -80,7 +84,8 @@ class ChatAgent(SdkAgent):
 
 
 class TestOpenAIAgents(FrameworkContract):
-    error_status = ToolCallStatus.TIMEOUT
+    # A filter of inputs cannot answer in place of the model.
+    answers_without_model = False
 
     def make_agent(self, setup):
         return SdkAgent(setup)
@@ -92,3 +97,45 @@ class TestOpenAIAgents(FrameworkContract):
 class TestOpenAIAgentsOnChatCompletions(TestOpenAIAgents):
     def make_agent(self, setup):
         return ChatAgent(setup)
+
+
+def test_a_reply_that_the_sdk_cannot_give_is_reported():
+    async def work():
+        action = NumericalAction(
+            action_id="wait", patterns=("I wait",), ops=(("ADD", "hours", 1),), reply="An hour goes by."
+        )
+        world = replace(build_bare_world("clock"), state={"hours": 0}, actions=(action,))
+        async with open_scene(server, "text:You wait.", world=world) as scene:
+            agent = SdkAgent(AgentSetup(engine=scene.engine, base_url=server.base_url, tools=()))
+            assert await agent.run("s1", "I wait") == "You wait."
+            assert await scene.said("s1") == [("user", "I wait"), ("assistant", "An hour goes by.")]
+            assert [problem.step for problem in agent.adapter.report.problems] == ["reply"]
+
+    with ScriptedServer() as server:
+        anyio.run(work)
+
+
+def test_an_adapter_keeps_the_hosts_own_filter_and_hooks():
+    class Counting(RunHooks):
+        ended = 0
+
+        async def on_agent_end(self, context, agent, output):
+            self.ended += 1
+
+    def shout(data):
+        data.model_data.instructions = f"{data.model_data.instructions} LOUDER"
+        return data.model_data
+
+    async def work():
+        async with open_scene(server, "text:Hello.") as scene:
+            agent = SdkAgent(AgentSetup(engine=scene.engine, base_url=server.base_url, tools=()))
+            hooks = Counting()
+            config = RunConfig(tracing_disabled=True, call_model_input_filter=shout)
+            options = agent.context.run_options("s1", run_config=config, hooks=hooks)
+            await Runner.run(agent.agent, "Hello?", **options)
+            assert "LOUDER" in server.requests[0].text
+            assert OURS in server.requests[0].text
+            assert hooks.ended == 1
+
+    with ScriptedServer() as server:
+        anyio.run(work)

@@ -191,6 +191,13 @@ class ContextAdapter:
         if self._is_attached and tasks:
             await self._bridge.run(self._keep_tasks, session_id, tasks)
 
+    async def on_reply_unused(self, session_id: str, *, turn_key: str | None = None) -> None:
+        """Say that a turn had its reply already (`InjectedPrompt.reply`), and that the framework calls its model all the same."""
+        turn = self._find(session_id, turn_key)
+        if turn is not None and turn.prompt is not None:
+            detail = "The turn has its reply already; the framework calls its model all the same, and that answer is not stored."
+            await self._bridge.run(self._note, "reply", session_id, turn.prompt.turn_id, detail)
+
     async def tasks(self, session_id: str) -> tuple[Task, ...]:
         """Return the session's to-do list; SessionNotFoundError."""
         return await self._bridge.run(self._engine.tasks, session_id)
@@ -402,17 +409,20 @@ class ContextAdapter:
             except Exception as error:
                 if self.options.failure is FailurePolicy.CLOSED:
                     raise
-                detail = f"{type(error).__name__}: {error}"
-                problem = self._book.note(name, session_id, turn_id, detail)
-                _log.warning("%s: step %s failed, the agent goes on: %s", self.framework, name, problem.detail)
-                with suppress(Exception):
-                    await self._engine.emitter.emit(
-                        EventType.DEGRADED,
-                        session_id,
-                        turn_id or None,
-                        reason=DegradationCode.INTEGRATION_FAILED.value,
-                        detail=f"{name}: {problem.detail}",
-                    )
+                await self._note(name, session_id, turn_id, f"{type(error).__name__}: {error}")
+
+    async def _note(self, step: str, session_id: str, turn_id: str, detail: str) -> None:
+        """Say in the report, in the log and in an event what the agent went on without."""
+        problem = self._book.note(step, session_id, turn_id, detail)
+        _log.warning("%s: step %s failed, the agent goes on: %s", self.framework, step, problem.detail)
+        with suppress(Exception):
+            await self._engine.emitter.emit(
+                EventType.DEGRADED,
+                session_id,
+                turn_id or None,
+                reason=DegradationCode.INTEGRATION_FAILED.value,
+                detail=f"{step}: {problem.detail}",
+            )
 
 
 def turn_id_of_key(framework: str, session_id: str, turn_key: str) -> str:
