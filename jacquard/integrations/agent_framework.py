@@ -103,6 +103,7 @@ class AgentContextMiddleware:
         self.adapter = ContextAdapter(engine, AgentFrameworkMapper(), options, version=version)
         self.middleware: list[Any] = [_Runs(self), _ModelCalls(self), _ToolCalls(self)]
         self.runs: dict[str, _Run] = {}
+        self.waiting: dict[str, _Run] = {}
         self._session, self._user = session, user
 
     @property
@@ -138,7 +139,8 @@ class _Runs(AgentMiddleware):
 
     async def process(self, context: Any, call_next: Next) -> None:
         adapter, session_id = self._context.adapter, self._context.session_of(context.session)
-        run = _Run(uuid4().hex)
+        waiting, answers = self._context.waiting.pop(session_id, None), any(map(_is_approval, context.messages))
+        run = waiting if waiting is not None and answers else _Run(uuid4().hex)
         self._context.runs[session_id] = run
         try:
             await call_next()
@@ -149,6 +151,10 @@ class _Runs(AgentMiddleware):
 
         async def end(response: Any) -> Any:
             self._context.runs.pop(session_id, None)
+            if response.user_input_requests:
+                # The answer comes with a later run, which brings the approval.
+                self._context.waiting[session_id] = run
+                return response
             await adapter.on_turn_end(session_id, response.text, turn_key=run.key)
             return response
 
@@ -230,6 +236,10 @@ class _ToolCalls(FunctionMiddleware):
             await adapter.on_tool_call_end(session_id, context, ToolOutcome(error=error))
             raise
         await adapter.on_tool_call_end(session_id, context, ToolOutcome(result=_result_of(context.result)))
+
+
+def _is_approval(message: Any) -> bool:
+    return any(part.type == "function_approval_response" for part in message.contents)
 
 
 def _find_user(messages: Sequence[Any], run: _Run) -> int | None:

@@ -164,6 +164,7 @@ class ContextMiddleware(AgentMiddleware):
     async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
         """Record a tool call; an error of the tool passes through."""
         session_id, call = self.session_of(request.runtime), request.tool_call
+        await self.adapter.on_user_message(session_id, self._read_state(request).request)
         await self.adapter.on_tool_call_start(session_id, call)
         try:
             result = await handler(request)
@@ -176,6 +177,7 @@ class ContextMiddleware(AgentMiddleware):
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         """The same for `invoke` and `stream`."""
         session_id, call, block = self.session_of(request.runtime), request.tool_call, self.adapter.run_blocking
+        block(self.adapter.on_user_message, session_id, self._read_state(request).request)
         block(self.adapter.on_tool_call_start, session_id, call)
         try:
             result = handler(request)
@@ -210,8 +212,17 @@ class ContextMiddleware(AgentMiddleware):
         return str(session_id)
 
     def _read(self, request: AgentModelRequest) -> _Call:
+        return self._read_messages(request, request.messages, has_own=bool(request.tools or request.system_message))
+
+    def _read_state(self, request: Any) -> _Call:
+        """Return what a call of a tool belongs to: a run that was interrupted begins with its tools."""
+        state = request.state
+        messages = state.get("messages", ()) if isinstance(state, dict) else getattr(state, "messages", state)
+        return self._read_messages(request, messages, has_own=True)
+
+    def _read_messages(self, request: Any, given: Sequence[AnyMessage], *, has_own: bool) -> _Call:
         session_id = self.session_of(request.runtime)
-        messages = list(request.messages)
+        messages = list(given)
         begun = self._begun.get(session_id)
         place = next((n for n, message in enumerate(messages) if begun and message.id == begun), None)
         if place is None:
@@ -219,7 +230,7 @@ class ContextMiddleware(AgentMiddleware):
         if place is None:
             raise ConfigError("The messages of the agent hold no message of the user, which a turn begins with.")
         user_id = self._user(request.runtime) if callable(self._user) else self._user
-        return _Call(self.adapter.map_message, request, session_id, messages, place, user_id)
+        return _Call(self.adapter.map_message, request, session_id, messages, place, user_id, has_own=has_own)
 
 
 class _Call:
@@ -228,11 +239,13 @@ class _Call:
     def __init__(
         self,
         map_message: Callable[[Any], Message],
-        request: AgentModelRequest,
+        request: Any,
         session_id: str,
         messages: Sequence[AnyMessage],
         place: int,
         user_id: str | None,
+        *,
+        has_own: bool,
     ) -> None:
         self.session_id, self._agent_request = session_id, request
         self._user, self._tail = messages[place], messages[place + 1 :]
@@ -245,7 +258,7 @@ class _Call:
             user=map_message(self._user),
             history=tuple(message for message in history if message.content),
             tail=tuple(_to_plain(message) for message in self._tail),
-            is_bare=not (request.tools or request.system_message or self._systems),
+            is_bare=not (has_own or self._systems),
             user_id=user_id,
         )
 

@@ -36,7 +36,7 @@ from mnemosyne.schema.session import Message, Role
 REQUIREMENT = Requirement(extra="pydantic-ai", distribution="pydantic-ai-slim", floor="2.64")
 
 try:
-    from pydantic_ai import RunContext
+    from pydantic_ai import DeferredToolRequests, RunContext
     from pydantic_ai import messages as framework
     from pydantic_ai.capabilities import AbstractCapability
     from pydantic_ai.exceptions import SkipModelRequest
@@ -121,18 +121,11 @@ class ContextCapability(AbstractCapability[Any]):
         """Put our prompt before the framework's tool calls of this turn. SkipModelRequest, which pydantic-ai takes as the answer,
         for a turn that has its answer already.
         """
-        place, prompt_part = _find_user(request_context.messages, ctx.run_id)
-        before, tail = request_context.messages[:place], request_context.messages[place + 1 :]
         parameters = request_context.model_request_parameters
+        has_own = bool(parameters.instruction_parts or parameters.function_tools)
+        place, prompt_part, request = self._read(ctx, request_context.messages, has_own=has_own)
+        tail = request_context.messages[place + 1 :]
         systems = [part for message in request_context.messages for part in _system_parts(message)]
-        request = ModelRequest(
-            turn_key=_key_of(prompt_part),
-            user=self.adapter.map_message(prompt_part),
-            history=tuple(message for each in before for message in self._history_of(each)),
-            tail=tuple(plain for message in tail for plain in _to_plain(message)),
-            is_bare=not (systems or parameters.instruction_parts or parameters.function_tools),
-            user_id=self._user(ctx) if callable(self._user) else self._user,
-        )
         prompt = await self.adapter.on_before_model_call(self.session_of(ctx), request)
         if prompt is None:
             return request_context
@@ -170,6 +163,8 @@ class ContextCapability(AbstractCapability[Any]):
     ) -> Any:
         """Record a tool call; an error of the tool passes through."""
         session_id = self.session_of(ctx)
+        # A run that was interrupted goes on with its tools.
+        await self.adapter.on_user_message(session_id, self._read(ctx, ctx.messages, has_own=True)[2])
         await self.adapter.on_tool_call_start(session_id, call)
         try:
             result = await handler(args)
@@ -180,8 +175,10 @@ class ContextCapability(AbstractCapability[Any]):
         return result
 
     async def after_run(self, ctx: RunContext[Any], *, result: Any) -> Any:
-        """Commit the final answer."""
+        """Commit the final answer; a run that waits for an approval or for tools of others has none yet."""
         output = result.output
+        if isinstance(output, DeferredToolRequests):
+            return result
         text = output if isinstance(output, str) else write_result(output) or str(output)
         await self.adapter.on_turn_end(self.session_of(ctx), text)
         return result
@@ -190,6 +187,19 @@ class ContextCapability(AbstractCapability[Any]):
         """Forget a turn whose run failed."""
         await self.adapter.on_turn_failed(self.session_of(ctx))
         raise error
+
+    def _read(self, ctx: RunContext[Any], messages: Sequence[Any], *, has_own: bool) -> tuple[int, Any, ModelRequest]:
+        """Return the place of the user's message, the prompt in it, and the request that its messages mean."""
+        place, prompt_part = _find_user(messages, ctx.run_id)
+        request = ModelRequest(
+            turn_key=_key_of(prompt_part),
+            user=self.adapter.map_message(prompt_part),
+            history=tuple(message for each in messages[:place] for message in self._history_of(each)),
+            tail=tuple(plain for message in messages[place + 1 :] for plain in _to_plain(message)),
+            is_bare=not has_own and not any(map(_system_parts, messages)),
+            user_id=self._user(ctx) if callable(self._user) else self._user,
+        )
+        return place, prompt_part, request
 
     def _history_of(self, message: Any) -> list[Message]:
         if isinstance(message, framework.ModelResponse):

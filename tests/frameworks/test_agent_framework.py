@@ -8,11 +8,13 @@ import pytest
 
 pytest.importorskip("agent_framework", reason="Agent Framework is not installed here: make test-frameworks")
 
-from agent_framework import Agent, InMemoryHistoryProvider
+import anyio
+from agent_framework import Agent, InMemoryHistoryProvider, Message, tool
 from agent_framework.openai import OpenAIChatCompletionClient
 
 from jacquard.integrations.agent_framework import AgentContextMiddleware
-from jacquard.testing.framework import AgentSetup, FrameworkContract
+from jacquard.testing.framework import AgentSetup, FrameworkContract, open_scene, weather
+from jacquard.testing.server import ScriptedServer
 
 
 class FrameworkAgent:
@@ -61,3 +63,23 @@ class TestAgentFramework(FrameworkContract):
 
     def resume_without_adapter(self, agent):
         return FrameworkAgent(replace(agent.setup, engine=None), agent.sessions)
+
+
+def test_a_run_that_waited_for_an_approval_goes_on_in_its_turn():
+    async def work():
+        async with open_scene(server, 'tool:weather {"city": "Oslo"}', "text:It rains.") as scene:
+            asking = tool(weather, approval_mode="always_require")
+            agent = FrameworkAgent(AgentSetup(engine=scene.engine, base_url=server.base_url, tools=(asking,)))
+            session = agent.session("s1")
+            first = await agent.agent.run("How is the weather?", session=session)
+            approved = [request.to_function_approval_response(True) for request in first.user_input_requests]
+            done = await agent.agent.run(Message("user", approved), session=session)
+            assert done.text == "It rains."
+            assert await scene.said("s1") == [("user", "How is the weather?"), ("assistant", "It rains.")]
+            stored = (await scene.document("s1")).session
+            assert [call.tool for call in stored.tool_state.tool_calls] == ["weather"]
+            assert agent.adapter.report.turns == 1
+            assert agent.adapter.report.problems == ()
+
+    with ScriptedServer() as server:
+        anyio.run(work)

@@ -138,6 +138,9 @@ def test_a_run_that_was_interrupted_goes_on_in_its_turn():
             assert done["messages"][-1].text == "It rains."
             assert await scene.said("s1") == [("user", "How is the weather?"), ("assistant", "It rains.")]
             assert server.requests[1].messages[: len(server.requests[0].messages)] == server.requests[0].messages
+            session = (await scene.document("s1")).session
+            assert [call.tool for call in session.tool_state.tool_calls] == ["weather"]
+            assert len({usage.model_usage_id for usage in session.model_usage}) == 2
 
     with ScriptedServer() as server:
         anyio.run(work)

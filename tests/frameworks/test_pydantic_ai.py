@@ -6,13 +6,15 @@ import pytest
 
 pytest.importorskip("pydantic_ai", reason="pydantic-ai is not installed here: make test-frameworks")
 
-from pydantic_ai import Agent
+import anyio
+from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, Tool
 from pydantic_ai.messages import ModelRequest
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
 from jacquard.integrations.pydantic_ai import ContextCapability, StreamingContextCapability
-from jacquard.testing.framework import AgentSetup, FrameworkContract
+from jacquard.testing.framework import AgentSetup, FrameworkContract, open_scene, weather
+from jacquard.testing.server import ScriptedServer
 
 
 class PydanticAgent:
@@ -92,3 +94,33 @@ class TestPydanticAIWithoutChunks(TestPydanticAI):
 
     def make_agent(self, setup):
         return PlainAgent(setup)
+
+
+def test_a_run_that_waited_for_an_approval_goes_on_in_its_turn():
+    async def work():
+        async with open_scene(server, 'tool:weather {"city": "Oslo"}', "text:It rains.") as scene:
+
+            def make():
+                model = OpenAIChatModel("scripted", provider=OpenAIProvider(base_url=server.base_url, api_key="none"))
+                tool = Tool(weather, requires_approval=True)
+                context = ContextCapability(scene.engine)
+                return context, Agent(
+                    model, tools=[tool], capabilities=[context], output_type=[str, DeferredToolRequests]
+                )
+
+            _, agent = make()
+            first = await agent.run("How is the weather?", conversation_id="s1")
+            approved = DeferredToolResults(approvals={first.output.approvals[0].tool_call_id: True})
+            context, later = make()
+            done = await later.run(
+                message_history=first.all_messages(), deferred_tool_results=approved, conversation_id="s1"
+            )
+            assert done.output == "It rains."
+            assert await scene.said("s1") == [("user", "How is the weather?"), ("assistant", "It rains.")]
+            session = (await scene.document("s1")).session
+            assert [call.tool for call in session.tool_state.tool_calls] == ["weather"]
+            assert server.requests[1].messages[: len(server.requests[0].messages)] == server.requests[0].messages
+            assert context.report.problems == ()
+
+    with ScriptedServer() as server:
+        anyio.run(work)

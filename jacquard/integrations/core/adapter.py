@@ -36,19 +36,22 @@ from jacquard.integrations.core.values import (
     ToolOutcome,
     ToolResultError,
 )
+from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_from_record
 from jacquard.sync import SyncEngine
 from jacquard.turns.engine import ContextEngine
-from mnemosyne.core.errors import SessionNotFoundError
+from mnemosyne.core.errors import DamagedRecordError, SessionNotFoundError, TurnNotFoundError
 from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage, Task, ToolCall
 from mnemosyne.schema.event import EventType
 from mnemosyne.schema.evidence import EvidenceSource, EvidenceType, SourceKind
-from mnemosyne.schema.session import Message, Role
+from mnemosyne.schema.session import Message, Role, TurnStatus
 
 _log = open_log(__name__)
 T = TypeVar("T")
 MOST_TURNS = 1_000
 """How many turns under way are remembered; those whose runs were given up without a word are forgotten, oldest first."""
+MOST_OWNERS = 10_000
+"""Of how many sessions the owner is remembered; of others it is read again."""
 COUNTED, REPORTED_WITH_MORE = "counted", "reported_with_host_parts"
 """A usage that also counts the agent's own system text and tools says nothing of how well our prompt was estimated."""
 
@@ -146,6 +149,11 @@ class ContextAdapter:
             if self._restore is not None:
                 self._restore()
 
+    async def on_user_message(self, session_id: str, request: ModelRequest) -> None:
+        """Begin the turn of a message where it is not under way here: a run that was interrupted may go on with its tools."""
+        if self._is_attached and self._find(session_id, request.turn_key) is None:
+            await self._bridge.run(self._begin, session_id, request)
+
     async def on_before_model_call(self, session_id: str, request: ModelRequest) -> InjectedPrompt | None:
         """Return what goes into a model call; None where the agent goes on without us: detached, or after a failure."""
         if not self._is_attached:
@@ -225,7 +233,9 @@ class ContextAdapter:
 
     async def _before_model_call(self, session_id: str, request: ModelRequest) -> InjectedPrompt | None:
         turn = await self._begin(session_id, request)
-        turn.calls += 1
+        # A turn that began in another process has made the calls whose answers are in the tail.
+        answered = sum(message.get("role") == "assistant" for message in request.tail)
+        turn.calls = max(turn.calls, answered) + 1
         turn.called_at, turn.chunks = perf_counter(), []
         turn.is_bare = request.is_bare and not request.tail
         if turn.prompt is None:
@@ -264,9 +274,19 @@ class ContextAdapter:
         if known:
             await self._engine.adopt_messages(session_id, known)
         turn_id = turn_id_of_key(self.framework, session_id, request.turn_key)
-        prepared = await self._engine.prepare_turn(session_id, request.user, turn_id=turn_id)
+        prepared = await self._find_waiting(session_id, turn_id)
+        if prepared is None:
+            prepared = await self._engine.prepare_turn(session_id, request.user, turn_id=turn_id)
         await self._note_owner(session_id, request.user_id)
         return prompt_of(prepared)
+
+    async def _find_waiting(self, session_id: str, turn_id: str) -> PreparedTurn | None:
+        """Return a turn that another process prepared and that waits for its reply: its calls go on with the same prompt."""
+        try:
+            record = await self._engine.parts.store.turn(session_id, turn_id)
+            return turn_from_record(record, 0) if record.status is TurnStatus.PREPARED else None
+        except (SessionNotFoundError, TurnNotFoundError, DamagedRecordError):
+            return None
 
     async def _is_empty(self, session_id: str) -> bool:
         try:
@@ -279,6 +299,8 @@ class ContextAdapter:
         if user_id is None:
             return
         if session_id not in self._known_owners:
+            while len(self._known_owners) >= MOST_OWNERS:
+                self._known_owners.pop(next(iter(self._known_owners)))
             document = await self._engine.parts.store.get_session(session_id)
             actor = document.meta.actor if document is not None and document.meta is not None else None
             self._known_owners[session_id] = (actor.user_id or None) if actor is not None else None

@@ -80,6 +80,10 @@ class AgentFrameworkAdapter(Protocol):
         """As `FrameworkMapper.map_model_usage`."""
         ...
 
+    async def on_user_message(self, session_id: str, request: ModelRequest) -> None:
+        """Begin the turn of a message of the user, where its first model call does not."""
+        ...
+
     async def on_before_model_call(self, session_id: str, request: ModelRequest) -> InjectedPrompt | None:
         """Return what goes into a model call; None where the engine failed and the agent goes on without it."""
         ...

@@ -8,7 +8,6 @@ from enum import StrEnum
 from typing import Any
 
 from jacquard.core.errors import JacquardError
-from mnemosyne.schema.document import ToolCall
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.session import Message
 
@@ -163,11 +162,3 @@ class AdapterReport:
     chunks: int = 0
     documents: int = 0
     problems: tuple[Problem, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MappedToolCall:
-    """A tool call of a framework with the id that it has there; `call.tool_call_id` is unique in the session."""
-
-    call_id: str
-    call: ToolCall
