@@ -170,7 +170,9 @@ class ContextAdapter:
     async def on_tool_call_start(self, session_id: str, tool_call: Any, *, turn_key: str | None = None) -> None:
         """Note when a tool call begins."""
         if (turn := self._find(session_id, turn_key)) is not None:
-            turn.tools_since[self._mapper.map_tool_call(tool_call).tool_call_id] = perf_counter()
+            # A call that cannot be mapped is reported when it ends.
+            with suppress(Exception):
+                turn.tools_since[self._mapper.map_tool_call(tool_call).tool_call_id] = perf_counter()
 
     async def on_tool_call_end(
         self, session_id: str, tool_call: Any, result: ToolOutcome, *, turn_key: str | None = None
@@ -270,9 +272,10 @@ class ContextAdapter:
         return turn
 
     async def _prepare(self, session_id: str, request: ModelRequest) -> InjectedPrompt:
-        known = request.history if await self._is_empty(session_id) else request.before
-        if known:
-            await self._engine.adopt_messages(session_id, known)
+        if request.history or request.before:
+            known = request.history if await self._is_empty(session_id) else request.before
+            if known:
+                await self._engine.adopt_messages(session_id, known)
         turn_id = turn_id_of_key(self.framework, session_id, request.turn_key)
         prepared = await self._find_waiting(session_id, turn_id)
         if prepared is None:
