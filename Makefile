@@ -11,7 +11,7 @@ WORLD ?= examples/whispering_forest/zh
 # Installs are not compiled up front; what is imported once must be kept, whatever the caller's environment says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test check lint types contracts unit full attack fuzz bench costs clean
+.PHONY: help demo test check lint types contracts unit full attack fuzz bench costs test-frameworks clean
 help:
 	@echo "make demo     set up, then weave one turn of the example world and print prompt and receipt"
 	@echo "make test     set up, then run every check: lint, types, import contracts, tests"
@@ -20,6 +20,7 @@ help:
 	@echo "make fuzz     coverage-guided fuzzing (FUZZ='reply --minutes 60'; reply, pack or importers)"
 	@echo "make bench    ours beside LangChain, LlamaIndex, Haystack and code by hand (BENCH='--data DIR --sizes 1000,100000')"
 	@echo "make costs    what turns cost: the other benchmarks"
+	@echo "make test-frameworks  the adapters of agent frameworks, each against its framework (1.8 GB in two environments)"
 
 # A CPU build of torch is taken where the index offers one; elsewhere the platform's own build of the same release.
 $(VENV)/.torch: constraints.txt
@@ -92,5 +93,24 @@ $(VENV)/.rivals: $(VENV)/.torch pyproject.toml constraints.txt
 costs: $(VENV)/.dev
 	$(BIN)/python -m benchmarks
 
+# No one environment can hold all frameworks: crewai, semantic-kernel and LlamaIndex's provider want another openai than the others.
+# Beside the adapters' extras, each environment has the packages by which its frameworks reach the scripted server.
+EXTRAS_a := testing,langchain,haystack,pydantic-ai,openai-agents,autogen,agent-framework
+EXTRAS_b := testing,llamaindex,semantic-kernel,crewai
+PROVIDERS_a := langchain-openai pydantic-ai-slim[openai] autogen-ext[openai] agent-framework-openai
+PROVIDERS_b := llama-index-llms-openai llama-index-llms-openai-like
+
+test-frameworks: .venv-frameworks-a/.installed .venv-frameworks-b/.installed
+	.venv-frameworks-a/bin/python -m pytest -c tests/frameworks/pytest.ini tests/frameworks
+	.venv-frameworks-b/bin/python -m pytest -c tests/frameworks/pytest.ini tests/frameworks
+
+.venv-frameworks-%/.installed: pyproject.toml tests/frameworks/constraints-%.txt
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or later is needed; set PYTHON=..."; exit 1; }
+	@test -x .venv-frameworks-$*/bin/python || $(PYTHON) -m venv .venv-frameworks-$*
+	@echo "installing the frameworks of environment $*"
+	@.venv-frameworks-$*/bin/python -m pip install --quiet --disable-pip-version-check --no-compile \
+	  -c tests/frameworks/constraints-$*.txt -e ".[$(EXTRAS_$*)]" $(PROVIDERS_$*)
+	@touch $@
+
 clean:
-	rm -rf $(VENV) .venv-bench .jacquard build dist
+	rm -rf $(VENV) .venv-frameworks-a .venv-frameworks-b .venv-bench .jacquard build dist

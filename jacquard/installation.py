@@ -23,7 +23,8 @@ PACKAGES = {
     ),
     "jacquard": (
         "Jacquard ",
-        "adapters authoring cli config core installation memory pipeline prompts replay sync templating testing turns wiring",
+        "adapters authoring cli config core installation integrations memory pipeline prompts replay sync templating "
+        "testing turns wiring",
     ),
     "evals": (
         "Judges ",

@@ -52,6 +52,7 @@ class DegradationCode(StrEnum):
     ORIGINAL_FAILED = "original_failed"
     CHUNKS_EXPIRED = "chunks_expired"
     CONSOLIDATE_FAILED = "consolidate_failed"
+    INTEGRATION_FAILED = "integration_failed"
 
 
 SENTENCES: Mapping[str, str] = MappingProxyType(
@@ -105,6 +106,7 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
         "text is kept.",
         DegradationCode.CHUNKS_EXPIRED: "A streamed reply was neither finished nor aborted in time; its chunks were discarded.",
         DegradationCode.CONSOLIDATE_FAILED: "A turn could not be turned into memories; the next consolidation covers it.",
+        DegradationCode.INTEGRATION_FAILED: "The adapter of an agent framework could not do a step; the agent went on without it.",
     }
 )
 """One sentence for each code; it is used where the place that reports the code gives no detail of its own."""

@@ -169,6 +169,21 @@ class ContextEngine:
         return False
 
     @property
+    def parts(self) -> EngineParts:
+        """What this engine is made of. Read from its store as you like; only the engine writes to it."""
+        return self._parts
+
+    @property
+    def config(self) -> RuntimeConfig:
+        """The configuration of turns that bring none of their own."""
+        return self._config
+
+    @property
+    def emitter(self) -> EventEmitter:
+        """What emits this engine's events, with the tags of a session."""
+        return self._emitter
+
+    @property
     def worlds(self) -> WorldSource:
         """The packs of this engine's sessions, from the store."""
         return self._worlds

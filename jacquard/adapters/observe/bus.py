@@ -6,7 +6,9 @@ The engine knows none of the handlers. This module must not import an engine, a 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from mnemosyne.core.masking.call_logs import open_log
@@ -58,6 +60,19 @@ class InMemoryEventBus:
                 _log.exception("a handler of %s failed", event.event_type.value)
 
 
+_added_tags: ContextVar[Mapping[str, str]] = ContextVar("jacquard_added_tags", default=EMPTY)
+
+
+@contextmanager
+def add_tags(tags: Mapping[str, str]) -> Iterator[None]:
+    """Add tags to every event and span of an engine within the block (the name of an agent framework, say)."""
+    token = _added_tags.set({**_added_tags.get(), **tags})
+    try:
+        yield
+    finally:
+        _added_tags.reset(token)
+
+
 def _no_tags(session_id: str) -> Mapping[str, str]:
     return EMPTY
 
@@ -72,7 +87,12 @@ class EventEmitter:
     def __init__(
         self, bus: EventBus | None, clock: Clock, tags_of: Callable[[str], Mapping[str, str]] | None = None
     ) -> None:
-        self._bus, self._clock, self.tags_of = bus, clock, tags_of or _no_tags
+        self._bus, self._clock, self._tags_of = bus, clock, tags_of or _no_tags
+
+    def tags_of(self, session_id: str) -> Mapping[str, str]:
+        """Return the tags of a session, with those that `add_tags` adds."""
+        added = _added_tags.get()
+        return {**self._tags_of(session_id), **added} if added else self._tags_of(session_id)
 
     def with_tags_of(self, tags_of: Callable[[str], Mapping[str, str]], *, enabled: bool = True) -> EventEmitter:
         """Return an emitter with the tags that a function gives for a session; it emits nothing unless `enabled`."""

@@ -65,7 +65,7 @@ def build_recall_query(turn: PlannedTurn) -> RetrievalQuery:
             session_scope(turn.session_id): turn.hidden | in_prompt,
         },
         may_know=partial(
-            _may_recall,
+            may_recall,
             viewer=config.viewer,
             view=view_state(window.state),
             most=config.prune.max_sensitivity,
@@ -83,7 +83,7 @@ def build_recall_query(turn: PlannedTurn) -> RetrievalQuery:
     )
 
 
-def _may_recall(entry: MemoryEntry, *, viewer: str | None, view: StateView, most: str, now: datetime) -> bool:
+def may_recall(entry: MemoryEntry, *, viewer: str | None, view: StateView, most: str, now: datetime) -> bool:
     """Return whether a memory may be recalled: the viewer may know it, it is not too sensitive for this prompt, nor so for
     the model that selects, and it is no passage of a document that has expired.
     """

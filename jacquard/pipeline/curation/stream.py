@@ -136,6 +136,11 @@ class CurationStream:
         self._selector = selector
         self._fallback = fallback
 
+    @property
+    def retriever(self) -> Retriever:
+        """What recalls."""
+        return self._retriever
+
     async def curate(
         self,
         request: CurationRequest,

@@ -1,0 +1,456 @@
+"""The adapter that all frameworks share: it knows which model call belongs to which turn, and records what happens in it.
+
+A framework's module has a mapper and hooks; the hooks call the methods here. One message of the user is one turn of the engine,
+prepared once; every further model call of it gets the same prompt.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+from typing import Any, TypeVar
+
+import anyio
+
+from jacquard.adapters.observe.bus import add_tags
+from jacquard.core.degradations import DegradationCode
+from jacquard.integrations.core.bridge import EngineBridge
+from jacquard.integrations.core.mapping import find_status, read_documents, write_result
+from jacquard.integrations.core.prompt import prompt_of
+from jacquard.integrations.core.protocol import FrameworkMapper
+from jacquard.integrations.core.reporting import ReportBook
+from jacquard.integrations.core.values import (
+    AdapterOptions,
+    AdapterReport,
+    FailurePolicy,
+    FoundDocument,
+    InjectedPrompt,
+    ModelAnswer,
+    ModelRequest,
+    SessionOwnerError,
+    ToolOutcome,
+    ToolResultError,
+)
+from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_from_record
+from jacquard.sync import SyncEngine
+from jacquard.turns.engine import ContextEngine
+from mnemosyne.core.errors import DamagedRecordError, SessionNotFoundError, TurnNotFoundError
+from mnemosyne.core.masking.call_logs import open_log
+from mnemosyne.schema.document import ModelUsage, ModelUsageStage, Task, ToolCall
+from mnemosyne.schema.event import EventType
+from mnemosyne.schema.evidence import EvidenceSource, EvidenceType, SourceKind
+from mnemosyne.schema.session import Message, Role, TurnStatus
+
+_log = open_log(__name__)
+T = TypeVar("T")
+MOST_TURNS = 1_000
+"""How many turns under way are remembered; those whose runs were given up without a word are forgotten, oldest first."""
+MOST_OWNERS = 10_000
+"""Of how many sessions the owner is remembered; of others it is read again."""
+COUNTED, REPORTED_WITH_MORE = "counted", "reported_with_host_parts"
+"""A usage that also counts the agent's own system text and tools says nothing of how well our prompt was estimated."""
+
+
+@dataclass(slots=True)
+class _RunningTurn:
+    """One message of the user, from its first model call to the final answer."""
+
+    session_id: str
+    key: str
+    request: ModelRequest
+    prompt: InjectedPrompt | None = None
+    is_begun: bool = False
+    calls: int = 0
+    called_at: float = 0.0
+    is_bare: bool = False
+    chunks: list[str] = field(default_factory=list)
+    tools_since: dict[str, float] = field(default_factory=dict)
+    lock: anyio.Lock = field(default_factory=anyio.Lock)
+
+    @property
+    def message_id(self) -> str:
+        """The name of the model's present answer among those of the turn."""
+        return f"m{self.calls}"
+
+
+class ContextAdapter:
+    """An `AgentFrameworkAdapter` over the hooks of one framework.
+
+    `engine` is a `ContextEngine` on the event loop of the agent, or one of `jacquard.sync`, which also serves frameworks whose
+    hooks are synchronous. `version` is the framework's release. Hooks without an event loop call `run_blocking`.
+    """
+
+    def __init__(
+        self,
+        engine: ContextEngine | SyncEngine,
+        mapper: FrameworkMapper,
+        options: AdapterOptions | None = None,
+        *,
+        version: str = "",
+        restore: Callable[[], None] | None = None,
+    ) -> None:
+        self.options = options or AdapterOptions()
+        self._bridge = EngineBridge(engine)
+        self._engine = self._bridge.engine
+        self._mapper = mapper
+        self._book = ReportBook(mapper.framework, version)
+        self._restore = restore
+        self._is_attached = True
+        self._turns: OrderedDict[tuple[str, str], _RunningTurn] = OrderedDict()
+        self._current: dict[str, str] = {}
+        self._known_owners: dict[str, str | None] = {}
+
+    @property
+    def framework(self) -> str:
+        """The name of the framework."""
+        return self._mapper.framework
+
+    @property
+    def report(self) -> AdapterReport:
+        """What the adapter has done so far."""
+        return self._book.report
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether it governs calls; false after `detach`."""
+        return self._is_attached
+
+    def map_message(self, msg: Any) -> Message:
+        """Return a message of the framework as one of the session."""
+        return self._mapper.map_message(msg)
+
+    def map_tool_call(self, call: Any) -> ToolCall:
+        """Return a tool call of the framework; its id is that of the framework."""
+        return self._mapper.map_tool_call(call)
+
+    def map_model_usage(self, usage: Any) -> ModelUsage:
+        """Return the token counts of a model call."""
+        return self._mapper.map_model_usage(usage)
+
+    def run_blocking(self, work: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
+        """Call one of the async methods here from a hook that cannot await, and wait for it. ConfigError as in `EngineBridge`."""
+        return self._bridge.run_blocking(work, *args, **kwargs)
+
+    def submit(self, work: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> Future[T]:
+        """Start one of the async methods here from a hook that can neither await nor wait; calls begin in their order."""
+        return self._bridge.submit(work, *args, **kwargs)
+
+    def detach(self) -> None:
+        """Stop governing calls, and restore what the installer changed; a second call does nothing."""
+        if self._is_attached:
+            self._is_attached = False
+            self._turns.clear()
+            self._current.clear()
+            if self._restore is not None:
+                self._restore()
+
+    async def on_user_message(self, session_id: str, request: ModelRequest) -> None:
+        """Begin the turn of a message where it is not under way here: a run that was interrupted may go on with its tools."""
+        if self._is_attached and self._find(session_id, request.turn_key) is None:
+            await self._bridge.run(self._begin, session_id, request)
+
+    async def on_before_model_call(self, session_id: str, request: ModelRequest) -> InjectedPrompt | None:
+        """Return what goes into a model call; None where the agent goes on without us: detached, or after a failure."""
+        if not self._is_attached:
+            return None
+        return await self._bridge.run(self._before_model_call, session_id, request)
+
+    async def on_after_model_call(
+        self, session_id: str, response: ModelAnswer, usage: Any | None = None, *, turn_key: str | None = None
+    ) -> None:
+        """Record the usage of a model call; where the framework reports none, the engine's own estimate is recorded."""
+        if (turn := self._find(session_id, turn_key)) is not None:
+            await self._bridge.run(self._after_model_call, turn, response, usage)
+
+    async def on_tool_call_start(self, session_id: str, tool_call: Any, *, turn_key: str | None = None) -> None:
+        """Note when a tool call begins."""
+        if (turn := self._find(session_id, turn_key)) is not None:
+            # A call that cannot be mapped is reported when it ends.
+            with suppress(Exception):
+                turn.tools_since[self._mapper.map_tool_call(tool_call).tool_call_id] = perf_counter()
+
+    async def on_tool_call_end(
+        self, session_id: str, tool_call: Any, result: ToolOutcome, *, turn_key: str | None = None
+    ) -> None:
+        """Record a tool call with status, duration and result. ToolResultError under `closed` for a result that is no text."""
+        if (turn := self._find(session_id, turn_key)) is not None:
+            await self._bridge.run(self._after_tool_call, turn, tool_call, result)
+
+    async def on_chunk(self, session_id: str, text: str, *, turn_key: str | None = None) -> None:
+        """Take in a chunk of the model's present answer."""
+        turn = self._find(session_id, turn_key)
+        if turn is not None and turn.prompt is not None and text and self.options.record_chunks:
+            await self._bridge.run(self._take_chunk, turn, text)
+
+    async def on_documents(
+        self, session_id: str, documents: Sequence[FoundDocument], *, query: str = "", turn_key: str | None = None
+    ) -> None:
+        """Keep documents that a retriever of the framework found as evidence of type `rag_doc`."""
+        if self._is_attached and documents:
+            turn = self._find(session_id, turn_key)
+            turn_id = turn.prompt.turn_id if turn is not None and turn.prompt is not None else ""
+            await self._bridge.run(self._keep_documents, session_id, turn_id, documents, query)
+
+    async def on_tasks(self, session_id: str, tasks: Sequence[Task]) -> None:
+        """Write or replace tasks of the session's to-do list."""
+        if self._is_attached and tasks:
+            await self._bridge.run(self._keep_tasks, session_id, tasks)
+
+    async def on_reply_unused(self, session_id: str, *, turn_key: str | None = None) -> None:
+        """Say that a turn had its reply already (`InjectedPrompt.reply`), and that the framework calls its model all the same."""
+        turn = self._find(session_id, turn_key)
+        if turn is not None and turn.prompt is not None:
+            detail = "The turn has its reply already; the framework calls its model all the same, and that answer is not stored."
+            await self._bridge.run(self._note, "reply", session_id, turn.prompt.turn_id, detail)
+
+    async def tasks(self, session_id: str) -> tuple[Task, ...]:
+        """Return the session's to-do list; SessionNotFoundError."""
+        return await self._bridge.run(self._engine.tasks, session_id)
+
+    async def on_turn_end(self, session_id: str, reply: Message | str, *, turn_key: str | None = None) -> None:
+        """Commit the final answer of a turn; a turn that the engine could not prepare is taken in with its two messages."""
+        if (turn := self._find(session_id, turn_key)) is not None:
+            self._forget(turn)
+            await self._bridge.run(self._end_turn, turn, reply)
+
+    async def on_turn_failed(self, session_id: str, *, turn_key: str | None = None) -> None:
+        """Forget a turn whose run ended without an answer; the engine keeps the user's message as one that was not answered."""
+        if (turn := self._find(session_id, turn_key)) is not None:
+            self._forget(turn)
+            await self._bridge.run(self._drop_chunks, turn)
+
+    def _find(self, session_id: str, turn_key: str | None) -> _RunningTurn | None:
+        key = turn_key if turn_key is not None else self._current.get(session_id)
+        return None if key is None or not self._is_attached else self._turns.get((session_id, key))
+
+    def _forget(self, turn: _RunningTurn) -> None:
+        self._turns.pop((turn.session_id, turn.key), None)
+        if self._current.get(turn.session_id) == turn.key:
+            del self._current[turn.session_id]
+
+    async def _before_model_call(self, session_id: str, request: ModelRequest) -> InjectedPrompt | None:
+        turn = await self._begin(session_id, request)
+        # A turn that began in another process has made the calls whose answers are in the tail.
+        answered = sum(message.get("role") == "assistant" for message in request.tail)
+        turn.calls = max(turn.calls, answered) + 1
+        turn.called_at, turn.chunks = perf_counter(), []
+        turn.is_bare = request.is_bare and not request.tail
+        if turn.prompt is None:
+            self._book.add(ungoverned_calls=1)
+            return None
+        if request.tail:
+            async with self._step("tail", turn):
+                await self._engine.assemble(session_id, turn.prompt.turn_id, request.tail)
+        self._book.add(governed_calls=1)
+        return turn.prompt
+
+    async def _begin(self, session_id: str, request: ModelRequest) -> _RunningTurn:
+        """Return the turn of a request; it is prepared with its first one. A turn that could not be prepared stays without us."""
+        place = (session_id, request.turn_key)
+        turn = self._turns.setdefault(place, _RunningTurn(session_id, request.turn_key, request))
+        self._turns.move_to_end(place)
+        self._current[session_id] = request.turn_key
+        while len(self._turns) > MOST_TURNS:
+            self._turns.popitem(last=False)
+        async with turn.lock:
+            if turn.is_begun:
+                return turn
+            try:
+                await self._check_owner(session_id, request.user_id)
+                async with self._step("prepare", turn):
+                    turn.prompt = await self._prepare(session_id, request)
+            except BaseException:
+                self._forget(turn)
+                raise
+            turn.is_begun = True
+        self._book.add(turns=1)
+        return turn
+
+    async def _prepare(self, session_id: str, request: ModelRequest) -> InjectedPrompt:
+        if request.history or request.before:
+            known = request.history if await self._is_empty(session_id) else request.before
+            if known:
+                await self._engine.adopt_messages(session_id, known)
+        turn_id = turn_id_of_key(self.framework, session_id, request.turn_key)
+        prepared = await self._find_waiting(session_id, turn_id)
+        if prepared is None:
+            prepared = await self._engine.prepare_turn(session_id, request.user, turn_id=turn_id)
+        await self._note_owner(session_id, request.user_id)
+        return prompt_of(prepared)
+
+    async def _find_waiting(self, session_id: str, turn_id: str) -> PreparedTurn | None:
+        """Return a turn that another process prepared and that waits for its reply: its calls go on with the same prompt."""
+        try:
+            record = await self._engine.parts.store.turn(session_id, turn_id)
+            return turn_from_record(record, 0) if record.status is TurnStatus.PREPARED else None
+        except (SessionNotFoundError, TurnNotFoundError, DamagedRecordError):
+            return None
+
+    async def _is_empty(self, session_id: str) -> bool:
+        try:
+            return (await self._engine.branches(session_id))[0].depth == 0
+        except SessionNotFoundError:
+            return True
+
+    async def _check_owner(self, session_id: str, user_id: str | None) -> None:
+        """Raise SessionOwnerError where session and run both name a user, and not the same one."""
+        if user_id is None:
+            return
+        if session_id not in self._known_owners:
+            while len(self._known_owners) >= MOST_OWNERS:
+                self._known_owners.pop(next(iter(self._known_owners)))
+            document = await self._engine.parts.store.get_session(session_id)
+            actor = document.meta.actor if document is not None and document.meta is not None else None
+            self._known_owners[session_id] = (actor.user_id or None) if actor is not None else None
+        owner = self._known_owners[session_id]
+        if owner is not None and owner != user_id:
+            raise SessionOwnerError(session_id, owner, user_id)
+
+    async def _note_owner(self, session_id: str, user_id: str | None) -> None:
+        if user_id is not None and self._known_owners.get(session_id) is None:
+            await self._engine.parts.store.patch_session(session_id, {"meta": {"actor": {"user_id": user_id}}})
+            self._known_owners[session_id] = user_id
+
+    async def _after_model_call(self, turn: _RunningTurn, answer: ModelAnswer, usage: Any | None) -> None:
+        if turn.prompt is None:
+            return
+        if answer.tool_calls:
+            await self._drop_chunks(turn)
+        async with self._step("usage", turn):
+            counted = self._mapper.map_model_usage(usage) if usage is not None else ModelUsage(model_usage_id="")
+            turn_id, reports = turn.prompt.turn_id, counted.prompt_tokens > 0 or counted.total_tokens > 0
+            more = {COUNTED: REPORTED_WITH_MORE} if reports and not turn.is_bare else {}
+            record = replace(
+                counted,
+                model_usage_id=f"{turn_id}.{turn.message_id}",
+                model=counted.model or answer.model,
+                provider=counted.provider or answer.provider,
+                stage=ModelUsageStage.TOOL_CALL if answer.tool_calls else ModelUsageStage.ANSWER,
+                latency_ms=counted.latency_ms or round((perf_counter() - turn.called_at) * 1000),
+                extra={**counted.extra, "framework": self.framework, **more},
+            )
+            await self._engine.record_model_usage(turn.session_id, record, turn_id=turn_id)
+            self._book.add(usages=1)
+
+    async def _after_tool_call(self, turn: _RunningTurn, tool_call: Any, outcome: ToolOutcome) -> None:
+        if turn.prompt is None:
+            return
+        async with self._step("tool_call", turn):
+            call = self._mapper.map_tool_call(tool_call)
+            call_id, turn_id = call.tool_call_id, turn.prompt.turn_id
+            since = turn.tools_since.pop(call_id, None)
+            # A provider's ids are unique within one of its answers, not within a session.
+            call = replace(
+                call,
+                tool_call_id=f"{turn_id}.{call_id}",
+                status=find_status(outcome.error),
+                duration_ms=call.duration_ms if since is None else round((perf_counter() - since) * 1000),
+                called_at=call.called_at or self._engine.parts.clock.now(),
+                extra={**call.extra, "call_id": call_id, "framework": self.framework, "turn_id": turn_id},
+            )
+            text = str(outcome.error) if outcome.error is not None else write_result(outcome.result)
+            documents = read_documents(outcome.result) if call.tool in self.options.document_tools else ()
+            ids = await self._ingest(turn.session_id, documents, query=str(dict(call.args_digest)))
+            result = None if documents or not text else text
+            await self._engine.record_tool_call(turn.session_id, call, ids, result=result)
+            self._book.add(tool_calls=1)
+            if text is None and not documents:
+                raise ToolResultError(call.tool, call_id, type(outcome.result).__name__)
+
+    async def _keep_documents(
+        self, session_id: str, turn_id: str, documents: Sequence[FoundDocument], query: str
+    ) -> None:
+        async with self._step_of("documents", session_id, turn_id):
+            await self._ingest(session_id, documents, query=query)
+
+    async def _ingest(self, session_id: str, documents: Sequence[FoundDocument], *, query: str) -> tuple[str, ...]:
+        """Ingest documents one by one; return the ids of their evidence."""
+        ids: list[str] = []
+        for each in documents:
+            source = EvidenceSource(kind=SourceKind.RAG, name=each.name or self.framework, uri=each.uri)
+            about = {"framework": self.framework, **({"query": query[:500]} if query else {})}
+            score = {} if each.score is None else {"score": each.score}
+            metadata = {**each.metadata, **about, **score}
+            ingestor = self._engine.ingestor_of(session_id)
+            done = await ingestor.ingest(each.text, source, EvidenceType.RAG_DOC, metadata=metadata)
+            ids += [] if done.evidence_id is None else [done.evidence_id]
+            self._book.add(documents=1)
+        return tuple(dict.fromkeys(ids))
+
+    async def _keep_tasks(self, session_id: str, tasks: Sequence[Task]) -> None:
+        async with self._step_of("tasks", session_id, ""):
+            await self._engine.upsert_tasks(session_id, tasks)
+
+    async def _take_chunk(self, turn: _RunningTurn, text: str) -> None:
+        assert turn.prompt is not None
+        async with self._step("chunk", turn):
+            place, ids = len(turn.chunks), (turn.prompt.turn_id, turn.message_id)
+            turn.chunks.append(text)
+            await self._engine.commit_assistant_chunk(turn.session_id, text, place, turn_id=ids[0], message_id=ids[1])
+            self._book.add(chunks=1)
+
+    async def _drop_chunks(self, turn: _RunningTurn) -> None:
+        chunks, turn.chunks = turn.chunks, []
+        if chunks and turn.prompt is not None:
+            async with self._step("chunk", turn):
+                await self._engine.abort_assistant_message(
+                    turn.session_id, turn_id=turn.prompt.turn_id, message_id=turn.message_id
+                )
+
+    async def _end_turn(self, turn: _RunningTurn, reply: Message | str) -> None:
+        said = Message(role=Role.ASSISTANT, content=reply) if isinstance(reply, str) else reply
+        async with self._step("commit", turn):
+            if turn.prompt is None:
+                messages = (
+                    replace(turn.request.user, message_id=f"{turn.key}.u"),
+                    replace(said, message_id=f"{turn.key}.a"),
+                )
+                await self._engine.adopt_messages(turn.session_id, messages)
+                return
+            turn_id = turn.prompt.turn_id
+            if turn.chunks and "".join(turn.chunks) == said.content and said.author is None:
+                await self._engine.finalize_assistant_message(
+                    turn.session_id, turn_id=turn_id, message_id=turn.message_id
+                )
+                return
+            await self._drop_chunks(turn)
+            await self._engine.commit_assistant_message(turn.session_id, said, turn_id=turn_id)
+
+    def _step(self, name: str, turn: _RunningTurn) -> Any:
+        turn_id = turn.prompt.turn_id if turn.prompt is not None else ""
+        return self._step_of(name, turn.session_id, turn_id)
+
+    @asynccontextmanager
+    async def _step_of(self, name: str, session_id: str, turn_id: str) -> AsyncIterator[None]:
+        """Do one step with the framework's tag; its error is raised or noted, as the failure policy says."""
+        with add_tags({"framework": self.framework}):
+            try:
+                yield
+            except Exception as error:
+                if self.options.failure is FailurePolicy.CLOSED:
+                    raise
+                await self._note(name, session_id, turn_id, f"{type(error).__name__}: {error}")
+
+    async def _note(self, step: str, session_id: str, turn_id: str, detail: str) -> None:
+        """Say in the report, in the log and in an event what the agent went on without."""
+        problem = self._book.note(step, session_id, turn_id, detail)
+        _log.warning("%s: step %s failed, the agent goes on: %s", self.framework, step, problem.detail)
+        with suppress(Exception):
+            await self._engine.emitter.emit(
+                EventType.DEGRADED,
+                session_id,
+                turn_id or None,
+                reason=DegradationCode.INTEGRATION_FAILED.value,
+                detail=f"{step}: {problem.detail}",
+            )
+
+
+def turn_id_of_key(framework: str, session_id: str, turn_key: str) -> str:
+    """Return the id of the turn for a message of the user: the same key gives the same turn, also in another process."""
+    digest = hashlib.sha256("\x00".join((session_id, turn_key)).encode("utf-8", "surrogatepass"))
+    return f"{framework}-{digest.hexdigest()[:16]}"

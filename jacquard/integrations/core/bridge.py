@@ -1,0 +1,82 @@
+"""Runs coroutine functions of an engine from wherever a framework calls: its own event loop, another one, or a thread without one.
+
+An engine belongs to one event loop. That of `jacquard.sync` has its own, in a thread; a `ContextEngine` belongs to the first
+loop on which it is used here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, TypeVar
+
+from jacquard.core.errors import ConfigError
+from jacquard.sync import SyncEngine
+from jacquard.turns.engine import ContextEngine
+
+T = TypeVar("T")
+
+
+class EngineBridge:
+    """Calls coroutine functions on the event loop of an engine."""
+
+    def __init__(self, engine: ContextEngine | SyncEngine) -> None:
+        self._owns_loop = isinstance(engine, SyncEngine)
+        self.engine: ContextEngine = engine.engine if isinstance(engine, SyncEngine) else engine
+        self._loop = engine.run(_running_loop) if isinstance(engine, SyncEngine) else _find_running_loop()
+
+    async def run(self, work: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
+        """Await a coroutine function on the engine's loop; the present loop goes on meanwhile. ConfigError once it has ended."""
+        running = asyncio.get_running_loop()
+        if self._loop is None or not self._loop.is_running():
+            if self._owns_loop:
+                raise ConfigError(
+                    "The engine of jacquard.sync was closed; keep it open as long as its adapters are used."
+                )
+            # An engine that is used without `async with` opens again on a new loop when its former one has ended.
+            self._loop = running
+        call = partial(work, *args, **kwargs)
+        return await (call() if self._loop is running else asyncio.wrap_future(_submit(call, self._loop)))
+
+    def run_blocking(self, work: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
+        """Call a coroutine function on the engine's loop and wait for it, in a thread that is not the loop's own.
+
+        ConfigError where no loop of the engine is running, or where this is its thread.
+        """
+        if self._loop is None or not self._loop.is_running():
+            raise ConfigError(
+                "The framework called a synchronous hook, and this engine has no running event loop. Use an engine of "
+                "jacquard.sync (create_context_engine, open_engine), which has one of its own, and keep it open."
+            )
+        if _find_running_loop() is self._loop:
+            raise ConfigError(
+                "The framework called a synchronous hook on the engine's own event loop, which would wait for itself. Use an "
+                "engine of jacquard.sync, or the framework's asynchronous calls."
+            )
+        return _submit(partial(work, *args, **kwargs), self._loop).result()
+
+    def submit(self, work: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> Future[T]:
+        """Start a coroutine function on the engine's loop and return at once. ConfigError where that loop is not running."""
+        if self._loop is None or not self._loop.is_running():
+            raise ConfigError("The engine's event loop is not running, so nothing can be handed to it.")
+        return _submit(partial(work, *args, **kwargs), self._loop)
+
+
+def _submit(call: Callable[[], Awaitable[T]], loop: asyncio.AbstractEventLoop) -> Future[T]:
+    async def work() -> T:
+        return await call()
+
+    return asyncio.run_coroutine_threadsafe(work(), loop)
+
+
+async def _running_loop() -> asyncio.AbstractEventLoop:
+    return asyncio.get_running_loop()
+
+
+def _find_running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

@@ -1,0 +1,144 @@
+"""Conversions that every mapper uses: contents to text, results to text or JSON, errors to a status. Pure."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from jacquard.integrations.core.values import FoundDocument
+from mnemosyne.schema.document import ToolCallStatus
+
+_STATUS: tuple[tuple[tuple[type[BaseException], ...], ToolCallStatus], ...] = (
+    ((TimeoutError, asyncio.TimeoutError), ToolCallStatus.TIMEOUT),
+    ((PermissionError,), ToolCallStatus.FORBIDDEN),
+    ((FileNotFoundError,), ToolCallStatus.NOT_FOUND),
+)
+_TEXT_KEYS = ("text", "page_content", "content")
+
+
+def read_text(content: Any) -> str:
+    """Return the text of a message's content, which may be a text or a list of parts.
+
+    Parts without a text (images, audio) are left out, unless there is nothing else: then each is named by its kind in brackets.
+    """
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    parts = list(content) if isinstance(content, Sequence) else [content]
+    texts = [text for part in parts if (text := _part_text(part))]
+    return "\n".join(texts) if texts else " ".join(f"[{_part_kind(part)}]" for part in parts)
+
+
+def is_text_part(part: Any) -> bool:
+    """Return whether a part of a content is text."""
+    return bool(_part_text(part))
+
+
+def _part_text(part: Any) -> str:
+    if isinstance(part, str):
+        return part
+    text = part.get("text") if isinstance(part, Mapping) else getattr(part, "text", None)
+    return text if isinstance(text, str) else ""
+
+
+def _part_kind(part: Any) -> str:
+    kind = part.get("type") if isinstance(part, Mapping) else getattr(part, "type", None)
+    return kind if isinstance(kind, str) and kind else type(part).__name__
+
+
+def write_result(result: Any) -> str | None:
+    """Return a tool's result as text: a text itself, anything that JSON can write as JSON, None for anything else."""
+    if isinstance(result, str):
+        return result
+    try:
+        return json.dumps(result, ensure_ascii=False)
+    except (TypeError, ValueError):
+        return None
+
+
+def read_arguments(arguments: Any) -> dict[str, Any]:
+    """Return the arguments of a call as a mapping of plain values; what is no JSON object is kept under `input`."""
+    value = arguments
+    if isinstance(value, str):
+        try:
+            value = json.loads(value) if value.strip() else {}
+        except ValueError:
+            return {"input": arguments}
+    if not isinstance(value, Mapping):
+        return {} if value is None else {"input": _to_plain(value)}
+    return {str(key): _to_plain(each) for key, each in value.items()}
+
+
+def _to_plain(value: Any) -> Any:
+    try:
+        return json.loads(json.dumps(value, ensure_ascii=False))
+    except (TypeError, ValueError):
+        return f"[{type(value).__name__}]"
+
+
+def find_status(error: BaseException | str | None) -> ToolCallStatus:
+    """Return the status of a call by its error, never by the text of its result; the causes of an error count too."""
+    if error is None:
+        return ToolCallStatus.SUCCESS
+    if isinstance(error, BaseException):
+        for each in _with_causes(error):
+            for kinds, status in _STATUS:
+                if isinstance(each, kinds):
+                    return status
+    return ToolCallStatus.ERROR
+
+
+def _with_causes(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    each: BaseException | None = error
+    while each is not None and id(each) not in seen:
+        yield each
+        seen.add(id(each))
+        each = each.__cause__ or each.__context__
+
+
+def read_documents(result: Any) -> tuple[FoundDocument, ...]:
+    """Return the documents in the result of a tool that searches: a list of texts, of mappings or of document objects.
+
+    Of a mapping or an object, `text`, `page_content` or `content` is its text; `uri`, `url` or `source` its address.
+    """
+    value = result
+    if isinstance(value, str):
+        try:
+            read = json.loads(value)
+        except ValueError:
+            read = None
+        value = read if isinstance(read, list) else [value]
+    items = value if isinstance(value, Sequence) else [value]
+    return tuple(document for item in items if (document := _read_document(item)) is not None)
+
+
+def _read_document(item: Any) -> FoundDocument | None:
+    if isinstance(item, str):
+        return FoundDocument(text=item) if item.strip() else None
+    fields = (
+        item if isinstance(item, Mapping) else {name: getattr(item, name, None) for name in (*_TEXT_KEYS, "metadata")}
+    )
+    text = str(next((fields[key] for key in _TEXT_KEYS if isinstance(fields.get(key), str)), ""))
+    if not text.strip():
+        return None
+    held = fields.get("metadata")
+    metadata = held if isinstance(held, Mapping) else {}
+    return document_from(text, {**metadata, **(item if isinstance(item, Mapping) else {})})
+
+
+def document_from(
+    text: str, metadata: Mapping[str, Any], *, name: str = "", score: float | None = None
+) -> FoundDocument:
+    """Return a document with the address that its metadata names, and such of its metadata as is short and plain."""
+    uri = next((str(metadata[key]) for key in ("uri", "url", "source", "file_path") if metadata.get(key)), "")
+    plain = {
+        str(key): value
+        for key, value in metadata.items()
+        if key not in (*_TEXT_KEYS, "metadata")
+        and (isinstance(value, int | float | bool) or (isinstance(value, str) and len(value) <= 500))
+    }
+    return FoundDocument(text=text, uri=uri, name=name, score=score, metadata=plain)

@@ -1,0 +1,104 @@
+"""Recall of a session for retrievers of frameworks: the same gates and the same search as a turn, without a turn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from jacquard.core.errors import ConfigError
+from jacquard.integrations.core.bridge import EngineBridge
+from jacquard.pipeline.curation.recall_query import find_hidden_entries, may_recall
+from jacquard.sync import SyncEngine
+from jacquard.turns.engine import ContextEngine
+from mnemosyne.chains.state import view_state
+from mnemosyne.chains.uris import entry_uri
+from mnemosyne.schema.memory import Chain, session_scope, world_scope
+from mnemosyne.schema.query import RetrievalQuery
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RecalledText:
+    """One memory: its whole text, its address, where it comes from (`lore_chain`), and its score within this recall."""
+
+    text: str
+    uri: str
+    entry_id: str
+    source: str
+    title: str
+    score: float
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """Everything but the text, by name, as frameworks keep it beside a document."""
+        return {
+            "uri": self.uri,
+            "entry_id": self.entry_id,
+            "source": self.source,
+            "title": self.title,
+            "score": self.score,
+        }
+
+
+class SessionRecall:
+    """Recalls memories of one session: its messages, narratives and events, and the lore of its world.
+
+    `viewer` is the character for whom it is (None: nobody in particular); what a viewer may not know is left out before the
+    search, as in a turn. ConfigError for a `limit` below 1.
+    """
+
+    def __init__(
+        self, engine: ContextEngine | SyncEngine, session_id: str, *, viewer: str | None = None, limit: int = 5
+    ) -> None:
+        if limit < 1:
+            raise ConfigError(f"limit is {limit}; a recall returns at least 1 text.")
+        self._bridge = EngineBridge(engine)
+        self._session_id, self._viewer, self._limit = session_id, viewer, limit
+
+    async def recall(self, text: str, limit: int | None = None) -> tuple[RecalledText, ...]:
+        """Return the best memories for a text, best first. SessionNotFoundError, WorldUnavailableError."""
+        return await self._bridge.run(self._recall, text, limit or self._limit)
+
+    def recall_blocking(self, text: str, limit: int | None = None) -> tuple[RecalledText, ...]:
+        """The same for callers without an event loop; ConfigError as in `EngineBridge.run_blocking`."""
+        return self._bridge.run_blocking(self._recall, text, limit or self._limit)
+
+    async def _recall(self, text: str, limit: int) -> tuple[RecalledText, ...]:
+        engine = self._bridge.engine
+        parts, session_id = engine.parts, self._session_id
+        window = await parts.store.window(session_id, message_limit=1)
+        world = await engine.worlds.world(window.head.world_id)
+        restricted = await parts.store.gated_entries((world_scope(world.world_id), session_scope(session_id)))
+        hidden = find_hidden_entries(world, restricted, window.state, self._viewer)
+        query = RetrievalQuery(
+            text=text,
+            world_id=world.world_id,
+            session_id=session_id,
+            lineage=window.head.lineage,
+            depth=window.head.depth,
+            exclude=hidden,
+            limit=limit,
+            weights=dict.fromkeys(Chain, 1.0),
+            may_know=partial(
+                may_recall,
+                viewer=self._viewer,
+                view=view_state(window.state),
+                most=engine.config.prune.max_sensitivity,
+                now=parts.clock.now(),
+            ),
+        )
+        found = (await parts.curation.retriever.recall(query)).candidates[:limit]
+        texts: list[RecalledText] = []
+        for candidate in found:
+            for entry in await parts.store.entries(candidate.scope, [candidate.entry_id]):
+                texts.append(
+                    RecalledText(
+                        text=entry.text,
+                        uri=entry_uri(entry),
+                        entry_id=entry.entry_id,
+                        source=candidate.source,
+                        title=candidate.title,
+                        score=candidate.score,
+                    )
+                )
+        return tuple(texts)

@@ -1,0 +1,41 @@
+"""Counts what an adapter does. Hooks of a framework may be called on several threads at once."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from threading import Lock
+
+from jacquard.integrations.core.values import AdapterReport, Problem
+from mnemosyne.core.masking.credentials import mask_credentials
+
+MOST_PROBLEMS = 100
+
+
+class ReportBook:
+    """Keeps the report of one adapter."""
+
+    def __init__(self, framework: str, version: str) -> None:
+        self._report = AdapterReport(framework=framework, version=version)
+        self._problems: deque[Problem] = deque(maxlen=MOST_PROBLEMS)
+        self._lock = Lock()
+
+    @property
+    def report(self) -> AdapterReport:
+        """The report as it is now."""
+        with self._lock:
+            return replace(self._report, problems=tuple(self._problems))
+
+    def add(self, **counts: int) -> None:
+        """Add to counts of the report, by their names."""
+        with self._lock:
+            self._report = replace(
+                self._report, **{name: getattr(self._report, name) + count for name, count in counts.items()}
+            )
+
+    def note(self, step: str, session_id: str, turn_id: str, detail: str) -> Problem:
+        """Add a problem, without credentials, and return it."""
+        problem = Problem(step=step, session_id=session_id, detail=mask_credentials(detail), turn_id=turn_id)
+        with self._lock:
+            self._problems.append(problem)
+        return problem

@@ -1,0 +1,73 @@
+"""Checks a framework before an adapter is attached: it is there, not too old, and has the hooks that the adapter overrides."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+from jacquard.integrations.core.values import FrameworkError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Requirement:
+    """The extra of an adapter, the distribution that it needs, and the oldest release for which the adapter was tested."""
+
+    extra: str
+    distribution: str
+    floor: str
+
+    @property
+    def advice(self) -> str:
+        """How to install it."""
+        return f"pip install 'jacquard-context[{self.extra}]'"
+
+
+def explain_missing(requirement: Requirement, error: ImportError) -> ImportError:
+    """Return the error that an adapter's module raises where its framework cannot be imported."""
+    found = find_version(requirement.distribution)
+    if found is None:
+        what = f"{requirement.distribution} is not installed"
+    elif _numbers(found) < _numbers(requirement.floor):
+        what = f"{requirement.distribution} {found} is installed, but {requirement.floor} or later is needed"
+    else:
+        what = f"{requirement.distribution} {found} is installed, but cannot be imported ({error})"
+    kind = ModuleNotFoundError if found is None else ImportError
+    return kind(f"{what}. Install it with: {requirement.advice}", name=requirement.distribution)
+
+
+def find_version(distribution: str) -> str | None:
+    """Return the version of an installed distribution, None where it is not installed."""
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None
+
+
+def check_framework(requirement: Requirement, hooks: Iterable[tuple[object, str]]) -> str:
+    """Return the version of a framework that an adapter can be attached to.
+
+    `hooks` are (owner, name) of every function that the adapter overrides or calls. FrameworkError for a release that is older
+    than the floor, and for a hook that is not there: an overridden hook that has gone would never be called, silently.
+    """
+    found = find_version(requirement.distribution)
+    if found is None:
+        raise FrameworkError(f"{requirement.distribution} is not installed. Install it with: {requirement.advice}")
+    if _numbers(found) < _numbers(requirement.floor):
+        raise FrameworkError(
+            f"{requirement.distribution} {found} is older than this adapter needs ({requirement.floor}). "
+            f"Install a newer one with: {requirement.advice}"
+        )
+    for owner, name in hooks:
+        if not hasattr(owner, name):
+            where = getattr(owner, "__qualname__", type(owner).__qualname__)
+            raise FrameworkError(
+                f"{requirement.distribution} {found} has no {where}.{name}, which this adapter needs to be called. "
+                f"Install a release that has it: {requirement.advice}"
+            )
+    return found
+
+
+def _numbers(release: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", release.partition("+")[0])[:3])

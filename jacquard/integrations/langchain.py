@@ -1,0 +1,422 @@
+"""LangChain and LangGraph: a middleware for `create_agent`, and a retriever over our recall.
+
+    agent = create_agent(model, tools, middleware=[ContextMiddleware(engine)], checkpointer=...)
+    await agent.ainvoke({"messages": [...]}, {"configurable": {"thread_id": "s1"}})
+
+The session is the thread. A turn is named after the id of the user's message, which a checkpointer keeps, so a run that was
+interrupted goes on in its turn, also in another process. Only the request to the model is changed, never the state of the graph.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any
+from uuid import UUID
+
+from jacquard.core.errors import ConfigError
+from jacquard.integrations.core.adapter import ContextAdapter
+from jacquard.integrations.core.mapping import document_from, is_text_part, read_arguments, read_text
+from jacquard.integrations.core.prompt import join_system
+from jacquard.integrations.core.recall import SessionRecall
+from jacquard.integrations.core.requirements import Requirement, check_framework, explain_missing
+from jacquard.integrations.core.values import (
+    AdapterOptions,
+    AdapterReport,
+    FailurePolicy,
+    InjectedPrompt,
+    ModelAnswer,
+    ModelRequest,
+    ToolOutcome,
+)
+from jacquard.sync import SyncEngine
+from jacquard.turns.engine import ContextEngine
+from mnemosyne.schema.document import ModelUsage, ToolCall
+from mnemosyne.schema.session import Author, AuthorKind, Message, Role
+
+REQUIREMENT = Requirement(extra="langchain", distribution="langchain", floor="1.4")
+
+try:
+    from langchain.agents.middleware import AgentMiddleware, ModelResponse
+    from langchain.agents.middleware import ModelRequest as AgentModelRequest
+    from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
+    from langchain_core.documents import Document
+    from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
+    from langchain_core.retrievers import BaseRetriever
+except ImportError as error:
+    raise explain_missing(REQUIREMENT, error) from error
+
+_HOOKS = ("wrap_model_call", "awrap_model_call", "wrap_tool_call", "awrap_tool_call", "after_agent", "aafter_agent")
+_ROLES = {"human": Role.USER, "ai": Role.ASSISTANT, "system": Role.SYSTEM, "tool": Role.TOOL}
+
+
+class LangChainMapper:
+    """Maps messages, tool calls and usage of LangChain."""
+
+    framework = "langchain"
+
+    def map_message(self, message: Any) -> Message:
+        """Return a message with its role, text and author; a message of a role of its own counts as the user's."""
+        role = _ROLES.get(message.type, Role.USER)
+        kind = {Role.USER: AuthorKind.USER, Role.ASSISTANT: AuthorKind.AGENT, Role.TOOL: AuthorKind.TOOL}.get(role)
+        author = Author(kind=kind, id=message.name) if kind is not None and message.name else None
+        return Message(role=role, content=read_text(message.content), message_id=message.id or "", author=author)
+
+    def map_tool_call(self, call: Any) -> ToolCall:
+        """Return a tool call (a mapping of `id`, `name`, `args`)."""
+        return ToolCall(
+            tool_call_id=call["id"] or call["name"], tool=call["name"], args_digest=read_arguments(call["args"])
+        )
+
+    def map_model_usage(self, usage: Any) -> ModelUsage:
+        """Return the counts of a `UsageMetadata`."""
+        return ModelUsage(
+            model_usage_id="",
+            prompt_tokens=usage.get("input_tokens") or 0,
+            completion_tokens=usage.get("output_tokens") or 0,
+            total_tokens=usage.get("total_tokens") or 0,
+        )
+
+
+class ContextMiddleware(AgentMiddleware):
+    """Puts the engine's prompt before every model call of an agent, and records what the agent does.
+
+    `session` names the session: a text, or a function of the runtime (LangGraph's `Runtime`); without it the thread's id. `user`
+    names the user in the same way; a session that belongs to another user is refused. `document_tools`: see `AdapterOptions`.
+    Put it after middlewares that summarize or trim, and before those that retry. FrameworkError where LangChain is too old or
+    lacks a hook.
+    """
+
+    def __init__(
+        self,
+        engine: ContextEngine | SyncEngine,
+        *,
+        session: str | Callable[[Any], str] | None = None,
+        user: str | Callable[[Any], str | None] | None = None,
+        failure: FailurePolicy | str = FailurePolicy.OPEN,
+        document_tools: Collection[str] = (),
+        record_chunks: bool = True,
+    ) -> None:
+        super().__init__()
+        version = check_framework(REQUIREMENT, [(AgentMiddleware, name) for name in _HOOKS])
+        options = AdapterOptions(
+            failure=FailurePolicy(failure), document_tools=frozenset(document_tools), record_chunks=record_chunks
+        )
+        self.adapter = ContextAdapter(engine, LangChainMapper(), options, version=version)
+        self._session, self._user = session, user
+        self._begun: dict[str, str] = {}
+
+    @property
+    def report(self) -> AdapterReport:
+        """What the adapter has done so far."""
+        return self.adapter.report
+
+    @property
+    def documents(self) -> DocumentRecorder:
+        """A callback handler that keeps what retrievers find; give it to a run: `config={"callbacks": [middleware.documents]}`."""
+        return DocumentRecorder(self)
+
+    def detach(self) -> None:
+        """Let model calls pass unchanged from now on."""
+        self.adapter.detach()
+
+    def before_agent(self, state: Any, runtime: Any) -> None:
+        """Note which message of the user the run answers."""
+        user = next((message for message in reversed(state["messages"]) if isinstance(message, HumanMessage)), None)
+        if user is not None and user.id:
+            self._begun[self.session_of(runtime)] = user.id
+
+    async def abefore_agent(self, state: Any, runtime: Any) -> None:
+        """Note which message of the user the run answers."""
+        self.before_agent(state, runtime)
+
+    async def awrap_model_call(
+        self, request: AgentModelRequest, handler: Callable[[AgentModelRequest], Awaitable[ModelResponse]]
+    ) -> ModelResponse:
+        """Call the model with our prompt before the framework's tool calls of this turn."""
+        call = self._read(request)
+        prompt = await self.adapter.on_before_model_call(call.session_id, call.request)
+        if prompt is None:
+            return await handler(request)
+        if prompt.reply is not None:
+            return ModelResponse(result=[AIMessage(prompt.reply)])
+        listener = _AsyncChunks(self.adapter, call.session_id, call.request.turn_key)
+        response = await handler(call.inject(prompt, listener))
+        answer, usage = _read_answer(response)
+        await self.adapter.on_after_model_call(call.session_id, answer, usage, turn_key=call.request.turn_key)
+        return response
+
+    def wrap_model_call(
+        self, request: AgentModelRequest, handler: Callable[[AgentModelRequest], ModelResponse]
+    ) -> ModelResponse:
+        """The same for `invoke` and `stream`."""
+        call, block = self._read(request), self.adapter.run_blocking
+        prompt = block(self.adapter.on_before_model_call, call.session_id, call.request)
+        if prompt is None:
+            return handler(request)
+        if prompt.reply is not None:
+            return ModelResponse(result=[AIMessage(prompt.reply)])
+        response = handler(call.inject(prompt, _Chunks(self.adapter, call.session_id, call.request.turn_key)))
+        answer, usage = _read_answer(response)
+        block(self.adapter.on_after_model_call, call.session_id, answer, usage, turn_key=call.request.turn_key)
+        return response
+
+    async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Record a tool call; an error of the tool passes through."""
+        session_id, call = self.session_of(request.runtime), request.tool_call
+        await self.adapter.on_user_message(session_id, self._read_state(request).request)
+        await self.adapter.on_tool_call_start(session_id, call)
+        try:
+            result = await handler(request)
+        except Exception as error:
+            await self.adapter.on_tool_call_end(session_id, call, ToolOutcome(error=error))
+            raise
+        await self.adapter.on_tool_call_end(session_id, call, _read_outcome(result, call["id"]))
+        return result
+
+    def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
+        """The same for `invoke` and `stream`."""
+        session_id, call, block = self.session_of(request.runtime), request.tool_call, self.adapter.run_blocking
+        block(self.adapter.on_user_message, session_id, self._read_state(request).request)
+        block(self.adapter.on_tool_call_start, session_id, call)
+        try:
+            result = handler(request)
+        except Exception as error:
+            block(self.adapter.on_tool_call_end, session_id, call, ToolOutcome(error=error))
+            raise
+        block(self.adapter.on_tool_call_end, session_id, call, _read_outcome(result, call["id"]))
+        return result
+
+    async def aafter_agent(self, state: Any, runtime: Any) -> None:
+        """Commit the final answer."""
+        session_id = self.session_of(runtime)
+        key = self._begun.pop(session_id, None)
+        await self.adapter.on_turn_end(session_id, _final_text(state["messages"]), turn_key=key)
+
+    def after_agent(self, state: Any, runtime: Any) -> None:
+        """The same for `invoke` and `stream`."""
+        session_id = self.session_of(runtime)
+        key = self._begun.pop(session_id, None)
+        self.adapter.run_blocking(self.adapter.on_turn_end, session_id, _final_text(state["messages"]), turn_key=key)
+
+    def session_of(self, runtime: Any) -> str:
+        """Return the session of a run. ConfigError where neither the middleware nor the run names one."""
+        named = self._session(runtime) if callable(self._session) else self._session
+        info = getattr(runtime, "execution_info", None)
+        session_id = named or getattr(info, "thread_id", None)
+        if not session_id:
+            raise ConfigError(
+                'The run names no session. Give it a thread, {"configurable": {"thread_id": ...}}, or give ContextMiddleware '
+                "session=..."
+            )
+        return str(session_id)
+
+    def _read(self, request: AgentModelRequest) -> _Call:
+        return self._read_messages(request, request.messages, has_own=bool(request.tools or request.system_message))
+
+    def _read_state(self, request: Any) -> _Call:
+        """Return what a call of a tool belongs to: a run that was interrupted begins with its tools."""
+        state = request.state
+        messages = state.get("messages", ()) if isinstance(state, dict) else getattr(state, "messages", state)
+        return self._read_messages(request, messages, has_own=True)
+
+    def _read_messages(self, request: Any, given: Sequence[AnyMessage], *, has_own: bool) -> _Call:
+        session_id = self.session_of(request.runtime)
+        messages = list(given)
+        begun = self._begun.get(session_id)
+        place = next((n for n, message in enumerate(messages) if begun and message.id == begun), None)
+        if place is None:
+            place = next((n for n in reversed(range(len(messages))) if isinstance(messages[n], HumanMessage)), None)
+        if place is None:
+            raise ConfigError("The messages of the agent hold no message of the user, which a turn begins with.")
+        user_id = self._user(request.runtime) if callable(self._user) else self._user
+        return _Call(self.adapter.map_message, request, session_id, messages, place, user_id, has_own=has_own)
+
+
+class _Call:
+    """A model call of an agent: the messages before that of the user, that one (at `place`), and those after it."""
+
+    def __init__(
+        self,
+        map_message: Callable[[Any], Message],
+        request: Any,
+        session_id: str,
+        messages: Sequence[AnyMessage],
+        place: int,
+        user_id: str | None,
+        *,
+        has_own: bool,
+    ) -> None:
+        self.session_id, self._agent_request = session_id, request
+        self._user, self._tail = messages[place], messages[place + 1 :]
+        before = messages[:place]
+        self._systems = [message for message in before if isinstance(message, SystemMessage)]
+        history = (map_message(message) for message in before if isinstance(message, HumanMessage | AIMessage))
+        key = self._user.id or hashlib.sha256(f"{place}\0{read_text(self._user.content)}".encode()).hexdigest()
+        self.request = ModelRequest(
+            turn_key=key,
+            user=map_message(self._user),
+            history=tuple(message for message in history if message.content),
+            tail=tuple(_to_plain(message) for message in self._tail),
+            is_bare=not (has_own or self._systems),
+            user_id=user_id,
+        )
+
+    def inject(self, prompt: InjectedPrompt, listener: BaseCallbackHandler) -> AgentModelRequest:
+        """Return the request with our prompt; messages of the agent's own system, and all after the user's, stay."""
+        *earlier, user = prompt.messages
+        messages = [_to_message(part.role, part.content) for part in earlier]
+        others = (
+            [part for part in self._user.content if not is_text_part(part)]
+            if isinstance(self._user.content, list)
+            else []
+        )
+        content: Any = [{"type": "text", "text": user.content}, *others] if others else user.content
+        messages.append(self._user.model_copy(update={"content": content}))
+        model = self._agent_request.model
+        held = model.callbacks if isinstance(model.callbacks, list) else []
+        if model.callbacks is None or held:
+            model = model.model_copy(update={"callbacks": [*held, listener]})
+        return self._agent_request.override(
+            model=model, system_message=self._join_system(prompt), messages=[*messages, *self._tail]
+        )
+
+    def _join_system(self, prompt: InjectedPrompt) -> SystemMessage | None:
+        own = self._agent_request.system_message
+        others = "\n\n".join(read_text(message.content) for message in self._systems)
+        if own is not None and isinstance(own.content, list):
+            added = [{"type": "text", "text": text} for text in (others, prompt.system) if text]
+            return own.model_copy(update={"content": [*own.content, *added]})
+        text = join_system(
+            "\n\n".join(text for text in ((own.text if own is not None else ""), others) if text), prompt
+        )
+        return SystemMessage(text) if text else None
+
+
+class _AsyncChunks(AsyncCallbackHandler):
+    """Hands the chunks of one model call to the adapter."""
+
+    def __init__(self, adapter: ContextAdapter, session_id: str, turn_key: str) -> None:
+        self._adapter, self._session_id, self._turn_key = adapter, session_id, turn_key
+
+    async def on_llm_new_token(self, token: Any, **_: Any) -> None:
+        await self._adapter.on_chunk(self._session_id, read_text(token), turn_key=self._turn_key)
+
+
+class _Chunks(BaseCallbackHandler):
+    """The same for synchronous calls."""
+
+    def __init__(self, adapter: ContextAdapter, session_id: str, turn_key: str) -> None:
+        self._adapter, self._session_id, self._turn_key = adapter, session_id, turn_key
+
+    def on_llm_new_token(self, token: Any, **_: Any) -> None:
+        text = read_text(token)
+        self._adapter.run_blocking(self._adapter.on_chunk, self._session_id, text, turn_key=self._turn_key)
+
+
+class DocumentRecorder(AsyncCallbackHandler):
+    """Keeps documents that a retriever finds in a run as evidence of the session (`rag_doc`)."""
+
+    def __init__(self, middleware: ContextMiddleware, session_id: str | None = None) -> None:
+        self._middleware, self._session_id = middleware, session_id
+        self._asked: dict[UUID, tuple[str, str]] = {}
+
+    async def on_retriever_start(
+        self, serialized: Any, query: str, *, run_id: UUID, metadata: dict[str, Any] | None = None, **_: Any
+    ) -> None:
+        """Note what is searched for, and in which thread."""
+        session_id = self._session_id or str((metadata or {}).get("thread_id") or "")
+        if session_id:
+            self._asked[run_id] = (session_id, query)
+
+    async def on_retriever_end(self, documents: Sequence[Document], *, run_id: UUID, **_: Any) -> None:
+        """Keep what was found."""
+        session_id, query = self._asked.pop(run_id, ("", ""))
+        if session_id:
+            found = [document_from(each.page_content, each.metadata, name="retriever") for each in documents]
+            await self._middleware.adapter.on_documents(session_id, found, query=query)
+
+    async def on_retriever_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
+        """Forget a search that failed."""
+        self._asked.pop(run_id, None)
+
+
+class ContextRetriever(BaseRetriever):
+    """A LangChain retriever over the memory of one session: `ContextRetriever(recall=SessionRecall(engine, "s1"))`."""
+
+    recall: Any
+
+    def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+        return [_to_document(each) for each in self._session_recall.recall_blocking(query)]
+
+    async def _aget_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+        return [_to_document(each) for each in await self._session_recall.recall(query)]
+
+    @property
+    def _session_recall(self) -> SessionRecall:
+        assert isinstance(self.recall, SessionRecall)
+        return self.recall
+
+
+def _to_document(found: Any) -> Document:
+    return Document(page_content=found.text, metadata=found.metadata, id=found.entry_id)
+
+
+def _to_message(role: str, content: str) -> AnyMessage:
+    if role == Role.SYSTEM.value:
+        return SystemMessage(content)
+    return AIMessage(content) if role == Role.ASSISTANT.value else HumanMessage(content)
+
+
+def _to_plain(message: AnyMessage) -> dict[str, Any]:
+    """Return a message of the tail in OpenAI's shape, by which its cost and its pairs are checked."""
+    text = read_text(message.content)
+    if isinstance(message, AIMessage):
+        calls = [
+            {"id": call["id"], "function": {"name": call["name"], "arguments": call["args"]}}
+            for call in message.tool_calls
+        ]
+        return {"role": "assistant", "content": text, **({"tool_calls": calls} if calls else {})}
+    if isinstance(message, ToolMessage):
+        return {"role": "tool", "tool_call_id": message.tool_call_id, "content": text}
+    return {"role": "system" if isinstance(message, SystemMessage) else "user", "content": text}
+
+
+def _read_answer(response: Any) -> tuple[ModelAnswer, Any]:
+    inner = getattr(response, "model_response", response)
+    messages = (
+        [inner] if isinstance(inner, AIMessage) else [each for each in inner.result if isinstance(each, AIMessage)]
+    )
+    if not messages:
+        return ModelAnswer(), None
+    said = messages[0]
+    about = said.response_metadata
+    answer = ModelAnswer(
+        text=read_text(said.content),
+        tool_calls=len(said.tool_calls),
+        model=str(about.get("model_name") or about.get("model") or ""),
+        provider=str(about.get("model_provider") or ""),
+    )
+    return answer, said.usage_metadata
+
+
+def _read_outcome(result: Any, call_id: str | None) -> ToolOutcome:
+    """Return the outcome in a tool message, or in a command that updates the state with one."""
+    updated = getattr(result, "update", None)
+    held = updated.get("messages", ()) if isinstance(updated, dict) else ()
+    given = [result, *held] if not isinstance(result, list) else result
+    message = next((each for each in given if isinstance(each, ToolMessage) and each.tool_call_id == call_id), None)
+    if message is None:
+        return ToolOutcome(result="")
+    text = read_text(message.content)
+    return ToolOutcome(error=text or "failed") if message.status == "error" else ToolOutcome(result=text)
+
+
+def _final_text(messages: Sequence[AnyMessage]) -> str:
+    """Return the text of the agent's last answer; of one that ended with a tool (structured output), that tool's text."""
+    for message in reversed(messages):
+        if isinstance(message, HumanMessage):
+            break
+        if isinstance(message, AIMessage | ToolMessage) and (text := read_text(message.content)):
+            return text
+    return ""

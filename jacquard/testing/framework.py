@@ -1,0 +1,544 @@
+"""The contract suite of `jacquard.integrations.AgentFrameworkAdapter`: subclass it, say how to make an agent, run pytest.
+
+    class TestMyFramework(FrameworkContract):
+        def make_agent(self, setup: AgentSetup) -> AgentUnderTest:
+            adapter = attach_to_my_framework(setup.engine, failure=setup.failure)
+            return MyAgentUnderTest(adapter, base_url=setup.base_url, tools=setup.tools)
+
+The agent is one of the framework itself; its model is reached at `setup.base_url`, where `jacquard.testing.server` answers from a
+script. Each test belongs to the rule of the protocol that its docstring names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Protocol
+
+import anyio
+import pytest
+
+from jacquard import sync
+from jacquard.adapters.observe.bus import InMemoryEventBus
+from jacquard.config.sections import BudgetConfig, RuntimeConfig
+from jacquard.core.degradations import DegradationCode
+from jacquard.core.errors import BudgetExceededError
+from jacquard.integrations import AgentFrameworkAdapter, FailurePolicy, SessionOwnerError
+from jacquard.pipeline.worlds import build_bare_world
+from jacquard.testing.server import ScriptedRequest, ScriptedServer, SeenMessage
+from jacquard.turns.engine import ContextEngine
+from jacquard.wiring.factory import create_context_engine
+from mnemosyne.schema.document import SessionDocument, ToolCallStatus
+from mnemosyne.schema.event import Event, EventType
+from mnemosyne.schema.session import Role
+from mnemosyne.schema.world import NumericalAction, WorldPack
+from mnemosyne.stores.memory import MemoryStore
+
+OURS = "MARK-OF-OUR-CONTEXT"
+"""A text of the engine's settings that is in every prompt of ours and nowhere else."""
+OWN = "You answer about the weather. MARK-OF-THE-AGENT"
+"""The agent's own system text; `AgentUnderTest` passes it to the framework."""
+SMALL = BudgetConfig(max_input_tokens=40, reserved_reply_tokens=10)
+"""A budget in which no prompt fits, so that every turn fails."""
+
+
+def weather(city: str) -> str:
+    """Return the weather of a city."""
+    return f"Rain in {city}."
+
+
+def population(city: str) -> dict[str, int]:
+    """Return how many people live in a city."""
+    return {"people": 700_000 + len(city)}
+
+
+def broken(city: str) -> str:
+    """Return nothing: this tool fails."""
+    raise TimeoutError(f"no answer about {city}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentSetup:
+    """What an agent under test is made of. `engine` is a `ContextEngine` or one of `jacquard.sync`; None: no adapter at all.
+
+    `tools` are plain functions with annotations and docstrings. `system` is the agent's own system text.
+    """
+
+    engine: Any
+    base_url: str
+    tools: Sequence[Callable[..., Any]] = (weather, population, broken)
+    system: str = OWN
+    failure: FailurePolicy = FailurePolicy.OPEN
+    user_id: str | None = None
+
+
+class AgentUnderTest(Protocol):
+    """An agent of the framework. `stored` is what the framework itself keeps of a session, as (role, text), oldest first."""
+
+    @property
+    def adapter(self) -> AgentFrameworkAdapter | None:
+        """The adapter that is attached, None for an agent without one."""
+        ...
+
+    async def run(self, session_id: str, text: str) -> str:
+        """Answer one message of the user, and keep the conversation in the framework's own store."""
+        ...
+
+    async def stream(self, session_id: str, text: str) -> str:
+        """The same with a streamed answer, read to its end."""
+        ...
+
+    def run_blocking(self, session_id: str, text: str) -> str:
+        """The same without an event loop."""
+        ...
+
+    async def stored(self, session_id: str) -> list[tuple[str, str]]:
+        """Return what the framework keeps of a session."""
+        ...
+
+
+@dataclass
+class Scene:
+    """An engine, a server and what they noted, for one test."""
+
+    engine: ContextEngine
+    store: MemoryStore
+    server: ScriptedServer
+    events: list[Event] = field(default_factory=list)
+
+    async def document(self, session_id: str) -> SessionDocument:
+        """Return a session as it is stored."""
+        document = await self.store.get_session(session_id)
+        assert document is not None, f"session {session_id} was never stored"
+        return document
+
+    async def said(self, session_id: str) -> list[tuple[str, str]]:
+        """Return the messages of a session as (role, text)."""
+        messages = (await self.document(session_id)).session.messages
+        return [(message.role.value, message.content) for message in messages]
+
+
+@asynccontextmanager
+async def open_scene(
+    server: ScriptedServer, *steps: Any, budget: BudgetConfig | None = None, world: WorldPack | None = None
+) -> AsyncIterator[Scene]:
+    """Open an engine with an empty store; the server answers by `steps`. New sessions begin in `world` (None: an empty one)."""
+    server.set_script(*steps)
+    store, bus, events = MemoryStore(), InMemoryEventBus(), []  # type: ignore[var-annotated]
+    bus.on_all(events.append)
+    config = RuntimeConfig(instructions={"mark": OURS}, budget=budget or BudgetConfig())
+    async with create_context_engine(store, config=config, event_bus=bus, world=world) as engine:
+        yield Scene(engine=engine, store=store, server=server, events=events)
+    await store.close()
+
+
+def count_texts(messages: Sequence[SeenMessage], text: str) -> int:
+    """Return how many times a text is in the messages of a request."""
+    return sum(message.text.count(text) for message in messages)
+
+
+def is_caused_by(error: BaseException | None, kind: type[BaseException]) -> bool:
+    """Return whether an error, its causes or the members of its group are of a kind; frameworks wrap errors of hooks."""
+    seen: set[int] = set()
+    waiting = [error]
+    while waiting:
+        each = waiting.pop()
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        if isinstance(each, kind):
+            return True
+        waiting += [each.__cause__, each.__context__]
+        waiting += getattr(each, "exceptions", ())
+    return False
+
+
+@contextmanager
+def raises_somewhere(kind: type[BaseException]) -> Iterator[None]:
+    """Expect an error of a kind, wrapped or not."""
+    with pytest.raises(BaseException) as caught:  # noqa: PT011
+        yield
+    error = caught.value
+    assert is_caused_by(error, kind), f"{type(error).__name__}: {error} is not caused by {kind.__name__}"
+
+
+class FrameworkContract:
+    """The rules of `AgentFrameworkAdapter`.
+
+    `raises_tool_errors`: whether a run of the framework ends where a tool fails. `error_status`: the status of a tool that raised
+    TimeoutError (`error` where the framework tells no more than that it failed). `needs_loop`: the framework has no calls without
+    an event loop. `has_chunks`: chunks pass through the adapter. `answers_without_model`: the adapter can answer in its place.
+    """
+
+    raises_tool_errors: ClassVar[bool] = False
+    needs_loop: ClassVar[bool] = False
+    has_chunks: ClassVar[bool] = True
+    answers_without_model: ClassVar[bool] = True
+    error_status: ClassVar[ToolCallStatus] = ToolCallStatus.TIMEOUT
+
+    @pytest.fixture
+    def server(self) -> Iterator[ScriptedServer]:
+        """The scripted server of a test."""
+        with ScriptedServer("text:Hello.") as server:
+            yield server
+
+    def make_agent(self, setup: AgentSetup) -> AgentUnderTest:
+        """Return a new agent of the framework, with the adapter attached unless `setup.engine` is None. Override this."""
+        raise NotImplementedError("say how an agent of the framework is made")
+
+    def named(self, tool: str) -> str:
+        """Return the name by which the model calls a tool; some frameworks put that of a group before it."""
+        return tool
+
+    def calling(self, *calls: tuple[str, str]) -> str:
+        """Return the step of a script that calls tools, given as (name, city), at once."""
+        return "tool:" + " && ".join(f'{self.named(tool)} {{"city": "{city}"}}' for tool, city in calls)
+
+    @property
+    def loop(self) -> tuple[str, str]:
+        """The script of a tool loop: a call of a tool, then the answer."""
+        return self.calling(("weather", "Oslo")), "text:It rains in Oslo."
+
+    def agent(self, scene: Scene, **options: Any) -> AgentUnderTest:
+        """Return an agent on a scene's engine."""
+        return self.make_agent(AgentSetup(engine=scene.engine, base_url=scene.server.base_url, **options))
+
+    def report(self, agent: AgentUnderTest) -> Any:
+        """Return the report of an agent's adapter."""
+        assert agent.adapter is not None
+        return agent.adapter.report
+
+    def test_every_model_call_of_a_tool_loop_gets_the_prompt_of_one_turn(self, server: ScriptedServer) -> None:
+        """Rule 1, and the order: the agent's own system text, ours, our history, the user's message, the framework's tail."""
+
+        async def work() -> None:
+            async with open_scene(server, *self.loop, "text:Also in Bergen.") as scene:
+                agent = self.agent(scene)
+                assert await agent.run("s1", "How is the weather in Oslo?") == "It rains in Oslo."
+                assert await agent.run("s1", "And in Bergen?") == "Also in Bergen."
+                first, second, third = (request.messages for request in server.requests)
+                for messages in (first, second, third):
+                    system = "\n".join(message.text for message in messages if message.role == "system")
+                    assert count_texts(messages, OURS) == 1
+                    assert system.index("MARK-OF-THE-AGENT") < system.index(OURS)
+                    assert count_texts(messages, "How is the weather in Oslo?") == 1
+                assert second[: len(first)] == first
+                assert [message.role for message in second[len(first) :]] == ["assistant", "tool"]
+                assert second[-1].text.strip('"') == "Rain in Oslo."
+                assert count_texts(third, "It rains in Oslo.") == 1
+                assert "And in Bergen?" in third[-1].text
+                assert await scene.said("s1") == [
+                    ("user", "How is the weather in Oslo?"),
+                    ("assistant", "It rains in Oslo."),
+                    ("user", "And in Bergen?"),
+                    ("assistant", "Also in Bergen."),
+                ]
+                report = self.report(agent)
+                assert (report.turns, report.governed_calls, report.ungoverned_calls) == (2, 3, 0)
+                assert report.problems == ()
+
+        anyio.run(work)
+
+    def test_a_tool_call_is_recorded_with_its_result(self, server: ScriptedServer) -> None:
+        """Rule 4: id, name, arguments, status, duration, and the result as evidence, linked both ways."""
+
+        async def work() -> None:
+            async with open_scene(server, *self.loop) as scene:
+                await self.agent(scene).run("s1", "How is the weather in Oslo?")
+                document = await scene.document("s1")
+                assert document.session.tool_state is not None
+                (call,) = document.session.tool_state.tool_calls
+                assert (call.tool, dict(call.args_digest), call.status) == (
+                    self.named("weather"),
+                    {"city": "Oslo"},
+                    ToolCallStatus.SUCCESS,
+                )
+                assert call.extra["call_id"]
+                assert 0 <= call.duration_ms < 60_000
+                evidence = document.evidences[call.result_evidence_ids[0]]
+                assert "Rain in Oslo." in evidence.content
+                assert evidence.links.tool_call_id == call.tool_call_id
+
+        anyio.run(work)
+
+    def test_tools_that_are_called_at_once_are_told_apart(self, server: ScriptedServer) -> None:
+        """Rule 4 for parallel tools; a result that is no text but JSON is kept as JSON."""
+
+        async def work() -> None:
+            calls = self.calling(("weather", "Oslo"), ("population", "Oslo"), ("weather", "Rome"))
+            async with open_scene(server, calls, "text:Rain, and many people.") as scene:
+                agent = self.agent(scene)
+                await agent.run("s1", "Tell me of Oslo and Rome.")
+                document = await scene.document("s1")
+                assert document.session.tool_state is not None
+                recorded = document.session.tool_state.tool_calls
+                found = {
+                    (call.tool, call.args_digest["city"]): document.evidences[call.result_evidence_ids[0]].content
+                    for call in recorded
+                }
+                assert len({call.tool_call_id for call in recorded}) == 3
+                assert "Oslo" in found[self.named("weather"), "Oslo"]
+                assert "Rome" in found[self.named("weather"), "Rome"]
+                assert "700004" in found[self.named("population"), "Oslo"]
+                assert self.report(agent).problems == ()
+                assert sum(message.role == "tool" for message in server.requests[1].messages) == 3
+
+        anyio.run(work)
+
+    def test_a_tool_that_fails_is_recorded_as_failed(self, server: ScriptedServer) -> None:
+        """Rule 4: the status is that of the error, not of the text that the model reads."""
+
+        async def work() -> None:
+            async with open_scene(server, self.calling(("broken", "Oslo")), "text:I could not find out.") as scene:
+                agent = self.agent(scene)
+                if self.raises_tool_errors:
+                    with raises_somewhere(TimeoutError):
+                        await agent.run("s1", "How is the weather?")
+                else:
+                    assert await agent.run("s1", "How is the weather?") == "I could not find out."
+                tool_state = (await scene.document("s1")).session.tool_state
+                assert tool_state is not None
+                (call,) = tool_state.tool_calls
+                assert (call.tool, call.status) == (self.named("broken"), self.error_status)
+
+        anyio.run(work)
+
+    def test_usage_is_counted_once_a_call(self, server: ScriptedServer) -> None:
+        """Rule 4: one record for each model call, with what the provider reported."""
+
+        async def work() -> None:
+            async with open_scene(server, *self.loop) as scene:
+                agent = self.agent(scene)
+                await agent.run("s1", "How is the weather in Oslo?")
+                usages = [each for each in (await scene.document("s1")).session.model_usage or () if self.is_ours(each)]
+                assert [each.prompt_tokens for each in usages] == [
+                    len(request.text) // 4 for request in server.requests
+                ]
+                assert all(each.completion_tokens > 0 for each in usages)
+                assert [each.stage.value for each in usages] == ["tool_call", "answer"]
+                assert self.report(agent).usages == 2
+
+        anyio.run(work)
+
+    def is_ours(self, usage: Any) -> bool:
+        """Return whether a usage was recorded by an adapter, not by the engine's own models."""
+        return "framework" in usage.extra
+
+    def test_a_streamed_answer_is_recorded_whole(self, server: ScriptedServer) -> None:
+        """Rules 1 and 4 for streams: tool loop, one turn, one usage a call, and the answer as it was read."""
+
+        async def work() -> None:
+            text = "It rains in Oslo, and it will not stop before the evening."
+            async with open_scene(server, self.loop[0], f"text:{text}") as scene:
+                agent = self.agent(scene)
+                assert await agent.stream("s1", "How is the weather in Oslo?") == text
+                assert (await scene.said("s1"))[-1] == ("assistant", text)
+                report = self.report(agent)
+                assert (report.turns, report.governed_calls, report.usages, report.tool_calls) == (1, 2, 2, 1)
+                assert report.problems == ()
+                usages = [each for each in (await scene.document("s1")).session.model_usage or () if self.is_ours(each)]
+                assert [each.prompt_tokens > 0 for each in usages] == [True, True]
+                assert server.requests[0].is_stream
+                if self.has_chunks:
+                    assert report.chunks > 1
+
+        anyio.run(work)
+
+    def test_the_framework_keeps_what_it_would_keep_without_us(self, server: ScriptedServer) -> None:
+        """Rule 3: the stored conversation is the same with and without the adapter, and holds nothing of ours."""
+
+        async def work() -> None:
+            kept = []
+            for with_adapter in (True, False):
+                async with open_scene(server, *self.loop, "text:Also in Bergen.") as scene:
+                    setup = AgentSetup(engine=scene.engine if with_adapter else None, base_url=server.base_url)
+                    agent = self.make_agent(setup)
+                    await agent.run("s1", "How is the weather in Oslo?")
+                    await agent.run("s1", "And in Bergen?")
+                    kept.append(await agent.stored("s1"))
+            assert kept[0] == kept[1]
+            assert kept[0], "the framework kept nothing, so nothing was compared"
+            assert not any(OURS in text for _, text in kept[0])
+
+        anyio.run(work)
+
+    def test_a_turn_that_needs_no_model_calls_none(self, server: ScriptedServer) -> None:
+        """An action of the world that changes numbers only has its answer already; the agent gives it."""
+        if not self.answers_without_model:
+            pytest.skip("the framework has no way to answer without its model")
+
+        async def work() -> None:
+            reply = "You wait an hour."
+            action = NumericalAction(action_id="wait", patterns=("I wait",), ops=(("ADD", "hours", 1),), reply=reply)
+            world = replace(build_bare_world("clock"), state={"hours": 0}, actions=(action,))
+            async with open_scene(server, "text:Never sent.", world=world) as scene:
+                agent = self.agent(scene)
+                assert await agent.run("s1", "I wait") == reply
+                assert server.requests == []
+                assert await scene.said("s1") == [("user", "I wait"), ("assistant", reply)]
+                assert self.report(agent).problems == ()
+
+        anyio.run(work)
+
+    def test_two_sessions_at_once_do_not_meet(self, server: ScriptedServer) -> None:
+        """Rule 5."""
+
+        def script(request: ScriptedRequest) -> str:
+            city = next(name for name in ("Oslo", "Rome") if name in request.text)
+            if any(message.role == "tool" for message in request.messages):
+                return f"slow:0.05 text:It rains in {city}."
+            return f"slow:0.05 {self.calling(('weather', city))}"
+
+        async def work() -> None:
+            async with open_scene(server, script) as scene:
+                agent = self.agent(scene)
+
+                async def ask(session_id: str, city: str) -> None:
+                    assert await agent.run(session_id, f"How is {city}?") == f"It rains in {city}."
+
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(ask, "north", "Oslo")
+                    tasks.start_soon(ask, "south", "Rome")
+                for session_id, city, other in (("north", "Oslo", "Rome"), ("south", "Rome", "Oslo")):
+                    document = await scene.document(session_id)
+                    assert [m.content for m in document.session.messages] == [f"How is {city}?", f"It rains in {city}."]
+                    assert document.session.tool_state is not None
+                    (call,) = document.session.tool_state.tool_calls
+                    assert call.args_digest == {"city": city}
+                    assert not any(other in each.content for each in document.evidences.values())
+                for request in server.requests:
+                    assert ("Oslo" in request.text) != ("Rome" in request.text)
+
+        anyio.run(work)
+
+    def test_an_agent_goes_on_without_an_engine_that_fails(self, server: ScriptedServer) -> None:
+        """Rule 6, open: the answer comes, and report and events say that it came without us. Nothing of it is lost."""
+
+        async def work() -> None:
+            async with open_scene(server, *self.loop, budget=SMALL) as scene:
+                agent = self.agent(scene, failure=FailurePolicy.OPEN)
+                assert await agent.run("s1", "How is the weather in Oslo?") == "It rains in Oslo."
+                assert not any(OURS in request.text for request in server.requests)
+                assert count_texts(server.requests[0].messages, "How is the weather in Oslo?") == 1
+                report = self.report(agent)
+                assert (report.governed_calls, report.ungoverned_calls) == (0, 2)
+                assert [problem.step for problem in report.problems] == ["prepare"]
+                assert "BudgetExceededError" in report.problems[0].detail
+                degraded = [each for each in scene.events if each.event_type is EventType.DEGRADED]
+                assert degraded[-1].payload["reason"] == DegradationCode.INTEGRATION_FAILED.value
+                assert await scene.said("s1") == [
+                    ("user", "How is the weather in Oslo?"),
+                    ("assistant", "It rains in Oslo."),
+                ]
+
+        anyio.run(work)
+
+    def test_an_agent_stops_with_an_engine_that_fails(self, server: ScriptedServer) -> None:
+        """Rule 6, closed: the run ends with the engine's error, and no model was called."""
+
+        async def work() -> None:
+            async with open_scene(server, *self.loop, budget=SMALL) as scene:
+                agent = self.agent(scene, failure=FailurePolicy.CLOSED)
+                with raises_somewhere(BudgetExceededError):
+                    await agent.run("s1", "How is the weather in Oslo?")
+                assert server.requests == []
+
+        anyio.run(work)
+
+    def test_a_session_of_another_user_is_refused(self, server: ScriptedServer) -> None:
+        """A session belongs to the user of its first run; another is refused, whatever the failure policy."""
+
+        async def work() -> None:
+            async with open_scene(server, "text:Hello.") as scene:
+                await self.agent(scene, user_id="ann").run("s1", "Hello from Ann.")
+                await self.agent(scene, user_id="ann").run("s1", "Hello again.")
+                before = len(server.requests)
+                with raises_somewhere(SessionOwnerError):
+                    await self.agent(scene, user_id="bob").run("s1", "Hello from Bob.")
+                assert len(server.requests) == before
+                assert not any("Bob" in text for _, text in await scene.said("s1"))
+
+        anyio.run(work)
+
+    def test_events_have_the_name_of_the_framework(self, server: ScriptedServer) -> None:
+        """Events of a run carry the tag `framework`, those of the host's own calls do not."""
+
+        async def work() -> None:
+            async with open_scene(server, *self.loop) as scene:
+                agent = self.agent(scene)
+                await agent.run("s1", "How is the weather in Oslo?")
+                assert agent.adapter is not None
+                tagged = {
+                    each.event_type for each in scene.events if each.tags.get("framework") == agent.adapter.framework
+                }
+                assert {EventType.ASSEMBLED, EventType.TOOL_CALL_COMPLETED, EventType.PERSISTED} <= tagged
+                scene.events.clear()
+                await scene.engine.prepare_turn("s1", "And now?")
+                assert not any("framework" in each.tags for each in scene.events)
+
+        anyio.run(work)
+
+    def test_a_run_without_an_event_loop(self, server: ScriptedServer) -> None:
+        """Rules 1 and 4 for hosts without an event loop, with an engine of `jacquard.sync`."""
+        if self.needs_loop:
+            pytest.skip("the framework has no calls without an event loop")
+        server.set_script(*self.loop)
+        store = MemoryStore()
+        with sync.create_context_engine(store, config=RuntimeConfig(instructions={"mark": OURS})) as engine:
+            agent = self.make_agent(AgentSetup(engine=engine, base_url=server.base_url))
+            assert agent.run_blocking("s1", "How is the weather in Oslo?") == "It rains in Oslo."
+            assert [count_texts(request.messages, OURS) for request in server.requests] == [1, 1]
+            document = engine.run(store.get_session, "s1")
+            assert document is not None
+            assert [message.role for message in document.session.messages] == [Role.USER, Role.ASSISTANT]
+            assert document.session.tool_state is not None
+            assert len(document.session.tool_state.tool_calls) == 1
+            assert self.report(agent).problems == ()
+
+    def test_an_engine_on_another_event_loop(self, server: ScriptedServer) -> None:
+        """An engine of `jacquard.sync` serves an agent on an event loop."""
+        server.set_script(*self.loop)
+        with sync.create_context_engine(MemoryStore(), config=RuntimeConfig(instructions={"mark": OURS})) as engine:
+            agent = self.make_agent(AgentSetup(engine=engine, base_url=server.base_url))
+            assert anyio.run(agent.run, "s1", "How is the weather in Oslo?") == "It rains in Oslo."
+            assert [count_texts(request.messages, OURS) for request in server.requests] == [1, 1]
+            assert self.report(agent).problems == ()
+
+    def test_earlier_messages_of_the_framework_are_taken_over(self, server: ScriptedServer) -> None:
+        """A conversation that began without the adapter goes on with it: what was said before is in the prompt."""
+
+        async def work() -> None:
+            async with open_scene(server, "text:It rains.", "text:You asked about Oslo.") as scene:
+                agent = self.agent(scene)
+                assert agent.adapter is not None
+                later = self.resume_without_adapter(agent)
+                if later is None:
+                    pytest.skip("the framework cannot give an adapter the messages of an earlier run")
+                await later.run("s1", "How is the weather in Oslo?")
+                await agent.run("s1", "What did I ask?")
+                assert count_texts(server.requests[-1].messages, "How is the weather in Oslo?") == 1
+                assert count_texts(server.requests[-1].messages, OURS) == 1
+                assert [role for role, _ in await scene.said("s1")] == ["user", "assistant"] * 2
+
+        anyio.run(work)
+
+    def resume_without_adapter(self, agent: AgentUnderTest) -> AgentUnderTest | None:
+        """Return an agent without the adapter that shares the framework's store with `agent`; None where there is no such way."""
+        return None
+
+    def test_after_detach_calls_pass_unchanged(self, server: ScriptedServer) -> None:
+        """Rule 7."""
+
+        async def work() -> None:
+            async with open_scene(server, "text:One.", *self.loop) as scene:
+                agent = self.agent(scene)
+                await agent.run("s1", "First?")
+                assert agent.adapter is not None
+                agent.adapter.detach()
+                agent.adapter.detach()
+                assert await agent.run("s1", "Second?") == "It rains in Oslo."
+                assert [OURS in request.text for request in server.requests] == [True, False, False]
+                assert len(await scene.said("s1")) == 2
+
+        anyio.run(work)

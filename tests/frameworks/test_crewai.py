@@ -1,0 +1,136 @@
+"""The CrewAI adapter against CrewAI itself."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("crewai", reason="CrewAI is not installed here: make test-frameworks")
+
+import anyio
+from crewai import LLM, Agent, Crew, Task
+from crewai.tools import tool as crew_tool
+
+from jacquard.integrations.crewai import CrewContext
+from jacquard.testing.framework import AgentSetup, FrameworkContract, open_scene
+from jacquard.testing.server import ScriptedServer
+
+
+class CrewAgent:
+    """A crew of one agent and one task for each message of the user."""
+
+    def __init__(self, setup: AgentSetup):
+        self.setup, self.kept = setup, {}
+        self.context = None if setup.engine is None else CrewContext(setup.engine, failure=setup.failure)
+        self.adapter = None if self.context is None else self.context.adapter
+
+    def crew(self, session_id, text, *, streaming=False):
+        llm = LLM(model="openai/gpt-4o", base_url=self.setup.base_url, api_key="none", max_retries=0, stream=streaming)
+        agent = Agent(
+            role="forecaster",
+            goal="answer",
+            backstory=self.setup.system,
+            llm=llm,
+            tools=[crew_tool(tool) for tool in self.setup.tools],
+            max_retry_limit=0,
+        )
+        task = Task(description=text, expected_output="One sentence.", agent=agent)
+        crew = Crew(agents=[agent], tasks=[task], cache=False)
+        if self.adapter is not None and self.adapter.is_attached:
+            self.context.attach(crew, session=session_id, user=self.setup.user_id)
+        return crew
+
+    def keep(self, session_id, done):
+        self.kept.setdefault(session_id, []).extend(done.tasks_output[0].messages)
+        return done.raw
+
+    async def run(self, session_id, text):
+        return self.keep(session_id, await self.crew(session_id, text).akickoff())
+
+    def run_blocking(self, session_id, text):
+        return self.keep(session_id, self.crew(session_id, text).kickoff())
+
+    async def stream(self, session_id, text):
+        return self.keep(session_id, await self.crew(session_id, text, streaming=True).akickoff())
+
+    async def stored(self, session_id):
+        return [(message["role"], str(message.get("content"))) for message in self.kept[session_id]]
+
+
+class ThreadedCrewAgent(CrewAgent):
+    """The same by `kickoff_async`, which runs `kickoff` in a thread."""
+
+    async def run(self, session_id, text):
+        return self.keep(session_id, await self.crew(session_id, text).kickoff_async())
+
+
+class TestCrewAI(FrameworkContract):
+    def make_agent(self, setup):
+        return CrewAgent(setup)
+
+
+class TestCrewAIInThreads(TestCrewAI):
+    def make_agent(self, setup):
+        return ThreadedCrewAgent(setup)
+
+
+def test_tasks_of_a_crew_are_tasks_of_the_session():
+    """Two agents with a task each: the to-do list has both with CrewAI's ids, and tool calls name theirs."""
+
+    async def work():
+        steps = ('tool:weather {"city": "Oslo"}', "text:It rains.", "text:Take an umbrella.")
+        async with open_scene(server, *steps) as scene:
+            context = CrewContext(scene.engine)
+            llm = LLM(model="openai/gpt-4o", base_url=server.base_url, api_key="none", max_retries=0)
+            agents = [Agent(role=role, goal="help", backstory="Brief.", llm=llm) for role in ("forecaster", "adviser")]
+            agents[0].tools = [crew_tool(AgentSetup(engine=None, base_url="").tools[0])]
+            look = Task(name="look", description="How is Oslo?", expected_output="Words.", agent=agents[0])
+            advise = Task(description="What to take?", expected_output="Words.", agent=agents[1], context=[look])
+            crew = Crew(agents=agents, tasks=[look, advise])
+            context.attach(crew, session="s1")
+            await crew.akickoff()
+            document = await scene.document("s1")
+            tasks = {task.task_id: task for task in document.session.task_state.todo_list.tasks}
+            assert {name: task.status.value for name, task in tasks.items()} == {
+                str(look.id): "completed",
+                str(advise.id): "completed",
+            }
+            assert (tasks[str(look.id)].name, tasks[str(advise.id)].depends_on) == ("look", (str(look.id),))
+            (call,) = document.session.tool_state.tool_calls
+            assert call.task_id == str(look.id)
+            assert tasks[str(look.id)].result_evidence_ids == call.result_evidence_ids
+            assert [(m.role.value, m.content) for m in document.session.messages] == [
+                ("user", "How is Oslo?"),
+                ("assistant", "It rains."),
+                ("user", "What to take?"),
+                ("assistant", "Take an umbrella."),
+            ]
+            assert [m.author.id for m in document.session.messages if m.role.value == "assistant"] == [
+                "forecaster",
+                "adviser",
+            ]
+            assert context.report.problems == ()
+
+    with ScriptedServer() as server:
+        anyio.run(work)
+
+
+def test_a_model_without_function_calling():
+    """The agent writes its actions as text; its tool calls are recorded all the same."""
+
+    async def work():
+        steps = (
+            'text:Thought: look\nAction: weather\nAction Input: {"city": "Oslo"}',
+            "text:Thought: I know\nFinal Answer: It rains.",
+        )
+        async with open_scene(server, *steps) as scene:
+            agent = CrewAgent(AgentSetup(engine=scene.engine, base_url=server.base_url))
+            crew = agent.crew("s1", "How is Oslo?")
+            llm = crew.agents[0].llm
+            object.__setattr__(llm, "supports_function_calling", lambda: False)
+            assert (await crew.akickoff()).raw == "It rains."
+            (call,) = (await scene.document("s1")).session.tool_state.tool_calls
+            assert (call.tool, call.args_digest, call.task_id) == ("weather", {"city": "Oslo"}, str(crew.tasks[0].id))
+            assert agent.adapter.report.problems == ()
+
+    with ScriptedServer() as server:
+        anyio.run(work)
