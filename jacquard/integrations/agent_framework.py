@@ -95,10 +95,14 @@ class AgentContextMiddleware:
         failure: FailurePolicy | str = FailurePolicy.OPEN,
         document_tools: Collection[str] = (),
         record_chunks: bool = True,
+        system_in_place: bool = False,
     ) -> None:
         version = check_framework(REQUIREMENT, [(owner, "process") for owner in _OWNERS])
         options = AdapterOptions(
-            failure=FailurePolicy(failure), document_tools=frozenset(document_tools), record_chunks=record_chunks
+            failure=FailurePolicy(failure),
+            document_tools=frozenset(document_tools),
+            record_chunks=record_chunks,
+            system_in_place=system_in_place,
         )
         self.adapter = ContextAdapter(engine, AgentFrameworkMapper(), options, version=version)
         self.middleware: list[Any] = [_Runs(self), _ModelCalls(self), _ToolCalls(self)]

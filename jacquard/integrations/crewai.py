@@ -153,12 +153,16 @@ class CrewContext:
         failure: FailurePolicy | str = FailurePolicy.OPEN,
         document_tools: Collection[str] = (),
         record_chunks: bool = True,
+        system_in_place: bool = False,
     ) -> None:
         hooks: list[tuple[object, str]] = [(BaseLLM, name) for name in _CALLS]
         hooks += [(Agent, "execute_task"), (Agent, "aexecute_task"), (BaseTool, "_run")]
         version = check_framework(REQUIREMENT, hooks)
         options = AdapterOptions(
-            failure=FailurePolicy(failure), document_tools=frozenset(document_tools), record_chunks=record_chunks
+            failure=FailurePolicy(failure),
+            document_tools=frozenset(document_tools),
+            record_chunks=record_chunks,
+            system_in_place=system_in_place,
         )
         self.adapter = ContextAdapter(engine, CrewAIMapper(), options, version=version, restore=self._restore)
         self._runs: dict[str, _Run] = {}

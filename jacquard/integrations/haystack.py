@@ -117,9 +117,12 @@ class ContextChatGenerator:
         user: str | None = None,
         failure: FailurePolicy | str = FailurePolicy.OPEN,
         record_chunks: bool = True,
+        system_in_place: bool = False,
         adapter: ContextAdapter | None = None,
     ) -> None:
-        options = AdapterOptions(failure=FailurePolicy(failure), record_chunks=record_chunks)
+        options = AdapterOptions(
+            failure=FailurePolicy(failure), record_chunks=record_chunks, system_in_place=system_in_place
+        )
         self.inner = chat_generator
         self.adapter = adapter or _open_adapter(engine, options)
         self._session, self._user = session, user
@@ -311,6 +314,7 @@ def attach(
     failure: FailurePolicy | str = FailurePolicy.OPEN,
     document_tools: Collection[str] = (),
     record_chunks: bool = True,
+    system_in_place: bool = False,
 ) -> Attachment:
     """Put the engine's prompt before every model call of an agent, and record what it does.
 
@@ -320,7 +324,10 @@ def attach(
     if isinstance(agent.chat_generator, ContextChatGenerator):
         raise ConfigError("The agent is attached already; detach the first adapter before attaching another.")
     options = AdapterOptions(
-        failure=FailurePolicy(failure), document_tools=frozenset(document_tools), record_chunks=record_chunks
+        failure=FailurePolicy(failure),
+        document_tools=frozenset(document_tools),
+        record_chunks=record_chunks,
+        system_in_place=system_in_place,
     )
     own, tools = agent.chat_generator, flatten_tools_or_toolsets(agent.tools)
     hooks: dict[Any, _RunHook] = {}

@@ -96,11 +96,15 @@ class ContextMiddleware(AgentMiddleware):
         failure: FailurePolicy | str = FailurePolicy.OPEN,
         document_tools: Collection[str] = (),
         record_chunks: bool = True,
+        system_in_place: bool = False,
     ) -> None:
         super().__init__()
         version = check_framework(REQUIREMENT, [(AgentMiddleware, name) for name in _HOOKS])
         options = AdapterOptions(
-            failure=FailurePolicy(failure), document_tools=frozenset(document_tools), record_chunks=record_chunks
+            failure=FailurePolicy(failure),
+            document_tools=frozenset(document_tools),
+            record_chunks=record_chunks,
+            system_in_place=system_in_place,
         )
         self.adapter = ContextAdapter(engine, LangChainMapper(), options, version=version)
         self._session, self._user = session, user

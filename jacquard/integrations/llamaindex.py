@@ -229,6 +229,7 @@ def attach(
     failure: FailurePolicy | str = FailurePolicy.OPEN,
     document_tools: Collection[str] = (),
     record_chunks: bool = True,
+    system_in_place: bool = False,
 ) -> Attachment:
     """Put the engine's prompt before every model call of an agent, or of all agents of a workflow, and record what they do.
 
@@ -236,7 +237,10 @@ def attach(
     ConfigError for an agent that is attached already.
     """
     options = AdapterOptions(
-        failure=FailurePolicy(failure), document_tools=frozenset(document_tools), record_chunks=record_chunks
+        failure=FailurePolicy(failure),
+        document_tools=frozenset(document_tools),
+        record_chunks=record_chunks,
+        system_in_place=system_in_place,
     )
     return Attachment(agent, engine, session, user, options)
 

@@ -112,12 +112,16 @@ class KernelContext:
         failure: FailurePolicy | str = FailurePolicy.OPEN,
         document_tools: Collection[str] = (),
         record_chunks: bool = True,
+        system_in_place: bool = False,
     ) -> None:
         hooks = [(ChatCompletionClientBase, _WHOLE), (ChatCompletionClientBase, _STREAM)]
         hooks += [(FilterTypes, name) for name in ("AUTO_FUNCTION_INVOCATION", "FUNCTION_INVOCATION")]
         version = check_framework(REQUIREMENT, [*hooks, *((ChatCompletionAgent, name) for name in _RUNS)])
         options = AdapterOptions(
-            failure=FailurePolicy(failure), document_tools=frozenset(document_tools), record_chunks=record_chunks
+            failure=FailurePolicy(failure),
+            document_tools=frozenset(document_tools),
+            record_chunks=record_chunks,
+            system_in_place=system_in_place,
         )
         self.adapter = ContextAdapter(engine, SemanticKernelMapper(), options, version=version, restore=self._restore)
         self._replaced: list[tuple[Any, str]] = []

@@ -281,7 +281,7 @@ class ContextAdapter:
         if prepared is None:
             prepared = await self._engine.prepare_turn(session_id, request.user, turn_id=turn_id)
         await self._note_owner(session_id, request.user_id)
-        return prompt_of(prepared)
+        return prompt_of(prepared, system_in_place=self.options.system_in_place)
 
     async def _find_waiting(self, session_id: str, turn_id: str) -> PreparedTurn | None:
         """Return a turn that another process prepared and that waits for its reply: its calls go on with the same prompt."""

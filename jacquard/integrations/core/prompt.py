@@ -11,14 +11,20 @@ from mnemosyne.schema.session import Role
 SYSTEM = Role.SYSTEM.value
 
 
-def prompt_of(turn: PreparedTurn) -> InjectedPrompt:
-    """Return a prepared turn as an adapter injects it: its leading system messages as one text, then all other messages."""
+def prompt_of(turn: PreparedTurn, *, system_in_place: bool = False) -> InjectedPrompt:
+    """Return a prepared turn as an adapter injects it: its system messages as one text, then all other messages.
+
+    With `system_in_place` only the leading system messages are in that text.
+    """
     parts = [PromptPart(role=message.role, content=message.content) for message in turn.messages]
-    leading = list(takewhile(lambda part: part.role == SYSTEM, parts))
+    leading = sum(1 for _ in takewhile(lambda part: part.role == SYSTEM, parts))
+    joined = {
+        place for place, part in enumerate(parts) if part.role == SYSTEM and (place < leading or not system_in_place)
+    }
     return InjectedPrompt(
         turn_id=turn.turn_id,
-        system="\n\n".join(part.content for part in leading),
-        messages=tuple(parts[len(leading) :]),
+        system="\n\n".join(part.content for place, part in enumerate(parts) if place in joined),
+        messages=tuple(part for place, part in enumerate(parts) if place not in joined),
         reply=turn.reply,
     )
 

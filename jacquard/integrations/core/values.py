@@ -50,12 +50,15 @@ class AdapterOptions:
     """How an adapter works.
 
     `failure`: see `FailurePolicy`. `document_tools` are the names of tools whose results are documents: each becomes evidence
-    of type `rag_doc`. `record_chunks`: whether streamed chunks are handed to the engine as they come.
+    of type `rag_doc`. `record_chunks`: whether streamed chunks are handed to the engine as they come. `system_in_place`: whether
+    what changes in each turn stays a system message before the input, where the provider's cache keeps what is before it;
+    by default it is at the end of the one system text, because the Anthropic API and some frameworks take no other.
     """
 
     failure: FailurePolicy = FailurePolicy.OPEN
     document_tools: frozenset[str] = frozenset()
     record_chunks: bool = True
+    system_in_place: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "failure", FailurePolicy(self.failure))
