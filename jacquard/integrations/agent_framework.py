@@ -142,6 +142,9 @@ class _Runs(AgentMiddleware):
         self._context = context
 
     async def process(self, context: Any, call_next: Next) -> None:
+        if not self._context.adapter.is_attached:
+            await call_next()
+            return
         adapter, session_id = self._context.adapter, self._context.session_of(context.session)
         waiting, answers = self._context.waiting.pop(session_id, None), any(map(_is_approval, context.messages))
         run = waiting if waiting is not None and answers else _Run(uuid4().hex)
@@ -175,6 +178,9 @@ class _ModelCalls(ChatMiddleware):
         self._context = context
 
     async def process(self, context: Any, call_next: Next) -> None:
+        if not self._context.adapter.is_attached:
+            await call_next()
+            return
         shared, adapter = self._context, self._context.adapter
         session_id = shared.session_of(context.session)
         run = shared.runs.setdefault(session_id, _Run(uuid4().hex))
@@ -232,6 +238,9 @@ class _ToolCalls(FunctionMiddleware):
         self._context = context
 
     async def process(self, context: Any, call_next: Next) -> None:
+        if not self._context.adapter.is_attached:
+            await call_next()
+            return
         adapter, session_id = self._context.adapter, self._context.session_of(context.session)
         await adapter.on_tool_call_start(session_id, context)
         try:

@@ -126,6 +126,8 @@ class ContextMiddleware(AgentMiddleware):
 
     def before_agent(self, state: Any, runtime: Any) -> None:
         """Note which message of the user the run answers."""
+        if not self.adapter.is_attached:
+            return
         user = next((message for message in reversed(state["messages"]) if isinstance(message, HumanMessage)), None)
         if user is not None and user.id:
             self._begun[self.session_of(runtime)] = user.id
@@ -138,6 +140,8 @@ class ContextMiddleware(AgentMiddleware):
         self, request: AgentModelRequest, handler: Callable[[AgentModelRequest], Awaitable[ModelResponse]]
     ) -> ModelResponse:
         """Call the model with our prompt before the framework's tool calls of this turn."""
+        if not self.adapter.is_attached:
+            return await handler(request)
         call = self._read(request)
         prompt = await self.adapter.on_before_model_call(call.session_id, call.request)
         if prompt is None:
@@ -154,6 +158,8 @@ class ContextMiddleware(AgentMiddleware):
         self, request: AgentModelRequest, handler: Callable[[AgentModelRequest], ModelResponse]
     ) -> ModelResponse:
         """The same for `invoke` and `stream`."""
+        if not self.adapter.is_attached:
+            return handler(request)
         call, block = self._read(request), self.adapter.run_blocking
         prompt = block(self.adapter.on_before_model_call, call.session_id, call.request)
         if prompt is None:
@@ -167,6 +173,8 @@ class ContextMiddleware(AgentMiddleware):
 
     async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
         """Record a tool call; an error of the tool passes through."""
+        if not self.adapter.is_attached:
+            return await handler(request)
         session_id, call = self.session_of(request.runtime), request.tool_call
         await self.adapter.on_user_message(session_id, self._read_state(request).request)
         await self.adapter.on_tool_call_start(session_id, call)
@@ -180,6 +188,8 @@ class ContextMiddleware(AgentMiddleware):
 
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         """The same for `invoke` and `stream`."""
+        if not self.adapter.is_attached:
+            return handler(request)
         session_id, call, block = self.session_of(request.runtime), request.tool_call, self.adapter.run_blocking
         block(self.adapter.on_user_message, session_id, self._read_state(request).request)
         block(self.adapter.on_tool_call_start, session_id, call)
@@ -193,12 +203,16 @@ class ContextMiddleware(AgentMiddleware):
 
     async def aafter_agent(self, state: Any, runtime: Any) -> None:
         """Commit the final answer."""
+        if not self.adapter.is_attached:
+            return
         session_id = self.session_of(runtime)
         key = self._begun.pop(session_id, None)
         await self.adapter.on_turn_end(session_id, _final_text(state["messages"]), turn_key=key)
 
     def after_agent(self, state: Any, runtime: Any) -> None:
         """The same for `invoke` and `stream`."""
+        if not self.adapter.is_attached:
+            return
         session_id = self.session_of(runtime)
         key = self._begun.pop(session_id, None)
         self.adapter.run_blocking(self.adapter.on_turn_end, session_id, _final_text(state["messages"]), turn_key=key)

@@ -155,6 +155,8 @@ class ContextRun(RunHooks[Any]):
         if self._filter is not None:
             filtered = self._filter(data)
             given = await filtered if isawaitable(filtered) else filtered
+        if not self._adapter.is_attached:
+            return given
         items = list(given.input)
         place = self._find_user(items)
         user, before, tail = items[place], items[:place], items[place + 1 :]

@@ -121,6 +121,8 @@ class ContextCapability(AbstractCapability[Any]):
         """Put our prompt before the framework's tool calls of this turn. SkipModelRequest, which pydantic-ai takes as the answer,
         for a turn that has its answer already.
         """
+        if not self.adapter.is_attached:
+            return request_context
         parameters = request_context.model_request_parameters
         has_own = bool(parameters.instruction_parts or parameters.function_tools)
         place, prompt_part, request = self._read(ctx, request_context.messages, has_own=has_own)
@@ -148,6 +150,8 @@ class ContextCapability(AbstractCapability[Any]):
         self, ctx: RunContext[Any], *, request_context: ModelRequestContext, response: framework.ModelResponse
     ) -> framework.ModelResponse:
         """Record the usage of a request."""
+        if not self.adapter.is_attached:
+            return response
         texts = [part.content for part in response.parts if isinstance(part, framework.TextPart)]
         answer = ModelAnswer(
             text="".join(texts),
@@ -162,6 +166,8 @@ class ContextCapability(AbstractCapability[Any]):
         self, ctx: RunContext[Any], *, call: Any, tool_def: Any, args: Any, handler: Any
     ) -> Any:
         """Record a tool call; an error of the tool passes through."""
+        if not self.adapter.is_attached:
+            return await handler(args)
         session_id = self.session_of(ctx)
         # A run that was interrupted goes on with its tools.
         await self.adapter.on_user_message(session_id, self._read(ctx, ctx.messages, has_own=True)[2])
@@ -177,7 +183,7 @@ class ContextCapability(AbstractCapability[Any]):
     async def after_run(self, ctx: RunContext[Any], *, result: Any) -> Any:
         """Commit the final answer; a run that waits for an approval or for tools of others has none yet."""
         output = result.output
-        if isinstance(output, DeferredToolRequests):
+        if isinstance(output, DeferredToolRequests) or not self.adapter.is_attached:
             return result
         text = output if isinstance(output, str) else write_result(output) or str(output)
         await self.adapter.on_turn_end(self.session_of(ctx), text)
@@ -185,7 +191,8 @@ class ContextCapability(AbstractCapability[Any]):
 
     async def on_run_error(self, ctx: RunContext[Any], *, error: BaseException) -> Any:
         """Forget a turn whose run failed."""
-        await self.adapter.on_turn_failed(self.session_of(ctx))
+        if self.adapter.is_attached:
+            await self.adapter.on_turn_failed(self.session_of(ctx))
         raise error
 
     def _read(self, ctx: RunContext[Any], messages: Sequence[Any], *, has_own: bool) -> tuple[int, Any, ModelRequest]:
@@ -213,6 +220,8 @@ class StreamingContextCapability(ContextCapability):
 
     async def on_event(self, ctx: RunContext[Any], *, event: Any) -> None:
         """Take in a piece of the answer."""
+        if not self.adapter.is_attached:
+            return
         if isinstance(event, framework.PartStartEvent) and isinstance(event.part, framework.TextPart):
             await self.adapter.on_chunk(self.session_of(ctx), event.part.content)
         elif isinstance(event, framework.PartDeltaEvent) and isinstance(event.delta, framework.TextPartDelta):

@@ -23,8 +23,10 @@ from langgraph.types import Command
 from jacquard import ConfigError
 from jacquard.integrations import SessionRecall
 from jacquard.integrations.langchain import ContextMiddleware, ContextRetriever
+from jacquard.sync import create_context_engine
 from jacquard.testing.framework import AgentSetup, FrameworkContract, open_scene
 from jacquard.testing.server import ScriptedServer
+from mnemosyne import MemoryStore
 
 
 class LangChainAgent:
@@ -172,3 +174,12 @@ def test_a_run_without_a_session_is_refused():
 
     with ScriptedServer() as server:
         anyio.run(work)
+
+
+def test_after_detach_neither_an_engine_nor_a_session_is_needed():
+    with ScriptedServer("text:Hello.") as server:
+        with create_context_engine(MemoryStore()) as engine:
+            agent = LangChainAgent(AgentSetup(engine=engine, base_url=server.base_url, tools=()))
+            agent.adapter.detach()
+        bare = create_agent(agent.model, [], middleware=[agent.middleware])
+        assert bare.invoke({"messages": [("user", "Hello?")]})["messages"][-1].text == "Hello."
