@@ -22,6 +22,7 @@ from benchmarks import prefix as prefix_bench
 from benchmarks import recall as recall_bench
 from benchmarks import rivals as rivals_bench
 from benchmarks import stalls as stalls_bench
+from benchmarks import trimming as trimming_bench
 from benchmarks import turn_length as turn_length_bench
 from benchmarks.deadline import deadline as deadline_bench
 from benchmarks.rivals.command import rivals
@@ -71,6 +72,7 @@ def bench(
             ("embedders", embedders_bench),
             ("install", install_bench),
             ("soak", soak_bench),
+            ("langchain", trimming_bench),
         ):
             first = (module.__doc__ or "").strip().splitlines()[0]
             _out.print(Text(f"{name:12} {first}"))
@@ -313,6 +315,18 @@ def install(
         raise typer.BadParameter(f"choose from {', '.join(install_bench.TOOLS)}", param_hint="--tools")
     wanted = [extra.strip() for extra in extras.split(",")]
     _measure(partial(install_bench.run, wanted, chosen, python), install_bench.show, json_file)
+
+
+@app.command("langchain")
+def langchain(
+    data: Annotated[Path, typer.Option("--data", metavar="DIR", help="A set whose corpus holds conversations.")],
+    budget: Annotated[int, typer.Option("--budget", min=200, help="Tokens of a prompt.")] = 2000,
+    questions: Annotated[int, typer.Option("--questions", min=1, help="How many questions in all.")] = 100,
+    embedder: EmbedderOption = "auto",
+    json_file: JsonOption = None,
+) -> None:
+    """Put a long conversation's questions to LangChain agents: with our middleware, with trim_messages, and a bound."""
+    _measure(partial(trimming_bench.run, data, budget, questions, embedder), trimming_bench.show, json_file)
 
 
 @app.command("soak")
