@@ -57,6 +57,7 @@ NO_CREDENTIAL = {
     "planner.model",
     "planner.focus",
     "summary.model",
+    "profile",
     "consolidation.model",
     "redaction.rules",
     "experiments",

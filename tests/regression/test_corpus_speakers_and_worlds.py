@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from jacquard import open_runtime
+from jacquard import RuntimeConfig, open_runtime
 from jacquard.cli.app import app
 
 ROOT = Path(__file__).parents[2]
@@ -164,7 +164,7 @@ def test_a_session_of_another_world_is_refused(run, tmp_path):
 async def test_a_state_that_a_turn_has_changed_is_not_taken_away(tmp_path):
     from mnemosyne import SessionStart, WorldNotAdoptedError
 
-    async with open_runtime(tmp_path, embedder="none") as runtime:
+    async with open_runtime(tmp_path, embedder="none", config=RuntimeConfig(profile="story")) as runtime:
         await runtime.import_session(
             SessionStart(session_id="s", world_id="", locale="en", state={"hero": {"gold": 1}})
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import threading
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -56,7 +57,7 @@ async def test_the_loop_goes_on_while_a_turn_follows_long_messages():
 @pytest.mark.parametrize("reply", [LONG_REPLY, f"<content>Done.</content><state_update>{MANY_OPS}</state_update>"])
 async def test_the_loop_goes_on_while_a_long_reply_is_read_and_judged(reply):
     assert len(reply) <= LIMITS.reply_chars
-    async with engine_with() as engine:
+    async with engine_with(replace(WIDE, profile="story")) as engine:
         await engine.prepare_turn("s", "Go on.")
         done = await engine.commit_assistant_message("s", reply)
     assert done.content == parse_reply(reply).content

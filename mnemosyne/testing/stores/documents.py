@@ -419,7 +419,7 @@ class StoreDocuments(StoreTests):
                     content="The ferry leaves at noon. The pier is the tenth.",
                 ),
             )
-            done = await store.erase(Erasure(session_id=SESSION, evidence_ids=("doc",), at=AT, reason="asked"))
+            done = await store.erase(Erasure(session_id=SESSION, evidence_ids=("doc",), at=AT, reason="asked to"))
             assert set(done.entry_ids[SCOPE]) >= {"doc#0", "doc#1"}
             assert await store.entries(SCOPE, ["doc#0", "doc#1"]) == ()
             assert await store.find_text(["The pier is the tenth."]) == ()
