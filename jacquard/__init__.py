@@ -6,7 +6,7 @@ name is first used, so that `import jacquard` stays fast.
 
 import lazy_loader
 
-from jacquard.installation import check_installation
+from jacquard.wiring.installation import check_installation
 
 check_installation()
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -6,7 +6,7 @@ import json
 
 from jacquard.config.sections import LimitsConfig
 from jacquard.core.errors import InputTooLargeError
-from mnemosyne.chains.message_parts import read_parts, read_tool_calls
+from mnemosyne.chains.messages.message_parts import read_parts, read_tool_calls
 from mnemosyne.schema.session import Message
 
 

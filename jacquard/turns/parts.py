@@ -23,9 +23,9 @@ from jacquard.pipeline.skeleton.automation import AutomationStream
 from jacquard.pipeline.weaving.assembler import ROLE_MESSAGES, Assembler
 from jacquard.pipeline.worlds import Noted
 from mnemosyne.documents.brought import TRUST
-from mnemosyne.evidence.derive import EvidenceBlockDeriver
-from mnemosyne.evidence.render import RefRenderer
-from mnemosyne.evidence.resolve import RefResolver
+from mnemosyne.evidence.blocks.derive import EvidenceBlockDeriver
+from mnemosyne.evidence.blocks.render import RefRenderer
+from mnemosyne.evidence.blocks.resolve import RefResolver
 from mnemosyne.host_parts import DEFAULT_HASHER
 from mnemosyne.protocols import (
     BlockDeriver,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jacquard.core.degradations import SENTENCES, DegradationCode, degradation_table, describe_degradation
-from mnemosyne.evidence.resolve import RefFault
+from mnemosyne.evidence.blocks.resolve import RefFault
 
 ROOT = Path(__file__).parents[2]
 REPORTED = re.compile(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jacquard.installation import PACKAGES
+from jacquard.wiring.installation import PACKAGES
 
 ROOT = Path(__file__).parents[2]
 

@@ -23,8 +23,8 @@ from mnemosyne import (
     resolve_conflicts,
     world_scope,
 )
-from mnemosyne.evidence.derive import refs_of
-from mnemosyne.evidence.resolve import RefFault
+from mnemosyne.evidence.blocks.derive import refs_of
+from mnemosyne.evidence.blocks.resolve import RefFault
 from mnemosyne.evidence.sweep import find_expired_evidences
 
 pytestmark = pytest.mark.anyio

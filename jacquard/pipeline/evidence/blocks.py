@@ -21,8 +21,8 @@ from jacquard.pipeline.evidence.context_blocks import DocumentBlocks
 from jacquard.pipeline.evidence.rendering import EvidenceParts, default_parts
 from jacquard.pipeline.truncation import truncate_with_size
 from mnemosyne.chains.uris import evidence_uri
+from mnemosyne.evidence.blocks.resolve import ResolvedBlock
 from mnemosyne.evidence.redactions import redaction_of
-from mnemosyne.evidence.resolve import ResolvedBlock
 from mnemosyne.evidence.rules import lowest_trust
 from mnemosyne.protocols import Clock, Store
 from mnemosyne.schema.document import Session, SessionDocument

@@ -17,7 +17,7 @@ from jacquard.core.receipt import LeftOut
 from jacquard.pipeline.evidence.rendering import EvidenceParts, default_parts
 from jacquard.pipeline.planned_turn import PlannedTurn
 from mnemosyne.documents.brought import TRUST, verify_trust
-from mnemosyne.evidence.resolve import ResolvedBlock
+from mnemosyne.evidence.blocks.resolve import ResolvedBlock
 from mnemosyne.evidence.rules import lowest_trust
 from mnemosyne.protocols import Clock, Store
 from mnemosyne.schema.evidence import BlockType, ContextBlock

@@ -13,9 +13,9 @@ from anyio import create_task_group
 
 from mnemosyne.core.errors import StoreError
 from mnemosyne.core.masking.call_logs import open_log
-from mnemosyne.evidence.derive import EvidenceBlockDeriver
-from mnemosyne.evidence.render import RefRenderer
-from mnemosyne.evidence.resolve import RefResolver, ResolvedBlock
+from mnemosyne.evidence.blocks.derive import EvidenceBlockDeriver
+from mnemosyne.evidence.blocks.render import RefRenderer
+from mnemosyne.evidence.blocks.resolve import RefResolver, ResolvedBlock
 from mnemosyne.protocols import BlockDeriver, Clock, EvidenceResolver, Renderer, Store
 from mnemosyne.schema.document import SessionDocument
 from mnemosyne.schema.evidence import (

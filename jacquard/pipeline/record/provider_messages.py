@@ -17,7 +17,7 @@ from filament import choose_boundary
 from jacquard.core.block_kinds import INPUT_ID, SAID
 from jacquard.core.receipt import BlockSpan
 from jacquard.pipeline.weaving.assemble import PromptMessage
-from mnemosyne.chains.message_parts import is_text_part, read_parts, read_tool_call_id, read_tool_calls
+from mnemosyne.chains.messages.message_parts import is_text_part, read_parts, read_tool_call_id, read_tool_calls
 from mnemosyne.schema.session import Message, Role
 
 CACHED = {"type": "ephemeral"}

@@ -17,7 +17,7 @@ from jacquard.core.block_kinds import HISTORY_SOURCE, INPUT_ID, USER_SOURCE, slo
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock
 from jacquard.pipeline.worlds import party_names
 from jacquard.templating.profiles import STORY, MessageForm, Profile, SpeakerNames
-from mnemosyne.chains.message_parts import is_text_part, read_parts, read_tool_calls
+from mnemosyne.chains.messages.message_parts import is_text_part, read_parts, read_tool_calls
 from mnemosyne.chains.unanswered import is_unanswered
 from mnemosyne.chains.uris import EntryAddress, format_uri
 from mnemosyne.schema.evidence import BlockType, Priority

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from jacquard.core.errors import ConfigError
-from mnemosyne.chains.message_parts import message_from_chat, read_parts
+from mnemosyne.chains.messages.message_parts import message_from_chat, read_parts
 from mnemosyne.schema.document import ToolCall
 from mnemosyne.schema.session import Message, Role
 

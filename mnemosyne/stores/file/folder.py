@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from mnemosyne.chains.message_ids import session_of
+from mnemosyne.chains.messages.message_ids import session_of
 from mnemosyne.core.codec import decode, encode
 from mnemosyne.core.errors import CodecError, DamagedRecordError, StoreUnavailableError
 from mnemosyne.damage import LEFT_OUT, DamageLog, DamageNote

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any
 from uuid import uuid4
 
-from mnemosyne.chains.message_ids import session_of
+from mnemosyne.chains.messages.message_ids import session_of
 from mnemosyne.core.codec import JsonText, decode_raw, encode, format_time
 from mnemosyne.privacy.runs import WORTH_SEEKING, TextMatcher, is_distinctive, weight
 from mnemosyne.privacy.scrub import subject_of

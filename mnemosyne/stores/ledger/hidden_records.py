@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mnemosyne.chains.message_ids import assign_ids
+from mnemosyne.chains.messages.message_ids import assign_ids
 from mnemosyne.core.codec import decode_raw
 from mnemosyne.schema.record import HiddenRecords, PathSummary
 from mnemosyne.schema.session import TurnStatus

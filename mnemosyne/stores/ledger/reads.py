@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from mnemosyne.chains.json_patch import replay_ops
-from mnemosyne.chains.message_ids import message_entry
+from mnemosyne.chains.messages.message_ids import message_entry
 from mnemosyne.chains.turn_tree import BASE_BRANCH, Ops
 from mnemosyne.core.codec import JsonText, decode_raw, encode_raw
 from mnemosyne.core.errors import (

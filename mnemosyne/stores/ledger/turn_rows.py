@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from mnemosyne.chains.message_ids import assign_free_ids, is_recalled
+from mnemosyne.chains.messages.message_ids import assign_free_ids, is_recalled
 from mnemosyne.core.codec import check_times, encode_raw
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.stores.ledger.ledger import Ledger

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from mnemosyne.chains.json_patch import replay_ops
-from mnemosyne.chains.message_ids import assign_ids
+from mnemosyne.chains.messages.message_ids import assign_ids
 from mnemosyne.chains.turn_tree import (
     BASE_BRANCH,
     MAIN_BRANCH,

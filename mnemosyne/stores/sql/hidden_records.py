@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from mnemosyne.chains.message_ids import assign_ids
+from mnemosyne.chains.messages.message_ids import assign_ids
 from mnemosyne.core.codec import check_times
 from mnemosyne.core.errors import BranchNotFoundError, DamagedRecordError
 from mnemosyne.schema.record import HiddenRecords, TurnRecord

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mnemosyne.chains.message_ids import message_entry, session_of
+from mnemosyne.chains.messages.message_ids import message_entry, session_of
 from mnemosyne.schema.memory import Chain, MemoryEntry, Trust
 from mnemosyne.schema.record import SequencedEntry
 from mnemosyne.schema.session import Message

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mnemosyne.chains.message_ids import assign_free_ids, assign_ids, is_recalled
+from mnemosyne.chains.messages.message_ids import assign_free_ids, assign_ids, is_recalled
 from mnemosyne.core.codec import encode, format_time
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import Message

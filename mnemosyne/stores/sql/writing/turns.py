@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mnemosyne.chains.message_ids import assign_ids
+from mnemosyne.chains.messages.message_ids import assign_ids
 from mnemosyne.chains.turn_tree import (
     BASE_BRANCH,
     MAIN_BRANCH,

@@ -1,0 +1,1 @@
+"""Messages of a conversation: their ids, and what they carry beside their text."""

@@ -1,0 +1,1 @@
+"""Evidence as context blocks: derived, resolved by their refs, rendered as text."""
