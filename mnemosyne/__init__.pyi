@@ -43,10 +43,10 @@ from .documents.archive import export_session, import_session
 from .documents.package_json import package_from_json, package_to_json
 from .documents.session_json import document_faults, document_from_json, document_to_json
 from .evidence import FolderVault, IngestRules, RedactingIngestor, SessionIngestor
-from .evidence.conflicts import resolve_conflicts
 from .evidence.blocks.derive import EvidenceBlockDeriver, derive_evidence_blocks
 from .evidence.blocks.render import RefRenderer
 from .evidence.blocks.resolve import RefResolver
+from .evidence.conflicts import resolve_conflicts
 from .evidence.selectors import RefSelector, RefState, check_ref, extract, make_ref, parse_selector
 from .host_parts import Sha256Hasher, SystemClock, UuidV4Generator
 from .importers.corpus import CORPUS_FILE, Corpus, CorpusDocument, corpus_file, read_corpus, to_session
