@@ -145,6 +145,18 @@ async def test_names_are_shown_where_several_speak() -> None:
 
 
 @pytest.mark.anyio
+async def test_two_people_of_an_imported_talk_are_told_apart() -> None:
+    talk = [
+        {"role": "user", "name": "Ann", "content": "Hi."},
+        {"role": "assistant", "name": "Bob", "content": "Hello."},
+    ]
+    async with make_engine() as engine:
+        await engine.adopt_messages(SESSION, talk)
+        turn = await ask(engine, "Who spoke first?")
+    assert [m.content for m in turn.messages if m.role != "system"] == ["Ann: Hi.", "Bob: Hello.", "Who spoke first?"]
+
+
+@pytest.mark.anyio
 async def test_a_reply_is_read_as_its_turn_was_prepared() -> None:
     store = MemoryStore()
     async with make_engine("story", store) as engine:

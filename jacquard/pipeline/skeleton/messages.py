@@ -3,7 +3,7 @@
 A profile says how messages are shown. Escaped, as text of the markup, a speaker's name precedes the text where the role does not
 say it: not for the world's own player and narrator, nor for the generic names of the two roles, but for the people of an imported
 conversation; a message that got no reply says so in a `<notice>` after its text. As written, nothing is added but names, and
-those only where several people speak in one role.
+those only where several people speak.
 """
 
 from __future__ import annotations
@@ -40,29 +40,24 @@ _TRUST = {Role.USER: Trust.USER, Role.ASSISTANT: Trust.MODEL, Role.TOOL: Trust.T
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Speakers:
-    """Whose names precede their messages: all but the `known`, and with `crowded` only those who speak in these roles."""
+    """Whose names precede their messages: all but the `known` (case-folded), or nobody's where names are not `shown`."""
 
     known: frozenset[str]
-    crowded: frozenset[Role] | None = None
+    shown: bool = True
 
     def name_of(self, message: Message) -> str:
         """Return the name to show before a message, on one line, or an empty text."""
         name = _name_of(message.author)
-        if self.crowded is not None and message.role not in self.crowded:
-            return ""
-        return "" if name.casefold() in self.known else name
+        return name if self.shown and name.casefold() not in self.known else ""
 
 
 def find_speakers(messages: Iterable[Message], world: WorldPack, profile: Profile = STORY) -> Speakers:
-    """Return whose names a prompt shows that holds these messages."""
+    """Return whose names a prompt shows that holds these messages; two people are several, whatever their roles."""
+    known = default_parties(world)
     if profile.speakers is SpeakerNames.NAMED:
-        return Speakers(known=default_parties(world))
-    names: dict[Role, set[str]] = {}
-    for message in messages:
-        if (name := _name_of(message.author).casefold()) not in _PLAIN_PARTIES:
-            names.setdefault(message.role, set()).add(name)
-    crowded = frozenset(role for role, held in names.items() if len(held) > 1 and role is not Role.TOOL)
-    return Speakers(known=_PLAIN_PARTIES, crowded=crowded)
+        return Speakers(known=known)
+    names = {_name_of(message.author).casefold() for message in messages if message.role is not Role.TOOL}
+    return Speakers(known=known, shown=len(names - known) > 1)
 
 
 def history_blocks(
