@@ -75,6 +75,11 @@ class RuntimeConfig:
         doc="What kind of agent prompts are for: `story`, `assistant`, `coding`, `support`, or one of the world pack; `auto` is "
         "what the pack names, `story` for a pack that names none, and `assistant` without a pack.",
     )
+    locale: str = plain_field(
+        "",
+        doc="Language of our own words in a session without a world pack, such as `zh` or `en`, where its document names none "
+        "(`meta.locale`); empty: English.",
+    )
     layout: str = plain_field(
         "auto",
         doc="Name of the layout of the prompt: `classic`, `cache_first`, `layers`, or one of the world pack; `auto` is that of the "

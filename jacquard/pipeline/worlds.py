@@ -8,7 +8,7 @@ a pack has an empty world.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -26,23 +26,32 @@ from mnemosyne.world.pack_json import pack_from_json, pack_to_json
 BARE_WORLDS = ("", "bare")
 """The worlds of sessions that began without a pack: imported ones, and those that `create_context_engine` starts by itself."""
 
-_INSTRUCTION = (
-    "You are a helpful agent in a long conversation. Answer from what the context layers and the conversation hold; "
-    "say so when they do not hold the answer."
-)
+_INSTRUCTIONS = {
+    "en": "You are a helpful agent in a long conversation. Answer from what the context layers and the conversation hold; "
+    "say so when they do not hold the answer.",
+    "zh": "你是长对话中的助手。依据各层上下文和对话的内容作答；其中没有答案时，如实说明。",
+}
 _MOST_HELD = 64
 _TRIES = 3
 """How often a pack is read again when another process replaced it between two reads."""
 
 
+def translate_bare_world(world: WorldPack, locale: str) -> WorldPack:
+    """Return a bare world in another language, with our own instruction in it; one of a host stays."""
+    instruction = world.instruction
+    if instruction in _INSTRUCTIONS.values():
+        instruction = _INSTRUCTIONS["zh" if locale.lower().startswith("zh") else "en"]
+    return replace(world, locale=locale, instruction=instruction)
+
+
 @lru_cache(maxsize=64)
 def build_bare_world(world_id: str) -> WorldPack:
-    """Return a world without lore, quests, actions or rules."""
+    """Return a world without lore, quests, actions or rules, in English."""
     return WorldPack(
         world_id=world_id,
         title=world_id,
         locale="en",
-        instruction=_INSTRUCTION,
+        instruction=_INSTRUCTIONS["en"],
         persona={},
         state={},
         entities=(),

@@ -29,7 +29,7 @@ from jacquard.pipeline.record.events import emit_loaded, emit_planned
 from jacquard.pipeline.record.prepared_turn import request_fingerprint, turn_id_of
 from jacquard.pipeline.refusals import find_last_report
 from jacquard.pipeline.skeleton.history import SPARE_MESSAGES, find_other_tokens, history_limits
-from jacquard.pipeline.worlds import WorldSource
+from jacquard.pipeline.worlds import WorldSource, translate_bare_world
 from jacquard.templating.profiles import with_profile
 from jacquard.turns.context import TurnContext
 from jacquard.turns.parts import EngineParts
@@ -42,7 +42,7 @@ from mnemosyne.damage import has_lost, without_lost
 from mnemosyne.schema.memory import session_scope, world_scope
 from mnemosyne.schema.record import SessionWindow, TurnRecord
 from mnemosyne.schema.session import TurnStatus, WindowMessage
-from mnemosyne.schema.world import WorldPack
+from mnemosyne.schema.world import BARE_DIGEST, WorldPack
 
 _MOST_TRANSLATED = 8
 """How many worlds are held in another language than their own."""
@@ -78,7 +78,7 @@ class TurnLoader:
         context.profile = await self._profiles.load(context.config.profile, world)
         context.user_id = find_user(context.user_message, window.meta)
         context.facts = await self._users.facts(context.user_id) if context.user_id else ()
-        return window, with_profile(self._in_language_of(window, world), context.profile)
+        return window, with_profile(self._in_language_of(window, world, context.config.locale), context.profile)
 
     async def find_stored_turn(
         self, context: TurnContext, window: SessionWindow, world: WorldPack
@@ -154,16 +154,17 @@ class TurnLoader:
             context.stopwatch.lap("action")
         return replace(turn, hidden=await self._find_hidden_entries(turn))
 
-    def _in_language_of(self, window: SessionWindow, world: WorldPack) -> WorldPack:
-        """Return a world whose locale is that of the session's document, where that names one: it decides the language of our
-        own words.
+    def _in_language_of(self, window: SessionWindow, world: WorldPack, setting: str) -> WorldPack:
+        """Return a world whose locale decides the language of our own words: that of the session's document, where that names
+        one; without a pack, that of the settings.
         """
-        locale = find_locale(window)
+        is_bare = world.digest == BARE_DIGEST
+        locale = find_locale(window) or (setting if is_bare else "")
         if not locale or locale == world.locale:
             return world
         key = (world.world_id, world.digest, locale)
         if key not in self._translated:
-            self._translated[key] = replace(world, locale=locale)
+            self._translated[key] = translate_bare_world(world, locale) if is_bare else replace(world, locale=locale)
             for old in list(self._translated)[:-_MOST_TRANSLATED]:
                 del self._translated[old]
         return self._translated[key]

@@ -58,6 +58,7 @@ NO_CREDENTIAL = {
     "planner.focus",
     "summary.model",
     "profile",
+    "locale",
     "consolidation.model",
     "redaction.rules",
     "experiments",

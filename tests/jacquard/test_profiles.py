@@ -260,3 +260,12 @@ async def test_a_runtime_with_a_profile_starts_sessions_without_a_world(tmp_path
             await runtime.ensure_session("three")
         with pytest.raises(SessionNotFoundError):
             await runtime.engine.prepare_turn("three", "Hello.")
+
+
+@pytest.mark.anyio
+async def test_our_words_are_in_the_language_of_the_settings_where_there_is_no_pack() -> None:
+    async with make_engine("coding", locale="zh-CN") as engine:
+        turn = await ask(engine, "你好")
+    assert "你是长对话中的助手" in whole(turn)
+    assert "以上下文里的 result 为准" in whole(turn)
+    assert "Text inside" not in whole(turn)

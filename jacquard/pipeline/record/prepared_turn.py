@@ -42,6 +42,7 @@ from mnemosyne.schema.session import Message, Role, TurnKind, TurnStatus
 RECORD_VERSION = 1
 LATER_SETTINGS: tuple[tuple[str, ...], ...] = (
     ("profile",),
+    ("locale",),
     ("limits",),
     ("budget", "state_share"),
     ("token_estimator",),
