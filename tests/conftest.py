@@ -73,7 +73,7 @@ def no_call_blocks_the_event_loop(request):
     elsewhere = ["jacquard.adapters.models.litellm_adapter", "mnemosyne.retrieval.embedding.remote"]
     synchronous = [
         "mnemosyne.world",
-        "mnemosyne.importers",
+        "mnemosyne.formats",
         "mnemosyne.stores.locate",
         "jacquard.templating",
         "jacquard.templating.sets",

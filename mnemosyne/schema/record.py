@@ -35,11 +35,12 @@ class SessionStart:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportedTurn:
-    """A finished turn from a pack or a corpus."""
+    """A finished turn from a pack, a corpus or a chat. `alternatives` are other replies to the same message of the user."""
 
     turn_id: str
     messages: tuple[Message, ...]
     kind: TurnKind = TurnKind.NARRATIVE
+    alternatives: tuple[tuple[Message, ...], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

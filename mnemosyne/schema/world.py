@@ -11,6 +11,10 @@ from mnemosyne.schema.memory import EMPTY, Condition, MemoryEntry
 BARE_DIGEST = "bare"
 """The digest of a world without a pack: a session that was started without a pack continues without one."""
 
+RECALL, SILLYTAVERN = "recall", "sillytavern"
+ACTIVATIONS = (RECALL, SILLYTAVERN)
+"""By whose rules entries that came from world info reach a prompt: recall by relevance, or the rules of SillyTavern."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entity:
@@ -151,7 +155,8 @@ class WorldPack:
     the pack's own templates, manifests and layouts by their names below `templates/` (`combat/guidance.j2`), with line
     feeds as line ends; None: they were not read and are in the folder `template_root`. A pack from a store has no
     folder. `story_time` are paths of the state that tell the time of the story. `profile` is the kind of agent that its
-    prompts are for (empty: a game or a story).
+    prompts are for (empty: a game or a story). `activation` says by whose rules entries that came from world info reach a prompt
+    (ACTIVATIONS). `disabled` is lore that is switched off. `imported` is what the pack was imported from, for exports.
     """
 
     world_id: str
@@ -173,3 +178,6 @@ class WorldPack:
     templates: Mapping[str, str] | None = None
     story_time: tuple[str, ...] = ()
     profile: str = ""
+    activation: str = RECALL
+    disabled: tuple[MemoryEntry, ...] = ()
+    imported: Mapping[str, Any] = field(default_factory=lambda: EMPTY)

@@ -38,7 +38,9 @@ def build_world(draft: PackDraft, tree: StateTree, pack: PackFolder) -> WorldPac
         state=start_state(tree),
         story_time=tuple(world["story_time"]),
         entities=tuple(_entity(each) for each in world["entities"]),
-        lore=tuple(_lore(each, world_scope(world["id"])) for each in draft.lore),
+        lore=tuple(_lore(each, world_scope(world["id"])) for each in draft.lore if each[1]["enabled"]),
+        disabled=tuple(_lore(each, world_scope(world["id"])) for each in draft.lore if not each[1]["enabled"]),
+        activation=world["activation"],
         actions=tuple(_action(each) for _, each in draft.actions),
         planner=_planner(draft.planner.value),
         injections=tuple(_injection(each) for _, each in draft.injections),
@@ -69,7 +71,12 @@ def _lore(item: Item, scope: str) -> MemoryEntry:
         priority=entry["priority"],
         viewers=tuple(entry["viewers"]),
         when=tuple(entry["when"]),
-        metadata={"kind": entry["kind"], "constant": entry["constant"], "source": place.file},
+        metadata={
+            "kind": entry["kind"],
+            "constant": entry["constant"],
+            "source": place.file,
+            **({"world_info": entry["world_info"]} if entry["world_info"] else {}),
+        },
     )
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from mnemosyne import MnemosyneError
-from mnemosyne.importers.files.read import read_document_file
+from mnemosyne.formats.files.read import read_document_file
 
 pytestmark = pytest.mark.anyio
 PAGE = """<html><head><title>Hand

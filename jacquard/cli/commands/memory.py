@@ -29,7 +29,7 @@ from jacquard.cli.shared import (
 from jacquard.wiring.runtime import Runtime
 from mnemosyne.core import codec
 from mnemosyne.core.errors import DocumentFileError
-from mnemosyne.importers.files.read import KINDS, MOST_BYTES, MOST_SECONDS, read_document_file
+from mnemosyne.formats.files.read import KINDS, MOST_BYTES, MOST_SECONDS, read_document_file
 from mnemosyne.schema.evidence import EvidenceSource, EvidenceType, SourceKind
 from mnemosyne.schema.ingest import IngestResult
 from mnemosyne.schema.memory import Trust

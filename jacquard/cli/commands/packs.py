@@ -31,7 +31,7 @@ from jacquard.templating import describe_template_faults, find_shipped_templates
 from jacquard.wiring.runtime import Runtime
 from mnemosyne.core.errors import WorldPackError
 from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.importers.corpus_importer import CorpusImporter
+from mnemosyne.formats.corpus_importer import CorpusImporter
 from mnemosyne.plugins import IMPORTERS
 from mnemosyne.protocols import Importer
 from mnemosyne.schema.memory import session_scope, world_scope

@@ -8,7 +8,7 @@ from __future__ import annotations
 from filament.state.quests import OBJECTIVE_STATUSES as OBJECTIVE_STATUSES
 from filament.state.quests import QUEST_STATUSES as QUEST_STATUSES
 from mnemosyne.schema.memory import Comparison, LoreCategory
-from mnemosyne.schema.world import INTENTS
+from mnemosyne.schema.world import ACTIVATIONS, INTENTS, RECALL
 from mnemosyne.world.format.shapes import (
     SLUG,
     Anything,
@@ -102,6 +102,12 @@ WORLD = Record(
             doc="What kind of agent prompts are for: `story`, `assistant`, `coding`, `support`, or a profile of the pack "
             "(`templates/profiles/NAME.yaml`); without it, `story`.",
         ),
+        Field(
+            name="activation",
+            shape=Choice(words=ACTIVATIONS),
+            fallback=RECALL,
+            doc="How entries with `world_info` reach a prompt: by relevance, as all lore does, or as they do in SillyTavern.",
+        ),
         Field(name="instruction", shape=Text(blank=True), fallback="", doc="Opening text of the system prompt."),
         Field(name="persona", shape=Tree(), fallback={}, doc="The character of the model: name, description, voice, …"),
         Field(name="user_name", shape=Text(blank=True), fallback="", doc="The player's name."),
@@ -142,6 +148,13 @@ LORE = Record(
         Field(name="viewers", shape=WORDS, fallback=(), doc="Who may know it; empty means everyone."),
         Field(name="when", shape=CONDITIONS, fallback=(), doc="Conditions on the state; all must hold."),
         Field(name="constant", shape=Flag(), fallback=False, doc="For a directive: active in every turn."),
+        Field(name="enabled", shape=Flag(), fallback=True, doc="`false`: kept in the pack, and not used."),
+        Field(
+            name="world_info",
+            shape=Tree(),
+            fallback={},
+            doc="What an import took from a book of world info: `world` (its name), `uid` and `fields` as SillyTavern has them.",
+        ),
     ),
 )
 

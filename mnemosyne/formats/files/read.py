@@ -18,7 +18,7 @@ import anyio
 from anyio import to_thread
 
 from mnemosyne.core.errors import DocumentFileError
-from mnemosyne.importers.files.parse import PDF
+from mnemosyne.formats.files.parse import PDF
 
 MOST_BYTES = 20_000_000
 MOST_CHARS = 2_000_000
@@ -111,7 +111,7 @@ async def _parse_apart(data: bytes, path: Path, most_chars: int, most_seconds: f
     command = [
         sys.executable,
         "-m",
-        "mnemosyne.importers.files.parse",
+        "mnemosyne.formats.files.parse",
         path.suffix.lower(),
         str(most_chars),
         str(seconds),

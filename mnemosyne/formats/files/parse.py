@@ -1,4 +1,4 @@
-"""Parses one page or PDF from standard input and writes JSON to standard output: `python -m mnemosyne.importers.files.parse END
+"""Parses one page or PDF from standard input and writes JSON to standard output: `python -m mnemosyne.formats.files.parse END
 MOST_CHARS SECONDS`. A program of its own, so that its processor time and its memory have limits that end it.
 """
 
@@ -10,7 +10,7 @@ from importlib import import_module
 from importlib.util import find_spec
 
 from mnemosyne.core.errors import DocumentFileError
-from mnemosyne.importers.files.html_text import html_to_text
+from mnemosyne.formats.files.html_text import html_to_text
 
 MOST_MEMORY_BYTES = 2_000_000_000
 PDF = ".pdf"
@@ -30,7 +30,7 @@ def parse(data: bytes, end: str, most_chars: int) -> dict[str, str]:
     """Return `text` and `title` of a page or a PDF, or `fault`, a clause that says why there are none."""
     try:
         if end == PDF:
-            text, title = import_module("mnemosyne.importers.files.pdf").pdf_to_text(data, "", most_chars)
+            text, title = import_module("mnemosyne.formats.files.pdf").pdf_to_text(data, "", most_chars)
         else:
             text, title = html_to_text(data.decode("utf-8-sig"))
     except DocumentFileError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mnemosyne.core.errors import CorpusError
-from mnemosyne.importers.corpus import (
+from mnemosyne.formats.corpus import (
     Corpus,
     Speakers,
     check_speakers,

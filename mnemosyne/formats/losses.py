@@ -1,0 +1,50 @@
+"""Counts what becomes of each field while a file is read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from mnemosyne.formats.values import Fate, FieldFate
+
+
+class FieldCounter:
+    """Counts the values of a file by field, fate and note, in the order of their first appearance.
+
+    A value that says nothing (None, an empty text, list or mapping) is not counted.
+    """
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, Fate, str], int] = {}
+
+    def keep(self, field: str, value: Any = True, note: str = "") -> None:
+        """Count a value that is kept."""
+        self.count(field, Fate.KEPT, value, note)
+
+    def change(self, field: str, value: Any = True, note: str = "") -> None:
+        """Count a value that comes in otherwise than it is written; `note` says how."""
+        self.count(field, Fate.CHANGED, value, note)
+
+    def refuse(self, field: str, value: Any = True, note: str = "") -> None:
+        """Count a value that has no use here; `note` says why."""
+        self.count(field, Fate.NOT_SUPPORTED, value, note)
+
+    def count(self, field: str, fate: Fate, value: Any = True, note: str = "") -> None:
+        """Count a value of a field, unless it says nothing."""
+        if value is None or (isinstance(value, str | list | tuple | Mapping) and not value):
+            return
+        key = (field, fate, note)
+        self._counts[key] = self._counts.get(key, 0) + 1
+
+    def keep_others(self, prefix: str, fields: Mapping[str, Any], known: Collection[str]) -> None:
+        """Count the fields of a mapping that nobody knows: they are kept for export."""
+        for name in fields:
+            if name not in known:
+                self.keep(f"{prefix}{name}", fields[name], "unknown; kept for export")
+
+    def fates(self) -> tuple[FieldFate, ...]:
+        """Return what was counted so far."""
+        return tuple(
+            FieldFate(field=field, fate=fate, count=count, note=note)
+            for (field, fate, note), count in self._counts.items()
+        )

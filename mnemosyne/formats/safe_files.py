@@ -1,0 +1,81 @@
+"""Reads files that anybody may have made: bytes, text and JSON within limits, with an error that names file and place.
+
+Nothing of a file is run, and no path that a file names is opened.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from mnemosyne.core.errors import CorpusError
+from mnemosyne.core.plain_values import plain_faults
+
+MOST_BYTES = 64_000_000
+"""How large a file may be that is read as a whole."""
+MOST_LINE_BYTES = 8_000_000
+"""How long a line of a file that is read by lines may be."""
+
+
+def read_file_bytes(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
+    """Return the content of a regular file; CorpusError for one that is missing, too large, or cannot be read."""
+    try:
+        if not path.is_file():
+            raise CorpusError(f"{path}: {'is no regular file' if path.exists() else 'there is no such file'}.")
+        with path.open("rb") as file:
+            data = file.read(most_bytes + 1)
+    except OSError as error:
+        raise CorpusError(f"{path}: cannot be read ({error.strerror or error}).") from error
+    if len(data) > most_bytes:
+        raise CorpusError(f"{path}: has more than {most_bytes:,} bytes; split it.")
+    return data
+
+
+def decode_text(data: bytes, name: str) -> str:
+    """Return the text of UTF-8 or UTF-16 (with its mark); CorpusError for any other encoding.
+
+    Another encoding could only be guessed, and a wrong guess would be kept as text that nobody wrote.
+    """
+    encoding = "utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise CorpusError(
+            f"{name}:{line}: is no {encoding.upper().removesuffix('-SIG')} text at byte {error.start + 1}; "
+            f"save it as UTF-8{_guess_encoding(data)}."
+        ) from None
+
+
+def parse_file_json(text: str, name: str) -> Any:
+    """Return the JSON value of a text; CorpusError with line and column for what is not JSON, too deep, or not plain.
+
+    Of a key that occurs twice the last is taken, as the programs do that write such files.
+    """
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise CorpusError(f"{name}:{error.lineno}:{error.colno}: is not JSON ({error.msg}).") from None
+    except (RecursionError, ValueError) as error:
+        raise CorpusError(f"{name}: cannot be read as JSON ({error}); flatten or shorten it.") from None
+    for path, reason in plain_faults(value):
+        raise CorpusError(f"{name}: {'.'.join(map(str, path)) or 'the file'} {reason}.")
+    return value
+
+
+def read_json_file(path: Path, most_bytes: int = MOST_BYTES) -> Any:
+    """Return the JSON value of a file; CorpusError as in the other functions of this module."""
+    return parse_file_json(decode_text(read_file_bytes(path, most_bytes), str(path)), str(path))
+
+
+def _guess_encoding(data: bytes) -> str:
+    """Return a hint at the encoding that a text seems to have, for the sentence of an error."""
+    for encoding in ("gb18030", "big5", "shift_jis", "utf-16-le"):
+        try:
+            text = data[:4000].decode(encoding, "strict" if len(data) <= 4000 else "ignore")
+        except UnicodeDecodeError:
+            continue
+        if sum("\u4e00" <= char <= "\u9fff" for char in text) > len(text) // 8:
+            return f" (it looks like {encoding.upper()})"
+    return ""
