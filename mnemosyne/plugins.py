@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from mnemosyne.core.errors import ContextEngineError, PluginError
 from mnemosyne.core.masking.credentials import mask_error
+from mnemosyne.formats.values import FORMAT_NAMES
 from mnemosyne.protocols import Embedder, Importer, Redactor, Store, TokenEstimator
 from mnemosyne.schema.redaction import RedactionRules
 
@@ -118,7 +119,7 @@ IMPORTERS = ExtensionPoint(
     kind="importer",
     part=Importer,
     factory=ImporterFactory,
-    built_in=("corpus", "world"),
+    built_in=("corpus", "world", *FORMAT_NAMES),
 )
 
 

@@ -9,13 +9,13 @@ import typer
 
 from jacquard.cli.commands import (
     documents,
-    embedder,
     erase,
     explain,
+    files,
     index,
     memory,
     packs,
-    plugins,
+    parts,
     replay,
     sessions,
     templates,
@@ -70,17 +70,18 @@ for command in (
     replay.replay,
     documents.schema,
     documents.source,
-    plugins.plugins,
+    parts.plugins,
 ):
     app.command()(command)
-app.command("import")(packs.import_)
+app.command("import")(files.import_)
+app.command()(files.export)
 app.command()(index.reindex)
 app.command()(index.check)
 app.command()(erase.erase)
 app.command()(erase.sweep)
 app.command()(memory.consolidate)
 app.add_typer(documents.doc)
-app.add_typer(embedder.embedder)
+app.add_typer(parts.embedder)
 app.add_typer(memory.evidence)
 app.add_typer(templates.template)
 

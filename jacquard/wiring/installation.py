@@ -18,7 +18,7 @@ PACKAGES = {
     "filament": ("Filament: ", "bounded errors markup nodes payload read render reply state"),
     "mnemosyne": (
         "Mnemosyne ",
-        "chains core damage documents evidence files host_parts importers plugins privacy protocols retrieval "
+        "chains core damage documents evidence files formats host_parts plugins privacy protocols retrieval "
         "schema stores testing world",
     ),
     "jacquard": (

@@ -18,8 +18,10 @@ MOST_LINE_BYTES = 8_000_000
 """How long a line of a file that is read by lines may be."""
 
 
-def read_file_bytes(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
-    """Return the content of a regular file; CorpusError for one that is missing, too large, or cannot be read."""
+def read_file_bytes(path: Path, most_bytes: int = MOST_BYTES, *, whole: bool = True) -> bytes:
+    """Return the content of a regular file (without `whole` only its first bytes); CorpusError for one that is missing, too
+    large, or cannot be read.
+    """
     try:
         if not path.is_file():
             raise CorpusError(f"{path}: {'is no regular file' if path.exists() else 'there is no such file'}.")
@@ -27,9 +29,9 @@ def read_file_bytes(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
             data = file.read(most_bytes + 1)
     except OSError as error:
         raise CorpusError(f"{path}: cannot be read ({error.strerror or error}).") from error
-    if len(data) > most_bytes:
+    if len(data) > most_bytes and whole:
         raise CorpusError(f"{path}: has more than {most_bytes:,} bytes; split it.")
-    return data
+    return data[:most_bytes]
 
 
 def decode_text(data: bytes, name: str) -> str:

@@ -15,6 +15,20 @@ from typing import Any
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.record import ImportedTurn
 
+FORMAT_NAMES = (
+    "world-info",
+    "lorebook",
+    "risu",
+    "agnai",
+    "novelai",
+    "kobold",
+    "card",
+    "card-png",
+    "charx",
+    "chat",
+)
+"""The names of the formats that `jacquard import` reads, in the order in which they are told."""
+
 
 class Fate(StrEnum):
     """What becomes of a field of an imported file."""

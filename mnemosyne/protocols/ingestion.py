@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from mnemosyne.formats.values import ImportedFile
 from mnemosyne.schema.erasure import StoredRow
 from mnemosyne.schema.evidence import EvidenceLinks, EvidenceSource, EvidenceType
 from mnemosyne.schema.ingest import IngestOptions, IngestResult
@@ -126,7 +127,7 @@ class EvidenceIngestor(Protocol):
 
 
 class Importer(Protocol):
-    """Reads conversations of another format. It only reads; the caller writes the result to a store.
+    """Reads conversations, books or cards of another format. It only reads; the caller writes the result to a store.
 
     1. The same file gives the same sessions, with the same ids of turns and entries: importing it again adds nothing.
     2. Contents of the file that a session cannot store are listed in `notes`.
@@ -136,6 +137,6 @@ class Importer(Protocol):
     It is called in a worker thread.
     """
 
-    def read(self, path: Path, request: ImportRequest) -> ImportedConversations:
-        """Return the sessions of a file or folder, in its order; CorpusError when it cannot be read."""
+    def read(self, path: Path, request: ImportRequest) -> ImportedConversations | ImportedFile:
+        """Return the sessions of a file or folder, in its order, or what else it holds; CorpusError when it cannot be read."""
         ...

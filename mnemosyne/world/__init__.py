@@ -6,6 +6,7 @@ or anything above mnemosyne; of filament it imports `payload` for YAML.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from mnemosyne.schema.world import WorldPack
@@ -15,9 +16,9 @@ from mnemosyne.world.describe import describe
 from mnemosyne.world.format.faults import FaultList
 from mnemosyne.world.pack_json import pack_from_json, pack_to_json
 from mnemosyne.world.reading.draft import read_draft
-from mnemosyne.world.reading.files import read_folder
+from mnemosyne.world.reading.files import PackFolder, pack_of_files, read_folder
 
-__all__ = ["describe", "load_world", "pack_from_json", "pack_to_json"]
+__all__ = ["describe", "load_world", "load_world_files", "pack_from_json", "pack_to_json"]
 
 
 def load_world(folder: Path, *, try_patterns: bool = False) -> WorldPack:
@@ -28,7 +29,15 @@ def load_world(folder: Path, *, try_patterns: bool = False) -> WorldPack:
     pack, line from 1), ordered by file and line, `world.yaml` first. Nothing is written.
     """
     faults = FaultList()
-    pack = read_folder(folder, faults)
+    return _load(read_folder(folder, faults), faults, try_patterns=try_patterns)
+
+
+def load_world_files(files: Mapping[str, bytes]) -> WorldPack:
+    """Return the world of a pack whose files are given by relative name, checked as one in a folder; WorldPackError as for that."""
+    return _load(pack_of_files(files), FaultList(), try_patterns=False)
+
+
+def _load(pack: PackFolder, faults: FaultList, *, try_patterns: bool) -> WorldPack:
     draft = read_draft(pack, faults)
     tree = check_links(draft, faults, try_patterns=try_patterns)
     faults.close()

@@ -41,6 +41,7 @@ def build_world(draft: PackDraft, tree: StateTree, pack: PackFolder) -> WorldPac
         lore=tuple(_lore(each, world_scope(world["id"])) for each in draft.lore if each[1]["enabled"]),
         disabled=tuple(_lore(each, world_scope(world["id"])) for each in draft.lore if not each[1]["enabled"]),
         activation=world["activation"],
+        imported=draft.imported,
         actions=tuple(_action(each) for _, each in draft.actions),
         planner=_planner(draft.planner.value),
         injections=tuple(_injection(each) for _, each in draft.injections),

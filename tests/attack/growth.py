@@ -33,13 +33,13 @@ class Growth:
 
     @property
     def exponent(self) -> float:
-        """The slope of the logarithm of the time over that of the size; 0 where fewer than two times can be measured."""
+        """The slope of the logarithm of the time over that of the size; 0 where fewer than three times can be measured."""
         points = [
             (math.log(size), math.log(spent))
             for size, spent in zip(self.sizes, self.seconds, strict=True)
             if spent >= MEASURABLE_SECONDS
         ]
-        if len(points) < 2:
+        if len(points) < 3:
             return 0.0
         middle = sum(x for x, _ in points) / len(points)
         height = sum(y for _, y in points) / len(points)

@@ -160,3 +160,13 @@ def test_the_contract_suites_hold_for_the_parts_of_the_plugin(folder):
 @pytest.mark.full
 def test_the_long_contract_suites_hold_too(folder):
     assert " passed" in run_suites(folder, "-k", LONG_SUITES)
+
+
+def test_a_plugin_may_read_books_of_lore(folder):
+    (folder / "ferries.txt").write_text("heron = The Heron is a ferry that leaks.\n", encoding="utf-8")
+    told = answer_of(
+        jacquard(folder, "import", "ferries.txt", "--format", "sample:lore", "--session", "lore", *STORE, "--json")
+    )
+    assert told["files"][0]["books"] == {"ferries": 1}
+    woven = answer_of(jacquard(folder, "weave", "--session", "lore", *STORE, "--input", "Is the heron safe?", "--json"))
+    assert "The Heron is a ferry that leaks." in woven["text"]

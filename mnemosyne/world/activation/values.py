@@ -67,7 +67,8 @@ class WorldInfoEntry:
 
     None in `scan_depth`, `case_sensitive`, `match_whole_words` and `use_group_scoring` means the setting. `sticky`, `cooldown` and
     `delay` count messages. `delay_until_recursion` is a level (0: none). `match_fields` are names in
-    `ScanContext.fields` whose texts are scanned with the messages. `decorators` are the first lines of the text that begin with `@@`; `content` is without them.
+    `ScanContext.fields` whose texts are scanned with the messages. `decorators` are the first lines of the text that begin with
+    `@@`; `content` is without them.
     """
 
     uid: str

@@ -323,7 +323,7 @@ TURN = Record(
     name="turn",
     label="a turn",
     fields=(
-        Field(name="user", shape=Text(), required=True, doc="What the player said."),
+        Field(name="user", shape=Text(blank=True), required=True, doc="What the player said; empty for an opening."),
         Field(name="assistant", shape=Text(), required=True, doc="What the model replied."),
         Field(name="summary", shape=Text(), doc="The turn in one sentence; becomes a narrative memory."),
         Field(name="events", shape=Many(item=EVENT), fallback=(), doc="Events of the turn."),

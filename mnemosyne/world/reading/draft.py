@@ -8,6 +8,9 @@ from typing import Any
 
 from filament.errors import PayloadError
 from filament.payload import load_yaml_marked
+from mnemosyne.core.errors import CodecError
+from mnemosyne.core.json_text import parse_json
+from mnemosyne.core.plain_values import plain_faults
 from mnemosyne.world.format.check import BROKEN, check, iterate_sound
 from mnemosyne.world.format.faults import FaultList, SourceLocation
 from mnemosyne.world.format.fields import (
@@ -21,7 +24,7 @@ from mnemosyne.world.format.fields import (
     WORLD,
 )
 from mnemosyne.world.format.shapes import Shape
-from mnemosyne.world.reading.files import LORE_FOLDER, WORLD_FILE, PackFolder, decode
+from mnemosyne.world.reading.files import IMPORTED_FILE, LORE_FOLDER, WORLD_FILE, PackFolder, decode
 from mnemosyne.world.reading.markdown import split_markdown
 
 Item = tuple[SourceLocation, dict[str, Any]]
@@ -55,6 +58,7 @@ class PackDraft:
     quests: tuple[Item, ...]
     actions: tuple[Item, ...]
     injections: tuple[Item, ...]
+    imported: dict[str, Any]
     quests_known: bool
     entities_known: bool
 
@@ -73,6 +77,7 @@ def read_draft(pack: PackFolder, faults: FaultList) -> PackDraft:
         quests=tuple(iterate_sound(quests, quests_place)),
         actions=tuple(iterate_sound(actions, actions_place)),
         injections=tuple(iterate_sound(injections, injections_place)),
+        imported=_imported(pack, faults),
         quests_known=_all_have_ids(quests),
         entities_known=_all_have_ids(world.value.get("entities")),
     )
@@ -100,6 +105,24 @@ def _read_items(pack: PackFolder, name: str, shape: Shape, faults: FaultList) ->
     if name not in pack.files:
         return place, []
     return place, BROKEN if value is BROKEN else check(shape, value, place, faults)
+
+
+def _imported(pack: PackFolder, faults: FaultList) -> dict[str, Any]:
+    """Return what the pack was imported from; empty where there is no such file, or it has a fault."""
+    place = SourceLocation(file=IMPORTED_FILE)
+    text = decode(pack.files[IMPORTED_FILE], place, faults) if IMPORTED_FILE in pack.files else None
+    if text is None:
+        return {}
+    try:
+        value = parse_json(text.encode(), IMPORTED_FILE)
+    except CodecError as error:
+        faults.add(place, f"is not what an import wrote ({error}); import the files again")
+        return {}
+    wrong = [reason for _, reason in plain_faults(value)] or ([] if isinstance(value, dict) else ["is no mapping"])
+    if wrong:
+        faults.add(place, f"{wrong[0]}; import the files again")
+        return {}
+    return dict(value)
 
 
 def _lore(pack: PackFolder, faults: FaultList) -> Iterator[Item]:

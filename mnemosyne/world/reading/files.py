@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -13,7 +13,16 @@ from pathlib import Path
 from mnemosyne.world.format.faults import FaultList, SourceLocation, did_you_mean
 
 WORLD_FILE = "world.yaml"
-TOP_FILES = (WORLD_FILE, "quests.yaml", "actions.yaml", "planner.yaml", "injections.yaml", "history.yaml")
+IMPORTED_FILE = "imported.json"
+TOP_FILES = (
+    WORLD_FILE,
+    "quests.yaml",
+    "actions.yaml",
+    "planner.yaml",
+    "injections.yaml",
+    "history.yaml",
+    IMPORTED_FILE,
+)
 LORE_FOLDER = "lore"
 TEMPLATE_FOLDER = "templates"
 TEMPLATE_SUFFIXES = (".j2", ".yaml")
@@ -75,6 +84,11 @@ def read_folder(folder: Path, faults: FaultList) -> PackFolder:
         template_root=str(templates) if templates.is_dir() else None,
         templates=_templates(files, faults),
     )
+
+
+def pack_of_files(files: Mapping[str, bytes]) -> PackFolder:
+    """Return a pack that is in no folder: its files by relative name. Templates are not among them."""
+    return PackFolder(files=dict(sorted(files.items())), digest=_digest(dict(files)), template_root=None)
 
 
 def decode(data: bytes, place: SourceLocation, faults: FaultList) -> str | None:

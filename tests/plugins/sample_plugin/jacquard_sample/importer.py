@@ -1,29 +1,39 @@
-"""The importer `sample`: a text of lines `NAME: what they say`; the first who speaks is the user."""
+"""The importer `sample`: a text of lines `NAME: what they say`; the first who speaks is the user. `sample:lore` reads lines
+`KEY = TEXT` as a book of lore.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from mnemosyne import (
+    BookEntry,
     CorpusError,
+    FieldCounter,
     ImportedConversation,
     ImportedConversations,
+    ImportedFile,
     ImportedTurn,
     ImportRequest,
     Message,
     Role,
     SessionStart,
+    WorldBook,
 )
 
 
 class DialogueImporter:
-    """An importer of one conversation a file."""
+    """An importer of one conversation, or of one book of lore, a file."""
 
     def __init__(self, argument: str) -> None:
-        self._locale = argument or "en"
+        self._is_lore = argument == "lore"
+        self._locale = "en" if self._is_lore else argument or "en"
 
-    def read(self, path: Path, request: ImportRequest) -> ImportedConversations:
-        """Return the conversation of a file; lines that nobody speaks are left out and told."""
+    def read(self, path: Path, request: ImportRequest) -> ImportedConversations | ImportedFile:
+        """Return what a file holds; lines that nobody speaks are left out and told."""
+        return _read_book(path) if self._is_lore else self._read_dialogue(path, request)
+
+    def _read_dialogue(self, path: Path, request: ImportRequest) -> ImportedConversations:
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
         except OSError as error:
@@ -51,3 +61,14 @@ class DialogueImporter:
         left_out = len([line for line in lines if line.strip()]) - len(spoken)
         notes = (f"{path.name}: {left_out} lines that nobody speaks were left out",) if left_out else ()
         return ImportedConversations(conversations=(ImportedConversation(start=start, notes=notes),))
+
+
+def _read_book(path: Path) -> ImportedFile:
+    counter, entries = FieldCounter(), []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        key, _, text = (part.strip() for part in line.partition("="))
+        counter.keep("KEY", key)
+        counter.keep("TEXT", text)
+        entries.append(BookEntry(uid=str(number), fields={"key": [key], "content": text}))
+    book = WorldBook(name=path.stem, dialect="sample", entries=tuple(entries))
+    return ImportedFile(path=str(path), format="sample:lore", books=(book,), fates=counter.fates())

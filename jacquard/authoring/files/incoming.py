@@ -1,0 +1,281 @@
+"""Brings what files of other programs hold into one world and its sessions.
+
+The same files again change nothing, a file that has grown adds what is new, and a stopped import goes on when it is called again: a
+world is a function of what was imported, and turns and memories have ids that follow from their file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from anyio import to_thread
+
+from jacquard.authoring.files.chats import import_chat
+from jacquard.core.errors import ConfigError
+from jacquard.memory.consolidate.consolidator import Progress, ignore_progress
+from jacquard.pipeline.worlds import BARE_WORLDS
+from jacquard.wiring.runtime import Runtime
+from mnemosyne.core.errors import SessionNotFoundError
+from mnemosyne.formats.cards.texts import greetings_of
+from mnemosyne.formats.values import CharacterCard, Chat, ImportedFile, ImportedMemory, WorldBook
+from mnemosyne.schema.memory import Chain, MemoryEntry, Trust, session_scope
+from mnemosyne.schema.record import ImportedTurn, SessionStart
+from mnemosyne.schema.session import Author, AuthorKind, Message, Role, SessionHead
+from mnemosyne.schema.world import WorldPack
+from mnemosyne.world import load_world, load_world_files
+from mnemosyne.world.imported.folder import FolderChange, holds_pack, plan_additions, plan_new_pack
+from mnemosyne.world.imported.lore import slug_of
+from mnemosyne.world.imported.pack import ImportedWorld, imported_world_of, join_imports, names_for, pack_files
+
+IMPORTED = "imported-"
+"""How the ids of worlds begin that are made of imported files alone."""
+MAIN_BRANCH = "main"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IncomingFiles:
+    """What is to be brought in: the files, the session (empty: named after the chat, the card or the book), the folder of the world
+    (None: the store alone keeps it), and what the settings of a new world are.
+    """
+
+    files: tuple[ImportedFile, ...]
+    session_id: str = ""
+    folder: Path | None = None
+    user_name: str = ""
+    locale: str = ""
+    activation: str = ""
+
+    @property
+    def cards(self) -> tuple[CharacterCard, ...]:
+        """All cards, in the order of the files."""
+        return tuple(card for file in self.files for card in file.cards)
+
+    @property
+    def books(self) -> tuple[WorldBook, ...]:
+        """All books, in the order of the files; those in cards are not among them."""
+        return tuple(book for file in self.files for book in file.books)
+
+    @property
+    def chats(self) -> tuple[Chat, ...]:
+        """All chats, those first that others branch off from."""
+        chats = [chat for file in self.files for chat in file.chats]
+        return tuple(sorted(chats, key=lambda chat: bool(chat.branch_of)))
+
+    @property
+    def memories(self) -> tuple[ImportedMemory, ...]:
+        """All memories, in the order of the files."""
+        return tuple(memory for file in self.files for memory in file.memories)
+
+
+@dataclass(kw_only=True, slots=True)
+class ImportOutcome:
+    """What an import did: the world (empty: none), how many entries of its lore changed, the files that were written, the turns
+    that each session has now and had before, how many memories are new, and sentences for the user.
+    """
+
+    world_id: str = ""
+    lore_changed: int = 0
+    written: tuple[Path, ...] = ()
+    turns: dict[str, tuple[int, int]] = field(default_factory=dict)
+    memories: int = 0
+    notes: list[str] = field(default_factory=list)
+
+
+async def bring_in(runtime: Runtime, incoming: IncomingFiles, progress: Progress = ignore_progress) -> ImportOutcome:
+    """Bring files into the store of a runtime, and into the folder of their world where one is named.
+
+    `progress` counts turns. The index is not updated. ConfigError for a session of another world, WorldPackError for a world that
+    cannot be made or written, StoreError.
+    """
+    outcome = ImportOutcome()
+    sessions = _name_sessions(incoming)
+    first = next(iter(sessions))
+    head = await _find_head(runtime, first)
+    world = await _bring_in_world(runtime, incoming, head, first, outcome)
+    for session_id, chats in sessions.items():
+        await _bring_in_session(runtime, session_id, chats, incoming, world, outcome, progress)
+    outcome.memories = await _bring_in_memories(runtime, first, incoming.memories)
+    return outcome
+
+
+def _name_sessions(incoming: IncomingFiles) -> dict[str, list[Chat]]:
+    """Return the chats of each session, in order: all of them in the one that is named, else one session for each that does not
+    branch off from another.
+    """
+    if incoming.session_id or not incoming.chats:
+        named = [card.name for card in incoming.cards] + [book.name for book in incoming.books]
+        files = [Path(file.path).stem for file in incoming.files]
+        session_id = incoming.session_id or next(iter((*named, *files)), "imported")
+        return {session_id: list(incoming.chats)}
+    sessions: dict[str, list[Chat]] = {}
+    for chat in incoming.chats:
+        sessions.setdefault(chat.branch_of if chat.branch_of in sessions else chat.name, []).append(chat)
+    return sessions
+
+
+async def _find_head(runtime: Runtime, session_id: str) -> SessionHead | None:
+    try:
+        return await runtime.store.head(session_id)
+    except SessionNotFoundError:
+        return None
+
+
+async def _bring_in_world(
+    runtime: Runtime, incoming: IncomingFiles, head: SessionHead | None, session_id: str, outcome: ImportOutcome
+) -> WorldPack | None:
+    """Return the world of the sessions, with what the files add to it, as the store has it now; None where there is none."""
+    if incoming.folder is not None:
+        change, world = await to_thread.run_sync(_plan_folder, incoming)
+        outcome.written = await to_thread.run_sync(change.write)
+        world = await to_thread.run_sync(load_world, incoming.folder) if world is None or change.files else world
+    else:
+        made = await _join_stored_world(runtime, incoming, head, session_id)
+        if made is None:
+            return None if head is None or head.world_id in BARE_WORLDS else await runtime.world_of(session_id)
+        world = await to_thread.run_sync(_load_made, made, not incoming.chats)
+    outcome.world_id = world.world_id
+    if await runtime.store.world_digest(world.world_id) != world.digest:
+        outcome.lore_changed = await runtime.engine.worlds.store_pack(world)
+    return world
+
+
+def _plan_folder(incoming: IncomingFiles) -> tuple[FolderChange, WorldPack | None]:
+    folder = incoming.folder
+    assert folder is not None
+    if holds_pack(folder):
+        world = load_world(folder)
+        return plan_additions(folder, world, incoming.cards, incoming.books), world
+    made = _describe_new(incoming, slug_of(folder.resolve().name))
+    return plan_new_pack(folder, pack_files(made, has_greeting=not incoming.chats)), None
+
+
+async def _join_stored_world(
+    runtime: Runtime, incoming: IncomingFiles, head: SessionHead | None, session_id: str
+) -> ImportedWorld | None:
+    """Return what the world of a session is made of, with these files; None where they bring no lore and there is no such world.
+
+    ConfigError where the session is in a world that an author wrote.
+    """
+    brings_lore = bool(incoming.cards or incoming.books)
+    if head is None or head.world_id in BARE_WORLDS:
+        return _describe_new(incoming, f"{IMPORTED}{slug_of(session_id)}") if brings_lore else None
+    if not head.world_id.startswith(IMPORTED):
+        if brings_lore:
+            raise ConfigError(
+                f"Session {session_id!r} is in world {head.world_id!r}, which was not imported. Name the folder of its pack with "
+                "--world DIR, so that what is imported is written there; or choose another session."
+            )
+        return None
+    before = imported_world_of(await runtime.world_of(session_id))
+    told = _describe_new(incoming, head.world_id)
+    return replace(
+        join_imports(before, incoming.cards, incoming.books),
+        user_name=told.user_name or before.user_name,
+        locale=incoming.locale or before.locale,
+        activation=incoming.activation or before.activation,
+        authors_note=told.authors_note or before.authors_note,
+    )
+
+
+def _describe_new(incoming: IncomingFiles, world_id: str) -> ImportedWorld:
+    chats = incoming.chats
+    return join_imports(
+        ImportedWorld(
+            world_id=world_id,
+            locale=incoming.locale,
+            activation=incoming.activation or ImportedWorld(world_id="").activation,
+            user_name=incoming.user_name or next((chat.user_name for chat in chats if chat.user_name), ""),
+            authors_note=next((chat.authors_note for chat in chats if chat.authors_note is not None), None),
+        ),
+        incoming.cards,
+        incoming.books,
+    )
+
+
+def _load_made(made: ImportedWorld, has_greeting: bool) -> WorldPack:
+    return load_world_files(pack_files(made, has_greeting=has_greeting))
+
+
+async def _bring_in_session(
+    runtime: Runtime,
+    session_id: str,
+    chats: Sequence[Chat],
+    incoming: IncomingFiles,
+    world: WorldPack | None,
+    outcome: ImportOutcome,
+    progress: Progress,
+) -> None:
+    """Create a session where there is none, and bring its chats in, one after the other."""
+    head = await _find_head(runtime, session_id)
+    before = 0 if head is None else head.depth
+    if head is None and not chats and world is not None:
+        head = await runtime.engine.start_session(session_id, world)
+        await _bring_in_greetings(runtime, session_id, incoming, world)
+    elif head is None:
+        head = await runtime.store.create_session(_empty_start(session_id, chats, incoming, world))
+    elif world is not None and head.world_id != world.world_id:
+        head = await runtime.store.adopt_world(
+            session_id, world.world_id, world.locale, world.state, instead_of=BARE_WORLDS
+        )
+    for chat in chats:
+        head = await import_chat(runtime.store, session_id, chat, progress=progress)
+    outcome.turns[session_id] = (head.depth, before)
+
+
+def _empty_start(
+    session_id: str, chats: Sequence[Chat], incoming: IncomingFiles, world: WorldPack | None
+) -> SessionStart:
+    return SessionStart(
+        session_id=session_id,
+        world_id="" if world is None else world.world_id,
+        locale=incoming.locale or "en" if world is None else world.locale,
+        state={} if world is None else world.state,
+        at=next((chat.started_at for chat in chats if chat.started_at is not None), None),
+    )
+
+
+async def _bring_in_greetings(runtime: Runtime, session_id: str, incoming: IncomingFiles, world: WorldPack) -> None:
+    """Give a new session the other greetings of its character as branches `greeting-2`, `greeting-3`, …"""
+    cards = incoming.cards
+    if not cards or not world.prologue:
+        return
+    names = names_for(imported_world_of(world))
+    author = Author(kind=AuthorKind.AGENT, id=cards[0].nickname or cards[0].name)
+    for number, text in enumerate(greetings_of(cards[0], user=names.user)[1:], start=2):
+        turn_id = f"greeting-{number}"
+        message = Message(role=Role.ASSISTANT, content=text, message_id=f"{turn_id}.a", author=author)
+        await runtime.store.fork(session_id, None, turn_id)
+        await runtime.store.append_turns(session_id, (ImportedTurn(turn_id=turn_id, messages=(message,)),))
+    if len(greetings_of(cards[0], user=names.user)) > 1:
+        await runtime.store.switch(session_id, MAIN_BRANCH)
+
+
+async def _bring_in_memories(runtime: Runtime, session_id: str, memories: Sequence[ImportedMemory]) -> int:
+    """Add memories to a session, those that it has not yet; return how many."""
+    scope = session_scope(session_id)
+    entries = [_to_entry(memory, scope) for memory in memories]
+    known = {entry.entry_id for entry in await runtime.store.entries(scope, [entry.entry_id for entry in entries])}
+    new = [entry for entry in entries if entry.entry_id not in known]
+    if new:
+        await runtime.store.append_entries(session_id, new)
+    return len(new)
+
+
+def _to_entry(memory: ImportedMemory, scope: str) -> MemoryEntry:
+    return MemoryEntry(
+        entry_id=f"memory-{slug_of(memory.memory_id)}",
+        scope=scope,
+        chain=Chain.LORE,
+        kind="axiom" if memory.always else "encyclopedia",
+        text=memory.text,
+        title=memory.title,
+        keys=memory.keys,
+        tags=memory.tags,
+        at=memory.at,
+        branch_id=MAIN_BRANCH,
+        depth=0,
+        trust=Trust.USER,
+        metadata=dict(memory.metadata),
+    )

@@ -1,0 +1,172 @@
+"""Writes what a store holds as files of other programs: books of world info, character cards, chats."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from anyio import to_thread
+
+from jacquard.wiring.runtime import Runtime
+from mnemosyne.core.errors import CorpusError
+from mnemosyne.core.json_text import json_text
+from mnemosyne.core.masking.controls import escape_json_controls
+from mnemosyne.files import write_file
+from mnemosyne.formats.books.write import world_info_json
+from mnemosyne.formats.cards.write import card_document, card_png_bytes
+from mnemosyne.formats.chats.write import chat_lines
+from mnemosyne.formats.safe_files import read_file_bytes
+from mnemosyne.formats.values import CharacterCard, WorldBook
+from mnemosyne.protocols import Store
+from mnemosyne.schema.record import ImportedTurn, TurnRecord
+from mnemosyne.schema.session import Message, Role
+from mnemosyne.schema.world import WorldPack
+from mnemosyne.world.imported.lore import books_of
+from mnemosyne.world.imported.pack import cards_of
+
+PNG = ".png"
+_PAGE_TURNS = 200
+
+
+def write_book(world: WorldPack, name: str | None, to: Path | None) -> None:
+    """Write a book of a world as a world info file; with one book it need not be named.
+
+    CorpusError where the name is needed or not known, or the world has no lore.
+    """
+    books = books_of(world)
+    if not books:
+        raise CorpusError(f"World {world.world_id!r} has no lore to write.")
+    book = _choose(books, [book.name for book in books], name, "book")
+    _write_json(world_info_json(book), to)
+
+
+def write_card(world: WorldPack, name: str | None, to: Path | None, image: Path | None) -> None:
+    """Write a character of a world as a card with its books: JSON, or a PNG where `to` ends so.
+
+    A world without a card gives one of its persona. CorpusError where a name is needed or not known, for a world without a
+    character, and for a picture that is no PNG.
+    """
+    cards = cards_of(world) or _cards_of_persona(world)
+    if not cards:
+        raise CorpusError(f"World {world.world_id!r} has no character: its pack has no persona with a name.")
+    card = _choose(cards, [card.name for card in cards], name, "character")
+    book = _book_of(world, card)
+    if to is not None and to.suffix.lower() == PNG:
+        picture = None if image is None else read_file_bytes(image)
+        _write_bytes(card_png_bytes(card, book, picture=picture), to)
+        return
+    if image is not None:
+        raise CorpusError(f"A picture goes into a PNG: name a file that ends with {PNG} by --to.")
+    _write_json(card_document(card, book), to)
+
+
+async def write_chat(runtime: Runtime, session_id: str, to: Path | None, *, branch_id: str | None) -> None:
+    """Write the conversation of a branch as JSONL of SillyTavern; other replies to its turns are swipes."""
+    store = runtime.store
+    path: list[TurnRecord] = []
+    before: int | None = None
+    while page := await store.turns(session_id, limit=_PAGE_TURNS, before_depth=before, branch_id=branch_id):
+        path = [*page, *path]
+        before = page[0].depth
+    others = await _find_alternatives(store, session_id, path)
+    turns = [
+        ImportedTurn(turn_id=turn.turn_id, messages=turn.messages, alternatives=tuple(others.get(turn.turn_id, ())))
+        for turn in path
+    ]
+    data = "".join(chat_lines(turns)).encode("utf-8", "surrogatepass")
+    if to is None:
+        sys.stdout.buffer.write(data)
+        sys.stdout.flush()
+        return
+    await to_thread.run_sync(_write_bytes, data, to)
+
+
+async def _find_alternatives(
+    store: Store, session_id: str, path: Sequence[TurnRecord]
+) -> dict[str, list[tuple[Message, ...]]]:
+    """Return other replies to the turns of a path: branches of one turn that begin with the same messages."""
+    by_parent = {turn.parent_id: turn for turn in path}
+    known = {turn.turn_id for turn in path}
+    found: dict[str, list[tuple[Message, ...]]] = {}
+    for head in await store.branches(session_id):
+        if head.turn_id is None or head.turn_id in known:
+            continue
+        other = await store.turn(session_id, head.turn_id)
+        mine = by_parent.get(other.parent_id)
+        if mine is not None and _asks_the_same(mine, other):
+            found.setdefault(mine.turn_id, []).append(other.messages)
+    return found
+
+
+def _asks_the_same(mine: TurnRecord, other: TurnRecord) -> bool:
+    def said(turn: TurnRecord) -> list[str]:
+        return [message.content for message in turn.messages if message.role is Role.USER]
+
+    return said(mine) == said(other)
+
+
+def _book_of(world: WorldPack, card: CharacterCard) -> WorldBook | None:
+    """Return the book that goes with a card: its own, or that of a world which was written without cards."""
+    books = {book.name: book for book in books_of(world)}
+    own = (card.book.name or card.name) if card.book is not None else ""
+    if own:
+        return books.get(own)
+    return next(iter(books.values()), None) if not world.imported.get("cards") else None
+
+
+def _cards_of_persona(world: WorldPack) -> tuple[CharacterCard, ...]:
+    """Return a card of a pack's persona; none where it has no name."""
+    persona: Mapping[str, Any] = world.persona
+    name = persona.get("name")
+    if not isinstance(name, str) or not name.strip():
+        return ()
+    others = {key: value for key, value in persona.items() if key not in ("name", "description", "personality")}
+    description = [str(persona.get("description") or "")]
+    description += [f"{key}: {value}" for key, value in others.items() if isinstance(value, str | int | float)]
+    greeting = next((turn.assistant for turn in world.prologue if not turn.user), "")
+    return (
+        CharacterCard(
+            spec="chara_card_v2",
+            name=name,
+            document={},
+            file_name=name,
+            description="\n".join(part for part in description if part),
+            personality=str(persona.get("personality") or ""),
+            first_message=greeting,
+            system_prompt=world.instruction,
+        ),
+    )
+
+
+def _choose(things: Sequence[Any], names: Sequence[str], name: str | None, what: str) -> Any:
+    if name is None and len(things) == 1:
+        return things[0]
+    if name in names:
+        return things[names.index(name)]
+    near = difflib.get_close_matches(name, names, n=1) if name is not None else []
+    told = (
+        f"there is no {what} {name!r}{f'; did you mean {near[0]!r}?' if near else '.'}"
+        if name
+        else f"there are several {what}s."
+    )
+    shown = ", ".join(repr(each) for each in names[:12])
+    raise CorpusError(f"{told[0].upper()}{told[1:]} Name one by --name: {shown}{', …' if len(names) > 12 else ''}.")
+
+
+def _write_json(value: Mapping[str, Any], to: Path | None) -> None:
+    data = json_text(value)
+    if to is None:
+        sys.stdout.buffer.write(escape_json_controls(data.decode("utf-8")).encode("utf-8"))
+        sys.stdout.flush()
+        return
+    _write_bytes(data, to)
+
+
+def _write_bytes(data: bytes, to: Path) -> None:
+    try:
+        write_file(to, data)
+    except OSError as error:
+        raise CorpusError(f"{to}: cannot be written ({error.strerror or error}).") from error

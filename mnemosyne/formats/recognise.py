@@ -1,0 +1,110 @@
+"""Finds the format of a file by what is in it, and reads it. The name of a file decides only where its content does not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from mnemosyne.core.errors import CorpusError
+from mnemosyne.formats.books.character_book import is_lorebook, read_lorebook
+from mnemosyne.formats.books.others import DIALECTS, read_other_lorebook
+from mnemosyne.formats.books.world_info import is_world_info, read_world_info
+from mnemosyne.formats.cards.card_json import is_card, read_card_json
+from mnemosyne.formats.cards.charx import read_charx
+from mnemosyne.formats.cards.png import read_card_png
+from mnemosyne.formats.chats.sillytavern import is_chat_line, read_chat
+from mnemosyne.formats.corpus import CORPUS_FILE
+from mnemosyne.formats.safe_files import decode_text, parse_file_json, read_file_bytes
+from mnemosyne.formats.values import ImportedFile
+from mnemosyne.schema.record import ImportRequest
+
+WORLD, CORPUS = "world", "corpus"
+WORLD_FILE = "world.yaml"
+_HEAD_BYTES = 4_000_000
+_PNG, _ZIP, _JPEG = b"\x89PNG\r\n\x1a\n", b"PK\x03\x04", b"\xff\xd8\xff"
+
+Read = Callable[[Path, ImportRequest], ImportedFile]
+"""Reads a file of one format; CorpusError where it cannot."""
+
+
+def _of_path(read: Callable[[Path], ImportedFile]) -> Read:
+    return lambda path, request: read(path)
+
+
+FORMATS: dict[str, Read] = {
+    "world-info": _of_path(read_world_info),
+    "lorebook": _of_path(read_lorebook),
+    **{dialect.name: _of_path(partial(read_other_lorebook, dialect=dialect)) for dialect in DIALECTS},
+    "card": _of_path(read_card_json),
+    "card-png": _of_path(read_card_png),
+    "charx": _of_path(read_charx),
+    "chat": _of_path(read_chat),
+}
+"""The readers of files of other programs, by the names of their formats."""
+
+_IN_JSON: dict[str, Callable[[Any], bool]] = {
+    "card": is_card,
+    "lorebook": is_lorebook,
+    **{dialect.name: dialect.is_book for dialect in DIALECTS},
+    "world-info": is_world_info,
+}
+"""What tells the formats of JSON files apart, in the order in which they are tried."""
+
+
+def read_imported_file(path: Path, name: str, request: ImportRequest) -> ImportedFile:
+    """Return what a file holds, read by the format of this name; CorpusError where it cannot be read so."""
+    return FORMATS[name](path, request)
+
+
+def recognise(path: Path) -> str:
+    """Return the name of the format of a file or folder: one of FORMATS, `world` or `corpus`.
+
+    CorpusError for one that is missing, cannot be read, or whose format is not known.
+    """
+    if path.is_dir():
+        return _recognise_folder(path)
+    data = read_file_bytes(path, most_bytes=_HEAD_BYTES, whole=False)
+    if not data.strip():
+        raise CorpusError(f"{path}: is empty.")
+    if data.startswith(_PNG):
+        return "card-png"
+    if data.startswith((_ZIP, _JPEG)):
+        return "charx"
+    found = _recognise_text(path, data)
+    if found is None:
+        raise CorpusError(
+            f"{path}: its format is not known. Name it by --format: {', '.join((WORLD, CORPUS, *FORMATS))}."
+        )
+    return found
+
+
+def _recognise_folder(path: Path) -> str:
+    if (path / WORLD_FILE).is_file():
+        return WORLD
+    if (path / CORPUS_FILE).is_file():
+        return CORPUS
+    raise CorpusError(
+        f"{path}: is a folder of no known format: neither {WORLD_FILE} nor {CORPUS_FILE} is in it. Name its format by --format."
+    )
+
+
+def _recognise_text(path: Path, data: bytes) -> str | None:
+    first = _first_line(data)
+    if is_chat_line(first):
+        return "chat"
+    if isinstance(first, Mapping) and {"id", "chain", "text"} <= set(first):
+        return CORPUS
+    if data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"{", b"[") and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return CORPUS if path.suffix.lower() == ".jsonl" else None
+    value = parse_file_json(decode_text(read_file_bytes(path), str(path)), str(path))
+    return next((name for name, fits in _IN_JSON.items() if fits(value)), None)
+
+
+def _first_line(data: bytes) -> Any:
+    try:
+        return json.loads(data.split(b"\n", 1)[0].decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        return None

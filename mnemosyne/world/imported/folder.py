@@ -1,0 +1,158 @@
+"""Writes what was imported into the folder of a pack. All functions block.
+
+A folder that holds no pack becomes one. Into the pack of an author go only files of lore (`lore/imported/`) and `imported.json`:
+what the author wrote is never changed, and a book that was edited since it was imported is not written over.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from mnemosyne.core.errors import WorldPackError
+from mnemosyne.files import write_file
+from mnemosyne.formats.values import CharacterCard, WorldBook
+from mnemosyne.schema.world import WorldPack
+from mnemosyne.world.imported.lore import names_of, slug_of
+from mnemosyne.world.imported.pack import (
+    LORE_FOLDER,
+    ImportedWorld,
+    digest_of,
+    imported_value,
+    imported_world_of,
+    join_imports,
+    json_bytes,
+    lore_of_book,
+    lore_of_cards,
+)
+from mnemosyne.world.reading.files import IMPORTED_FILE, WORLD_FILE
+
+WRITTEN = "written"
+"""The field of a book in `imported.json` that has the SHA-256 of its file of lore as the import wrote it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FolderChange:
+    """What has to be written into a folder: `files` by relative name, only those that differ from what is there."""
+
+    folder: Path
+    files: Mapping[str, bytes]
+
+    def write(self) -> tuple[Path, ...]:
+        """Write the files, each whole or not at all, and return them; WorldPackError where one cannot be written."""
+        done = []
+        for name, data in self.files.items():
+            path = self.folder / name
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_file(path, data)
+            except OSError as error:
+                raise WorldPackError((f"{path}: cannot be written ({error.strerror or error})",)) from error
+            done.append(path)
+        return tuple(done)
+
+
+def holds_pack(folder: Path) -> bool:
+    """Return whether a folder holds a pack."""
+    return (folder / WORLD_FILE).is_file()
+
+
+def plan_new_pack(folder: Path, files: Mapping[str, bytes]) -> FolderChange:
+    """Return how a folder becomes the pack of these files; WorldPackError where it holds something else."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise WorldPackError(
+            (f"{folder}: holds no pack and is not empty; name a new folder, or one with a {WORLD_FILE}",)
+        )
+    return FolderChange(folder=folder, files=_note_written(files))
+
+
+def plan_additions(
+    folder: Path, world: WorldPack, cards: Sequence[CharacterCard], books: Sequence[WorldBook]
+) -> FolderChange:
+    """Return how cards and books come into the pack in a folder, which `world` was read from.
+
+    A card that is new becomes lore about its character, since the persona is the author's. WorldPackError for a book whose file was
+    edited since it was imported.
+    """
+    told = {str(each.get("name")): each for each in world.imported.get("books") or () if isinstance(each, Mapping)}
+    known = {each.get("name") for each in world.imported.get("cards") or () if isinstance(each, Mapping)}
+    before = imported_world_of(world)
+    joined = join_imports(before, cards, books)
+    new = [book for book in joined.books if book.dialect != "jacquard" and _is_new(book, told)]
+    names = names_of(world.imported)
+    files: dict[str, bytes] = {}
+    for book in new:
+        name = f"{LORE_FOLDER}/{slug_of(book.name)}.yaml"
+        _check_unedited(folder / name, told.get(book.name, {}))
+        if data := lore_of_book(book, names):
+            files[name] = data
+    guests = [card.name for card in joined.cards if card.name not in known]
+    guests += [str(each["name"]) for each in world.imported.get("cards") or () if each.get("as_lore") is True]
+    if cards and (data := lore_of_cards(joined.cards, names, guests)):
+        files[f"{LORE_FOLDER}/cards.yaml"] = data
+    if not files:
+        return FolderChange(folder=folder, files={})
+    value = _value_of(joined, world, guests, {book.name for book in new}, told)
+    return _differing(folder, _note_written({**files, IMPORTED_FILE: json_bytes(value)}))
+
+
+def _is_new(book: WorldBook, told: Mapping[str, Mapping[str, Any]]) -> bool:
+    return told.get(book.name, {}).get("source") != digest_of(book)
+
+
+def _value_of(
+    joined: ImportedWorld,
+    world: WorldPack,
+    guests: Sequence[str],
+    new: set[str],
+    told: Mapping[str, Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Return the content of `imported.json`: what it said, with the new cards and books."""
+    value = imported_value(joined)
+    if "names" in world.imported:
+        value["names"] = world.imported["names"]
+    value["books"] = [
+        each if each["name"] in new else told[each["name"]]
+        for each in value["books"]
+        if each["name"] in new or each["name"] in told
+    ]
+    for card in value["cards"]:
+        if card["name"] in guests:
+            card["as_lore"] = True
+    return value
+
+
+def _check_unedited(path: Path, told: Mapping[str, Any]) -> None:
+    data = _content_of(path)
+    if data is not None and WRITTEN in told and sha256(data).hexdigest() != told[WRITTEN]:
+        raise WorldPackError(
+            (f"{path}: was edited since the book was imported; move it elsewhere to import the book once more",)
+        )
+
+
+def _note_written(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the files of a pack whose `imported.json` says how each file of a book was written."""
+    if IMPORTED_FILE not in files:
+        return dict(files)
+    value = json.loads(files[IMPORTED_FILE])
+    for book in value.get("books", ()):
+        data = files.get(f"{LORE_FOLDER}/{slug_of(book['name'])}.yaml")
+        if data is not None:
+            book[WRITTEN] = sha256(data).hexdigest()
+    return {**files, IMPORTED_FILE: json_bytes(value)}
+
+
+def _differing(folder: Path, files: Mapping[str, bytes]) -> FolderChange:
+    changed = {name: data for name, data in sorted(files.items()) if _content_of(folder / name) != data}
+    return FolderChange(folder=folder, files=changed)
+
+
+def _content_of(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes() if path.is_file() else None
+    except OSError as error:
+        raise WorldPackError((f"{path}: cannot be read ({error.strerror or error})",)) from error

@@ -1,0 +1,256 @@
+"""The files of a pack that is made of cards and books, and what they were made of. Pure.
+
+A pack of this kind is a function of what was imported: the same cards and books give the same files, whatever was imported first.
+`imported.json` keeps what the other files have no place for, so that an export gives it back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Any
+
+from filament.payload import dump_yaml
+from mnemosyne.formats.cards.card_json import parse_card
+from mnemosyne.formats.cards.texts import greetings_of, instructions_of, persona_of
+from mnemosyne.formats.losses import FieldCounter
+from mnemosyne.formats.values import AuthorsNote, CharacterCard, WorldBook
+from mnemosyne.schema.memory import LoreCategory
+from mnemosyne.schema.world import RECALL, WorldPack
+from mnemosyne.world.imported.lore import CARD_IDS, Names, books_of, joined_texts, list_empty, list_lore, slug_of
+from mnemosyne.world.reading.files import IMPORTED_FILE
+
+LORE_FOLDER = "lore/imported"
+_VERSION = 1
+_USERS = {"en": "User", "zh": "用户"}
+_INSTRUCTIONS = {
+    "en": "You play {char} in a story with {user}. Stay in character, keep to what the character and the world are, and write "
+    "only what {char} and the world around do and say, never what {user} does.",
+    "zh": "你在与{user}的故事中扮演{char}。始终保持角色，遵守人物与世界的设定；只写{char}和周围世界的言行，不替{user}行动或说话。",
+}
+_NOBODY = {"en": "the narrator", "zh": "旁白"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImportedWorld:
+    """What a world is made of. `title` and `locale` may be empty: then they are those of the first card or book."""
+
+    world_id: str
+    title: str = ""
+    locale: str = ""
+    activation: str = RECALL
+    user_name: str = ""
+    cards: tuple[CharacterCard, ...] = ()
+    books: tuple[WorldBook, ...] = ()
+    authors_note: AuthorsNote | None = None
+
+
+def join_imports(world: ImportedWorld, cards: Sequence[CharacterCard], books: Sequence[WorldBook]) -> ImportedWorld:
+    """Return a world with more cards and books; one of a name that it has takes the place of the former one.
+
+    The book of a card is a book like any other.
+    """
+    joined = {card.name: card for card in (*world.cards, *cards)}
+    own = [replace(card.book, name=card.book.name or card.name) for card in cards if card.book is not None]
+    by_name = {book.name: book for book in (*world.books, *own, *books)}
+    return replace(world, cards=tuple(joined.values()), books=tuple(by_name.values()))
+
+
+def names_for(world: ImportedWorld) -> Names:
+    """Return the names that the texts of a world mean."""
+    language = _language(world)
+    return Names(
+        char=", ".join(card.nickname or card.name for card in world.cards) or _NOBODY[language],
+        user=world.user_name or _USERS[language],
+        files=tuple(card.file_name or card.name for card in world.cards),
+        tags=tuple(dict.fromkeys(tag for card in world.cards for tag in card.tags)),
+    )
+
+
+def pack_files(world: ImportedWorld, *, has_greeting: bool = True) -> dict[str, bytes]:
+    """Return the files of the pack of a world, by name. `has_greeting`: its sessions begin with the first card's greeting."""
+    names = names_for(world)
+    files = {
+        "world.yaml": _yaml(_world_file(world, names)),
+        IMPORTED_FILE: json_bytes(imported_value(world)),
+        **lore_files(world, names),
+    }
+    greetings = greetings_of(world.cards[0], user=names.user) if world.cards and has_greeting else ()
+    if greetings:
+        files["history.yaml"] = _yaml({"turns": [{"user": "", "assistant": greetings[0]}]})
+    if world.authors_note is not None and world.authors_note.text.strip() and world.authors_note.interval > 0:
+        note = world.authors_note
+        files["injections.yaml"] = _yaml(
+            [{"id": "authors-note", "text": names.fill(note.text).strip(), "every": note.interval}]
+        )
+    return files
+
+
+def lore_files(world: ImportedWorld, names: Names) -> dict[str, bytes]:
+    """Return the files of lore: one for each book that has a text, and one for what cards say beside their persona."""
+    made = {f"{LORE_FOLDER}/{slug_of(book.name)}.yaml": lore_of_book(book, names) for book in world.books}
+    made[f"{LORE_FOLDER}/cards.yaml"] = lore_of_cards(world.cards, names)
+    return {name: data for name, data in made.items() if data}
+
+
+def lore_of_book(book: WorldBook, names: Names) -> bytes:
+    """Return the file of lore of a book; empty where none of its entries has a text."""
+    lore = list(list_lore(book, names))
+    return _yaml(lore) if lore else b""
+
+
+def lore_of_cards(cards: Sequence[CharacterCard], names: Names, guests: Collection[str] = ()) -> bytes:
+    """Return the file of lore of cards; empty where there is none.
+
+    What a card wants said right before the input is a directive: its note, and its instructions after the history. Cards whose
+    names are in `guests` are not the persona of the world: what they say of their character is lore about it.
+    """
+    lore = [entry for card in cards for entry in _card_lore(card, names, is_guest=card.name in guests)]
+    return _yaml(lore) if lore else b""
+
+
+def imported_value(world: ImportedWorld) -> dict[str, Any]:
+    """Return the content of `imported.json`: what the other files of a pack have no place for."""
+    names = names_for(world)
+    value: dict[str, Any] = {
+        "version": _VERSION,
+        "names": {"char": names.char, "user": names.user, "files": [*names.files], "tags": [*names.tags]},
+        "cards": [
+            {"file_name": card.file_name, "name": card.name, "tags": [*card.tags], "document": dict(card.document)}
+            for card in world.cards
+        ],
+        "books": [
+            {
+                "name": book.name,
+                "dialect": book.dialect,
+                "extra": dict(book.extra),
+                "order": [entry.uid for entry in book.entries],
+                "source": digest_of(book),
+                "empty": list_empty(book),
+            }
+            for book in world.books
+        ],
+    }
+    if world.user_name:
+        value["user_name"] = world.user_name
+    if world.authors_note is not None:
+        note = world.authors_note
+        value["authors_note"] = {
+            "text": note.text,
+            "interval": note.interval,
+            "depth": note.depth,
+            "role": note.role,
+        }
+    return value
+
+
+def imported_world_of(world: WorldPack) -> ImportedWorld:
+    """Return what a pack was imported from, with its books as they are now; a pack of an author has books and no cards."""
+    imported = world.imported
+    told = imported.get("authors_note")
+    note = AuthorsNote(**told) if isinstance(told, dict) and isinstance(told.get("text"), str) else None
+    return ImportedWorld(
+        world_id=world.world_id,
+        title=world.title,
+        locale=world.locale,
+        activation=world.activation,
+        user_name=str(imported.get("user_name") or ""),
+        cards=cards_of(world),
+        books=books_of(world),
+        authors_note=note,
+    )
+
+
+def cards_of(world: WorldPack) -> tuple[CharacterCard, ...]:
+    """Return the cards that a world was imported from, in their order."""
+    told = world.imported.get("cards")
+    return tuple(
+        parse_card(each["document"], file_name=str(each.get("file_name") or ""), counter=FieldCounter())
+        for each in (told if isinstance(told, list | tuple) else ())
+        if isinstance(each, Mapping) and isinstance(each.get("document"), Mapping)
+    )
+
+
+def digest_of(book: WorldBook) -> str:
+    """Return the SHA-256 (hex) of a book, by which an import notices that nothing has changed."""
+    value = [book.name, book.extra, [[entry.uid, entry.fields] for entry in book.entries]]
+    return sha256(json.dumps(value, sort_keys=True, ensure_ascii=True, default=dict).encode()).hexdigest()
+
+
+def _world_file(world: ImportedWorld, names: Names) -> dict[str, Any]:
+    language = _language(world)
+    first = world.cards[0] if world.cards else None
+    own = instructions_of(first, user=names.user)[0].strip() if first is not None else ""
+    title = (
+        world.title or (names.char if world.cards else next((book.name for book in world.books), "")) or world.world_id
+    )
+    value = {
+        "id": world.world_id,
+        "title": title,
+        "locale": world.locale or ("zh-CN" if language == "zh" else "en"),
+        "activation": world.activation,
+        "instruction": own or _INSTRUCTIONS[language].format(char=names.char, user=names.user),
+        "persona": dict(persona_of(world.cards, user=names.user)) if world.cards else {},
+        "user_name": names.user,
+        "entities": [
+            {
+                "id": f"char-{slug_of(card.name)}",
+                "name": card.nickname or card.name,
+                "aliases": _aliases(card),
+                "kind": "person",
+            }
+            for card in world.cards
+        ],
+    }
+    return {key: kept for key, kept in value.items() if kept not in ({}, [], "")}
+
+
+def _aliases(card: CharacterCard) -> list[str]:
+    names = [card.name, card.nickname, *card.name.split()[:1]]
+    return list(dict.fromkeys(name for name in names if len(name) > 1))
+
+
+def _card_lore(card: CharacterCard, names: Names, *, is_guest: bool) -> list[dict[str, Any]]:
+    stem = f"{CARD_IDS}{slug_of(card.name)}"
+    if is_guest:
+        about = {"id": stem, "name": card.name, "category": LoreCategory.AGENT.value, "keys": _aliases(card)}
+        text = dump_yaml(dict(persona_of((card,), user=names.user)))
+        return [{**about, "content": text, "kind": "person"}] if text.strip() else []
+    after = instructions_of(card, user=names.user)[1]
+    note = names.fill(card.depth_prompt.text) if card.depth_prompt is not None else ""
+    texts = ((f"{stem}-note", "note", note, 60), (f"{stem}-after", "instruction", after, 90))
+    return [
+        {
+            "id": entry_id,
+            "name": f"{card.name}: {what}",
+            "category": LoreCategory.DIRECTIVE.value,
+            "content": text.strip(),
+            "constant": True,
+            "priority": priority,
+        }
+        for entry_id, what, text, priority in texts
+        if text.strip()
+    ]
+
+
+def _language(world: ImportedWorld) -> str:
+    """Return `zh` or `en`: that of the locale, else that of most letters in the texts."""
+    if world.locale:
+        return "zh" if world.locale.lower().startswith("zh") else "en"
+    text = "\n".join(
+        (*(f"{card.description}\n{card.first_message}" for card in world.cards), joined_texts(world.books))
+    )
+    text = text[:20_000]
+    chinese = sum("\u4e00" <= char <= "\u9fff" for char in text)
+    return "zh" if chinese * 4 > sum(char.isalpha() for char in text) else "en"
+
+
+def _yaml(value: Any) -> bytes:
+    return f"{dump_yaml(value)}\n".encode()
+
+
+def json_bytes(value: Any) -> bytes:
+    """Return a JSON value as a pack keeps it: indented, keys in their order, with a line break at the end."""
+    return f"{json.dumps(value, ensure_ascii=False, indent=1)}\n".encode()
