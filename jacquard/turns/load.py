@@ -14,7 +14,7 @@ from anyio.abc import TaskGroup
 
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.errors import ConfigError
-from jacquard.core.plan import PlanContext, Triage
+from jacquard.core.plan import PlanContext, Triage, WorldInfoState
 from jacquard.memory.summarize.roller import SummarizedWindow, SummaryRoller
 from jacquard.memory.system_messages import SystemMessages
 from jacquard.memory.user_facts import UserFacts, find_user
@@ -24,9 +24,17 @@ from jacquard.pipeline.curation.searched_text import find_searched_text
 from jacquard.pipeline.evidence.candidates import mark_newest
 from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.planning.actions import apply_action, read_input
+from jacquard.pipeline.planning.activation import (
+    WorldInfoReader,
+    activate_world_info,
+    carry_world_info,
+    list_world_info,
+    scans_world_info,
+)
 from jacquard.pipeline.planning.turn_planner import TurnPlanner
 from jacquard.pipeline.record.events import emit_loaded, emit_planned
 from jacquard.pipeline.record.prepared_turn import request_fingerprint, turn_id_of
+from jacquard.pipeline.record.stored_turn import plan_of
 from jacquard.pipeline.refusals import find_last_report
 from jacquard.pipeline.skeleton.history import SPARE_MESSAGES, find_other_tokens, history_limits
 from jacquard.pipeline.worlds import WorldSource, translate_bare_world
@@ -64,6 +72,7 @@ class TurnLoader:
         self._profiles = profiles
         self._planner = TurnPlanner(parts.planner, parts.refiner, parts.tracing)
         self._users = UserFacts(parts.store, parts.clock)
+        self._world_info = WorldInfoReader()
         self._translated: dict[tuple[str, str, str], WorldPack] = {}
 
     async def load(self, context: TurnContext) -> tuple[SessionWindow, WorldPack]:
@@ -152,7 +161,8 @@ class TurnLoader:
         if turn.plan.triage is Triage.NUMERICAL:
             turn = await to_thread.run_sync(_apply_action, turn)
             context.stopwatch.lap("action")
-        return replace(turn, hidden=await self._find_hidden_entries(turn))
+        turn = replace(turn, hidden=await self._find_hidden_entries(turn))
+        return await self._activate(turn, context)
 
     def _in_language_of(self, window: SessionWindow, world: WorldPack, setting: str) -> WorldPack:
         """Return a world whose locale decides the language of our own words: that of the session's document, where that names
@@ -217,16 +227,37 @@ class TurnLoader:
             texts = searched_text, recent_texts(history), known_keywords(plan)
             self._tasks.start_soon(self._parts.ahead.prefetch, *texts)
 
+    async def _activate(self, turn: PlannedTurn, context: TurnContext) -> PlannedTurn:
+        """Return the turn with the world info that it sets off, where the rules of SillyTavern decide."""
+        before = _find_world_info(turn.window)
+        if not scans_world_info(turn):
+            return turn if before is None else carry_world_info(turn, before)
+        info = await to_thread.run_sync(self._world_info.read, turn.world)
+        count = self._parts.estimator.estimate
+        turn = await to_thread.run_sync(activate_world_info, turn, info, before, count, context.trigger)
+        context.stopwatch.lap("world_info")
+        return turn
+
     async def _find_hidden_entries(self, turn: PlannedTurn) -> frozenset[str]:
         scopes = (world_scope(turn.world.world_id), session_scope(turn.session_id))
         restricted = await self._parts.store.gated_entries(scopes)
         state, viewer = turn.window.state, turn.config.viewer
-        return await calculate(find_hidden_entries, turn.world, restricted, state, viewer, size=size_of(state))
+        activated = list_world_info(turn.world) if scans_world_info(turn) else ()
+        return await calculate(
+            find_hidden_entries, turn.world, restricted, state, viewer, activated, size=size_of(state)
+        )
 
 
 def find_locale(window: SessionWindow) -> str:
     """Return the locale that the session's document names; empty where it names none."""
     return "" if window.meta is None else window.meta.locale.strip()
+
+
+def _find_world_info(window: SessionWindow) -> WorldInfoState | None:
+    """Return what the rules of world info left in the turn before; None where it has no such thing. DamagedRecordError."""
+    previous = window.previous
+    plan = None if previous is None else previous.plan
+    return plan_of(previous).world_info if previous is not None and plan and plan.get("world_info") else None
 
 
 def _without_prompt_if_lost(record: TurnRecord) -> TurnRecord:

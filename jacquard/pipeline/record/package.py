@@ -170,7 +170,7 @@ def _evidence_text(item: EvidenceItem) -> str:
 
 def _block(block: PromptBlock, created_at: datetime) -> PackageBlock:
     source = {"block_id": block.block_id}
-    if block.category is not None:
+    if block.category is not None or block.kind is BlockKind.WORLD_INFO:
         source["memory_item_id"] = _entry_id(block)
     if block.layer == USER_LAYER and isinstance(address := parse_uri(block.uri), EvidenceAddress):
         source["memory_item_id"] = address.evidence_id
