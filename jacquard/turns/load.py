@@ -14,7 +14,7 @@ from anyio.abc import TaskGroup
 
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.errors import ConfigError
-from jacquard.core.plan import PlanContext, Triage, WorldInfoState
+from jacquard.core.plan import PlanContext, Triage
 from jacquard.memory.summarize.roller import SummarizedWindow, SummaryRoller
 from jacquard.memory.system_messages import SystemMessages
 from jacquard.memory.user_facts import UserFacts, find_user
@@ -28,13 +28,13 @@ from jacquard.pipeline.planning.activation import (
     WorldInfoReader,
     activate_world_info,
     carry_world_info,
+    find_world_info_state,
     list_world_info,
     scans_world_info,
 )
 from jacquard.pipeline.planning.turn_planner import TurnPlanner
 from jacquard.pipeline.record.events import emit_loaded, emit_planned
 from jacquard.pipeline.record.prepared_turn import request_fingerprint, turn_id_of
-from jacquard.pipeline.record.stored_turn import plan_of
 from jacquard.pipeline.refusals import find_last_report
 from jacquard.pipeline.skeleton.history import SPARE_MESSAGES, find_other_tokens, history_limits
 from jacquard.pipeline.worlds import WorldSource, translate_bare_world
@@ -100,7 +100,7 @@ class TurnLoader:
             # What is remembered since the turn was prepared belongs into the prompt that is asked for again.
             digest = "\0".join((digest, *(f"{fact.fact_id} {fact.valid_to}" for fact in context.facts)))
         context.fingerprint = request_fingerprint(text, context.config, digest)
-        turn_id = context.requested_turn_id or _turn_id_after(window, text)
+        turn_id = context.requested_turn_id or turn_id_after(window, text)
         context.turn_id = turn_id
         record = window.pending
         if record is None or record.turn_id != turn_id:
@@ -187,7 +187,7 @@ class TurnLoader:
             previous=None if window.previous is None else without_lost(window.previous),
             pending=None if window.pending is None else _without_prompt_if_lost(window.pending),
         )
-        return _keep_known(whole, context.config.viewer)
+        return keep_known(whole, context.config.viewer)
 
     async def _load_history(self, context: TurnContext, window: SessionWindow) -> SummarizedWindow:
         """Return the window with its rolling summary, made now if it was due, and the history that goes with it.
@@ -197,17 +197,17 @@ class TurnLoader:
         config, pending = context.config, window.pending
         limits = history_limits(config, find_other_tokens(window))
         most_tokens = config.budget.prompt_tokens() // 2
-        if pending is None or pending.turn_id == context.turn_id or _is_retry(pending, context.user_message.content):
+        if pending is None or pending.turn_id == context.turn_id or is_retry(pending, context.user_message.content):
             load = partial(self._load_window, context)
             ready = await self._roller.prepare_summary(window, config, limits, most_tokens, load)
             context.degradations += ready.degradations
             return ready
 
         async def load_with_unanswered() -> SessionWindow:
-            return _keep_known(with_unanswered(await self._load_window(context)), config.viewer)
+            return keep_known(with_unanswered(await self._load_window(context)), config.viewer)
 
         ready = await self._roller.prepare_summary(
-            _keep_known(with_unanswered(window), config.viewer), config, limits, most_tokens, load_with_unanswered
+            keep_known(with_unanswered(window), config.viewer), config, limits, most_tokens, load_with_unanswered
         )
         context.degradations += ready.degradations
         # The turn follows the one that waits, which is committed with it; a summary belongs to a committed turn.
@@ -229,7 +229,7 @@ class TurnLoader:
 
     async def _activate(self, turn: PlannedTurn, context: TurnContext) -> PlannedTurn:
         """Return the turn with the world info that it sets off, where the rules of SillyTavern decide."""
-        before = _find_world_info(turn.window)
+        before = find_world_info_state(turn.window)
         if not scans_world_info(turn):
             return turn if before is None else carry_world_info(turn, before)
         info = await to_thread.run_sync(self._world_info.read, turn.world)
@@ -253,33 +253,26 @@ def find_locale(window: SessionWindow) -> str:
     return "" if window.meta is None else window.meta.locale.strip()
 
 
-def _find_world_info(window: SessionWindow) -> WorldInfoState | None:
-    """Return what the rules of world info left in the turn before; None where it has no such thing. DamagedRecordError."""
-    previous = window.previous
-    plan = None if previous is None else previous.plan
-    return plan_of(previous).world_info if previous is not None and plan and plan.get("world_info") else None
-
-
 def _without_prompt_if_lost(record: TurnRecord) -> TurnRecord:
     """Return a waiting turn; without a prompt, so that it is prepared again, where a part of its record is damaged."""
     return replace(without_lost(record), prompt=None) if has_lost(record) else record
 
 
-def _keep_known(window: SessionWindow, viewer: str | None) -> SessionWindow:
+def keep_known(window: SessionWindow, viewer: str | None) -> SessionWindow:
     """Return a window without the messages of turns that this viewer may not know."""
     known = tuple(each for each in window.messages if may_read(read_audience(each.message.extra), viewer))
     return window if len(known) == len(window.messages) else replace(window, messages=known)
 
 
-def _turn_id_after(window: SessionWindow, text: str) -> str:
+def turn_id_after(window: SessionWindow, text: str) -> str:
     """Return the id of the turn that this input makes: in the place of the waiting one for its own input, else after it."""
     head, pending = window.head, window.pending
-    if pending is None or _is_retry(pending, text):
+    if pending is None or is_retry(pending, text):
         return turn_id_of(head.session_id, head.branch_id, head.turn_id, head.depth + 1, text)
     return turn_id_of(head.session_id, head.branch_id, pending.turn_id, head.depth + 2, text)
 
 
-def _is_retry(pending: TurnRecord, text: str) -> bool:
+def is_retry(pending: TurnRecord, text: str) -> bool:
     """Return whether an input is that of the waiting turn once more, whatever the turn is called now."""
     return bool(pending.messages) and pending.messages[-1].content == text
 

@@ -16,9 +16,11 @@ from jacquard.config.sections import RuntimeConfig, WorldInfoConfig
 from jacquard.core.plan import Triage, WorldInfoState
 from jacquard.pipeline.planned_turn import ActivatedLore, PlannedTurn
 from jacquard.pipeline.worlds import party_names
-from mnemosyne.core.errors import CorpusError
+from mnemosyne.core import codec
+from mnemosyne.core.errors import CodecError, CorpusError, DamagedRecordError
 from mnemosyne.formats.macros import fill_names
 from mnemosyne.schema.memory import EMPTY, MemoryEntry
+from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import Message, Role
 from mnemosyne.schema.world import SILLYTAVERN, WorldPack
 from mnemosyne.world.activation.entries import read_entry
@@ -155,6 +157,22 @@ def carry_world_info(turn: PlannedTurn, before: WorldInfoState) -> PlannedTurn:
     """Return a turn in which nothing is scanned with what the turn before left, which lasts on."""
     state = replace(before, chat_length=_count_messages(turn, before))
     return replace(turn, plan=replace(turn.plan, world_info=state))
+
+
+def find_world_info_state(window: SessionWindow) -> WorldInfoState | None:
+    """Return what the rules of world info left in the turn before; None where it has no such thing.
+
+    DamagedRecordError where its plan cannot be read.
+    """
+    previous = window.previous
+    held = None if previous is None or previous.plan is None else previous.plan.get("world_info")
+    if previous is None or not held:
+        return None
+    try:
+        return codec.from_plain(held, WorldInfoState)
+    except CodecError as error:
+        place = f"The plan of turn {previous.turn_id!r} of session {previous.session_id!r}"
+        raise DamagedRecordError("", place, str(error)) from error
 
 
 def scans_world_info(turn: PlannedTurn) -> bool:

@@ -28,6 +28,7 @@ def read_entry(fields: Mapping[str, Any], *, world: str, uid: str, source: BookS
             depth=int(fields.get("depth", 4)),
             role=int(fields.get("role") or 0),
             outlet_name=str(fields.get("outletName") or ""),
+            scan_depth=fields.get("scanDepth"),
             sticky=int(fields.get("sticky") or 0),
             triggers=tuple(fields.get("triggers") or ()),
             match_fields=tuple(
