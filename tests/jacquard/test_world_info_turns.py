@@ -476,6 +476,14 @@ def test_what_if_keeps_world_info(run):
     assert (told["turns"][0]["decisions"], told["turns"][0]["moved"], told["turns"][0]["fault"]) == ([], True, "")
 
 
+def test_a_preview_of_a_recorded_turn_is_the_recorded_prompt(run):
+    run("weave", "--world", "mill", "--session", "s", "--embedder", "none", "--input", "铜钥匙在哪里?")
+    preview = run("template", "preview", "--session", "s")
+    assert preview.count("磨坊只在夜里转动。") == 1
+    assert preview.count("铜钥匙打开地窖。") == 1
+    assert "same prompt" in run("template", "preview", "--session", "s")
+
+
 def test_compare_shows_both_ways_side_by_side(run):
     run("weave", "--world", "mill", "--session", "s", "--embedder", "none", "--input", "你好。")
     options = ("lore", "compare", "s", "--embedder", "none", "--input", "铜钥匙在哪里?")

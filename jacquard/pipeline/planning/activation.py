@@ -8,7 +8,7 @@ turn that is prepared again gives the same result, and effects follow the branch
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -137,20 +137,27 @@ def activate_world_info(
         count_tokens=count,
         roll=_roll_of(turn.session_id, turn.turn_id),
     )
+    entries = {(read.world, read.uid): entry for entry, read in info.entries}
     set_off = (*(each.entry for each in activation.active), *(each.entry for each in activation.rejected))
-    decided = {(each.world, each.uid) for each in set_off}
     lore = ActivatedLore(
         activation=activation,
-        entries={(read.world, read.uid): entry for entry, read in info.entries},
-        withheld=frozenset(
-            entry.entry_id
-            for entry, read in info.entries
-            if (read.world, read.uid) in decided or read.disable or not _is_vectorized(entry)
-        ),
+        entries=entries,
+        withheld=find_withheld(info, {entries[each.world, each.uid].entry_id for each in set_off}),
         unreadable=info.unreadable,
     )
     state = WorldInfoState(chat_length=length, effects=activation.effects)
     return replace(turn, lore=lore, plan=replace(turn.plan, world_info=state))
+
+
+def find_withheld(info: WorldInfo, set_off: Collection[str]) -> frozenset[str]:
+    """Return the ids of the entries that stand only where the rules put them. `set_off` are the ids of those that were set off,
+    shown or rejected; a vectorized entry that was not is recalled by relevance.
+    """
+    return frozenset(
+        entry.entry_id
+        for entry, read in info.entries
+        if entry.entry_id in set_off or read.disable or not _is_vectorized(entry)
+    )
 
 
 def carry_world_info(turn: PlannedTurn, before: WorldInfoState) -> PlannedTurn:
