@@ -24,7 +24,13 @@ from jacquard.pipeline.planning.activation import (
     uses_world_info,
 )
 from jacquard.pipeline.skeleton.automation import select_directives
-from jacquard.pipeline.skeleton.history import SPARE_MESSAGES, find_history_start, history_limits, trim_history
+from jacquard.pipeline.skeleton.history import (
+    SPARE_MESSAGES,
+    find_history_start,
+    find_other_tokens,
+    history_limits,
+    trim_history,
+)
 from jacquard.pipeline.skeleton.world_info import activation_decisions
 from jacquard.pipeline.worlds import WorldSource
 from jacquard.turns.curate import build_request, limit_tokens
@@ -133,7 +139,7 @@ async def _plan_turn(
     window = keep_known(window, config.viewer)
     plan = await to_thread.run_sync(parts.planner.plan, user_message, window, world)
     count = parts.estimator.estimate
-    limits, start = history_limits(config), find_history_start(window)
+    limits, start = history_limits(config, find_other_tokens(window)), find_history_start(window)
     history = await to_thread.run_sync(trim_history, window.messages, start, limits, count)
     scopes = (world_scope(world.world_id), session_scope(window.head.session_id))
     restricted = await parts.store.gated_entries(scopes)

@@ -14,7 +14,7 @@ from anyio.abc import TaskGroup
 
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.errors import ConfigError
-from jacquard.core.plan import PlanContext, Triage
+from jacquard.core.plan import PlanContext, Triage, WorldInfoState
 from jacquard.memory.summarize.roller import SummarizedWindow, SummaryRoller
 from jacquard.memory.system_messages import SystemMessages
 from jacquard.memory.user_facts import UserFacts, find_user
@@ -44,9 +44,9 @@ from jacquard.turns.parts import EngineParts
 from jacquard.turns.profile_source import ProfileSource
 from mnemosyne.chains.audience import may_read, read_audience
 from mnemosyne.chains.unanswered import head_after, with_unanswered
-from mnemosyne.core.errors import TurnNotFoundError
+from mnemosyne.core.errors import DamagedRecordError, TurnNotFoundError
 from mnemosyne.core.off_loop import calculate, size_of
-from mnemosyne.damage import has_lost, without_lost
+from mnemosyne.damage import has_lost, note_of, without_lost
 from mnemosyne.schema.memory import session_scope, world_scope
 from mnemosyne.schema.record import SessionWindow, TurnRecord
 from mnemosyne.schema.session import TurnStatus, WindowMessage
@@ -229,7 +229,7 @@ class TurnLoader:
 
     async def _activate(self, turn: PlannedTurn, context: TurnContext) -> PlannedTurn:
         """Return the turn with the world info that it sets off, where the rules of SillyTavern decide."""
-        before = find_world_info_state(turn.window)
+        before = self._find_world_info_state(turn)
         if not scans_world_info(turn):
             return turn if before is None else carry_world_info(turn, before)
         info = await to_thread.run_sync(self._world_info.read, turn.world)
@@ -237,6 +237,14 @@ class TurnLoader:
         turn = await to_thread.run_sync(activate_world_info, turn, info, before, count, context.trigger)
         context.stopwatch.lap("world_info")
         return turn
+
+    def _find_world_info_state(self, turn: PlannedTurn) -> WorldInfoState | None:
+        try:
+            return find_world_info_state(turn.window)
+        except DamagedRecordError as error:
+            note = note_of(error, session_scope(turn.session_id), "Nothing of the world info that it set off lasts on")
+            self._parts.store.damage_log.add(note)
+            return None
 
     async def _find_hidden_entries(self, turn: PlannedTurn) -> frozenset[str]:
         scopes = (world_scope(turn.world.world_id), session_scope(turn.session_id))

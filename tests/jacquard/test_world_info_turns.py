@@ -28,7 +28,7 @@ from jacquard import (
     replay_prompt,
 )
 from jacquard.cli.app import app
-from mnemosyne import CalibratedEstimator, Chain, Comparison, Condition, MemoryEntry, Role
+from mnemosyne import CalibratedEstimator, Chain, Comparison, Condition, MemoryEntry, MemoryStore, Role
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "world_info.txt"
 RECALL = RuntimeConfig(activation="recall")
@@ -356,6 +356,37 @@ def test_a_swipe_is_a_reason_of_its_own():
             assert shown(await engine.swipe("s")) == ["mill_1"]
 
     anyio.run(work)
+
+
+class StoreWithABrokenPlan(MemoryStore):
+    """A store in which what world info left in the turn before cannot be read."""
+
+    async def window(self, *args, **kwargs):
+        window = await super().window(*args, **kwargs)
+        if window.previous is None:
+            return window
+        plan = {**window.previous.plan, "world_info": {"chat_length": "three"}}
+        return replace(window, previous=replace(window.previous, plan=plan))
+
+
+def test_effects_that_cannot_be_read_are_done_without():
+    async def work():
+        async with small_engine(world=world_of(*MILL), store=StoreWithABrokenPlan()) as (engine, _, _):
+            turn = await converse(engine, "Hello.", "And now?")
+            assert codes(turn) == {"mill_0": "constant"}
+            assert turn.plan.world_info.chat_length == 3
+            assert "record_damaged" in {each.code for each in turn.report.degradations}
+
+    anyio.run(work)
+
+
+def test_the_package_says_it_too():
+    turn, _, _ = weave(world_of(*MILL), ALL)
+    debug = turn.package.debug
+    assert any(line.startswith("world info mill_1: key: ") for line in debug["why_selected"])
+    assert any(line.startswith("world info mill_6: outlet: ") for line in debug["ignored"])
+    sources = [block.source for block in turn.package.system_blocks]
+    assert {"block_id": "mill_1", "memory_item_id": "mill_1"} in sources
 
 
 def test_the_same_request_is_answered_from_its_record():

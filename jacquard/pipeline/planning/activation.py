@@ -15,6 +15,7 @@ from typing import Any
 from jacquard.config.sections import RuntimeConfig, WorldInfoConfig
 from jacquard.core.plan import Triage, WorldInfoState
 from jacquard.pipeline.planned_turn import ActivatedLore, PlannedTurn
+from jacquard.pipeline.skeleton.messages import default_parties
 from jacquard.pipeline.worlds import party_names
 from mnemosyne.core import codec
 from mnemosyne.core.errors import CodecError, CorpusError, DamagedRecordError
@@ -247,7 +248,7 @@ def _books_of_cards(world: WorldPack) -> frozenset[str]:
 
 
 def _build_context(turn: PlannedTurn, length: int, effects: TimedEffects, trigger: str) -> ScanContext:
-    world, names = turn.world, _names_of(turn.world)
+    world, names, generic = turn.world, _names_of(turn.world), default_parties(turn.world)
     said = turn.message or Message(role=Role.USER, content=turn.user_message)
     shown = [item.message for item in reversed(turn.history or ()) if item.message.role in _SCANNED]
     cards = _cards_of(world)
@@ -255,7 +256,8 @@ def _build_context(turn: PlannedTurn, length: int, effects: TimedEffects, trigge
     tags = card.get("tags")
     return ScanContext(
         messages=tuple(
-            ScannedMessage(name=_speaker_of(message, names), text=message.content) for message in (said, *shown)
+            ScannedMessage(name=_speaker_of(message, names, generic), text=message.content)
+            for message in (said, *shown)
         ),
         character_file=next(iter(_texts(card.get("file_name"))), ""),
         character_tags=tuple(_texts(*tags)) if isinstance(tags, list | tuple) else (),
@@ -279,12 +281,12 @@ def _fields_of(card: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, s
     return {name: fill_names(text, **names) for name, text in fields.items() if isinstance(text, str) and text}
 
 
-def _speaker_of(message: Message, names: Mapping[str, str]) -> str:
-    """Return the name of a speaker; one who is known by the role alone has that of the player or of the persona."""
+def _speaker_of(message: Message, names: Mapping[str, str], generic: Collection[str]) -> str:
+    """Return the name of a speaker; one with a `generic` name (case-folded) has that of the player or of the persona, by role."""
     told = "" if message.author is None else " ".join(message.author.id.split())
-    if told and told not in (Role.USER.value, Role.ASSISTANT.value):
+    if told.casefold() not in generic:
         return told
-    return {Role.USER: names["user"], Role.ASSISTANT: names["char"]}.get(message.role, told)
+    return {Role.USER: names["user"], Role.ASSISTANT: names["char"]}.get(message.role, "")
 
 
 def _count_messages(turn: PlannedTurn, before: WorldInfoState | None) -> int:
