@@ -25,6 +25,7 @@ from .config.sections import (
     RuntimeConfig,
     SelectorConfig,
     SummaryConfig,
+    WorldInfoConfig,
 )
 from .config.settings import config_from_environment, config_from_mapping, config_from_yaml, load_config
 from .core.block_kinds import Layer
@@ -76,6 +77,7 @@ from .core.protocols import (
 )
 from .core.receipt import (
     Action,
+    ActivationDecision,
     BlockDecision,
     BlockSpan,
     BudgetReport,
@@ -135,6 +137,7 @@ __all__ = [
     "NO_RULES",
     "NO_TRACING",
     "Action",
+    "ActivationDecision",
     "ArmConfig",
     "AssembledInput",
     "AssembledPrompt",
@@ -262,6 +265,7 @@ __all__ = [
     "TurnView",
     "Verdict",
     "Workshop",
+    "WorldInfoConfig",
     "WorldUnavailableError",
     "apply_experiments",
     "build_bare_world",

@@ -17,6 +17,7 @@ from jacquard.core.plan import PlanContext
 from jacquard.core.protocols import Planner, Selection
 from jacquard.core.receipt import BY_SELECTOR, Report
 from jacquard.pipeline.planned_turn import PlannedTurn
+from jacquard.pipeline.planning.activation import find_withheld, read_world_info, uses_world_info
 from jacquard.pipeline.record.prompt_snapshot import read_snapshot
 from jacquard.pipeline.record.stored_turn import plan_of, report_of
 from jacquard.pipeline.worlds import WorldSource
@@ -147,6 +148,9 @@ class TurnReader:
             return AuthorTurn(label=label, request=request)
         report = report_of(record)
         plan = plan_of(record)
+        if uses_world_info(world, config):
+            # They are among the blocks that no template makes.
+            hidden |= find_withheld(read_world_info(world), {each.entry_id for each in report.activation})
         # What was rendered for another viewer is rendered again, from what this one may know.
         is_other = self.viewer is not None and self.viewer != config.viewer
         shown = _restore_shown_window(window, record)

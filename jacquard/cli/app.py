@@ -83,6 +83,7 @@ app.command()(memory.consolidate)
 app.add_typer(documents.doc)
 app.add_typer(parts.embedder)
 app.add_typer(memory.evidence)
+app.add_typer(memory.lore)
 app.add_typer(templates.template)
 
 

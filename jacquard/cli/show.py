@@ -10,7 +10,7 @@ from rich.text import Text
 
 from filament import display, dump_yaml
 from jacquard.cli.shared import clean, out, show
-from jacquard.core.block_kinds import Subject, subject_of
+from jacquard.core.block_kinds import WORLD_INFO_SOURCE, Subject, subject_of
 from jacquard.core.blocks import FRAME
 from jacquard.core.receipt import Action, BlockSpan, CandidateDecision, Report
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
@@ -77,6 +77,7 @@ def show_receipt(report: Report) -> None:
     show(f"candidates: {len(stream.candidates)} recalled, {len(chosen)} chosen")
     for candidate in chosen:
         show(f"  {candidate.entry_id} ({candidate.chain}, rank {candidate.rank}): {candidate.reason}", "yellow")
+    _show_activation(report)
     results = [each for each in report.evidence if not each.chosen]
     if report.evidence:
         show(f"evidence: {len(report.evidence)} candidates, {len(report.evidence) - len(results)} chosen")
@@ -98,6 +99,21 @@ def show_receipt(report: Report) -> None:
     show("timings: " + " · ".join(f"{name} {ms:.1f} ms" for name, ms in report.timings_ms.items()))
     for item in report.degradations:
         show(f"done without: {item.code}: {item.detail}", "red")
+
+
+def _show_activation(report: Report) -> None:
+    """Print what the rules of world info set off, and what they rejected."""
+    if not report.activation:
+        return
+    shown = sum(each.chosen for each in report.activation)
+    show(f"world info: {len(report.activation)} entries set off, {shown} shown")
+    for each in report.activation:
+        name = f"{each.entry_id}  {each.title}" if each.title and each.title != each.entry_id else each.entry_id
+        place = f" [{each.position}]" if each.position else ""
+        if each.chosen:
+            show(f"  {name}{place}: {each.code}: {each.reason}", style_of(WORLD_INFO_SOURCE))
+        else:
+            show(f"  not {name}: {each.code}: {each.reason}", "dim")
 
 
 def _show_blocks(report: Report) -> None:

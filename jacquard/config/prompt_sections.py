@@ -278,3 +278,49 @@ class LayersConfig:
 
     def __post_init__(self) -> None:
         check(self)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorldInfoConfig:
+    """World info by the rules of SillyTavern (`activation: sillytavern`): the settings that its own file of settings has, with the
+    defaults that it ships.
+    """
+
+    scan_depth: int = bounded_field(
+        2, 0, 1000, doc="How many of the newest messages, the input among them, are searched for keys."
+    )
+    context_tokens: int = bounded_field(
+        0, 0, doc="The tokens of which `budget_percent` is taken; 0 means what the prompt may take."
+    )
+    budget_percent: int = bounded_field(
+        25, 1, 100, doc="The share of these tokens that the entries may take, in percent."
+    )
+    budget_cap: int = bounded_field(0, 0, doc="The most tokens that the entries may take; 0 means no other limit.")
+    include_names: bool = plain_field(True, doc="Whether the names of speakers are searched with their messages.")
+    recursive: bool = plain_field(True, doc="Whether the text of an entry can set off other entries.")
+    case_sensitive: bool = plain_field(False, doc="Whether keys are found only in the case in which they are written.")
+    match_whole_words: bool = plain_field(
+        True, doc="Whether keys of one word are found only as whole words; Chinese keys are found in any text."
+    )
+    use_group_scoring: bool = plain_field(
+        False, doc="Whether the entries of a group that have the most keys in the text go before the others."
+    )
+    min_activations: int = bounded_field(
+        0, 0, doc="Older messages are searched until this many entries are set off; 0 turns that off."
+    )
+    min_activations_depth_max: int = bounded_field(
+        0, 0, 1000, doc="The most messages that `min_activations` may search; 0 means all that the prompt shows."
+    )
+    max_recursion_steps: int = bounded_field(
+        0, 0, doc="The most passes over the entries, the first one too; 0 means no limit."
+    )
+    insertion_strategy: str = choice_field(
+        "character_first",
+        "evenly",
+        "character_first",
+        "global_first",
+        doc="Whether the entries of the character's books go before those of other books, after them, or by their order alone.",
+    )
+
+    def __post_init__(self) -> None:
+        check(self)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache
 from typing import Any, TypeVar, get_type_hints
 
-from jacquard.config.fields import Credential, credential_field, plain_field
+from jacquard.config.fields import Credential, check, choice_field, credential_field, plain_field
 from jacquard.config.prompt_sections import (
     BudgetConfig,
     CurationConfig,
@@ -23,6 +23,7 @@ from jacquard.config.prompt_sections import (
     PlannerConfig,
     PruneConfig,
     SelectorConfig,
+    WorldInfoConfig,
 )
 from jacquard.config.record_sections import (
     ArmConfig,
@@ -37,6 +38,7 @@ from jacquard.config.record_sections import (
 )
 from mnemosyne.core.masking.addresses import mask_address
 from mnemosyne.schema.memory import EMPTY
+from mnemosyne.schema.world import RECALL, SILLYTAVERN
 
 __all__ = [
     "ArmConfig",
@@ -57,12 +59,14 @@ __all__ = [
     "RuntimeConfig",
     "SelectorConfig",
     "SummaryConfig",
+    "WorldInfoConfig",
     "credential_names",
     "drop_config_secrets",
     "drop_secrets",
     "list_credentials",
 ]
 
+AUTO = "auto"
 S = TypeVar("S")
 
 
@@ -84,6 +88,14 @@ class RuntimeConfig:
         "auto",
         doc="Name of the layout of the prompt: `classic`, `cache_first`, `layers`, or one of the world pack; `auto` is that of the "
         "profile.",
+    )
+    activation: str = choice_field(
+        AUTO,
+        AUTO,
+        RECALL,
+        SILLYTAVERN,
+        doc="By whose rules entries of world info reach a prompt: `recall` by relevance, as all lore; `sillytavern` by keys, as in "
+        "SillyTavern (`world_info`); `auto` is what the pack says.",
     )
     template_id: str | None = plain_field(
         None, doc="Name of the template of every turn; none means that the plan chooses."
@@ -127,9 +139,13 @@ class RuntimeConfig:
     locks: LockConfig = field(default=LockConfig())
     package: PackageConfig = field(default=PackageConfig())
     layers: LayersConfig = field(default=LayersConfig())
+    world_info: WorldInfoConfig = field(default=WorldInfoConfig())
     experiments: Mapping[str, Mapping[str, ArmConfig]] = plain_field(
         default_factory=dict, doc="A/B experiments: for each experiment's name, its arms by name."
     )
+
+    def __post_init__(self) -> None:
+        check(self)
 
 
 def drop_config_secrets(config: RuntimeConfig) -> RuntimeConfig:

@@ -22,6 +22,7 @@ DOCUMENT_SOURCE = "document:"
 REFUSALS_SOURCE = "refusals"
 USER_SOURCE_OF_FACTS = "profile:"
 HISTORY_SOURCE = "history"
+WORLD_INFO_SOURCE = "world_info:"
 USER_SOURCE = "user"
 
 HISTORY_SLOT = "history"
@@ -31,6 +32,7 @@ INSTRUCTION_SLOT = "instruction"
 SUMMARY_SLOT = "summary"
 DOCUMENT_SLOT = "document"
 REFUSALS_SLOT = "refused_update"
+WORLD_INFO_SLOT = "world_info"
 FACTS_SLOT = "user_facts"
 
 FLESH_LAYER = "probabilistic"
@@ -92,6 +94,7 @@ class BlockKind(StrEnum):
     TEMPLATE = "template"
     DIRECTIVE = "directive"
     INJECTION = "injection"
+    WORLD_INFO = "world_info"
     INSTRUCTION = "instruction"
     CONTEXT = "context_block"
     REFUSAL = "refusal"
@@ -128,6 +131,7 @@ KINDS: Mapping[BlockKind, KindTraits] = MappingProxyType(
         BlockKind.TEMPLATE: KindTraits(source=TEMPLATE_SOURCE),
         BlockKind.DIRECTIVE: KindTraits(source=TEMPLATE_SOURCE),
         BlockKind.INJECTION: KindTraits(source=TEMPLATE_SOURCE),
+        BlockKind.WORLD_INFO: KindTraits(slot=WORLD_INFO_SLOT, source=WORLD_INFO_SOURCE, subject=Subject.WORLD),
         BlockKind.INSTRUCTION: KindTraits(slot=INSTRUCTION_SLOT, source=HOST_SOURCE, subject=Subject.NONE),
         BlockKind.CONTEXT: KindTraits(slot=DOCUMENT_SLOT, source=DOCUMENT_SOURCE, subject=Subject.NONE),
         BlockKind.REFUSAL: KindTraits(
@@ -193,6 +197,7 @@ SLOTS: Mapping[str, SlotTraits] = MappingProxyType(
         "directive": SlotTraits(
             shared_layer=Layer.FRAMEWORK.value, part=PackagePart.DEVELOPER_BLOCKS, subject=Subject.DIRECTIVE
         ),
+        WORLD_INFO_SLOT: SlotTraits(),
         f"{FLESH_SLOT}.{KNOWLEDGE_SECTION}": SlotTraits(part=PackagePart.OWN, subject=Subject.MEMORIES),
         FLESH_SLOT: SlotTraits(shared_layer=Layer.EXPERIENCE.value, part=PackagePart.OWN, subject=Subject.MEMORIES),
         "status": SlotTraits(shared_layer=Layer.TODO.value, subject=Subject.STATE),

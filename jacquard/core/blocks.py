@@ -81,6 +81,7 @@ class PromptBlock:
     `expires_at` the time from which it is not used any more (None: never). `shortened` marks a text that replaces a
     longer one, or one that must not be shown. `attached_tokens` are those of what is sent beside the text: images, tool calls.
     `as_written`: the content is a message as it was written, no markup; it is never joined with markup in one message.
+    `sequence` is the block's place among those that a layout puts into one place, small first, whatever their `rank`.
     """
 
     block_id: str
@@ -110,6 +111,7 @@ class PromptBlock:
     uri: str = ""
     attached_tokens: int = 0
     as_written: bool = False
+    sequence: int = 0
 
 
 def is_of_kind(block: PromptBlock, kind: BlockKind) -> bool:

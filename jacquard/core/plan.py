@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from mnemosyne.core import codec
+from mnemosyne.world.activation.values import TimedEffects
 
 MAX_KEYWORDS = 12
 """Search words of one plan."""
@@ -48,6 +49,16 @@ class SearchIntent:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class WorldInfoState:
+    """What the rules of world info carry from a turn to the next one of its branch: how many messages the chat had, the turn's
+    input among them, and the effects that last.
+    """
+
+    chat_length: int = 0
+    effects: TimedEffects = field(default_factory=TimedEffects)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PlanContext:
     """The decisions of the planner for one turn; stored with the turn.
 
@@ -56,7 +67,8 @@ class PlanContext:
     that say why. `tier1` says what came of the small model: empty when it was not needed, `no_model`, `planned`, or why
     it failed. `switches` counts the turns in a row that moved the focus while the topic stayed; `flags` name what a
     person should check. `injections` are the ids of the scheduled texts of this turn; `injected_at` is the depth at
-    which each was last due on this path.
+    which each was last due on this path. `world_info` is what activation by the rules of SillyTavern left (None: there was
+    none on this path).
     """
 
     triage: Triage
@@ -74,6 +86,7 @@ class PlanContext:
     flags: tuple[str, ...] = ()
     injections: tuple[str, ...] = ()
     injected_at: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    world_info: WorldInfoState | None = None
 
 
 def plan_to_json(plan: PlanContext) -> dict[str, Any]:
@@ -100,6 +113,7 @@ def plan_to_json(plan: PlanContext) -> dict[str, Any]:
         "flags": list(plan.flags),
         "injections": list(plan.injections),
         "injected_at": dict(plan.injected_at),
+        **({} if plan.world_info is None else {"world_info": codec.to_plain(plan.world_info)}),
     }
 
 

@@ -107,6 +107,33 @@ class CandidateDecision:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ActivationDecision:
+    """What the rules of world info decided about an entry that was set off; entries without a key in the text have none.
+
+    `entry_id`, `title` and `uri` are those of the entry of lore, `world` and `uid` those of the entry in its book. Codes of
+    entries that are shown (`chosen`): `constant`, `key`, `sticky`, `decorator`, `vector`. Of others: `group`, `probability`,
+    `budget`, `cooldown`, `delay`, `filter`, `trigger` (the rules rejected it), `outlet` (its text has no place in our prompts),
+    `empty` (it has no text), `unreadable` (its fields have values that they cannot have, so it is recalled by relevance). `key` is
+    the key that was found, `woken_by` the id of the entry of lore in whose text that was (empty: in the conversation or a field),
+    `pass_number` counts from 1. `position` is the name of its place.
+    """
+
+    entry_id: str
+    title: str
+    world: str
+    uid: str
+    chosen: bool
+    code: str
+    reason: str
+    key: str = ""
+    woken_by: str = ""
+    pass_number: int = 0
+    position: str = ""
+    trust: Trust = Trust.AUTHORED
+    uri: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class LeftOut:
     """What is not in a prompt and was no block of it: `count` of a kind (`what`), from `first` to `last` where they are in order.
 
@@ -233,7 +260,8 @@ class Report:
     `evidence` has a decision for each result of a tool or search that might have been shown, best first. `redactions` says what
     is redacted in the prompt: class, place and number, before a text was stored or by a mask of this turn. `left_out` says what
     else is not in the prompt and was no block of it. `profile` is the kind of agent that the prompt is for; `as_written` says that
-    its messages are shown as they were written, not escaped.
+    its messages are shown as they were written, not escaped. `activation` has a decision for each entry of world info that was set
+    off by the rules of SillyTavern, those that are shown first.
     """
 
     turn_id: str
@@ -259,3 +287,4 @@ class Report:
     redactions: tuple[RedactionRecord, ...] = ()
     profile: str = ""
     as_written: bool = False
+    activation: tuple[ActivationDecision, ...] = ()

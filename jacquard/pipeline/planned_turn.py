@@ -11,10 +11,38 @@ from jacquard.config.sections import RuntimeConfig
 from jacquard.core.plan import PlanContext
 from jacquard.core.receipt import LeftOut
 from jacquard.templating.profiles import STORY, Profile
-from mnemosyne.schema.memory import EMPTY, UserFact
+from mnemosyne.schema.memory import EMPTY, MemoryEntry, UserFact
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import Message, WindowMessage
 from mnemosyne.schema.world import WorldPack
+from mnemosyne.world.activation.values import Activation, WorldInfoEntry
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ActivatedLore:
+    """The lore that the rules of world info set off in a turn.
+
+    `entries` are the entries of lore by the name of their book and their uid there. `withheld` are the ids of entries that stand
+    in the prompt only where these rules put them: they are neither recalled nor axioms or directives. `unreadable` are entries
+    whose fields cannot be read, each with what is wrong; they are lore as any other.
+    """
+
+    activation: Activation
+    entries: Mapping[tuple[str, str], MemoryEntry] = field(default_factory=dict)
+    withheld: frozenset[str] = frozenset()
+    unreadable: tuple[tuple[MemoryEntry, str], ...] = ()
+
+    def entry_of(self, found: WorldInfoEntry) -> MemoryEntry:
+        """Return the entry of lore that an entry of world info was read from."""
+        return self.entries[found.world, found.uid]
+
+    @property
+    def active(self) -> tuple[MemoryEntry, ...]:
+        """The entries of lore that were set off, in the order of activation."""
+        return tuple(self.entry_of(each.entry) for each in self.activation.active)
+
+
+NO_LORE = ActivatedLore(activation=Activation())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,7 +57,8 @@ class PlannedTurn:
     none where a model answers. `last_report` is what
     the commit of the model's last reply recorded. `profile` is the kind of agent that the prompt is for. `message` is the user's
     message with its author and parts (None: `user_message` is all of it). `user_id` is the user of the turn ('' for none), `facts`
-    what is remembered about them, former facts too.
+    what is remembered about them, former facts too. `lore` is what the rules of world info set off (nothing where entries are
+    recalled).
     """
 
     plan: PlanContext
@@ -51,6 +80,7 @@ class PlannedTurn:
     message: Message | None = None
     user_id: str = ""
     facts: tuple[UserFact, ...] = ()
+    lore: ActivatedLore = NO_LORE
 
     @property
     def session_id(self) -> str:

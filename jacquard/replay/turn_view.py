@@ -13,6 +13,7 @@ from jacquard.core.block_kinds import EVIDENCE_SOURCE, SAID, Subject, subject_of
 from jacquard.core.blocks import FRAME, BlockKind
 from jacquard.core.receipt import Action, BlockDecision, BlockSpan, Report
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
+from mnemosyne.schema.memory import Chain
 
 FRAME_GROUP = "frame"
 EVIDENCE_GROUP = "evidence"
@@ -67,7 +68,8 @@ class ShownBlock:
 class LeftOut:
     """Something that was considered and is not in the prompt: a dropped block, or a candidate of recall.
 
-    `what` is `block` or the chain of the candidate, `size` its tokens (blocks) or its rank in recall (candidates).
+    `what` is `block` or the chain of the candidate, `size` its tokens (blocks) or its rank in recall (candidates); empty for an
+    entry of world info.
     """
 
     name: str
@@ -172,7 +174,9 @@ def _group_of(source: str) -> str:
 
 
 def _find_left_out(report: Report) -> tuple[LeftOut, ...]:
-    """Return what is not in the prompt: blocks in the order of their decisions, then candidates, best first."""
+    """Return what is not in the prompt: blocks in the order of their decisions, then world info that was set off, then
+    candidates, best first.
+    """
     dropped = [
         LeftOut(
             name=each.block_id,
@@ -198,4 +202,11 @@ def _find_left_out(report: Report) -> tuple[LeftOut, ...]:
         for each in sorted(report.stream_b.candidates, key=lambda each: each.rank)
         if not each.chosen
     ]
-    return (*dropped, *rejected)
+    not_shown = [
+        LeftOut(
+            name=each.entry_id, what=Chain.LORE.value, code=each.code, reason=each.reason, size="", title=each.title
+        )
+        for each in report.activation
+        if not each.chosen
+    ]
+    return (*dropped, *not_shown, *rejected)

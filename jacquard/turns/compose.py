@@ -27,6 +27,7 @@ from jacquard.pipeline.refusals import refusal_blocks
 from jacquard.pipeline.skeleton.automation import Skeleton, make_block_ids_unique
 from jacquard.pipeline.skeleton.facts import fact_blocks
 from jacquard.pipeline.skeleton.instructions import instruction_blocks
+from jacquard.pipeline.skeleton.world_info import world_info_blocks
 from jacquard.pipeline.weaving.degrade import apply_degradations
 from jacquard.pipeline.weaving.policies import choose_pruner
 from jacquard.pipeline.weaving.prompt import PromptLayout
@@ -123,6 +124,7 @@ class PromptComposer:
             *fact_blocks(turn, parts.clock.now(), count),
             *refusal_blocks(turn, count),
             *skeleton.results.blocks,
+            *world_info_blocks(turn, count),
             *memories,
         )
         skeleton, flesh = make_block_ids_unique(skeleton, joining)

@@ -53,6 +53,7 @@ class TurnContext:
     answer depends, are known once the session is loaded. `degradations` are codes of what was done without so far, `usages`
     the model calls of planning.
     `user_id` is the user of the turn and `facts` what is remembered about them, once the session is loaded.
+    `trigger`: why a reply is made, in the words of world info (`normal`, `swipe`).
     `damage_mark`: where the store's notes on damaged records that this turn met begin. `calls` holds the model calls of
     Stream B, those of an attempt that met a conflict too. `profile` is known once the world is loaded.
     """
@@ -73,3 +74,4 @@ class TurnContext:
     profile: Profile = STORY
     user_id: str = ""
     facts: tuple[UserFact, ...] = ()
+    trigger: str = "normal"

@@ -99,7 +99,7 @@ class TurnCurator:
         if kept is not None:
             return await self._load_entries(turn, kept, query)
         lease, ended = await calculate(_find_lease, turn, size=size)
-        request = _build_request(turn, query, lease)
+        request = build_request(turn, query, lease)
         keep = partial(self._keep_choice, turn)
 
         async def write_usage() -> None:
@@ -158,7 +158,7 @@ class TurnCurator:
             found = {**found, **{place_of(e): e for e in entries if query.may_know is None or query.may_know(e)}}
         curation = replace(curation, entries=tuple(found[c.place] for c in curation.chosen if c.place in found))
         size = sum(len(entry.text) for entry in curation.entries)
-        curation = await calculate(_limit_tokens, curation, turn.config.curation, self._parts.estimator, size=size)
+        curation = await calculate(limit_tokens, curation, turn.config.curation, self._parts.estimator, size=size)
         return replace(curation, story_times=await self._read_story_times(turn, curation.entries))
 
     async def _read_story_times(self, turn: PlannedTurn, entries: Sequence[MemoryEntry]) -> dict[str, str]:
@@ -184,7 +184,7 @@ def _describe_fields(state: Mapping[str, Any], paths: Sequence[str]) -> str:
     return ", ".join(filter(None, map(view_state(state).describe, paths)))
 
 
-def _limit_tokens(curation: Curation, settings: CurationConfig, estimator: TokenEstimator) -> Curation:
+def limit_tokens(curation: Curation, settings: CurationConfig, estimator: TokenEstimator) -> Curation:
     """Return a choice without those entries that would take more than `flesh_tokens` together with the better ones."""
     left, over = settings.flesh_tokens, set[EntryPlace]()
     for place, entry in enumerate(curation.entries):
@@ -204,7 +204,7 @@ def _limit_tokens(curation: Curation, settings: CurationConfig, estimator: Token
     )
 
 
-def _build_request(turn: PlannedTurn, query: RetrievalQuery, lease: Lease | None) -> CurationRequest:
+def build_request(turn: PlannedTurn, query: RetrievalQuery, lease: Lease | None) -> CurationRequest:
     """Return what a turn asks of Stream B; the keywords of a lease are searched for too."""
     settings, names = turn.config.curation, party_names(turn.world)
     return CurationRequest(

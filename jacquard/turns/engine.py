@@ -216,6 +216,19 @@ class ContextEngine:
         Raises InputTooLargeError, SessionNotFoundError, WorldUnavailableError where the pack of its world is missing,
         BudgetExceededError, TemplateError, LayoutError, AssemblerError, StoreError; then nothing was written of the turn.
         """
+        return await self._answer(session_id, user_message, runtime_config, turn_id=turn_id, branch_id=branch_id)
+
+    async def _answer(
+        self,
+        session_id: str,
+        user_message: ChatMessage,
+        runtime_config: RuntimeConfig | None,
+        *,
+        turn_id: str | None = None,
+        branch_id: str | None = None,
+        trigger: str = "normal",
+    ) -> PreparedTurn:
+        """Prepare a turn; `trigger` says why a reply is made (`TurnContext.trigger`)."""
         message = to_user_message(user_message)
         turn_config = apply_experiments(runtime_config or self._config, session_id)
         emitter = self._emitter if runtime_config is None else self._emitter_of(runtime_config)
@@ -233,6 +246,7 @@ class ContextEngine:
                 calls=calls,
                 damage_mark=self._parts.store.damage_log.mark(),
                 degradations=list(degradations),
+                trigger=trigger,
             )
             return await self._prepare(context)
 
@@ -509,7 +523,7 @@ class ContextEngine:
         said = find_input(record)
         assert said is not None
         said = replace(said, message_id="")
-        return await self.prepare_turn(session_id, said, runtime_config, branch_id=head.branch_id)
+        return await self._answer(session_id, said, runtime_config, branch_id=head.branch_id, trigger="swipe")
 
     async def retry(self, session_id: str, runtime_config: RuntimeConfig | None = None) -> PreparedTurn:
         """Prepare the newest input again: that of the turn that waits for its reply, or else as `swipe` does."""

@@ -14,7 +14,7 @@ from anyio.abc import TaskGroup
 
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.errors import ConfigError
-from jacquard.core.plan import PlanContext, Triage
+from jacquard.core.plan import PlanContext, Triage, WorldInfoState
 from jacquard.memory.summarize.roller import SummarizedWindow, SummaryRoller
 from jacquard.memory.system_messages import SystemMessages
 from jacquard.memory.user_facts import UserFacts, find_user
@@ -24,6 +24,14 @@ from jacquard.pipeline.curation.searched_text import find_searched_text
 from jacquard.pipeline.evidence.candidates import mark_newest
 from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.planning.actions import apply_action, read_input
+from jacquard.pipeline.planning.activation import (
+    WorldInfoReader,
+    activate_world_info,
+    carry_world_info,
+    find_world_info_state,
+    list_world_info,
+    scans_world_info,
+)
 from jacquard.pipeline.planning.turn_planner import TurnPlanner
 from jacquard.pipeline.record.events import emit_loaded, emit_planned
 from jacquard.pipeline.record.prepared_turn import request_fingerprint, turn_id_of
@@ -36,9 +44,9 @@ from jacquard.turns.parts import EngineParts
 from jacquard.turns.profile_source import ProfileSource
 from mnemosyne.chains.audience import may_read, read_audience
 from mnemosyne.chains.unanswered import head_after, with_unanswered
-from mnemosyne.core.errors import TurnNotFoundError
+from mnemosyne.core.errors import DamagedRecordError, TurnNotFoundError
 from mnemosyne.core.off_loop import calculate, size_of
-from mnemosyne.damage import has_lost, without_lost
+from mnemosyne.damage import has_lost, note_of, without_lost
 from mnemosyne.schema.memory import session_scope, world_scope
 from mnemosyne.schema.record import SessionWindow, TurnRecord
 from mnemosyne.schema.session import TurnStatus, WindowMessage
@@ -64,6 +72,7 @@ class TurnLoader:
         self._profiles = profiles
         self._planner = TurnPlanner(parts.planner, parts.refiner, parts.tracing)
         self._users = UserFacts(parts.store, parts.clock)
+        self._world_info = WorldInfoReader()
         self._translated: dict[tuple[str, str, str], WorldPack] = {}
 
     async def load(self, context: TurnContext) -> tuple[SessionWindow, WorldPack]:
@@ -91,7 +100,7 @@ class TurnLoader:
             # What is remembered since the turn was prepared belongs into the prompt that is asked for again.
             digest = "\0".join((digest, *(f"{fact.fact_id} {fact.valid_to}" for fact in context.facts)))
         context.fingerprint = request_fingerprint(text, context.config, digest)
-        turn_id = context.requested_turn_id or _turn_id_after(window, text)
+        turn_id = context.requested_turn_id or turn_id_after(window, text)
         context.turn_id = turn_id
         record = window.pending
         if record is None or record.turn_id != turn_id:
@@ -152,7 +161,8 @@ class TurnLoader:
         if turn.plan.triage is Triage.NUMERICAL:
             turn = await to_thread.run_sync(_apply_action, turn)
             context.stopwatch.lap("action")
-        return replace(turn, hidden=await self._find_hidden_entries(turn))
+        turn = replace(turn, hidden=await self._find_hidden_entries(turn))
+        return await self._activate(turn, context)
 
     def _in_language_of(self, window: SessionWindow, world: WorldPack, setting: str) -> WorldPack:
         """Return a world whose locale decides the language of our own words: that of the session's document, where that names
@@ -177,7 +187,7 @@ class TurnLoader:
             previous=None if window.previous is None else without_lost(window.previous),
             pending=None if window.pending is None else _without_prompt_if_lost(window.pending),
         )
-        return _keep_known(whole, context.config.viewer)
+        return keep_known(whole, context.config.viewer)
 
     async def _load_history(self, context: TurnContext, window: SessionWindow) -> SummarizedWindow:
         """Return the window with its rolling summary, made now if it was due, and the history that goes with it.
@@ -187,17 +197,17 @@ class TurnLoader:
         config, pending = context.config, window.pending
         limits = history_limits(config, find_other_tokens(window))
         most_tokens = config.budget.prompt_tokens() // 2
-        if pending is None or pending.turn_id == context.turn_id or _is_retry(pending, context.user_message.content):
+        if pending is None or pending.turn_id == context.turn_id or is_retry(pending, context.user_message.content):
             load = partial(self._load_window, context)
             ready = await self._roller.prepare_summary(window, config, limits, most_tokens, load)
             context.degradations += ready.degradations
             return ready
 
         async def load_with_unanswered() -> SessionWindow:
-            return _keep_known(with_unanswered(await self._load_window(context)), config.viewer)
+            return keep_known(with_unanswered(await self._load_window(context)), config.viewer)
 
         ready = await self._roller.prepare_summary(
-            _keep_known(with_unanswered(window), config.viewer), config, limits, most_tokens, load_with_unanswered
+            keep_known(with_unanswered(window), config.viewer), config, limits, most_tokens, load_with_unanswered
         )
         context.degradations += ready.degradations
         # The turn follows the one that waits, which is committed with it; a summary belongs to a committed turn.
@@ -217,11 +227,33 @@ class TurnLoader:
             texts = searched_text, recent_texts(history), known_keywords(plan)
             self._tasks.start_soon(self._parts.ahead.prefetch, *texts)
 
+    async def _activate(self, turn: PlannedTurn, context: TurnContext) -> PlannedTurn:
+        """Return the turn with the world info that it sets off, where the rules of SillyTavern decide."""
+        before = self._find_world_info_state(turn)
+        if not scans_world_info(turn):
+            return turn if before is None else carry_world_info(turn, before)
+        info = await to_thread.run_sync(self._world_info.read, turn.world)
+        count = self._parts.estimator.estimate
+        turn = await to_thread.run_sync(activate_world_info, turn, info, before, count, context.trigger)
+        context.stopwatch.lap("world_info")
+        return turn
+
+    def _find_world_info_state(self, turn: PlannedTurn) -> WorldInfoState | None:
+        try:
+            return find_world_info_state(turn.window)
+        except DamagedRecordError as error:
+            note = note_of(error, session_scope(turn.session_id), "Nothing of the world info that it set off lasts on")
+            self._parts.store.damage_log.add(note)
+            return None
+
     async def _find_hidden_entries(self, turn: PlannedTurn) -> frozenset[str]:
         scopes = (world_scope(turn.world.world_id), session_scope(turn.session_id))
         restricted = await self._parts.store.gated_entries(scopes)
         state, viewer = turn.window.state, turn.config.viewer
-        return await calculate(find_hidden_entries, turn.world, restricted, state, viewer, size=size_of(state))
+        activated = list_world_info(turn.world) if scans_world_info(turn) else ()
+        return await calculate(
+            find_hidden_entries, turn.world, restricted, state, viewer, activated, size=size_of(state)
+        )
 
 
 def find_locale(window: SessionWindow) -> str:
@@ -234,21 +266,21 @@ def _without_prompt_if_lost(record: TurnRecord) -> TurnRecord:
     return replace(without_lost(record), prompt=None) if has_lost(record) else record
 
 
-def _keep_known(window: SessionWindow, viewer: str | None) -> SessionWindow:
+def keep_known(window: SessionWindow, viewer: str | None) -> SessionWindow:
     """Return a window without the messages of turns that this viewer may not know."""
     known = tuple(each for each in window.messages if may_read(read_audience(each.message.extra), viewer))
     return window if len(known) == len(window.messages) else replace(window, messages=known)
 
 
-def _turn_id_after(window: SessionWindow, text: str) -> str:
+def turn_id_after(window: SessionWindow, text: str) -> str:
     """Return the id of the turn that this input makes: in the place of the waiting one for its own input, else after it."""
     head, pending = window.head, window.pending
-    if pending is None or _is_retry(pending, text):
+    if pending is None or is_retry(pending, text):
         return turn_id_of(head.session_id, head.branch_id, head.turn_id, head.depth + 1, text)
     return turn_id_of(head.session_id, head.branch_id, pending.turn_id, head.depth + 2, text)
 
 
-def _is_retry(pending: TurnRecord, text: str) -> bool:
+def is_retry(pending: TurnRecord, text: str) -> bool:
     """Return whether an input is that of the waiting turn once more, whatever the turn is called now."""
     return bool(pending.messages) and pending.messages[-1].content == text
 

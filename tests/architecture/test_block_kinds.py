@@ -21,6 +21,7 @@ NAMED = {
     "jacquard/pipeline/skeleton/automation.py": {"TEMPLATE", "DIRECTIVE", "INJECTION"},  # makes them
     "jacquard/pipeline/skeleton/instructions.py": {"INSTRUCTION"},  # makes them
     "jacquard/pipeline/skeleton/messages.py": {"INPUT", "MESSAGE"},  # makes them
+    "jacquard/pipeline/skeleton/world_info.py": {"WORLD_INFO"},  # makes them
     "jacquard/pipeline/skeleton/naming.py": {"UNKNOWN", "INPUT", "TEMPLATE"},  # whose ids are reserved
     "jacquard/pipeline/curation/memory_blocks.py": {"MEMORY", "RATIONALE"},  # makes them
     "jacquard/pipeline/weaving/assemble.py": {"UNKNOWN", "MESSAGE"},  # a message is a role message of its own
@@ -29,7 +30,7 @@ NAMED = {
     "jacquard/pipeline/record/build_prompt.py": {"MEMORY"},  # which memories a prompt holds
     "jacquard/pipeline/evidence/blocks.py": {"EVIDENCE"},  # makes them
     "jacquard/pipeline/evidence/context_blocks.py": {"CONTEXT"},  # makes them
-    "jacquard/pipeline/record/package.py": {"UNKNOWN"},
+    "jacquard/pipeline/record/package.py": {"UNKNOWN", "WORLD_INFO"},  # which blocks show an entry of memory
     "jacquard/replay/provenance.py": {"UNKNOWN"},
 }
 """Which kinds a module may name: the one that makes a kind, and those whose rule is about that kind alone."""
@@ -90,6 +91,7 @@ def test_every_kind_has_its_row_and_blocks_of_code_their_slot() -> None:
     assert set(KINDS) == set(BlockKind) - {BlockKind.UNKNOWN}
     assert {kind: slot_of(kind) for kind, traits in KINDS.items() if traits.slot is not None} == {
         BlockKind.INPUT: "user_input",
+        BlockKind.WORLD_INFO: "world_info",
         BlockKind.INSTRUCTION: "instruction",
         BlockKind.CONTEXT: "document",
         BlockKind.REFUSAL: "refused_update",
@@ -134,6 +136,7 @@ def test_what_an_own_slot_is() -> None:
         ("automation:chat/directive.j2", Subject.DIRECTIVE),
         ("automation:chat/summary.j2", Subject.TALK),
         ("automation:own/weather.j2", Subject.WORLD),
+        ("world_info:Eldoria", Subject.WORLD),
         ("curation:lore", Subject.MEMORIES),
         ("curation:selector", Subject.MEMORIES),
         ("evidence:tool", Subject.NONE),

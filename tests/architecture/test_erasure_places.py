@@ -22,7 +22,7 @@ NOT_TAKEN_FROM_THE_INPUT = {
             "tier",
             "confidence",
         ),
-        *("tier1", "switches", "flags", "injections", "injected_at"),
+        *("tier1", "switches", "flags", "injections", "injected_at", "world_info"),
     },
     SearchIntent: {"enabled", "temporal_context", "domain_weight"},
     StreamBReport: {

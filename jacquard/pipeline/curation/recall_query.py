@@ -31,14 +31,18 @@ _PLACED_BY_STREAM_A = frozenset({LoreCategory.AXIOM.value, LoreCategory.DIRECTIV
 
 
 def find_hidden_entries(
-    world: WorldPack, restricted: Iterable[MemoryEntry], state: Mapping[str, Any], viewer: str | None
+    world: WorldPack,
+    restricted: Iterable[MemoryEntry],
+    state: Mapping[str, Any],
+    viewer: str | None,
+    activated: Iterable[MemoryEntry] = (),
 ) -> frozenset[str]:
     """Return the ids of the entries that a viewer may not see in this state.
 
-    `restricted` are the entries with gates that the store holds. What Stream A places is rendered from the pack, so the
-    pack's own gates hold for it, whatever the store's rows say by now.
+    `restricted` are the entries with gates that the store holds. What Stream A places, and what world info may set off
+    (`activated`), is rendered from the pack, so the pack's own gates hold for it, whatever the store's rows say by now.
     """
-    placed = gated_entries(entry for entry in world.lore if entry.kind in _PLACED_BY_STREAM_A)
+    placed = gated_entries((*(entry for entry in world.lore if entry.kind in _PLACED_BY_STREAM_A), *activated))
     return hidden_entries((*restricted, *placed), viewer, view_state(state))
 
 
@@ -46,7 +50,7 @@ def build_recall_query(turn: PlannedTurn) -> RetrievalQuery:
     """Return the query for the memories of a turn; entries that live in the state (closed quests) come with it as `extra`."""
     plan, window, world, config = turn.plan, turn.window, turn.world, turn.config
     shown = turn.history or ()
-    placed = {entry.entry_id for entry in world.lore if entry.kind in _PLACED_BY_STREAM_A}
+    placed = {entry.entry_id for entry in world.lore if entry.kind in _PLACED_BY_STREAM_A} | turn.lore.withheld
     in_prompt = {item.message.message_id for item in shown}
     return RetrievalQuery(
         text=find_searched_text(turn.user_message, window, world),

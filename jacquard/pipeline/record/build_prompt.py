@@ -24,6 +24,7 @@ from jacquard.pipeline.record.stored_turn import report_damage
 from jacquard.pipeline.skeleton.automation import Skeleton
 from jacquard.pipeline.skeleton.history import smooth_other_tokens
 from jacquard.pipeline.skeleton.messages import without_notice
+from jacquard.pipeline.skeleton.world_info import activation_decisions
 from jacquard.pipeline.weaving.assemble import PromptMessage, is_history_message, prefix
 from jacquard.pipeline.weaving.assembler import ROLE_MESSAGES, Assembler
 from jacquard.pipeline.weaving.layers import share
@@ -131,6 +132,7 @@ def build_turn_prompt(inputs: PromptInputs, laid: PromptLayout, carried: Mapping
         redactions=find_redactions(prompt.stages[-1].blocks(), prompt.decisions, inputs.skeleton.results.redactions),
         profile=inputs.turn.profile.profile_id,
         as_written=bool(inputs.layout.boundary),
+        activation=activation_decisions(inputs.turn),
     )
     return _build_prepared_turn(inputs, prompt, report)
 

@@ -170,7 +170,7 @@ def _evidence_text(item: EvidenceItem) -> str:
 
 def _block(block: PromptBlock, created_at: datetime) -> PackageBlock:
     source = {"block_id": block.block_id}
-    if block.category is not None:
+    if block.category is not None or block.kind is BlockKind.WORLD_INFO:
         source["memory_item_id"] = _entry_id(block)
     if block.layer == USER_LAYER and isinstance(address := parse_uri(block.uri), EvidenceAddress):
         source["memory_item_id"] = address.evidence_id
@@ -233,6 +233,7 @@ def _debug(report: Report, plan: PlanContext, short: _ShortenedPackage) -> dict[
     held = {item.source_uri: item.id for item in short.items}
     stream = report.stream_b
     ignored = [f"{d.block_id}: {d.code}: {d.reason}" for d in report.decisions if d.action is not Action.KEPT]
+    ignored += [f"world info {a.entry_id}: {a.code}: {a.reason}" for a in report.activation if not a.chosen]
     ignored += [str(cut) for cut in short.cuts]
     if short.turns_cut:
         ignored.append(f"recent_turns: the {short.turns_cut} oldest turns of the window passed recent_turns_max")
@@ -252,7 +253,8 @@ def _debug(report: Report, plan: PlanContext, short: _ShortenedPackage) -> dict[
             f"evidence {item.id}: a result of the session, newest first"
             for item in short.items
             if item.group == RESULTS
-        ],
+        ]
+        + [f"world info {each.entry_id}: {each.code}: {each.reason}" for each in report.activation if each.chosen],
         "ignored": ignored,
     }
 

@@ -54,6 +54,8 @@ LATER_SETTINGS: tuple[tuple[str, ...], ...] = (
     ("curation", "relevance_floor"),
     ("curation", "relevance_floor_past"),
     ("evidence", "relevance_floor"),
+    ("activation",),
+    ("world_info",),
 )
 """Settings that releases before the present one did not have, by path. At their default they are left out of a request's
 fingerprint: what was answered before there was such a setting is still the same request.
@@ -255,7 +257,8 @@ def usages_of(turn: PreparedTurn) -> tuple[ModelUsage, ...]:
 
 def _report_to_store(report: Report) -> Report:
     """Return the part of a receipt that is stored where its decisions are not."""
-    return replace(report, decisions=(), spans=(), evidence=(), stream_b=replace(report.stream_b, candidates=()))
+    stream_b = replace(report.stream_b, candidates=())
+    return replace(report, decisions=(), spans=(), evidence=(), activation=(), stream_b=stream_b)
 
 
 def build_record(

@@ -145,7 +145,7 @@ class AutomationStream:
             locale=turn.world.locale,
             variables=template_variables(turn, state, quests),
             directives=(
-                *select_directives(turn.world, turn.user_message, turn.hidden),
+                *select_directives(turn.world, turn.user_message, turn.hidden | turn.lore.withheld),
                 *list_injected_entries(turn.world, turn.plan),
             ),
             digests=templates.digests,
@@ -292,11 +292,11 @@ def _placement(spec: BlockSpec, entry: MemoryEntry | None) -> Placement:
 
 def template_variables(turn: PlannedTurn, state: Mapping[str, Any], quests: tuple[Quest, ...]) -> dict[str, Any]:
     """Return the variables of every template: plain values only, and never the user's input (spec W5)."""
-    plan, world = turn.plan, turn.world
+    plan, world, gone = turn.plan, turn.world, turn.hidden | turn.lore.withheld
     return {
         "instruction": world.instruction,
         "persona": world.persona,
-        "axioms": [entry_row(entry) for entry in entries_by_category(world.lore, LoreCategory.AXIOM, turn.hidden)],
+        "axioms": [entry_row(entry) for entry in entries_by_category(world.lore, LoreCategory.AXIOM, gone)],
         "state": state,
         "status": drop_quests(state),
         "quests": [quest_row(quest, focused=quest.quest_id == plan.active_quest_id) for quest in quests],

@@ -77,13 +77,14 @@ def _placement(block: PromptBlock, layout: SkeinTemplate) -> Placement:
     return replace(block.placement, order=block.placement.order or _LAST_SLOT)
 
 
-def _system_key(block: PromptBlock) -> tuple[int, str, str, int, str]:
-    return (block.placement.order, block.layer or "", block.section or "", block.rank, block.block_id)
+def _system_key(block: PromptBlock) -> tuple[int, str, int, str, int, str]:
+    place = (block.placement.order, block.layer or "", block.sequence)
+    return (*place, block.section or "", block.rank, block.block_id)
 
 
-def _nearness_key(block: PromptBlock) -> tuple[int, str, int, str]:
+def _nearness_key(block: PromptBlock) -> tuple[int, int, str, int, str]:
     """Return the sort key of a place: blocks of higher priority come later, which is nearer to the user input."""
-    return (block.placement.priority, block.section or "", block.rank, block.block_id)
+    return (block.placement.priority, block.sequence, block.section or "", block.rank, block.block_id)
 
 
 def _stitch(skein: Skein) -> Skein:

@@ -1,0 +1,332 @@
+"""Sets off world info by the rules of SillyTavern (`mnemosyne.world.activation`) in a turn. Pure; it must not import a store.
+
+The conversation is scanned as the prompt shows it. Gates of our own come first: an entry that is hidden from the viewer is not
+scanned at all. Random numbers come from the ids of session and turn, and effects that last from the plan of the turn before, so a
+turn that is prepared again gives the same result, and effects follow the branch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from jacquard.config.sections import RuntimeConfig, WorldInfoConfig
+from jacquard.core.plan import Triage, WorldInfoState
+from jacquard.pipeline.planned_turn import ActivatedLore, PlannedTurn
+from jacquard.pipeline.skeleton.messages import default_parties
+from jacquard.pipeline.worlds import party_names
+from mnemosyne.core import codec
+from mnemosyne.core.errors import CodecError, CorpusError, DamagedRecordError
+from mnemosyne.formats.macros import fill_names
+from mnemosyne.schema.memory import EMPTY, MemoryEntry
+from mnemosyne.schema.record import SessionWindow
+from mnemosyne.schema.session import Message, Role
+from mnemosyne.schema.world import SILLYTAVERN, WorldPack
+from mnemosyne.world.activation.entries import read_entry
+from mnemosyne.world.activation.scan import scan
+from mnemosyne.world.activation.values import (
+    BookSource,
+    InsertionStrategy,
+    Roll,
+    ScanContext,
+    ScannedMessage,
+    TimedEffects,
+    WorldInfoEntry,
+    WorldInfoSettings,
+)
+
+WORLD_INFO = "world_info"
+"""The key of `MemoryEntry.metadata` with what an entry was in its book: `world`, `uid` and its native `fields`."""
+_SAID = frozenset({Role.USER, Role.ASSISTANT})
+_SCANNED = frozenset({Role.USER, Role.ASSISTANT, Role.SYSTEM})
+_STRATEGIES = {
+    "evenly": InsertionStrategy.EVENLY,
+    "character_first": InsertionStrategy.CHARACTER_FIRST,
+    "global_first": InsertionStrategy.GLOBAL_FIRST,
+}
+_MOST_HELD = 8
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorldInfo:
+    """The world info of a pack: its entries, those of one book in the order of their uids, each with the entry of lore that it came
+    with; and the entries of lore whose fields cannot be read, each with what is wrong.
+    """
+
+    entries: tuple[tuple[MemoryEntry, WorldInfoEntry], ...] = ()
+    unreadable: tuple[tuple[MemoryEntry, str], ...] = ()
+
+
+class WorldInfoReader:
+    """Reads the world info of packs; the result for a version of a pack is kept."""
+
+    def __init__(self) -> None:
+        self._held: dict[tuple[str, str], WorldInfo] = {}
+
+    def read(self, world: WorldPack) -> WorldInfo:
+        """Return the world info of a pack. Takes long for a large one: call it off the event loop."""
+        name = (world.world_id, world.digest)
+        held = self._held.get(name)
+        if held is None:
+            held = self._held[name] = read_world_info(world)
+            for old in list(self._held)[:-_MOST_HELD]:
+                self._held.pop(old, None)
+        return held
+
+
+def uses_world_info(world: WorldPack, config: RuntimeConfig) -> bool:
+    """Return whether the rules of SillyTavern decide in this world; False for a world without entries of world info."""
+    mode = world.activation if config.activation == "auto" else config.activation
+    return mode == SILLYTAVERN and any(WORLD_INFO in entry.metadata for entry in world.lore)
+
+
+def list_world_info(world: WorldPack) -> tuple[MemoryEntry, ...]:
+    """Return the entries of lore that came from world info, in the order of the pack."""
+    return tuple(entry for entry in world.lore if WORLD_INFO in entry.metadata)
+
+
+def read_world_info(world: WorldPack) -> WorldInfo:
+    """Return the world info of a pack. An entry whose name is in use already is unreadable."""
+    names = _names_of(world)
+    of_cards = _books_of_cards(world)
+    books: dict[str, int] = {}
+    found: dict[tuple[str, str], tuple[tuple[int, int, int], MemoryEntry, WorldInfoEntry]] = {}
+    unreadable: list[tuple[MemoryEntry, str]] = []
+    for number, entry in enumerate(list_world_info(world)):
+        held = entry.metadata[WORLD_INFO]
+        if not isinstance(held, Mapping) or not isinstance(held.get("fields"), Mapping):
+            unreadable.append((entry, "world_info.fields is not a mapping"))
+            continue
+        book, uid = str(held.get("world", "")), str(held.get("uid", ""))
+        if (book, uid) in found:
+            unreadable.append((entry, f"{found[book, uid][1].entry_id} has its world and uid"))
+            continue
+        source = BookSource.CHARACTER if book in of_cards else BookSource.GLOBAL
+        try:
+            read = _read(entry, held["fields"], book, uid, source, names)
+        except CorpusError as error:
+            unreadable.append((entry, str(error)))
+            continue
+        # A number as uid is an index: SillyTavern goes through a book by them.
+        is_number = uid.isascii() and uid.isdecimal() and len(uid) < 16
+        place = (books.setdefault(book, len(books)), 0 if is_number else 1, int(uid) if is_number else number)
+        found[book, uid] = (place, entry, read)
+    ordered = sorted(found.values(), key=lambda each: each[0])
+    return WorldInfo(entries=tuple((entry, read) for _, entry, read in ordered), unreadable=tuple(unreadable))
+
+
+def activate_world_info(
+    turn: PlannedTurn,
+    info: WorldInfo,
+    before: WorldInfoState | None,
+    count: Callable[[str], int],
+    trigger: str = "normal",
+) -> PlannedTurn:
+    """Return the turn with the lore that it sets off, and with what lasts of it in its plan. `before` is what the turn before
+    left; `count` gives the tokens of a text; `trigger` says why a reply is made (`ScanContext`). Takes long: call it off the event
+    loop.
+    """
+    effects = TimedEffects() if before is None else before.effects
+    length = _count_messages(turn, before)
+    known = [(entry, read) for entry, read in info.entries if entry.entry_id not in turn.hidden]
+    activation = scan(
+        [read for _, read in known],
+        _build_context(turn, length, effects, trigger),
+        _settings_of(turn.config),
+        count_tokens=count,
+        roll=_roll_of(turn.session_id, turn.turn_id),
+    )
+    entries = {(read.world, read.uid): entry for entry, read in info.entries}
+    set_off = (*(each.entry for each in activation.active), *(each.entry for each in activation.rejected))
+    lore = ActivatedLore(
+        activation=activation,
+        entries=entries,
+        withheld=find_withheld(info, {entries[each.world, each.uid].entry_id for each in set_off}),
+        unreadable=info.unreadable,
+    )
+    state = WorldInfoState(chat_length=length, effects=activation.effects)
+    return replace(turn, lore=lore, plan=replace(turn.plan, world_info=state))
+
+
+def find_withheld(info: WorldInfo, set_off: Collection[str]) -> frozenset[str]:
+    """Return the ids of the entries that stand only where the rules put them. `set_off` are the ids of those that were set off,
+    shown or rejected; a vectorized entry that was not is recalled by relevance.
+    """
+    return frozenset(
+        entry.entry_id
+        for entry, read in info.entries
+        if entry.entry_id in set_off or read.disable or not _is_vectorized(entry)
+    )
+
+
+def carry_world_info(turn: PlannedTurn, before: WorldInfoState) -> PlannedTurn:
+    """Return a turn in which nothing is scanned with what the turn before left, which lasts on."""
+    state = replace(before, chat_length=_count_messages(turn, before))
+    return replace(turn, plan=replace(turn.plan, world_info=state))
+
+
+def find_world_info_state(window: SessionWindow) -> WorldInfoState | None:
+    """Return what the rules of world info left in the turn before; None where it has no such thing.
+
+    DamagedRecordError where its plan cannot be read.
+    """
+    previous = window.previous
+    held = None if previous is None or previous.plan is None else previous.plan.get("world_info")
+    if previous is None or not held:
+        return None
+    try:
+        return codec.from_plain(held, WorldInfoState)
+    except CodecError as error:
+        place = f"The plan of turn {previous.turn_id!r} of session {previous.session_id!r}"
+        raise DamagedRecordError("", place, str(error)) from error
+
+
+def scans_world_info(turn: PlannedTurn) -> bool:
+    """Return whether world info is scanned in a turn: not where a numerical action answers it."""
+    return turn.plan.triage is Triage.NARRATIVE and uses_world_info(turn.world, turn.config)
+
+
+def _read(
+    entry: MemoryEntry, fields: Mapping[str, Any], book: str, uid: str, source: BookSource, names: Mapping[str, str]
+) -> WorldInfoEntry:
+    """Return an entry with the text that the pack has for it now; names in its keys are filled in as they are in its text."""
+    filled = dict(fields)
+    for name in ("key", "keysecondary"):
+        keys = fields.get(name)
+        if isinstance(keys, list | tuple):
+            filled[name] = [fill_names(each, **names) if isinstance(each, str) else each for each in keys]
+    written = read_entry(filled, world=book, uid=uid, source=source)
+    shown = read_entry({**filled, "content": entry.text}, world=book, uid=uid, source=source)
+    return replace(shown, decorators=shown.decorators or written.decorators)
+
+
+def _is_vectorized(entry: MemoryEntry) -> bool:
+    return entry.metadata[WORLD_INFO]["fields"].get("vectorized") is True
+
+
+def _names_of(world: WorldPack) -> dict[str, str]:
+    names = party_names(world)
+    return {"char": names.get(Role.ASSISTANT.value, ""), "user": names.get(Role.USER.value, "")}
+
+
+def _cards_of(world: WorldPack) -> tuple[Mapping[str, Any], ...]:
+    cards = world.imported.get("cards")
+    return tuple(card for card in cards if isinstance(card, Mapping)) if isinstance(cards, list | tuple) else ()
+
+
+def _data_of(card: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the fields of a card, whatever its version; version 1 has them at the root."""
+    document = _mapping(card.get("document"))
+    return _mapping(document.get("data")) or document
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else EMPTY
+
+
+def _texts(*values: Any) -> Iterable[str]:
+    return (value for value in values if isinstance(value, str) and value)
+
+
+def _books_of_cards(world: WorldPack) -> frozenset[str]:
+    """Return the names under which the books of the pack's cards may be known."""
+    found: set[str] = set()
+    for card in _cards_of(world):
+        data = _data_of(card)
+        found.update(
+            _texts(
+                card.get("name"),
+                card.get("file_name"),
+                _mapping(data.get("character_book")).get("name"),
+                _mapping(data.get("extensions")).get("world"),
+            )
+        )
+    # SillyTavern calls the book of a card so that has no name of its own.
+    return frozenset(found | {f"{name}'s Lorebook" for name in found})
+
+
+def _build_context(turn: PlannedTurn, length: int, effects: TimedEffects, trigger: str) -> ScanContext:
+    world, names, generic = turn.world, _names_of(turn.world), default_parties(turn.world)
+    said = turn.message or Message(role=Role.USER, content=turn.user_message)
+    shown = [item.message for item in reversed(turn.history or ()) if item.message.role in _SCANNED]
+    cards = _cards_of(world)
+    card = next((each for each in cards if each.get("name") == names["char"]), cards[0] if cards else EMPTY)
+    tags = card.get("tags")
+    return ScanContext(
+        messages=tuple(
+            ScannedMessage(name=_speaker_of(message, names, generic), text=message.content)
+            for message in (said, *shown)
+        ),
+        character_file=next(iter(_texts(card.get("file_name"))), ""),
+        character_tags=tuple(_texts(*tags)) if isinstance(tags, list | tuple) else (),
+        fields=_fields_of(card, names),
+        trigger=trigger,
+        chat_length=length,
+        effects=effects,
+    )
+
+
+def _fields_of(card: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, str]:
+    data = _data_of(card)
+    depth_prompt = _mapping(_mapping(data.get("extensions")).get("depth_prompt"))
+    fields = {
+        "character_description": data.get("description"),
+        "character_personality": data.get("personality"),
+        "character_depth_prompt": depth_prompt.get("prompt"),
+        "scenario": data.get("scenario"),
+        "creator_notes": data.get("creator_notes"),
+    }
+    return {name: fill_names(text, **names) for name, text in fields.items() if isinstance(text, str) and text}
+
+
+def _speaker_of(message: Message, names: Mapping[str, str], generic: Collection[str]) -> str:
+    """Return the name of a speaker; one with a `generic` name (case-folded) has that of the player or of the persona, by role."""
+    told = "" if message.author is None else " ".join(message.author.id.split())
+    if told.casefold() not in generic:
+        return told
+    return {Role.USER: names["user"], Role.ASSISTANT: names["char"]}.get(message.role, "")
+
+
+def _count_messages(turn: PlannedTurn, before: WorldInfoState | None) -> int:
+    """Return how many messages of the two parties the chat has with the input of this turn.
+
+    Counted from what the turn before counted. Without that, turns that the window does not hold count two messages each.
+    """
+    window = turn.window
+    said = [item for item in window.messages if item.message.role in _SAID]
+    if before is not None and window.previous is not None:
+        return before.chat_length + sum(item.depth >= window.previous.depth for item in said)
+    first = said[0].depth if said else 1
+    return 2 * (first - 1) + len(said) + 1
+
+
+def _settings_of(config: RuntimeConfig) -> WorldInfoSettings:
+    told: WorldInfoConfig = config.world_info
+    return WorldInfoSettings(
+        scan_depth=told.scan_depth,
+        context_tokens=told.context_tokens or config.budget.prompt_tokens(),
+        budget_percent=told.budget_percent,
+        budget_cap=told.budget_cap,
+        include_names=told.include_names,
+        recursive=told.recursive,
+        case_sensitive=told.case_sensitive,
+        match_whole_words=told.match_whole_words,
+        use_group_scoring=told.use_group_scoring,
+        min_activations=told.min_activations,
+        min_activations_depth_max=told.min_activations_depth_max,
+        max_recursion_steps=told.max_recursion_steps,
+        insertion_strategy=_STRATEGIES[told.insertion_strategy],
+    )
+
+
+def _roll_of(session_id: str, turn_id: str) -> Roll:
+    """Return random numbers that depend on session, turn and entry alone."""
+
+    def roll(purpose: str, name: str) -> float:
+        digest = hashlib.sha256("\0".join((session_id, turn_id, purpose, name)).encode("utf-8", "surrogatepass"))
+        # 53 bits are what a float holds exactly, so the number is always below 1.
+        return (int.from_bytes(digest.digest()[:8], "big") >> 11) / 2**53
+
+    return roll
