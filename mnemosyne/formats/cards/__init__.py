@@ -1,0 +1,1 @@
+"""Character cards: V1, V2 and V3, as JSON, in the text chunks of a PNG, and in CHARX archives."""

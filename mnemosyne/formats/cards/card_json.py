@@ -1,0 +1,228 @@
+"""Reads character cards of JSON: V1 in its several spellings, V2, V3 and newer.
+
+What a card says is kept as it is written. A value of a wrong type costs that value and never the card.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mnemosyne.core.errors import CorpusError
+from mnemosyne.core.plain_values import MAX_NODES
+from mnemosyne.formats.books.character_book import parse_character_book
+from mnemosyne.formats.cards.fields import (
+    EXPORT_ONLY,
+    FIELDS,
+    NAME,
+    count_beside_data,
+    kind_of,
+    read_extensions,
+    read_field,
+)
+from mnemosyne.formats.losses import FieldCounter
+from mnemosyne.formats.safe_files import decode_text, parse_file_json, read_file_bytes
+from mnemosyne.formats.values import CharacterCard, ImportedFile, WorldBook
+
+V1, V2, V3 = "v1", "chara_card_v2", "chara_card_v3"
+"""The values of `CharacterCard.spec`."""
+CARD_JSON = "character-card"
+"""The name of the format of a card that is a JSON file."""
+MOST_JSON_BYTES = 32_000_000
+"""How long the JSON of a card may be, wherever it comes from."""
+_SPEC = re.compile(r"chara_card_v([0-9]{1,3})\Z")
+_SIGNS = ("first_mes", "mes_example", "char_persona", "char_greeting", "world_scenario", "example_dialogue")
+"""Fields that nothing but a card has."""
+_TEXT_SIGNS = ("personality", "scenario")
+"""Fields of which only a text is a sign of a card."""
+_FLAT_EXPORT_ONLY = ("avatar", "chat", "create_date", "fav", "metadata", *EXPORT_ONLY)
+_ASSETS_NOTE = "pictures and sounds are not imported; kept for export only"
+
+
+def is_card(value: Any) -> bool:
+    """Return whether a JSON value is a character card: by its `spec`, or by fields that nothing but a card has."""
+    if not isinstance(value, dict):
+        return False
+    if spec_of(value) == V1:
+        return "entries" not in value and _is_named(value) and _has_sign(value)
+    spec, data = value.get("spec"), value["data"]
+    if isinstance(spec, str):
+        return spec.startswith("chara_card")
+    return _is_named(data) and ("description" in data or _has_sign(data))
+
+
+def read_card_json(path: Path) -> ImportedFile:
+    """Return the card of a JSON file.
+
+    CorpusError for a file that cannot be read, is not JSON, or is no card.
+    """
+    counter = FieldCounter()
+    value = parse_card_bytes(read_file_bytes(path, MOST_JSON_BYTES), str(path))
+    try:
+        card = parse_card(value, file_name=path.stem, counter=counter)
+    except CorpusError as error:
+        raise CorpusError(f"{path}: {error}") from None
+    return imported_card(card, path=path, file_format=CARD_JSON, counter=counter)
+
+
+def parse_card_bytes(data: bytes, name: str) -> Any:
+    """Return the JSON value of bytes; CorpusError for what is not JSON, too long, or has too many values.
+
+    Marks between values are counted before the JSON is parsed: the values of a few bytes can fill the memory.
+    """
+    if len(data) > MOST_JSON_BYTES:
+        raise CorpusError(f"{name}: is a card of more than {MOST_JSON_BYTES:,} bytes; take pictures out of it.")
+    if sum(data.count(mark) for mark in (b",", b"[", b"{")) > MAX_NODES:
+        raise CorpusError(f"{name}: holds more than {MAX_NODES:,} values; a card has few. Shorten it.")
+    return parse_file_json(decode_text(data, name), name)
+
+
+def parse_card(value: Any, *, file_name: str, counter: FieldCounter) -> CharacterCard:
+    """Return the card that a JSON value is, and count what becomes of each field.
+
+    `file_name` is the name of the file without its ending; a card without a name takes it. CorpusError for a value that is no
+    card, and for a card that nothing gives a name.
+    """
+    if not isinstance(value, dict):
+        raise CorpusError(f"is no character card but {kind_of(value)}; a card is a mapping with a name and texts.")
+    spec = spec_of(value)
+    if spec == V1 and not is_card(value):
+        raise CorpusError("is no character card: it has no data, and no name beside texts as first_mes or personality.")
+    _count_spec(value, counter)
+    texts, prefix = card_texts(value, counter), "" if spec == V1 else "data."
+    source = value if spec == V1 else value["data"]
+    _count_others(value, source, prefix, texts, counter)
+    if not any(texts.values()):
+        raise CorpusError(f"is no character card: neither {prefix}name nor another of its fields has a text.")
+    if not texts[NAME.attribute].strip():
+        if not file_name.strip():
+            raise CorpusError(f"has no name; write one at {prefix}name.")
+        counter.change(f"{prefix}name", note="the card has none; it takes the name of its file")
+        texts[NAME.attribute] = file_name
+    return CharacterCard(
+        spec=spec,
+        document=value,
+        file_name=file_name,
+        depth_prompt=read_extensions(source.get("extensions"), f"{prefix}extensions.", counter),
+        book=_read_book(source.get("character_book"), f"{prefix}character_book", texts[NAME.attribute], counter),
+        **texts,
+    )
+
+
+def card_texts(document: Mapping[str, Any], counter: FieldCounter) -> dict[str, Any]:
+    """Return the texts and lists of texts of a card by the names that CharacterCard has for them, empty where there is none."""
+    is_flat = spec_of(document) == V1
+    source, prefix = (document, "") if is_flat else (document["data"], "data.")
+    return {field.attribute: read_field(source, field, prefix, counter) for field in FIELDS}
+
+
+def spec_of(document: Mapping[str, Any]) -> str:
+    """Return V1, V2 or V3 for a card; a newer one is read as V3, and one that has `data` and says nothing as V2.
+
+    A card whose `data` has no field of a card is a flat one, if it has a name beside `data`.
+    """
+    data = document.get("data")
+    if not isinstance(data, Mapping):
+        return V1
+    if not any(field.name in data for field in FIELDS) and _is_named(document):
+        return V1
+    version = _version_of(document)
+    return V3 if version is not None and version >= 3 else V2
+
+
+def imported_card(
+    card: CharacterCard, *, path: Path, file_format: str, counter: FieldCounter, notes: tuple[str, ...] = ()
+) -> ImportedFile:
+    """Return a card as the content of its file, with a note on a book that is to be imported beside it."""
+    extensions = card.document.get("data", card.document)
+    extensions = extensions.get("extensions") if isinstance(extensions, Mapping) else None
+    world = extensions.get("world") if isinstance(extensions, Mapping) else None
+    if isinstance(world, str) and world.strip() and card.book is None:
+        notes = (
+            *notes,
+            f"The card names the book {world[:200]!r}, which is in a file of its own: import that file too.",
+        )
+    return ImportedFile(path=str(path), format=file_format, cards=(card,), fates=counter.fates(), notes=notes)
+
+
+def _has_sign(fields: Mapping[str, Any]) -> bool:
+    if any(sign in fields for sign in _SIGNS) or any(isinstance(fields.get(sign), str) for sign in _TEXT_SIGNS):
+        return True
+    return isinstance(fields.get("greeting"), str) and isinstance(fields.get("context"), str)
+
+
+def _is_named(fields: Mapping[str, Any]) -> bool:
+    return any(isinstance(fields.get(name), str) and fields[name] for name in (NAME.name, *NAME.others))
+
+
+def _version_of(document: Mapping[str, Any]) -> float | None:
+    """Return the version that a card states: that of its `spec`, else its `spec_version`, compared as numbers."""
+    spec = document.get("spec")
+    found = _SPEC.match(spec) if isinstance(spec, str) else None
+    if found:
+        return float(found[1])
+    version = document.get("spec_version")
+    if isinstance(version, bool) or not isinstance(version, str | int | float) or len(str(version)) > 20:
+        return None
+    try:
+        number = float(version)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _count_spec(document: Mapping[str, Any], counter: FieldCounter) -> None:
+    spec = spec_of(document)
+    stated = document.get("spec_version")
+    newest = 3.0 if spec == V3 else 2.0
+    if spec == V1 and isinstance(document.get("spec"), str):
+        counter.change("spec", document["spec"], "there are no texts in data; read as a flat card (V1)")
+    elif spec != V1 and "spec" not in document:
+        counter.change("spec", note=f"the card states none; read as {spec}")
+    elif spec != V1 and document["spec"] != spec:
+        counter.change("spec", document["spec"], f"not known; read as {spec}")
+    else:
+        counter.keep("spec", document.get("spec"))
+    version = _version_of({"spec_version": stated})
+    if spec != V1 and version != newest:
+        counter.change("spec_version", stated, f"not {newest}; read as {newest}")
+    else:
+        counter.keep("spec_version", stated)
+
+
+def _count_others(
+    document: Mapping[str, Any], source: Mapping[str, Any], prefix: str, texts: Mapping[str, Any], counter: FieldCounter
+) -> None:
+    """Count the fields of a card that no text of CharacterCard comes from."""
+    known = {name for field in FIELDS for name in (field.name, *(() if prefix else field.others))}
+    known |= {"extensions", "character_book", "assets"}
+    export_only = _FLAT_EXPORT_ONLY if not prefix else tuple(EXPORT_ONLY)
+    for name in export_only:
+        counter.keep(f"{prefix}{name}", source.get(name), "kept for export only")
+    assets = source.get("assets")
+    for asset in assets if isinstance(assets, list) else (assets,):
+        counter.refuse(f"{prefix}assets.*", asset, _ASSETS_NOTE)
+    if not prefix:
+        counter.refuse(
+            "talkativeness", source.get("talkativeness"), "how often the character speaks up in a group chat"
+        )
+        counter.refuse("data", source.get("data"), "has no texts of a card; kept for export only")
+        known |= {"talkativeness", "spec", "spec_version", "data"}
+    counter.keep_others(prefix, source, {*known, *export_only})
+    if prefix:
+        count_beside_data(document, texts, counter)
+
+
+def _read_book(value: Any, path: str, card_name: str, counter: FieldCounter) -> WorldBook | None:
+    if not isinstance(value, Mapping):
+        counter.refuse(path, value, f"{kind_of(value)} in the place of a book; kept for export only")
+        return None
+    name = value.get("name")
+    try:
+        return parse_character_book(value, name if isinstance(name, str) and name.strip() else card_name, counter)
+    except CorpusError as error:
+        counter.refuse(path, value, f"cannot be read ({error}); kept for export only")
+        return None

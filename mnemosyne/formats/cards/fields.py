@@ -1,0 +1,229 @@
+"""The fields of character cards: their names in each version, and values of the right type from values of any type."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mnemosyne.formats.losses import FieldCounter
+from mnemosyne.formats.macros import count_macros
+from mnemosyne.formats.values import DepthPrompt
+
+ORIGINAL = re.compile(r"\{\{original\}\}", re.IGNORECASE)
+"""Where a card's instructions repeat those of the user."""
+_ORIGINAL_NOTE = "repeats the user's own instructions, of which an import has none; kept as written"
+_EXPORT_ONLY = "kept for export only"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CardField:
+    """A field of a card: its name in `data`, that in CharacterCard, and other names that flat cards have for it.
+
+    `is_list` fields hold texts. `is_prompted` says whether a prompt may show the text, so that its macros matter.
+    """
+
+    name: str
+    attribute: str
+    others: tuple[str, ...] = ()
+    is_list: bool = False
+    is_prompted: bool = True
+    least_version: int = 2
+    """The oldest version, from 2 on, that has to have the field."""
+
+
+NAME = CardField(name="name", attribute="name", others=("char_name",), is_prompted=False)
+FIELDS = (
+    NAME,
+    CardField(name="nickname", attribute="nickname", is_prompted=False, least_version=9),
+    CardField(name="description", attribute="description", others=("char_persona", "context")),
+    CardField(name="personality", attribute="personality"),
+    CardField(name="scenario", attribute="scenario", others=("world_scenario",)),
+    CardField(name="first_mes", attribute="first_message", others=("char_greeting", "greeting")),
+    CardField(name="mes_example", attribute="example_messages", others=("example_dialogue",)),
+    CardField(name="creator_notes", attribute="creator_notes", others=("creatorcomment",), is_prompted=False),
+    CardField(name="system_prompt", attribute="system_prompt"),
+    CardField(name="post_history_instructions", attribute="post_history_instructions"),
+    CardField(name="alternate_greetings", attribute="alternate_greetings", is_list=True),
+    CardField(name="group_only_greetings", attribute="group_only_greetings", is_list=True, least_version=3),
+    CardField(name="tags", attribute="tags", is_list=True, is_prompted=False),
+)
+"""The fields that CharacterCard has, in the order in which a card is written."""
+EXPORT_ONLY = {
+    "creator": _EXPORT_ONLY,
+    "character_version": _EXPORT_ONLY,
+    "creator_notes_multilingual": _EXPORT_ONLY,
+    "source": _EXPORT_ONLY,
+    "creation_date": _EXPORT_ONLY,
+    "modification_date": _EXPORT_ONLY,
+}
+"""Fields of `data` that say something of the card, and nothing to a reader of the story."""
+_REFUSED_EXTENSIONS = {
+    "talkativeness": "how often the character speaks up in a group chat; kept for export only",
+    "world": "the name of a book in a file of its own: import that file too; kept for export only",
+    "regex_scripts": "scripts over texts are never run; kept for export only",
+    "risuai": "scripts, triggers and settings of Risu are never run; kept for export only",
+    "TavernHelper_scripts": "scripts are never run; kept for export only",
+    "tavern_helper": "scripts are never run; kept for export only",
+}
+_ROLES = ("system", "user", "assistant")
+
+
+def read_field(source: Mapping[str, Any], field: CardField, prefix: str, counter: FieldCounter) -> Any:
+    """Return a field's text, or its tuple of texts, and count its values.
+
+    With an empty `prefix` the card is flat: the first of the field's names is taken under which it says something.
+    """
+    empty: Any = () if field.is_list else ""
+    result = empty
+    for name in (field.name,) if prefix else (field.name, *field.others):
+        if name not in source:
+            continue
+        path = f"{prefix}{name}"
+        if result:
+            _count_other(source[name], result, path, field.name, counter)
+            continue
+        note = "" if name == field.name else f"becomes {prefix}{field.name}"
+        if field.is_list:
+            result = read_texts(source[name], path, counter, is_comma_list=field.name == "tags")
+        else:
+            result = read_text(source[name], path, counter, note=note)
+        if field.is_prompted and result:
+            _count_card_macros((result,) if isinstance(result, str) else result, path, counter)
+    return result
+
+
+def read_text(value: Any, path: str, counter: FieldCounter, *, note: str = "") -> str:
+    """Return a value as a text, counted: a number as it is written, texts of a list in lines, and nothing for all else."""
+    if isinstance(value, str):
+        if note:
+            counter.change(path, value, note)
+        else:
+            counter.keep(path, value)
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        counter.change(path, value, "a number; taken as text")
+        return str(value)
+    if value and isinstance(value, list) and all(isinstance(each, str) for each in value):
+        counter.change(path, value, "a list of texts; each becomes a line")
+        return "\n".join(value)
+    counter.refuse(path, value, f"{kind_of(value)} in the place of a text; {_EXPORT_ONLY}")
+    return ""
+
+
+def read_texts(value: Any, path: str, counter: FieldCounter, *, is_comma_list: bool = False) -> tuple[str, ...]:
+    """Return a list of texts, counted one by one; a single text becomes a list, by its commas where it is a comma list."""
+    if isinstance(value, list):
+        texts = [read_text(each, f"{path}.*", counter) for each in value]
+        return tuple(text for text in texts if text)
+    if isinstance(value, str) and is_comma_list:
+        counter.change(path, value, "a text; its parts between commas become a list")
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    if isinstance(value, str):
+        counter.change(path, value, "a text; becomes a list of one")
+        return (value,) if value else ()
+    counter.refuse(path, value, f"{kind_of(value)} in the place of a list of texts; {_EXPORT_ONLY}")
+    return ()
+
+
+def read_extensions(value: Any, prefix: str, counter: FieldCounter) -> DepthPrompt | None:
+    """Return the character's note of the extensions of a card, or None; every extension is counted."""
+    if not isinstance(value, Mapping):
+        counter.refuse(prefix.rstrip("."), value, f"{kind_of(value)} in the place of a mapping; {_EXPORT_ONLY}")
+        return None
+    for name, reason in _REFUSED_EXTENSIONS.items():
+        counter.refuse(f"{prefix}{name}", value.get(name), reason)
+    counter.keep(f"{prefix}fav", value.get("fav"), _EXPORT_ONLY)
+    counter.keep_others(prefix, value, {*_REFUSED_EXTENSIONS, "fav", "depth_prompt"})
+    return _read_depth_prompt(value.get("depth_prompt"), f"{prefix}depth_prompt", counter)
+
+
+def kind_of(value: Any) -> str:
+    """Return what a JSON value is, for a sentence."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, Mapping):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    return "a text" if isinstance(value, str) else "a number"
+
+
+def _read_depth_prompt(value: Any, path: str, counter: FieldCounter) -> DepthPrompt | None:
+    if not isinstance(value, Mapping):
+        counter.refuse(path, value, f"{kind_of(value)} in the place of a mapping; {_EXPORT_ONLY}")
+        return None
+    text = read_text(value.get("prompt"), f"{path}.prompt", counter)
+    counter.keep_others(f"{path}.", value, ("prompt", "depth", "role"))
+    if not text:
+        counter.keep(f"{path}.depth", value.get("depth"), f"of an empty text; {_EXPORT_ONLY}")
+        counter.keep(f"{path}.role", value.get("role"), f"of an empty text; {_EXPORT_ONLY}")
+        return None
+    _count_card_macros((text,), f"{path}.prompt", counter)
+    prompt = DepthPrompt(text=text)
+    return replace(
+        prompt,
+        depth=_read_depth(value.get("depth"), f"{path}.depth", prompt.depth, counter),
+        role=_read_role(value.get("role"), f"{path}.role", prompt.role, counter),
+    )
+
+
+def _read_depth(value: Any, path: str, default: int, counter: FieldCounter) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        counter.keep(path, value)
+        return value
+    number = value.strip() if isinstance(value, str) else ""
+    if isinstance(value, float) and value >= 0:
+        depth = int(value)
+    elif number.isdecimal() and len(number) < 10:
+        depth = int(number)
+    else:
+        depth = default
+    counter.change(path, value, f"no whole number from 0 on; taken as {depth}")
+    return depth
+
+
+def _read_role(value: Any, path: str, default: str, counter: FieldCounter) -> str:
+    if isinstance(value, str) and value in _ROLES:
+        counter.keep(path, value)
+        return value
+    role = default
+    if isinstance(value, str) and value.strip().lower() in _ROLES:
+        role = value.strip().lower()
+    elif isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(_ROLES):
+        role = _ROLES[value]
+    counter.change(path, value, f"no role as cards write it; taken as {role}")
+    return role
+
+
+def _count_other(value: Any, taken: Any, path: str, name: str, counter: FieldCounter) -> None:
+    """Count a field that says what the field `name`, which was taken, says too."""
+    if (tuple(value) if isinstance(value, list) else value) == taken:
+        counter.keep(path, value, f"the same as {name}; {_EXPORT_ONLY}")
+    else:
+        counter.refuse(path, value, f"{name} was taken, which says something else; {_EXPORT_ONLY}")
+
+
+def count_beside_data(document: Mapping[str, Any], taken: Mapping[str, Any], counter: FieldCounter) -> None:
+    """Count the fields of a V2 or V3 card that are not in `data`: many programs repeat there what older ones read."""
+    names = {name: field for field in FIELDS for name in (field.name, *field.others)}
+    for name, value in document.items():
+        if name in ("spec", "spec_version", "data"):
+            continue
+        if name in names and taken[names[name].attribute]:
+            _count_other(value, taken[names[name].attribute], name, f"data.{names[name].name}", counter)
+        else:
+            counter.keep(name, value, f"beside data; {_EXPORT_ONLY}")
+
+
+def _count_card_macros(texts: tuple[str, ...], path: str, counter: FieldCounter) -> None:
+    plain = []
+    for text in texts:
+        without, count = ORIGINAL.subn(" ", text)
+        for _ in range(count):
+            counter.change(f"{path}: {{{{original}}}}", note=_ORIGINAL_NOTE)
+        plain.append(without)
+    count_macros(plain, path, counter)

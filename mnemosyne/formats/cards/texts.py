@@ -1,0 +1,80 @@
+"""What a prompt shows of character cards: the persona, the greetings and the instructions, with the names filled in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from mnemosyne.formats.cards.fields import ORIGINAL
+from mnemosyne.formats.macros import fill_names
+from mnemosyne.formats.values import CharacterCard
+
+_START = re.compile(r"<START>", re.IGNORECASE)
+_SPEAKERS = ("{{char}}", "{{user}}", "{{bot}}", "<char>", "<user>", "<bot>")
+_COLONS = (":", "：")
+
+
+def persona_of(cards: Iterable[CharacterCard], *, user: str) -> Mapping[str, Any]:
+    """Return what the persona of a world says of the characters of cards.
+
+    For one card: `name`, `nickname` (where it differs), `description`, `personality`, `scenario`, `examples`, in this order and
+    without those that are empty. `examples` are dialogues, each a list of what is said (`Mara: Who is there?`). For several
+    cards: `characters`, a list of such mappings. `{{char}}` becomes the nickname, or the name, of each card, and `{{user}}` becomes
+    `user`, unless that is empty.
+    """
+    personas = [_persona(card, user) for card in cards]
+    if len(personas) == 1:
+        return personas[0]
+    return {"characters": personas} if personas else {}
+
+
+def greetings_of(card: CharacterCard, *, user: str) -> tuple[str, ...]:
+    """Return the first message of a card and its alternates, with the names filled in and without empty ones."""
+    texts = (_fill(text, card, user) for text in (card.first_message, *card.alternate_greetings))
+    return tuple(text for text in texts if text)
+
+
+def instructions_of(card: CharacterCard, *, user: str) -> tuple[str, str]:
+    """Return the system prompt of a card and its instructions after the chat, empty where it has none.
+
+    The names are filled in. `{{original}}` repeats the user's own instructions in other programs; an import has none, so it
+    becomes an empty text.
+    """
+    system, after = (
+        _fill(ORIGINAL.sub("", text), card, user) for text in (card.system_prompt, card.post_history_instructions)
+    )
+    return system, after
+
+
+def _persona(card: CharacterCard, user: str) -> Mapping[str, Any]:
+    persona: dict[str, Any] = {
+        "name": card.name.strip(),
+        "nickname": card.nickname.strip() if card.nickname.strip() != card.name.strip() else "",
+        "description": _fill(card.description, card, user),
+        "personality": _fill(card.personality, card, user),
+        "scenario": _fill(card.scenario, card, user),
+        "examples": _examples(card, user),
+    }
+    return {name: value for name, value in persona.items() if value}
+
+
+def _examples(card: CharacterCard, user: str) -> list[list[str]]:
+    """Return the example dialogues of a card; a line without a speaker belongs to what was said before it."""
+    names = (*_SPEAKERS, *(name.strip().lower() for name in (card.name, card.nickname, user) if name.strip()))
+    speakers = tuple(f"{name}{colon}" for name in names for colon in _COLONS)
+    dialogues = []
+    for block in _START.split(card.example_messages):
+        said: list[list[str]] = []
+        for line in block.strip().splitlines():
+            if not said or line.lstrip().lower().startswith(speakers):
+                said.append([])
+            said[-1].append(line.rstrip())
+        filled = [_fill("\n".join(lines), card, user) for lines in said]
+        if any(filled):
+            dialogues.append([text for text in filled if text])
+    return dialogues
+
+
+def _fill(text: str, card: CharacterCard, user: str) -> str:
+    return fill_names(text, char=card.nickname.strip() or card.name.strip(), user=user).strip()
