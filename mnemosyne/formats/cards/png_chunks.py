@@ -24,7 +24,7 @@ _FRAME_BYTES = 12
 _TYPE = re.compile(rb"[A-Za-z]{4}\Z")
 _TEXT_TYPES = (b"tEXt", b"zTXt", b"iTXt")
 _MOST_TEXT_BYTES = 48_000_000
-_MOST_GROWTH, _GROWTH_BYTES = 100, 1_000_000
+_MOST_GROWTH, _GROWTH_BYTES = 100, 4_000_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
