@@ -16,7 +16,7 @@ from typing import Any
 
 from mnemosyne.core.errors import CorpusError
 from mnemosyne.core.plain_values import plain_faults
-from mnemosyne.formats.books.character_book import character_book_document
+from mnemosyne.formats.books.write import character_book_json
 from mnemosyne.formats.cards.card_json import V1, V2, V3, card_texts, spec_of
 from mnemosyne.formats.cards.fields import FIELDS, read_extensions
 from mnemosyne.formats.cards.png import CARD_KEYWORDS
@@ -51,7 +51,7 @@ def card_document(card: CharacterCard, book: WorldBook | None = None, *, spec: s
         _write_depth_prompt(card.depth_prompt, data)
     written = book or (None if "character_book" in data else card.book)
     if written is not None:
-        data["character_book"] = character_book_document(written)
+        data["character_book"] = character_book_json(written)
     if was != target:
         _convert(document, data, was, target)
     return document
@@ -108,8 +108,7 @@ def _write_texts(
     for field in FIELDS:
         old, new = texts[field.attribute], getattr(card, field.attribute)
         written = list(new) if field.is_list else new
-        is_named_by_file = field.attribute == "name" and not old.strip() and new == card.file_name and not is_new
-        if (new != old and not is_named_by_file) or (is_new and new):
+        if new != old or (is_new and new):
             data[field.name] = written
         for name in (field.name, *field.others):
             repeated = document.get(name)

@@ -129,6 +129,11 @@ def test_a_card_that_is_none_names_the_member(tmp_path, body):
         read_charx(write(tmp_path, archive({"card.json": body})))
 
 
+def test_a_member_without_a_name_is_counted(tmp_path):
+    data = archive({"card.json": v3_card(), "x": b""}).replace(b"x", b"\0")
+    assert [asset.name for asset in list_charx_assets(write(tmp_path, data))] == [""]
+
+
 def test_a_file_that_is_not_there_and_a_folder(tmp_path):
     with pytest.raises(CorpusError, match="there is no such file"):
         read_charx(tmp_path / "none.charx")

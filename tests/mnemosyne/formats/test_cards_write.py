@@ -61,7 +61,7 @@ def read_png(folder, data):
     return card
 
 
-def told(card):
+def content_of(card):
     """Return what a card says, whatever file it is in."""
     return {name: getattr(card, name) for name in (*TEXTS, *LISTS, "depth_prompt", "book")}
 
@@ -85,7 +85,7 @@ def test_a_changed_card_is_read_as_it_was_written(tmp_path_factory, document, ch
     written = card_document(card)
     assert as_text(document) == before
     again = read_json(tmp_path_factory.getbasetemp(), card_json_bytes(card))
-    assert told(again) == told(card)
+    assert content_of(again) == content_of(card)
     assert {name: value for name, value in written.items() if name != "data"} == {
         name: value for name, value in document.items() if name != "data"
     }
@@ -100,7 +100,7 @@ def test_a_changed_card_is_read_as_it_was_written(tmp_path_factory, document, ch
 def test_a_png_carries_the_same_card(tmp_path_factory, document, changes):
     card = replace(parse(document), **changes)
     again = read_png(tmp_path_factory.getbasetemp(), card_png_bytes(card, picture=PICTURE))
-    assert told(again) == told(card)
+    assert content_of(again) == content_of(card)
     assert again.picture == PICTURE
     assert as_text(again.document) == as_text(card_document(card, spec="chara_card_v3"))
     if card.spec == "chara_card_v3":
@@ -111,7 +111,7 @@ def test_a_png_carries_the_same_card(tmp_path_factory, document, changes):
 def test_a_card_without_a_document_is_written_whole(tmp_path_factory, changes, name, spec):
     card = CharacterCard(**({"spec": spec, "name": name, "document": {}} | changes))
     again = read_json(tmp_path_factory.getbasetemp(), card_json_bytes(card))
-    assert told(again) == told(card)
+    assert content_of(again) == content_of(card)
     required = {
         "creator",
         "character_version",
@@ -144,7 +144,7 @@ def test_a_flat_card_becomes_v2_and_keeps_its_own_fields(tmp_path):
     assert document["data"]["extensions"] == {"talkativeness": 0.3}
     assert document["data"]["mes_example"] == ""
     again = read_json(tmp_path, card_json_bytes(card))
-    assert (again.spec, told(again)) == ("chara_card_v2", told(card))
+    assert (again.spec, content_of(again)) == ("chara_card_v2", content_of(card))
     assert card_document(again) == document
 
 
@@ -155,6 +155,11 @@ def test_a_text_that_a_card_repeats_is_changed_in_both_places():
     assert (changed["tags"], changed["data"]["tags"]) == (["sea"], ["sea"])
     flat = card_document(replace(parse({"char_name": "Mara", "char_greeting": "Late."}), first_message="Come in."))
     assert (flat["char_greeting"], flat["data"]["first_mes"]) == ("Come in.", "Come in.")
+
+
+def test_a_name_that_came_from_the_file_is_written():
+    card = parse(v2_card(name=""), "守塔人")
+    assert card_document(card) == v2_card(name="守塔人")
 
 
 def test_the_note_is_changed_beside_what_else_the_extensions_say():
