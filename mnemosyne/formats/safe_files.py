@@ -25,8 +25,10 @@ def read_file_bytes(path: Path, most_bytes: int = MOST_BYTES, *, whole: bool = T
     try:
         if not path.is_file():
             raise CorpusError(f"{path}: {'is no regular file' if path.exists() else 'there is no such file'}.")
+        # A read reserves as much memory as it is asked for; a few files state no size.
+        size = path.stat().st_size or most_bytes
         with path.open("rb") as file:
-            data = file.read(most_bytes + 1)
+            data = file.read(min(size, most_bytes) + 1)
     except OSError as error:
         raise CorpusError(f"{path}: cannot be read ({error.strerror or error}).") from error
     if len(data) > most_bytes and whole:

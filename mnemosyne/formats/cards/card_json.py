@@ -220,9 +220,8 @@ def _read_book(value: Any, path: str, card_name: str, counter: FieldCounter) -> 
     if not isinstance(value, Mapping):
         counter.refuse(path, value, f"{kind_of(value)} in the place of a book; kept for export only")
         return None
-    name = value.get("name")
     try:
-        return parse_character_book(value, name if isinstance(name, str) and name.strip() else card_name, counter)
+        return parse_character_book(value, card_name, counter, f"{path}.")
     except CorpusError as error:
         counter.refuse(path, value, f"cannot be read ({error}); kept for export only")
         return None

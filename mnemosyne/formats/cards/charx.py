@@ -151,7 +151,7 @@ def _assets_of(archive: zipfile.ZipFile) -> tuple[CharxAsset, ...]:
             is_safe=_is_safe(info.filename),
         )
         for info in archive.infolist()
-        if info.filename != _CARD and not info.is_dir()
+        if info.filename != _CARD and not info.filename.endswith("/")
     )
 
 

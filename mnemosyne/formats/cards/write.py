@@ -108,8 +108,7 @@ def _write_texts(
     for field in FIELDS:
         old, new = texts[field.attribute], getattr(card, field.attribute)
         written = list(new) if field.is_list else new
-        is_named_by_file = field.attribute == "name" and not old.strip() and new == card.file_name and not is_new
-        if (new != old and not is_named_by_file) or (is_new and new):
+        if new != old or (is_new and new):
             data[field.name] = written
         for name in (field.name, *field.others):
             repeated = document.get(name)

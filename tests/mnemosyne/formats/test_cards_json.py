@@ -8,10 +8,9 @@ import pytest
 from card_files import documents, fate_of, v2_card, v3_card
 from hypothesis import given
 
+from mnemosyne import DepthPrompt, Fate, FieldCounter
 from mnemosyne.core.errors import CorpusError
 from mnemosyne.formats.cards.card_json import is_card, parse_card, read_card_json
-from mnemosyne.formats.losses import FieldCounter
-from mnemosyne.formats.values import DepthPrompt, Fate
 
 
 def read(tmp_path, value, name="mara.json"):
@@ -23,7 +22,7 @@ def read(tmp_path, value, name="mara.json"):
 def test_a_v2_card_comes_in_whole(tmp_path):
     file = read(tmp_path, v2_card(system_prompt="Write as {{char}}.", post_history_instructions="短句。"))
     (card,) = file.cards
-    assert (file.format, card.spec, card.name, card.file_name) == ("character-card", "chara_card_v2", "Mara", "mara")
+    assert (file.format, card.spec, card.name, card.file_name) == ("card", "chara_card_v2", "Mara", "mara")
     assert card.description == "Keeper of the north lighthouse."
     assert card.first_message == "You are late, {{user}}."
     assert card.alternate_greetings == ("Again?",)

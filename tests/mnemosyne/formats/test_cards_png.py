@@ -30,7 +30,7 @@ def test_the_card_of_a_chara_chunk(tmp_path):
     file = read(tmp_path, png(text("chara", v2_card())))
     (card,) = file.cards
     assert (file.format, card.spec, card.name, card.file_name) == (
-        "character-card-png",
+        "card-png",
         "chara_card_v2",
         "Mara",
         "mara",

@@ -12,12 +12,11 @@ from card_files import END, NAMES, PICTURE, PIXELS, SIGNATURE, WORDS, chunk, doc
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mnemosyne import BookEntry, CharacterCard, DepthPrompt, FieldCounter, WorldBook
 from mnemosyne.core.errors import CorpusError
 from mnemosyne.formats.cards.card_json import parse_card, read_card_json
 from mnemosyne.formats.cards.png import find_text_chunks, read_card_png
 from mnemosyne.formats.cards.write import card_document, card_json_bytes, card_png_bytes
-from mnemosyne.formats.losses import FieldCounter
-from mnemosyne.formats.values import BookEntry, CharacterCard, DepthPrompt, WorldBook
 
 TEXTS = (
     "name",
@@ -61,7 +60,7 @@ def read_png(folder, data):
     return card
 
 
-def told(card):
+def content_of(card):
     """Return what a card says, whatever file it is in."""
     return {name: getattr(card, name) for name in (*TEXTS, *LISTS, "depth_prompt", "book")}
 
@@ -85,7 +84,7 @@ def test_a_changed_card_is_read_as_it_was_written(tmp_path_factory, document, ch
     written = card_document(card)
     assert as_text(document) == before
     again = read_json(tmp_path_factory.getbasetemp(), card_json_bytes(card))
-    assert told(again) == told(card)
+    assert content_of(again) == content_of(card)
     assert {name: value for name, value in written.items() if name != "data"} == {
         name: value for name, value in document.items() if name != "data"
     }
@@ -100,7 +99,7 @@ def test_a_changed_card_is_read_as_it_was_written(tmp_path_factory, document, ch
 def test_a_png_carries_the_same_card(tmp_path_factory, document, changes):
     card = replace(parse(document), **changes)
     again = read_png(tmp_path_factory.getbasetemp(), card_png_bytes(card, picture=PICTURE))
-    assert told(again) == told(card)
+    assert content_of(again) == content_of(card)
     assert again.picture == PICTURE
     assert as_text(again.document) == as_text(card_document(card, spec="chara_card_v3"))
     if card.spec == "chara_card_v3":
@@ -111,7 +110,7 @@ def test_a_png_carries_the_same_card(tmp_path_factory, document, changes):
 def test_a_card_without_a_document_is_written_whole(tmp_path_factory, changes, name, spec):
     card = CharacterCard(**({"spec": spec, "name": name, "document": {}} | changes))
     again = read_json(tmp_path_factory.getbasetemp(), card_json_bytes(card))
-    assert told(again) == told(card)
+    assert content_of(again) == content_of(card)
     required = {
         "creator",
         "character_version",
@@ -144,7 +143,7 @@ def test_a_flat_card_becomes_v2_and_keeps_its_own_fields(tmp_path):
     assert document["data"]["extensions"] == {"talkativeness": 0.3}
     assert document["data"]["mes_example"] == ""
     again = read_json(tmp_path, card_json_bytes(card))
-    assert (again.spec, told(again)) == ("chara_card_v2", told(card))
+    assert (again.spec, content_of(again)) == ("chara_card_v2", content_of(card))
     assert card_document(again) == document
 
 
