@@ -76,7 +76,8 @@ def parse_agnai(value: Any, name: str, counter: FieldCounter) -> WorldBook:
 def wildcard_pattern(keyword: str) -> str:
     r"""Return a keyword with `*` and `?` as a key `/pattern/i`: any characters of a word, and one.
 
-    A word begins and ends at `\b`, except beside a character that is none of `[A-Za-z0-9_]`: JavaScript has no boundary there.
+    It begins and ends where a word does, except beside `*` and beside a character outside `[A-Za-z0-9_]`, such as a Chinese one:
+    JavaScript, like Agnai, sees no boundary of a word there.
     """
     body = _SPECIAL.sub(lambda found: f"\\{found[0]}", keyword.strip())
     body = re.sub(r"\*+", lambda _: r"\w*", body).replace("?", r"\w")
@@ -85,7 +86,7 @@ def wildcard_pattern(keyword: str) -> str:
 
 
 def _boundary(char: str) -> str:
-    return r"\b" if char in "*?_" or (char.isascii() and char.isalnum()) else ""
+    return r"\b" if char in "?_" or (char.isascii() and char.isalnum()) else ""
 
 
 def _read_fields(entry: Mapping[str, Any], counter: FieldCounter, path: str, named: set[str]) -> dict[str, Any]:

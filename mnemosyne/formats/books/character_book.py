@@ -89,7 +89,12 @@ def parse_character_book(value: Any, name: str, counter: FieldCounter, prefix: s
     path, named = f"{prefix}entries.*.", set[str]()
     rows = entries.items() if isinstance(entries, Mapping) else numbered(entries or ())
     built = build_entries(
-        rows, lambda entry: _read_fields(entry, counter, path, named), counter, path, uid_names=("id", "uid")
+        rows,
+        lambda entry: _read_fields(entry, counter, path, named),
+        counter,
+        path,
+        uid_names=("id", "uid"),
+        key_names=("keys", "key"),
     )
     return WorldBook(name=name, dialect=IN_CARD, entries=built, extra=extra)
 

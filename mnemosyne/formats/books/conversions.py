@@ -36,7 +36,7 @@ def to_text(value: Any) -> str:
     """Return text, or a number as text."""
     if isinstance(value, str):
         return value
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if _is_number(value):
         return str(value)
     raise ValueError
 
@@ -98,16 +98,12 @@ def or_null(convert: Convert) -> Convert:
 
 
 def to_keys(value: Any) -> list[str]:
-    """Return a list of texts, from one or from text with commas. Numbers in it become text; what is neither is left out."""
+    """Return a list of texts, also from text with commas. Numbers become text; what else a list holds is left out."""
     if isinstance(value, str):
         return split_keys(value)
     if not isinstance(value, list):
-        raise ValueError
-    return [
-        each if isinstance(each, str) else str(each)
-        for each in value
-        if isinstance(each, str | int | float) and not isinstance(each, bool)
-    ]
+        return [to_text(value)]
+    return [str(each) for each in value if isinstance(each, str) or _is_number(each)]
 
 
 def to_joined(value: Any) -> str:
@@ -131,9 +127,16 @@ def to_character_filter(value: Any) -> dict[str, Any]:
 
 
 def has_text(value: Any) -> bool:
-    """Return whether a value that should be text, or a list of texts, says anything."""
-    if isinstance(value, list):
-        return any(has_text(each) for each in value if not isinstance(each, list))
+    """Return whether a value that should be text says anything."""
+    return bool(value.strip()) if isinstance(value, str) else _is_number(value)
+
+
+def has_keys(value: Any) -> bool:
+    """Return whether a value that should be a list of keys, or text with commas, holds any."""
     if isinstance(value, str):
-        return bool(value.strip())
+        return bool(value.replace(",", "").strip())
+    return any(has_text(each) for each in value) if isinstance(value, list) else has_text(value)
+
+
+def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)

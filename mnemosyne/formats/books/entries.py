@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from mnemosyne.formats.books.conversions import has_text, kind_of
+from mnemosyne.formats.books.conversions import has_keys, has_text, kind_of
 from mnemosyne.formats.books.fields import BY_ACTIVATION, FOR_EXPORT
 from mnemosyne.formats.books.keys import leading_decorators
 from mnemosyne.formats.losses import FieldCounter
@@ -38,29 +38,30 @@ def build_entries(
     counter: FieldCounter,
     path: str,
     *,
-    uid_names: tuple[str, ...] = (),
+    uid_names: tuple[str, ...],
     content_names: tuple[str, ...] = ("content",),
-    key_names: tuple[str, ...] = ("key", "keys"),
+    key_names: tuple[str, ...],
 ) -> tuple[BookEntry, ...]:
     """Return the entries of `rows`, in their order.
 
     A row is the uid of an entry without its own, and the entry. Its own uid is the first of `uid_names` that is a number or
-    text; a uid that occurs again gets a free number. A row that is no mapping, or one whose `content_names` and `key_names` are
-    all empty, is counted as `path` and passed by, with a note that names the uids of the first of them. `read_fields` reads and
-    counts the fields of one entry; decorators and macros are counted here.
+    text; an entry whose uid another one has gets a free number. A row that is no mapping, or one whose `content_names` and
+    `key_names` are all empty, is counted as `path` and passed by, with a note that names the uids of the first of them.
+    `read_fields` reads and counts the fields of one entry; decorators and macros are counted here.
     """
-    whole: list[tuple[str, Mapping[str, Any]]] = []
+    whole: list[tuple[str, str, Mapping[str, Any]]] = []
     faulty: dict[str, list[str]] = {}
     for fallback, row in rows:
         if not isinstance(row, Mapping):
             faulty.setdefault(f"{kind_of(row)}, not an object", []).append(fallback)
             continue
-        uid = next((each for name in uid_names if (each := _uid_of(row.get(name)))), fallback)
-        if any(has_text(row.get(name)) for name in (*content_names, *key_names)):
-            whole.append((uid, row))
+        uid = next((each for name in uid_names if (each := _uid_of(row.get(name)))), "")
+        has_content = any(has_text(row.get(name)) for name in content_names)
+        if has_content or any(has_keys(row.get(name)) for name in key_names):
+            whole.append((uid, fallback, row))
             _count_uid(next((row[name] for name in uid_names if name in row), None), counter, path)
         else:
-            faulty.setdefault("an entry without text and keys", []).append(uid)
+            faulty.setdefault("an entry without text and keys", []).append(uid or fallback)
     for reason, uids in faulty.items():
         note = f"{reason}; passed by: {_name_uids(uids)}"
         for _ in uids:
@@ -135,23 +136,28 @@ def _count_uid(value: Any, counter: FieldCounter, path: str) -> None:
 
 
 def _with_own_uids(
-    rows: list[tuple[str, Mapping[str, Any]]], counter: FieldCounter, path: str
+    rows: list[tuple[str, str, Mapping[str, Any]]], counter: FieldCounter, path: str
 ) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the rows with uids that occur once: the first keeps it, later ones take the lowest free numbers."""
-    wanted = {uid for uid, _ in rows}
+    """Return rows of (own uid or empty, uid by place, entry) with uids that occur once.
+
+    The first entry with a uid keeps it; later ones, and entries whose place is the uid of another, get the lowest free numbers.
+    """
+    own = {uid for uid, _, _ in rows}
+    reserved = own.union(place for _, place, _ in rows)
     used: set[str] = set()
     again: list[str] = []
     number = 0
     result = []
-    for uid, row in rows:
-        own = uid
-        if uid in used:
-            again.append(uid)
-            while (own := str(number)) in wanted:
+    for uid, place, row in rows:
+        chosen = uid or place
+        if chosen in used or (not uid and place in own):
+            if uid:
+                again.append(uid)
+            while (chosen := str(number)) in reserved:
                 number += 1
             number += 1
-        used.add(own)
-        result.append((own, row))
+        used.add(chosen)
+        result.append((chosen, row))
     note = f"another entry has it; renumbered: {_name_uids(again)}"
     for _ in again:
         counter.change(f"{path}uid", note=note)

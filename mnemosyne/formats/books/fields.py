@@ -207,7 +207,7 @@ def take_fields(
             left[name] = value
         elif (value is None and DEFAULTS.get(field.name, "") is not None) or (value == "" and field.default != ""):
             continue
-        elif type(value) is type(field.default) and value == field.default and field.name not in fields:
+        elif _is_default(field, value) and field.name not in fields:
             # Most values of a file are defaults: this keeps a large book fast.
             fields[field.name] = value
             if value is not None and value != "" and value != []:
@@ -227,6 +227,10 @@ def take_fields(
                 fields[field.name] = converted
                 _count(field, value, converted, counter, f"{path}{field.name}")
     return left
+
+
+def _is_default(field: NativeField, value: Any) -> bool:
+    return type(value) is type(field.default) and value == field.default and not field.is_lossless
 
 
 def _count(field: NativeField, value: Any, converted: Any, counter: FieldCounter, path: str) -> None:

@@ -92,7 +92,7 @@ def parse_kobold(value: Any, name: str, counter: FieldCounter) -> WorldBook:
         return keep_original(fields, left, _KOBOLD_UNSUPPORTED, counter, path, named, counted=("keyanti",))
 
     rows = _rows(value, ("worldinfo",)) or []
-    entries = build_entries(numbered(rows), read_fields, counter, path, uid_names=("uid",))
+    entries = build_entries(numbered(rows), read_fields, counter, path, uid_names=("uid",), key_names=("key",))
     return WorldBook(name=name, dialect=KOBOLD, entries=entries)
 
 

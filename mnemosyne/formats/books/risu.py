@@ -67,7 +67,12 @@ def parse_risu(value: Any, name: str, counter: FieldCounter) -> WorldBook:
             counter.keep("folders.*", folder, FOR_EXPORT)
     path, named = "entries.*.", set[str]()
     entries = build_entries(
-        numbered(rows), lambda entry: _read_fields(entry, counter, path, named), counter, path, uid_names=("id",)
+        numbered(rows),
+        lambda entry: _read_fields(entry, counter, path, named),
+        counter,
+        path,
+        uid_names=("id",),
+        key_names=("key",),
     )
     return WorldBook(name=name, dialect=FORMAT, entries=entries, extra=extra)
 

@@ -56,7 +56,12 @@ def parse_world_info(value: Any, name: str, counter: FieldCounter, prefix: str =
     path, named = f"{prefix}entries.*.", set[str]()
     rows = entries.items() if isinstance(entries, Mapping) else numbered(entries)
     built = build_entries(
-        rows, lambda entry: _read_fields(entry, counter, path, named), counter, path, uid_names=("uid", "id")
+        rows,
+        lambda entry: _read_fields(entry, counter, path, named),
+        counter,
+        path,
+        uid_names=("uid", "id"),
+        key_names=("key", "keys"),
     )
     return WorldBook(name=name, dialect=FORMAT, entries=built, extra=extra)
 
