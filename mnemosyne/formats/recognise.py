@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from mnemosyne.core.errors import CorpusError
+from mnemosyne.formats.books.agnai import is_agnai, read_agnai
 from mnemosyne.formats.books.character_book import is_lorebook, read_lorebook
-from mnemosyne.formats.books.others import DIALECTS, read_other_lorebook
+from mnemosyne.formats.books.kobold import is_ai_dungeon, is_kobold, read_ai_dungeon, read_kobold
+from mnemosyne.formats.books.novelai import is_novelai, read_novelai
+from mnemosyne.formats.books.risu import is_risu, read_risu
 from mnemosyne.formats.books.world_info import is_world_info, read_world_info
 from mnemosyne.formats.cards.card_json import is_card, read_card_json
 from mnemosyne.formats.cards.charx import read_charx
@@ -37,7 +39,11 @@ def _of_path(read: Callable[[Path], ImportedFile]) -> Read:
 FORMATS: dict[str, Read] = {
     "world-info": _of_path(read_world_info),
     "lorebook": _of_path(read_lorebook),
-    **{dialect.name: _of_path(partial(read_other_lorebook, dialect=dialect)) for dialect in DIALECTS},
+    "risu": _of_path(read_risu),
+    "agnai": _of_path(read_agnai),
+    "novelai": _of_path(read_novelai),
+    "kobold": _of_path(read_kobold),
+    "ai-dungeon": _of_path(read_ai_dungeon),
     "card": _of_path(read_card_json),
     "card-png": _of_path(read_card_png),
     "charx": _of_path(read_charx),
@@ -48,7 +54,11 @@ FORMATS: dict[str, Read] = {
 _IN_JSON: dict[str, Callable[[Any], bool]] = {
     "card": is_card,
     "lorebook": is_lorebook,
-    **{dialect.name: dialect.is_book for dialect in DIALECTS},
+    "risu": is_risu,
+    "agnai": is_agnai,
+    "novelai": is_novelai,
+    "kobold": is_kobold,
+    "ai-dungeon": is_ai_dungeon,
     "world-info": is_world_info,
 }
 """What tells the formats of JSON files apart, in the order in which they are tried."""

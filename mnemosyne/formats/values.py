@@ -22,6 +22,7 @@ FORMAT_NAMES = (
     "agnai",
     "novelai",
     "kobold",
+    "ai-dungeon",
     "card",
     "card-png",
     "charx",
@@ -40,7 +41,7 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FieldFate:
-    """What became of a field, with `*` for the items of lists and mappings: `entries.*.probability`.
+    """What happened to a field, with `*` for the items of lists and mappings: `entries.*.probability`.
 
     `count` is how many values it had that are not empty. `note` says what changed, or why it is not supported; a field that is
     kept for export only says so.

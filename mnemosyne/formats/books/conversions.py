@@ -1,0 +1,142 @@
+"""Turns JSON values of any type into the types that native fields have; ValueError for a value that has none of them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mnemosyne.formats.books.keys import split_keys
+
+Convert = Callable[[Any], Any]
+
+_NUMBER = re.compile(r"[+-]?[0-9]{1,15}(?:\.[0-9]{1,15})?", re.ASCII)
+_YES = frozenset({"true", "yes", "on", "1"})
+_NO = frozenset({"false", "no", "off", "0"})
+_LARGEST = 2**53
+"""Beyond it JavaScript, and so SillyTavern, no longer tells whole numbers apart."""
+
+
+def kind_of(value: Any) -> str:
+    """Return what a JSON value is, for a sentence: `a number`, `text`, `a list`, …"""
+    if value is None:
+        return "null"
+    kinds: tuple[tuple[type | tuple[type, ...], str], ...] = (
+        (bool, "true or false"),
+        ((int, float), "a number"),
+        (str, "text"),
+        (list, "a list"),
+        (Mapping, "an object"),
+    )
+    return next((name for kind, name in kinds if isinstance(value, kind)), "no JSON value")
+
+
+def to_text(value: Any) -> str:
+    """Return text, or a number as text."""
+    if isinstance(value, str):
+        return value
+    if _is_number(value):
+        return str(value)
+    raise ValueError
+
+
+def to_flag(value: Any) -> bool:
+    """Return true or false, also from 1 and 0 and from words."""
+    if isinstance(value, bool):
+        return value
+    word = value.strip().lower() if isinstance(value, str) else str(value) if value in (0, 1) else ""
+    if word in _YES or word in _NO:
+        return word in _YES
+    raise ValueError
+
+
+def to_other_flag(value: Any) -> bool:
+    """Return the opposite of a flag."""
+    return not to_flag(value)
+
+
+def to_number(value: Any) -> int | float:
+    """Return a number, also from text; whole numbers are `int`."""
+    if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
+        value = float(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -_LARGEST <= value <= _LARGEST:
+        raise ValueError
+    return int(value) if value == math.trunc(value) else value
+
+
+def to_count(value: Any) -> int:
+    """Return a whole number from 0 on; what follows the decimal point is cut off."""
+    number = math.trunc(to_number(value))
+    if number < 0:
+        raise ValueError
+    return number
+
+
+def to_level(value: Any) -> int:
+    """Return a level of recursion: a whole number from 0 on, where true is 1 and false is 0."""
+    return int(value) if isinstance(value, bool) else to_count(value)
+
+
+def one_of(names: Mapping[str, int], count: int) -> Convert:
+    """Return a conversion to a number below `count`, also from names in any case, with blanks or hyphens for underscores."""
+
+    def convert(value: Any) -> int:
+        if isinstance(value, str) and (name := re.sub(r"[\s-]", "_", value.strip().lower())) in names:
+            return names[name]
+        number = to_number(value)
+        if not isinstance(number, int) or not 0 <= number < count:
+            raise ValueError
+        return number
+
+    return convert
+
+
+def or_null(convert: Convert) -> Convert:
+    """Return a conversion that keeps null: SillyTavern takes its setting then."""
+    return lambda value: None if value is None else convert(value)
+
+
+def to_keys(value: Any) -> list[str]:
+    """Return a list of texts, also from text with commas. Numbers become text; what else a list holds is left out."""
+    if isinstance(value, str):
+        return split_keys(value)
+    if not isinstance(value, list):
+        return [to_text(value)]
+    return [str(each) for each in value if isinstance(each, str) or _is_number(each)]
+
+
+def to_joined(value: Any) -> str:
+    """Return text, also from a list of texts, joined with commas."""
+    return ",".join(to_keys(value)) if isinstance(value, list) else to_text(value)
+
+
+def to_character_filter(value: Any) -> dict[str, Any]:
+    """Return a character filter with the fields that it has: `names` and `tags` as texts, `isExclude` as a flag."""
+    if not isinstance(value, Mapping):
+        raise ValueError
+    converted: dict[str, Any] = {}
+    for name, part in value.items():
+        if name in ("names", "tags"):
+            converted[name] = [] if part is None else to_keys(part)
+        elif name in ("isExclude", "is_exclude"):
+            converted["isExclude"] = part is not None and to_flag(part)
+        else:
+            converted[name] = part
+    return converted
+
+
+def has_text(value: Any) -> bool:
+    """Return whether a value that should be text says anything."""
+    return bool(value.strip()) if isinstance(value, str) else _is_number(value)
+
+
+def has_keys(value: Any) -> bool:
+    """Return whether a value that should be a list of keys, or text with commas, holds any."""
+    if isinstance(value, str):
+        return bool(value.replace(",", "").strip())
+    return any(has_text(each) for each in value) if isinstance(value, list) else has_text(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

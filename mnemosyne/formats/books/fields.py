@@ -1,0 +1,252 @@
+"""The fields of a native entry of world info: names in every spelling, types, defaults, and who heeds them.
+
+A native field stands once in `BookEntry.fields`, under its native name and with its native type, wherever a file has it. What
+`extensions` of an entry hold beyond native fields stays there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mnemosyne.formats.books.conversions import (
+    Convert,
+    kind_of,
+    one_of,
+    or_null,
+    to_character_filter,
+    to_count,
+    to_flag,
+    to_joined,
+    to_keys,
+    to_level,
+    to_number,
+    to_other_flag,
+    to_text,
+)
+from mnemosyne.formats.books.keys import is_regex_key
+from mnemosyne.formats.losses import FieldCounter
+
+BY_ACTIVATION = "heeded with activation: sillytavern"
+"""What an import says of a field that decides by SillyTavern's rules only, where it is not as SillyTavern has it by default."""
+FOR_EXPORT = "kept for export"
+_COMMA_NOTE = "a key holds a comma, and is looked for as one text"
+
+_POSITIONS = {
+    **dict.fromkeys(("before_char", "before_char_defs", "before_character_definition", "before"), 0),
+    **dict.fromkeys(("after_char", "after_char_defs", "after_character_definition", "after"), 1),
+    **dict.fromkeys(("an_top", "top_an", "before_an", "before_author_note"), 2),
+    **dict.fromkeys(("an_bottom", "bottom_an", "after_an", "after_author_note"), 3),
+    **dict.fromkeys(("at_depth", "@_depth", "@depth", "at_depth_as_system"), 4),
+    **dict.fromkeys(("em_top", "before_em", "before_example_messages"), 5),
+    **dict.fromkeys(("em_bottom", "after_em", "after_example_messages"), 6),
+    "outlet": 7,
+}
+_LOGICS = {"and_any": 0, "not_all": 1, "not_any": 2, "and_all": 3}
+_ROLES = {"system": 0, "user": 1, "assistant": 2}
+to_position = one_of(_POSITIONS, 8)
+
+
+def _note_nothing(_: Any) -> str:
+    return ""
+
+
+def _note_keys(keys: Any) -> str:
+    if any(is_regex_key(key) for key in keys):
+        return BY_ACTIVATION
+    return _COMMA_NOTE if any("," in key for key in keys) else ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NativeField:
+    """A field of a native entry. `kind` names its type in a sentence; `convert` brings a value to it, or raises ValueError.
+
+    `extension` is its name in the extensions of a card's entry (empty: a card has a field of its own for it). `other_names` are
+    spellings that other programs have for it. `note` gives what an import says of a value that differs from the default.
+    `is_lossless` says that another type is how a format writes the field, so that its conversion is no change.
+    """
+
+    name: str
+    convert: Convert
+    kind: str
+    default: Any
+    extension: str = ""
+    other_names: tuple[str, ...] = ()
+    note: Callable[[Any], str] = _note_nothing
+    is_lossless: bool = False
+
+
+def _heeded(
+    name: str, convert: Convert, kind: str, default: Any, extension: str = "", others: tuple[str, ...] = ()
+) -> NativeField:
+    return NativeField(
+        name=name,
+        convert=convert,
+        kind=kind,
+        default=default,
+        extension=extension,
+        other_names=others,
+        note=lambda _: BY_ACTIVATION,
+    )
+
+
+def _ui(name: str, convert: Convert, kind: str, default: Any, extension: str) -> NativeField:
+    return NativeField(
+        name=name, convert=convert, kind=kind, default=default, extension=extension, note=lambda _: FOR_EXPORT
+    )
+
+
+_FLAG, _TEXT, _COUNT = "true or false", "text", "a whole number"
+_FLAG_OR_NULL, _COUNT_OR_NULL = "true, false or null", "a whole number or null"
+
+NATIVE_FIELDS = (
+    NativeField(name="key", convert=to_keys, kind="a list of keys", default=[], other_names=("keys",), note=_note_keys),
+    _heeded("keysecondary", to_keys, "a list of keys", [], others=("key_secondary", "secondary_keys", "secondaryKeys")),
+    NativeField(name="comment", convert=to_text, kind=_TEXT, default=""),
+    NativeField(name="content", convert=to_text, kind=_TEXT, default=""),
+    NativeField(name="constant", convert=to_flag, kind=_FLAG, default=False),
+    NativeField(name="vectorized", convert=to_flag, kind=_FLAG, default=False, extension="vectorized"),
+    _heeded("selective", to_flag, _FLAG, True),
+    _heeded("selectiveLogic", one_of(_LOGICS, 4), "a logic of secondary keys", 0, "selectiveLogic"),
+    _ui("addMemo", to_flag, _FLAG, False, "addMemo"),
+    _heeded("order", to_number, "a number", 100, others=("insertion_order", "insertionOrder")),
+    _heeded("position", to_position, "a position", 0, "position"),
+    NativeField(name="disable", convert=to_flag, kind=_FLAG, default=False, other_names=("disabled",)),
+    _heeded("ignoreBudget", to_flag, _FLAG, False, "ignore_budget"),
+    _heeded("excludeRecursion", to_flag, _FLAG, False, "exclude_recursion"),
+    _heeded("preventRecursion", to_flag, _FLAG, False, "prevent_recursion"),
+    _heeded("matchPersonaDescription", to_flag, _FLAG, False, "match_persona_description"),
+    _heeded("matchCharacterDescription", to_flag, _FLAG, False, "match_character_description"),
+    _heeded("matchCharacterPersonality", to_flag, _FLAG, False, "match_character_personality"),
+    _heeded("matchCharacterDepthPrompt", to_flag, _FLAG, False, "match_character_depth_prompt"),
+    _heeded("matchScenario", to_flag, _FLAG, False, "match_scenario"),
+    _heeded("matchCreatorNotes", to_flag, _FLAG, False, "match_creator_notes"),
+    _heeded("delayUntilRecursion", to_level, "a level of recursion", 0, "delay_until_recursion"),
+    _heeded("probability", to_number, "a number", 100, "probability"),
+    _heeded("useProbability", to_flag, _FLAG, True, "useProbability"),
+    _heeded("depth", to_count, _COUNT, 4, "depth"),
+    _heeded("outletName", to_text, _TEXT, "", "outlet_name"),
+    _heeded("group", to_joined, _TEXT, "", "group"),
+    _heeded("groupOverride", to_flag, _FLAG, False, "group_override"),
+    _heeded("groupWeight", to_number, "a number", 100, "group_weight"),
+    _heeded("scanDepth", or_null(to_count), _COUNT_OR_NULL, None, "scan_depth"),
+    _heeded("caseSensitive", or_null(to_flag), _FLAG_OR_NULL, None, "case_sensitive"),
+    _heeded("matchWholeWords", or_null(to_flag), _FLAG_OR_NULL, None, "match_whole_words"),
+    _heeded("useGroupScoring", or_null(to_flag), _FLAG_OR_NULL, None, "use_group_scoring"),
+    _ui("automationId", to_text, _TEXT, "", "automation_id"),
+    _heeded("role", one_of(_ROLES, 3), "a role", 0, "role"),
+    _heeded("sticky", or_null(to_count), _COUNT_OR_NULL, None, "sticky"),
+    _heeded("cooldown", or_null(to_count), _COUNT_OR_NULL, None, "cooldown"),
+    _heeded("delay", or_null(to_count), _COUNT_OR_NULL, None, "delay"),
+    _heeded("triggers", to_keys, "a list of triggers", [], "triggers"),
+    _heeded("characterFilter", to_character_filter, "a character filter", None, "character_filter"),
+    _ui("displayIndex", to_number, "a number", None, "display_index"),
+)
+FIELDS_BY_NAME: Mapping[str, NativeField] = {field.name: field for field in NATIVE_FIELDS}
+ENABLED = replace(FIELDS_BY_NAME["disable"], convert=to_other_flag, is_lossless=True)
+"""The native field `disable`, from a field that says the opposite."""
+
+DEFAULTS: Mapping[str, Any] = {
+    field.name: field.default for field in NATIVE_FIELDS if field.name not in ("characterFilter", "displayIndex")
+}
+"""What SillyTavern takes for a native field that an entry leaves out. `characterFilter` and `displayIndex` have no default."""
+
+
+def _snake(name: str) -> str:
+    return re.sub("([A-Z])", lambda found: f"_{found[1].lower()}", name)
+
+
+OTHER_NAMES: Mapping[str, NativeField] = {
+    **{_snake(field.name): field for field in NATIVE_FIELDS if _snake(field.name) != field.name},
+    **{other: field for field in NATIVE_FIELDS for other in field.other_names},
+    "enabled": ENABLED,
+}
+"""Native fields by spellings that are not their own."""
+EXTENSION_NAMES: Mapping[str, NativeField] = {
+    name: field
+    for field in NATIVE_FIELDS
+    if field.extension
+    for name in (field.extension, field.name, _snake(field.name))
+}
+"""Native fields by their names in the extensions of an entry."""
+CARD_NAMES: Mapping[str, NativeField] = {
+    "keys": FIELDS_BY_NAME["key"],
+    "secondary_keys": FIELDS_BY_NAME["keysecondary"],
+    "comment": FIELDS_BY_NAME["comment"],
+    "content": FIELDS_BY_NAME["content"],
+    "constant": FIELDS_BY_NAME["constant"],
+    "selective": FIELDS_BY_NAME["selective"],
+    "insertion_order": FIELDS_BY_NAME["order"],
+    "enabled": ENABLED,
+}
+"""Native fields by the names that the entry of a card has for them."""
+
+
+def take_fields(
+    source: Mapping[str, Any],
+    names: Mapping[str, NativeField],
+    fields: dict[str, Any],
+    counter: FieldCounter,
+    path: str,
+    *,
+    place: str = "",
+    keeps_unusable: bool = False,
+) -> dict[str, Any]:
+    """Take native fields by `names` out of a mapping into `fields`, and return what is left of the mapping.
+
+    A field that `fields` has already keeps its value. A value that the field cannot have is counted and left out; with
+    `keeps_unusable` it stays in the mapping instead, because another program may mean something else by the name. Fields are
+    counted as `path` and the native name; one that is there already as `path`, `place` and its own name.
+    """
+    left = {}
+    for name, value in source.items():
+        field = names.get(name)
+        if field is None:
+            left[name] = value
+        elif (value is None and DEFAULTS.get(field.name, "") is not None) or (value == "" and field.default != ""):
+            continue
+        elif _is_default(field, value) and field.name not in fields:
+            # Most values of a file are defaults: this keeps a large book fast.
+            fields[field.name] = value
+            if value is not None and value != "" and value != []:
+                counter.keep(f"{path}{field.name}", value)
+        else:
+            try:
+                converted = field.convert(value)
+            except ValueError:
+                if keeps_unusable:
+                    left[name] = value
+                else:
+                    counter.refuse(f"{path}{field.name}", value, f"{kind_of(value)} is not {field.kind}; left out")
+                continue
+            if field.name in fields:
+                _count_again(field, fields[field.name], converted, counter, f"{path}{place}{name}")
+            else:
+                fields[field.name] = converted
+                _count(field, value, converted, counter, f"{path}{field.name}")
+    return left
+
+
+def _is_default(field: NativeField, value: Any) -> bool:
+    return type(value) is type(field.default) and value == field.default and not field.is_lossless
+
+
+def _count(field: NativeField, value: Any, converted: Any, counter: FieldCounter, path: str) -> None:
+    note = "" if converted == field.default else field.note(converted)
+    if field.is_lossless or _is_same(value, converted):
+        counter.keep(path, converted, note)
+    else:
+        counter.change(path, value, f"written as {kind_of(value)}; read as {field.kind}")
+
+
+def _count_again(field: NativeField, first: Any, second: Any, counter: FieldCounter, path: str) -> None:
+    if first == second:
+        counter.keep(path, second, f"the same as {field.name}")
+    else:
+        counter.change(path, second, f"the entry has another {field.name}, which takes precedence")
+
+
+def _is_same(value: Any, converted: Any) -> bool:
+    return value == converted and isinstance(value, bool) == isinstance(converted, bool)

@@ -1,0 +1,73 @@
+"""What readers of lorebooks that are neither SillyTavern's nor a card's have in common.
+
+Their entries get native fields as near to the meaning as there are. Every field that has none, and every one that became
+something else, is kept under `original` of the entry, as the file has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from mnemosyne.core.errors import CorpusError
+from mnemosyne.formats.books.entries import count_unknown, file_of_book
+from mnemosyne.formats.books.fields import FIELDS_BY_NAME, FOR_EXPORT, NativeField
+from mnemosyne.formats.losses import FieldCounter
+from mnemosyne.formats.safe_files import read_json_file
+from mnemosyne.formats.values import ImportedFile, WorldBook
+
+COMMA_KEYS = replace(FIELDS_BY_NAME["key"], is_lossless=True)
+"""Keys of a format that writes them as one text with commas."""
+COMMA_KEYS_SECONDARY = replace(FIELDS_BY_NAME["keysecondary"], is_lossless=True)
+
+
+def native_names(**names: str) -> dict[str, NativeField]:
+    """Return native fields by the names that a format has for them: `text="content"`."""
+    return {name: FIELDS_BY_NAME[native] for name, native in names.items()}
+
+
+def keep_original(
+    fields: dict[str, Any],
+    left: Mapping[str, Any],
+    unsupported: Mapping[str, str],
+    counter: FieldCounter,
+    path: str,
+    named: set[str],
+    *,
+    counted: tuple[str, ...] = (),
+) -> dict[str, Any]:
+    """Return `fields` with what is `left` of an entry as `original`, and count it.
+
+    A field in `unsupported` is counted as not supported with its sentence, or as kept where that says so; the others are
+    unknown, except those `counted` already.
+    """
+    unknown = {}
+    for name, value in left.items():
+        note = unsupported.get(name)
+        if note == FOR_EXPORT:
+            counter.keep(f"{path}{name}", value, note)
+        elif note is not None:
+            counter.refuse(f"{path}{name}", value, note)
+        elif name not in counted:
+            unknown[name] = value
+    count_unknown(unknown, counter, path, named)
+    return {**fields, "original": dict(left)} if left else fields
+
+
+def read_book_file(
+    path: Path,
+    format_name: str,
+    is_format: Callable[[Any], bool],
+    parse: Callable[[Any, str, FieldCounter], WorldBook],
+    wanted: str,
+    note: str = "",
+) -> ImportedFile:
+    """Return the book of a JSON file. CorpusError, with what is `wanted`, for a value of which `is_format` is false."""
+    value = read_json_file(path)
+    if not is_format(value):
+        raise CorpusError(f"{path}: cannot be read as {format_name}: it must be {wanted}.")
+    counter = FieldCounter()
+    book = parse(value, path.stem, counter)
+    return file_of_book(str(path), format_name, book, counter, (note,) if note else ())

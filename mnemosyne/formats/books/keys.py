@@ -1,0 +1,50 @@
+"""Keys of entries and the decorators above their texts, as SillyTavern takes them apart."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_FLAGS = "[gimsuy]{0,12}"
+_REGEX = re.compile(rf"/(?:[^/]|(?<=\\)/)+/{_FLAGS}")
+_REGEX_ITEM = re.compile(rf"/(?:[^/]|(?<=\\)/)+/{_FLAGS}(?=\s*(?:,|\Z))")
+_DECORATOR = re.compile(r"@@@?([A-Za-z_]{1,40})")
+
+
+def is_regex_key(key: str) -> bool:
+    """Return whether a key is a regular expression: a whole `/pattern/` with flags, and no bare slash within."""
+    return key.startswith("/") and _REGEX.fullmatch(key) is not None
+
+
+def split_keys(text: str) -> list[str]:
+    """Return the keys of a list that is written as one text with commas; a comma within `/pattern/` parts nothing.
+
+    Keys are stripped, and empty ones left out. The work grows with the length of the text.
+    """
+    keys = []
+    start = 0
+    while start < len(text):
+        while start < len(text) and (text[start].isspace() or text[start] == ","):
+            start += 1
+        found = _REGEX_ITEM.match(text, start) if text.startswith("/", start) else None
+        end = found.end() if found else text.find(",", start)
+        end = len(text) if end < 0 else end
+        if key := text[start:end].strip():
+            keys.append(key)
+        start = end
+    return keys
+
+
+def leading_decorators(content: str) -> Iterator[str]:
+    """Yield the names of the decorators at the top of a text, each on a line that begins with `@@`, in order.
+
+    A line whose name is no word gives an empty name.
+    """
+    start = 0
+    while content.startswith("@@", start):
+        found = _DECORATOR.match(content, start)
+        yield found[1] if found else ""
+        end = content.find("\n", start)
+        if end < 0:
+            return
+        start = end + 1
