@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ _IN_JSON: dict[str, Callable[[Any], bool]] = {
 
 def read_imported_file(path: Path, name: str, request: ImportRequest) -> ImportedFile:
     """Return what a file holds, read by the format of this name; CorpusError where it cannot be read so."""
-    return FORMATS[name](path, request)
+    return replace(FORMATS[name](path, request), format=name)
 
 
 def recognise(path: Path) -> str:

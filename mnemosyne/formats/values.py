@@ -28,7 +28,7 @@ FORMAT_NAMES = (
     "charx",
     "chat",
 )
-"""The names of the formats that `jacquard import` reads, in the order in which they are told."""
+"""The names of the formats that `jacquard import` reads, in the order in which help lists them."""
 
 
 class Fate(StrEnum):

@@ -1,6 +1,6 @@
 """Chats of SillyTavern: one JSON object a line, alone or in a group, with swipes. Read by lines, so that any length fits.
 
-The first line of a chat alone tells of the whole chat; older chats of groups have none. Everything that a line says beyond its text
+The first line describes the whole chat; older chats of groups have none. Everything that a line says beyond its text
 is kept with the message, for an export that gives it back.
 """
 

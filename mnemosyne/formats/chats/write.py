@@ -15,7 +15,7 @@ _USER, _CHARACTER = "User", "Assistant"
 
 
 def chat_lines(turns: Iterable[ImportedTurn]) -> Iterator[str]:
-    """Yield the lines of a chat, each with its line end: first what tells of the whole chat, then a message a line.
+    """Yield the lines of a chat, each with its line end: first that of the whole chat, then a message a line.
 
     What a message's line said before it was imported is written as it came; what other programs have no place for is left out.
     """

@@ -85,7 +85,7 @@ def list_lore(book: WorldBook, names: Names) -> Iterator[dict[str, Any]]:
     """Yield the lore entries of a book as a pack writes them, in the order of the book; entries without text are left out
     (`list_empty`).
 
-    A constant entry is shown in every turn: as an axiom, or before the input if it stands at a depth of the chat. All others are
+    A constant entry is shown in every turn: as an axiom, or before the input if its place is at a depth of the chat. All others are
     recalled by relevance. One that is switched off, or is for other characters, is not used.
     """
     for entry in book.entries:
