@@ -1,0 +1,1 @@
+"""Memories and conversations of agent libraries: mem0, LangChain, LangGraph, LlamaIndex."""

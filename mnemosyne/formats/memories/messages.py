@@ -1,0 +1,115 @@
+"""Messages of agent libraries as turns of a conversation, with what becomes of each field."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from mnemosyne.formats.chats.turns import SpokenLine, group_turns
+from mnemosyne.formats.losses import FieldCounter
+from mnemosyne.formats.values import Chat
+from mnemosyne.schema.memory import EMPTY
+from mnemosyne.schema.record import ImportedTurn
+from mnemosyne.schema.session import Author, AuthorKind, Message, Role
+
+MOST_NAME_CHARS = 200
+FOR_EXPORT = "kept with the message"
+_KINDS = {
+    Role.USER: AuthorKind.USER,
+    Role.ASSISTANT: AuthorKind.AGENT,
+    Role.TOOL: AuthorKind.TOOL,
+    Role.SYSTEM: AuthorKind.SYSTEM,
+}
+_ROLES = {
+    "user": Role.USER, "human": Role.USER, "assistant": Role.ASSISTANT, "ai": Role.ASSISTANT, "model": Role.ASSISTANT,
+    "chatbot": Role.ASSISTANT, "system": Role.SYSTEM, "developer": Role.SYSTEM, "tool": Role.TOOL, "function": Role.TOOL,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SpokenMessage:
+    """A message as a library stores it: the name of its role, its text, who spoke, when, and the fields that are kept with it."""
+
+    role: str
+    text: str
+    name: str = ""
+    at: datetime | None = None
+    kept: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+
+
+ReadMessages = Callable[[FieldCounter], Iterable[SpokenMessage]]
+"""Reads the messages of a conversation from its beginning, and counts their fields."""
+
+
+def build_chat(name: str, read: ReadMessages, counter: FieldCounter, library: str) -> Chat | None:
+    """Return a conversation whose turns are read when they are needed; None for one without text.
+
+    Messages without text are left out. Their fields are counted now, once.
+    """
+    users: dict[str, None] = {}
+    others: dict[str, None] = {}
+    started_at: datetime | None = None
+
+    def watched() -> Iterator[SpokenMessage]:
+        nonlocal started_at
+        for message in read(counter):
+            if message.text.strip():
+                started_at = started_at or message.at
+                role = role_of(message.role)
+                if message.name and role in (Role.USER, Role.ASSISTANT):
+                    (users if role is Role.USER else others).setdefault(message.name)
+            yield message
+
+    def read_turns() -> Iterator[ImportedTurn]:
+        return group_turns(_to_lines(read(FieldCounter()), library))
+
+    count = sum(1 for _ in group_turns(_to_lines(watched(), library)))
+    if not count:
+        return None
+    return Chat(
+        name=name[:MOST_NAME_CHARS],
+        read_turns=read_turns,
+        turn_count=count,
+        user_name=next(iter(users), ""),
+        character_names=tuple(others),
+        started_at=started_at,
+    )
+
+
+def role_of(name: str) -> Role:
+    """Return the role that a library means by a name; an unknown one is that of an assistant."""
+    return _ROLES.get(name.lower(), Role.ASSISTANT)
+
+
+def _to_lines(messages: Iterable[SpokenMessage], library: str) -> Iterator[SpokenLine]:
+    for each in messages:
+        if not each.text.strip():
+            continue
+        role = role_of(each.role)
+        name = each.name or ("" if each.role.lower() in _ROLES else each.role)
+        author = Author(kind=_KINDS[role], id=" ".join(name.split())[:MOST_NAME_CHARS]) if name.strip() else None
+        extra = {library: dict(each.kept)} if each.kept else {}
+        yield SpokenLine(message=Message(role=role, content=each.text, author=author, at=each.at, extra=extra))
+
+
+def text_of_content(content: Any, counter: FieldCounter, path: str) -> str:
+    """Return the text of a content that is text or a list of parts; other parts are counted by their types and left out."""
+    if isinstance(content, str):
+        counter.keep(path, content)
+        return content
+    if not isinstance(content, list):
+        counter.refuse(path, content, "no text; left out")
+        return ""
+    texts = []
+    for part in content:
+        text = part.get("text") if isinstance(part, Mapping) else part
+        if isinstance(text, str):
+            counter.keep(f"{path}.*", text)
+            texts.append(text)
+        else:
+            kind = part.get("type") or part.get("block_type") if isinstance(part, Mapping) else None
+            named = kind[:40] if isinstance(kind, str) else "…"
+            counter.refuse(f"{path}.*: {named}", note="parts without text are left out")
+    return "\n".join(text for text in texts if text.strip())

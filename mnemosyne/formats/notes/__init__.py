@@ -1,0 +1,1 @@
+"""Notes as people keep them in folders: Obsidian vaults and plain Markdown."""
