@@ -16,7 +16,7 @@ from mnemosyne.core.plain_values import plain_faults
 from mnemosyne.formats.chats.times import read_time
 from mnemosyne.formats.losses import FieldCounter
 from mnemosyne.formats.memories.databases import has_columns, is_database, open_database, tables_of
-from mnemosyne.formats.memories.messages import FOR_EXPORT, SpokenMessage, build_chat, text_of_content
+from mnemosyne.formats.memories.messages import FOR_EXPORT, TOOL_CALLS, SpokenMessage, build_chat, text_of_content
 from mnemosyne.formats.safe_files import read_json_file
 from mnemosyne.formats.values import Chat, ImportedFile, ImportedMemory
 
@@ -31,7 +31,8 @@ _HOW_TO_EXPORT = (
 _TYPES = frozenset({"human", "ai", "system", "tool", "function", "chat", "remove", "developer"})
 _CLASSES = {kind.capitalize(): kind for kind in _TYPES} | {"AI": "ai"}
 _TEXTS = ("text", "content", "memory", "data", "value", "fact", "summary")
-_TOOL_CALLS = "calls of tools are kept with the message, and not shown"
+_TOOL_CALLS = "calls of tools are kept with the message, and shown to no model"
+_TOOL_RESULTS = "results of tools are kept, and shown to no model"
 _NO_MESSAGE = "no message; passed by"
 
 
@@ -95,7 +96,7 @@ def _to_message(row: Any, counter: FieldCounter) -> Iterator[SpokenMessage]:
         counter.refuse("messages.*", note=_NO_MESSAGE)
         return
     kind, data = parts
-    counter.keep("messages.*.type")
+    counter.keep("messages.*.type", note=_TOOL_RESULTS if kind in ("tool", "function") else "")
     text = text_of_content(data["content"], counter, "messages.*.content")
     role = data.get("role") if kind == "chat" else kind
     name = data.get("name")
@@ -107,8 +108,8 @@ def _to_message(row: Any, counter: FieldCounter) -> Iterator[SpokenMessage]:
             counter.keep("messages.*.name", value)
         elif value not in (None, "", [], {}):
             kept[field] = value
-            counter.keep(f"messages.*.{field[:80]}", value, _TOOL_CALLS if field == "tool_calls" else FOR_EXPORT)
-    if not text.strip():
+            counter.keep(f"messages.*.{field[:80]}", value, _TOOL_CALLS if field == TOOL_CALLS else FOR_EXPORT)
+    if not text.strip() and TOOL_CALLS not in kept:
         counter.refuse("messages.*", note="a message without text; passed by")
     yield SpokenMessage(
         role=role if isinstance(role, str) and role else "ai",

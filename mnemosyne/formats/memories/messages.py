@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from mnemosyne.formats.chats.sillytavern import HIDDEN
 from mnemosyne.formats.chats.turns import SpokenLine, group_turns
 from mnemosyne.formats.losses import FieldCounter
 from mnemosyne.formats.values import Chat
@@ -16,6 +17,7 @@ from mnemosyne.schema.session import Author, AuthorKind, Message, Role
 
 MOST_NAME_CHARS = 200
 FOR_EXPORT = "kept with the message"
+TOOL_CALLS = "tool_calls"
 _KINDS = {
     Role.USER: AuthorKind.USER,
     Role.ASSISTANT: AuthorKind.AGENT,
@@ -46,7 +48,8 @@ ReadMessages = Callable[[FieldCounter], Iterable[SpokenMessage]]
 def build_chat(name: str, read: ReadMessages, counter: FieldCounter, library: str) -> Chat | None:
     """Return a conversation whose turns are read when they are needed; None for one without text.
 
-    Messages without text are left out. Their fields are counted now, once.
+    Messages without text are left out, unless they call tools. Such calls and the results of tools are kept, and shown to no model.
+    Fields are counted now, once.
     """
     users: dict[str, None] = {}
     others: dict[str, None] = {}
@@ -85,12 +88,16 @@ def role_of(name: str) -> Role:
 
 def _to_lines(messages: Iterable[SpokenMessage], library: str) -> Iterator[SpokenLine]:
     for each in messages:
-        if not each.text.strip():
+        is_call = not each.text.strip() and bool(each.kept.get(TOOL_CALLS))
+        if not each.text.strip() and not is_call:
             continue
         role = role_of(each.role)
         name = each.name or ("" if each.role.lower() in _ROLES else each.role)
         author = Author(kind=_KINDS[role], id=" ".join(name.split())[:MOST_NAME_CHARS]) if name.strip() else None
-        extra = {library: dict(each.kept)} if each.kept else {}
+        extra: dict[str, Any] = {library: dict(each.kept)} if each.kept else {}
+        if role is Role.TOOL or is_call:
+            # Model providers refuse a result without its call, and the calls of another program cannot be made again.
+            extra[HIDDEN] = True
         yield SpokenLine(message=Message(role=role, content=each.text, author=author, at=each.at, extra=extra))
 
 

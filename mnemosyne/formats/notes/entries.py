@@ -10,7 +10,7 @@ from mnemosyne.formats.losses import FieldCounter
 from mnemosyne.formats.macros import count_macros
 from mnemosyne.formats.notes.fields import PATH, KeyHabits, canonical_front, names_keys, note_fields, tags_of
 from mnemosyne.formats.notes.front_matter import Note
-from mnemosyne.formats.notes.text import COMMENT, EMBED, LINK, PICTURE, CleanText
+from mnemosyne.formats.notes.text import BOX, COMMENT, EMBED, LINK, PICTURE, CleanText
 from mnemosyne.formats.values import BookEntry
 
 MOST_TITLE_CHARS = 200
@@ -18,6 +18,7 @@ _TEXT_NOTES = {
     LINK: "became the text that they show",
     EMBED: "became the name of the note; its text is not copied in",
     PICTURE: "pictures and other files are not shown; left out",
+    BOX: "tags that only set a text apart; the text within is kept",
     COMMENT: "comments are not shown; left out",
 }
 

@@ -11,11 +11,12 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-LINK, EMBED, PICTURE, COMMENT = "[[links]]", "![[notes]]", "pictures", "%%comments%%"
+LINK, EMBED, PICTURE, COMMENT, BOX = "[[links]]", "![[notes]]", "pictures", "%%comments%%", "<div>"
 """What was replaced or left out of a text."""
 _OPEN_ZONE, _CLOSE_ZONE = "%%deeplore-exclude%%", "%%/deeplore-exclude%%"
 _MOST_LINK_CHARS = 500
-_MARK = re.compile(r"%%|`+|~~~+|!?\[\[|!\[")
+_MARK = re.compile(r"%%|`+|~~~+|!?\[\[|!\[|</?div\b")
+_BOX = re.compile(r"</?div\b[^<>\n]{0,300}>\n?")
 _PICTURE = re.compile(r"!\[[^\[\]\n]{0,500}\]\([^()\n]{0,2000}\)")
 _FILE_ENDING = re.compile(r"\.[A-Za-z0-9]{1,5}\Z")
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*))?\Z")
@@ -45,10 +46,10 @@ class Heading:
 
 
 def clean_text(text: str, *, has_comments: bool) -> CleanText:
-    """Return a text without pictures, with the shown text of wiki links, and without what is between `%%` where a program
-    writes comments so. A comment that never ends is kept.
+    """Return a text without pictures and the tags `<div>`, with the shown text of wiki links, and without what is between `%%`
+    where a program writes comments so. A comment that never ends is kept.
     """
-    if not any(mark in text for mark in ("%%", "[[", "![")):
+    if not any(mark in text for mark in ("%%", "[[", "![", "<div", "</div")):
         return CleanText(text=text)
     counts: Counter[str] = Counter()
     parts: list[str] = []
@@ -66,6 +67,9 @@ def clean_text(text: str, *, has_comments: bool) -> CleanText:
                     end, kind, open_comment = mark.end(), "", start
         elif sign.endswith("[["):
             end, shown, kind = _read_link(text, mark)
+        elif sign.startswith("<"):
+            if (box := _BOX.match(text, start)) is not None:
+                end, kind = box.end(), BOX
         elif (picture := _PICTURE.match(text, start)) is not None:
             end, kind = picture.end(), PICTURE
         if kind:
@@ -76,7 +80,7 @@ def clean_text(text: str, *, has_comments: bool) -> CleanText:
     if not counts:
         return CleanText(text=text, open_comment=open_comment)
     joined = "".join((*parts, text[kept:]))
-    is_shorter = counts[COMMENT] or counts[PICTURE]
+    is_shorter = counts[COMMENT] or counts[PICTURE] or counts[BOX]
     return CleanText(
         text=_BLANK_LINES.sub("\n\n", joined) if is_shorter else joined, counts=counts, open_comment=open_comment
     )
