@@ -178,7 +178,7 @@ class _Scan:
         if told is None:
             return True
         for wanted, own in ((told.names, {context.character_file}), (told.tags, set(context.character_tags))):
-            if wanted and (not own.isdisjoint(wanted)) is told.is_exclude and (own or wanted is told.names):
+            if wanted and (not own.isdisjoint(wanted)) is told.is_exclude:
                 self._reject(entry, "filter", "it is for other characters")
                 return False
         return True
