@@ -1,1 +1,0 @@
-"""Chats of other programs: SillyTavern's JSONL and others, messages of the OpenAI API, transcripts."""
