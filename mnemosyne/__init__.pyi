@@ -49,7 +49,7 @@ from .evidence.blocks.resolve import RefResolver
 from .evidence.conflicts import resolve_conflicts
 from .evidence.selectors import RefSelector, RefState, check_ref, extract, make_ref, parse_selector
 from .host_parts import Sha256Hasher, SystemClock, UuidV4Generator
-from .importers.corpus import CORPUS_FILE, Corpus, CorpusDocument, corpus_file, read_corpus, to_session
+from .formats.corpus import CORPUS_FILE, Corpus, CorpusDocument, corpus_file, read_corpus, to_session
 from .plugins import (
     EmbedderFactory,
     ExtensionPoint,
@@ -170,6 +170,7 @@ from .schema.query import (
 from .schema.record import (
     WINDOW_USAGES,
     HiddenRecords,
+    ImportedBranch,
     ImportedConversation,
     ImportedConversations,
     ImportedTurn,
@@ -298,6 +299,7 @@ __all__ = [
     "HybridRetriever",
     "IdGenerator",
     "ImportRequest",
+    "ImportedBranch",
     "ImportedConversation",
     "ImportedConversations",
     "ImportedTurn",

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from mnemosyne.chains.audience import NOBODY, audience_field
 from mnemosyne.formats.chats.send_dates import read_date
 from mnemosyne.formats.chats.turns import SaidMessage
 from mnemosyne.formats.losses import FieldCounter
+from mnemosyne.schema.memory import NOBODY, VIEWERS
 from mnemosyne.schema.session import Author, AuthorKind, Message, Role
 
 LINE, HEADER = "sillytavern", "sillytavern_header"
@@ -119,7 +119,7 @@ def _read_info(line: Mapping[str, Any], place: int | None) -> Any:
 
 
 def _audience(line: Mapping[str, Any]) -> dict[str, Any]:
-    return audience_field(NOBODY if _is_true(line.get("is_system")) else ())
+    return {VIEWERS: list(NOBODY)} if _is_true(line.get("is_system")) else {}
 
 
 def _is_true(value: Any) -> bool:

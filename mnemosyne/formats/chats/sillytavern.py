@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mnemosyne.chains.audience import read_audience
 from mnemosyne.core.errors import CorpusError
 from mnemosyne.formats.chats.json_lines import JsonLine, read_json_lines
 from mnemosyne.formats.chats.jsonl_messages import HEADER, is_message, read_message
@@ -20,7 +19,7 @@ from mnemosyne.formats.chats.send_dates import read_date
 from mnemosyne.formats.chats.turns import SaidMessage, chat_key, group_turns
 from mnemosyne.formats.losses import FieldCounter
 from mnemosyne.formats.values import AuthorsNote, Chat, ImportedFile
-from mnemosyne.schema.memory import EMPTY
+from mnemosyne.schema.memory import EMPTY, VIEWERS
 from mnemosyne.schema.record import ImportedTurn, ImportRequest
 from mnemosyne.schema.session import AuthorKind
 
@@ -34,7 +33,7 @@ _NOTE = ("note_prompt", "note_interval", "note_depth", "note_role")
 NO_REQUEST = ImportRequest()
 
 
-def looks_like_chat(value: object) -> bool:
+def is_chat_line(value: object) -> bool:
     """Return whether a JSON value is the first line of a chat: its header, or a message."""
     if not isinstance(value, Mapping):
         return False
@@ -104,7 +103,7 @@ class _Survey:
             return
         if message.author.kind is AuthorKind.USER:
             self.user_name = self.user_name or message.author.id
-        elif message.author.kind is AuthorKind.AGENT and not read_audience(message.extra):
+        elif message.author.kind is AuthorKind.AGENT and VIEWERS not in message.extra:
             self.characters |= {message.author.id: None} if len(self.characters) < _MOST_NAMES else {}
 
     def notes(self) -> tuple[str, ...]:

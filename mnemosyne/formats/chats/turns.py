@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from mnemosyne.chains.messages.replies import count_inputs
 from mnemosyne.schema.record import ImportedTurn
 from mnemosyne.schema.session import Message, Role
 
@@ -20,6 +19,16 @@ class SaidMessage:
 
     message: Message
     others: tuple[tuple[Message, ...], ...] = ()
+
+
+def count_inputs(messages: Sequence[Message]) -> int:
+    """Return how many messages of a turn come before its replies: those up to the first message of the user, or, in a turn without
+    one, the system messages that it begins with.
+    """
+    for place, message in enumerate(messages):
+        if message.role is Role.USER:
+            return place + 1
+    return next((place for place, message in enumerate(messages) if message.role is not Role.SYSTEM), len(messages))
 
 
 def chat_key(*parts: object) -> str:

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from mnemosyne.chains.audience import NOBODY, read_audience
-from mnemosyne.chains.messages.replies import count_inputs
 from mnemosyne.formats.chats.jsonl_messages import CHUB_MES, LINE, SWIPE_INFO
-from mnemosyne.schema.memory import EMPTY
+from mnemosyne.formats.chats.turns import count_inputs
+from mnemosyne.schema.memory import EMPTY, NOBODY, VIEWERS
 from mnemosyne.schema.record import ImportedTurn
 from mnemosyne.schema.session import Message, Role
 
@@ -90,7 +89,7 @@ def _line_of(message: Message, swipes: Sequence[Message]) -> dict[str, Any]:
 
 def _new_fields(message: Message) -> dict[str, Any]:
     """Return the fields of a message that came from no such file."""
-    fields: dict[str, Any] = {"is_system": read_audience(message.extra) == NOBODY, "extra": {}}
+    fields: dict[str, Any] = {"is_system": tuple(message.extra.get(VIEWERS, ())) == NOBODY, "extra": {}}
     if message.at is not None:
         fields["send_date"] = _format_date(message.at)
     if message.role in (Role.SYSTEM, Role.TOOL):
