@@ -27,9 +27,54 @@ from mnemosyne.world.activation.values import (
     WorldInfoSettings,
 )
 
-WORDS = ("lamp", "Lamp", "red lamp", "fog", "harbour", "storm", "boat", "caf", "café", "灯塔", "红色的灯塔", "雾", "暴风雨", "小船", "a.b", "x_y")
-PATTERNS = ("/la(m|n)p/i", "/^lamp/", "/lamp$/m", r"/\bfog\b/", "/灯.?塔/", "/[/", "/a/b/", r"/a\/b/", r"/\w+塔/", "/storm|boat/gi", r"/\d{2}/")
-FILLER = ("the", "old", "at night", "says", "很", "在", "我们", "12", "lamps", "foggy", "LAMP", "boats", "a/b", ",", "。")
+WORDS = (
+    "lamp",
+    "Lamp",
+    "red lamp",
+    "fog",
+    "harbour",
+    "storm",
+    "boat",
+    "caf",
+    "café",
+    "灯塔",
+    "红色的灯塔",
+    "雾",
+    "暴风雨",
+    "小船",
+    "a.b",
+    "x_y",
+)
+PATTERNS = (
+    "/la(m|n)p/i",
+    "/^lamp/",
+    "/lamp$/m",
+    r"/\bfog\b/",
+    "/灯.?塔/",
+    "/[/",
+    "/a/b/",
+    r"/a\/b/",
+    r"/\w+塔/",
+    "/storm|boat/gi",
+    r"/\d{2}/",
+)
+FILLER = (
+    "the",
+    "old",
+    "at night",
+    "says",
+    "很",
+    "在",
+    "我们",
+    "12",
+    "lamps",
+    "foggy",
+    "LAMP",
+    "boats",
+    "a/b",
+    ",",
+    "。",
+)
 SOURCES = {"G": BookSource.GLOBAL, "C": BookSource.CHARACTER, "H": BookSource.CHAT}
 FEATURES: dict[str, tuple[str, ...]] = {
     "plain keys": (),
@@ -130,7 +175,10 @@ def make_entry(dice: random.Random, parts: tuple[str, ...]) -> dict[str, Any]:
         "selective": True,
     }
     if "matchWholeWords" in parts:
-        entry |= {"matchWholeWords": dice.choice((None, True, False)), "caseSensitive": dice.choice((None, True, False))}
+        entry |= {
+            "matchWholeWords": dice.choice((None, True, False)),
+            "caseSensitive": dice.choice((None, True, False)),
+        }
     if "keysecondary" in parts and some(0.7):
         entry |= {"keysecondary": dice.sample(WORDS, dice.randint(1, 2)), "selectiveLogic": dice.randrange(4)}
     if "recursion" in parts:
@@ -150,7 +198,11 @@ def make_entry(dice: random.Random, parts: tuple[str, ...]) -> dict[str, Any]:
     if "probability" in parts:
         entry |= {"probability": dice.choice((0, 30, 60, 100)), "useProbability": some(0.8)}
     if "timed" in parts:
-        entry |= {"sticky": dice.choice((None, 0, 2)), "cooldown": dice.choice((None, 2)), "delay": dice.choice((None, None, 3))}
+        entry |= {
+            "sticky": dice.choice((None, 0, 2)),
+            "cooldown": dice.choice((None, 2)),
+            "delay": dice.choice((None, None, 3)),
+        }
     if "budget" in parts:
         entry["ignoreBudget"] = some(0.15)
     if "filter" in parts and some(0.5):
@@ -161,7 +213,9 @@ def make_entry(dice: random.Random, parts: tuple[str, ...]) -> dict[str, Any]:
             "isExclude": some(0.4),
         }
     if "decorators" in parts and some(0.4):
-        top = dice.choice(("@@activate", "@@dont_activate", "@@depth 3\n@@@activate", "@@activate\n@@role user", "@@@activate"))
+        top = dice.choice(
+            ("@@activate", "@@dont_activate", "@@depth 3\n@@@activate", "@@activate\n@@role user", "@@@activate")
+        )
         entry["content"] = f"{top}\n{entry['content']}"
     if "fields" in parts:
         entry |= {"matchScenario": some(0.3), "matchCharacterDescription": some(0.3)}
@@ -220,7 +274,13 @@ def run_ours(case: dict[str, Any]) -> list[list[str]]:
 
 def run_theirs(cases: list[dict[str, Any]], package: Path) -> list[list[list[str]]]:
     """Return what SillyTavern sets off in each chat of each case, in order."""
-    command = ["node", "--experimental-vm-modules", "--no-warnings", str(Path(__file__).with_name("oracle.mjs")), str(package)]
+    command = [
+        "node",
+        "--experimental-vm-modules",
+        "--no-warnings",
+        str(Path(__file__).with_name("oracle.mjs")),
+        str(package),
+    ]
     lines = "".join(f"{json.dumps(case)}\n" for case in cases)
     done = subprocess.run(command, input=lines, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -237,7 +297,8 @@ def main() -> int:
     chosen = parser.parse_args()
     features = list(FEATURES)
     cases = [
-        make_case(random.Random(f"{chosen.seed}.{number}"), features[number % len(features)]) for number in range(chosen.cases)
+        make_case(random.Random(f"{chosen.seed}.{number}"), features[number % len(features)])
+        for number in range(chosen.cases)
     ]
     theirs = run_theirs(cases, chosen.package)
     counts: Counter[tuple[str, str]] = Counter()
@@ -251,7 +312,9 @@ def main() -> int:
         counts[case["feature"], "entries"] += sum(len(other) for _, other in scans)
         if found != wanted and shown < chosen.show:
             shown += 1
-            print(f"differs ({case['feature']}): ours {found}, SillyTavern {wanted}\n{json.dumps(case, ensure_ascii=False)}")
+            print(
+                f"differs ({case['feature']}): ours {found}, SillyTavern {wanted}\n{json.dumps(case, ensure_ascii=False)}"
+            )
     version = json.loads((chosen.package / "package.json").read_text(encoding="utf-8"))["version"]
     print(f"SillyTavern {version}, {chosen.cases} cases, seed {chosen.seed}")
     print(f"{'feature':26} {'scans':>7} {'set off':>8} {'same entries':>13} {'same order':>11}")

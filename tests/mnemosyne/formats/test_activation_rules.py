@@ -133,7 +133,11 @@ def test_chance_and_budget_reject_with_their_reason():
     assert [each.reason for each in odd.rejected] == ["probability"]
     assert uids(run([entry(1, "lamp", probability=30)], "lamp", rolls=0.2)) == ["1"]
     assert uids(run([entry(1, "lamp", probability=0, useProbability=False)], "lamp", rolls=0.9)) == ["1"]
-    book = [entry(1, "lamp", content="x" * 50, order=200), entry(2, "lamp", content="y"), entry(3, "lamp", ignoreBudget=True)]
+    book = [
+        entry(1, "lamp", content="x" * 50, order=200),
+        entry(2, "lamp", content="y"),
+        entry(3, "lamp", ignoreBudget=True),
+    ]
     full = run(book, "lamp", budget=40)
     assert uids(full) == ["3"]
     assert {each.entry.uid: each.reason for each in full.rejected} == {"1": "budget", "2": "budget"}
@@ -191,12 +195,38 @@ def test_entries_are_looked_at_by_source_and_order():
     assert uids(run(book, "x", insertion_strategy=0)) == ["4", "1", "3", "2"]
 
 
-PLAIN = st.one_of(st.none(), st.booleans(), st.integers(-3, 3), st.text(max_size=5), st.lists(st.text(max_size=3), max_size=3))
-FIELDS = ("key", "keysecondary", "content", "constant", "order", "position", "depth", "role", "probability", "group", "sticky")
-MORE = ("cooldown", "delay", "selectiveLogic", "scanDepth", "delayUntilRecursion", "characterFilter", "triggers", "disable")
+PLAIN = st.one_of(
+    st.none(), st.booleans(), st.integers(-3, 3), st.text(max_size=5), st.lists(st.text(max_size=3), max_size=3)
+)
+FIELDS = (
+    "key",
+    "keysecondary",
+    "content",
+    "constant",
+    "order",
+    "position",
+    "depth",
+    "role",
+    "probability",
+    "group",
+    "sticky",
+)
+MORE = (
+    "cooldown",
+    "delay",
+    "selectiveLogic",
+    "scanDepth",
+    "delayUntilRecursion",
+    "characterFilter",
+    "triggers",
+    "disable",
+)
 
 
-@given(st.lists(st.dictionaries(st.sampled_from(FIELDS + MORE), PLAIN, max_size=8), max_size=6), st.lists(st.text(max_size=8)))
+@given(
+    st.lists(st.dictionaries(st.sampled_from(FIELDS + MORE), PLAIN, max_size=8), max_size=6),
+    st.lists(st.text(max_size=8)),
+)
 def test_any_fields_give_the_same_result_twice(books, told):
     entries = [
         read_entry(fields, world="w", uid=str(number), source=BookSource.GLOBAL) for number, fields in enumerate(books)

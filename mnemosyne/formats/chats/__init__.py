@@ -1,0 +1,1 @@
+"""Chats of other programs: read as turns, and written again."""

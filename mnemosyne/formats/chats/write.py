@@ -1,0 +1,120 @@
+"""Writes a chat as SillyTavern reads it: one JSON mapping a line. What came from such a file goes back as it was."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from mnemosyne.formats.chats.jsonl_messages import CHUB_MES, LINE, SWIPE_INFO
+from mnemosyne.formats.chats.turns import count_inputs
+from mnemosyne.schema.memory import EMPTY, NOBODY, VIEWERS
+from mnemosyne.schema.record import ImportedTurn
+from mnemosyne.schema.session import Message, Role
+
+Replies = Sequence[Message]
+
+
+def chat_header(user_name: str, character_name: str, created_at: datetime) -> dict[str, Any]:
+    """Return the header of a chat that had none."""
+    return {
+        "user_name": user_name,
+        "character_name": character_name,
+        "create_date": _format_date(created_at),
+        "chat_metadata": {},
+    }
+
+
+def chat_jsonl(
+    header: Mapping[str, Any], turns: Iterable[ImportedTurn], alternatives: Mapping[str, Sequence[Replies]] = EMPTY
+) -> Iterator[str]:
+    """Yield the lines of a chat, each with its line break; an empty header is not written.
+
+    `alternatives` are further replies by turn id, besides those that the turns hold. A reply that differs from the turn's own in
+    one message becomes a swipe of that message; one that differs in several, a swipe of the first of them with the texts of all.
+    """
+    if header:
+        yield _dump(header)
+    for turn in turns:
+        first = count_inputs(turn.messages)
+        swipes = _find_swipes(turn.messages[first:], (*turn.alternatives, *alternatives.get(turn.turn_id, ())))
+        for place, message in enumerate(turn.messages):
+            yield _dump(_line_of(message, swipes.get(place - first, ())))
+
+
+def _find_swipes(own: Replies, others: Iterable[Replies]) -> dict[int, list[Message]]:
+    """Return the swipes of each reply, by its place among the replies of its turn."""
+    found: dict[int, list[Message]] = {}
+    for other in others:
+        place = next(
+            (n for n, (one, two) in enumerate(zip(own, other, strict=False)) if one.content != two.content),
+            min(len(own), len(other)),
+        )
+        if place >= len(own) or place >= len(other):
+            continue
+        rest = other[place:]
+        text = "\n\n".join(each.content for each in rest)
+        swipe = rest[0] if len(rest) == 1 else Message(role=rest[0].role, content=text, at=rest[0].at)
+        known = found.setdefault(place, [])
+        if text and text not in (each.content for each in known):
+            known.append(swipe)
+    return {place: swipes for place, swipes in found.items() if swipes}
+
+
+def _line_of(message: Message, swipes: Sequence[Message]) -> dict[str, Any]:
+    held = message.extra.get(LINE)
+    kept: dict[str, Any] = dict(held) if isinstance(held, Mapping) else _new_fields(message)
+    info = None if message.role is Role.USER else kept.pop(SWIPE_INFO, None)
+    line = {
+        "name": message.author.id if message.author is not None else "",
+        "is_user": message.role is Role.USER,
+        **kept,
+        "mes": kept.get(CHUB_MES, message.content),
+    }
+    line.pop(CHUB_MES, None)
+    if not swipes and (message.role is Role.USER or "swipe_id" not in kept):
+        return line
+    chosen = kept.get("swipe_id")
+    place = chosen if isinstance(chosen, int) and 0 <= chosen <= len(swipes) else len(swipes)
+    texts: list[Any] = [each.content for each in swipes]
+    texts.insert(place, message.content)
+    infos = [_swipe_info(each) for each in swipes]
+    infos.insert(place, info)
+    line |= {"swipe_id": place, "swipes": texts}
+    if any(each is not None for each in infos):
+        line[SWIPE_INFO] = [{} if each is None else each for each in infos]
+    return line
+
+
+def _new_fields(message: Message) -> dict[str, Any]:
+    """Return the fields of a message that came from no such file."""
+    fields: dict[str, Any] = {"is_system": tuple(message.extra.get(VIEWERS, ())) == NOBODY, "extra": {}}
+    if message.at is not None:
+        fields["send_date"] = _format_date(message.at)
+    if message.role in (Role.SYSTEM, Role.TOOL):
+        fields["extra"] = {"type": "narrator"}
+    return fields
+
+
+def _swipe_info(message: Message) -> Any:
+    held = message.extra.get(LINE)
+    if isinstance(held, Mapping):
+        return held.get(SWIPE_INFO)
+    return None if message.at is None else {"send_date": _format_date(message.at), "extra": {}}
+
+
+def _format_date(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _dump(line: Mapping[str, Any]) -> str:
+    return json.dumps(line, ensure_ascii=False, default=_plain) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, tuple):
+        return list(value)
+    raise TypeError(f"{type(value).__name__} is no JSON value")
