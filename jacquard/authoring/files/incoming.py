@@ -225,8 +225,8 @@ async def _bring_in_session(
         if await _is_opening_only(runtime, session_id):
             # The greeting that the session began with is in the chat too.
             await runtime.store.fork(session_id, None, f"chat-{slug_of(chat.name)}")
-        count = partial(progress, total=chat.turn_count)
-        await import_chat(runtime.store, session_id, chat.read_turns(), progress=count)
+        report = partial(_report, progress, chat.turn_count)
+        await import_chat(runtime.store, session_id, chat.read_turns(), progress=report)
         head = await runtime.store.head(session_id)
     outcome.turns[session_id] = (head.depth, before)
 
@@ -241,6 +241,10 @@ def _empty_start(
         state={} if world is None else world.state,
         at=next((chat.started_at for chat in chats if chat.started_at is not None), None),
     )
+
+
+def _report(progress: Progress, total: int, done: int) -> None:
+    progress(done, total)
 
 
 async def _is_opening_only(runtime: Runtime, session_id: str) -> bool:

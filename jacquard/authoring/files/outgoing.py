@@ -18,6 +18,8 @@ from mnemosyne.core.masking.controls import escape_json_controls
 from mnemosyne.files import write_file
 from mnemosyne.formats.books.write import world_info_json
 from mnemosyne.formats.cards.write import card_document, card_png_bytes
+from mnemosyne.formats.chats.jsonl_messages import HEADER
+from mnemosyne.formats.chats.turns import count_inputs
 from mnemosyne.formats.chats.write import chat_header, chat_jsonl
 from mnemosyne.formats.safe_files import read_file_bytes
 from mnemosyne.formats.values import CharacterCard, WorldBook
@@ -110,7 +112,7 @@ async def _find_alternatives(
         other = await store.turn(session_id, head.turn_id)
         mine = by_parent.get(other.parent_id)
         if mine is not None and _asks_the_same(mine, other):
-            found.setdefault(mine.turn_id, []).append(other.messages)
+            found.setdefault(mine.turn_id, []).append(other.messages[count_inputs(other.messages) :])
     return found
 
 

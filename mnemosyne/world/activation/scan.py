@@ -178,7 +178,7 @@ class _Scan:
         if told is None:
             return True
         for wanted, own in ((told.names, {context.character_file}), (told.tags, set(context.character_tags))):
-            if wanted and (not own.isdisjoint(wanted)) is told.is_exclude:
+            if wanted and (not own.isdisjoint(wanted)) is named.is_exclude:
                 self._reject(entry, "filter", "it is for other characters")
                 return False
         return True

@@ -15,12 +15,12 @@ def entry(uid, *keys, world="book", source=BookSource.CHARACTER, **fields):
     return read_entry({"key": list(keys), "content": f"text {uid}", **fields}, world=world, uid=str(uid), source=source)
 
 
-def run(entries, *told, rolls=0.0, effects=TimedEffects(), length=None, budget=10_000, **options):
+def run(entries, *told, rolls=0.0, effects=None, length=None, budget=10_000, **options):
     context_options = {name: options.pop(name) for name in ("trigger", "character_file", "fields") if name in options}
     messages = tuple(ScannedMessage(name="Ann", text=text) for text in reversed(told))
     return scan(
         entries,
-        ScanContext(messages=messages, effects=effects, chat_length=length, **context_options),
+        ScanContext(messages=messages, effects=effects or TimedEffects(), chat_length=length, **context_options),
         WorldInfoSettings(context_tokens=budget, budget_percent=100, **options),
         count_tokens=len,
         roll=lambda purpose, name: rolls[name] if isinstance(rolls, dict) else rolls,
