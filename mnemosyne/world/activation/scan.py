@@ -171,14 +171,17 @@ class _Scan:
 
     def _is_meant(self, entry: WorldInfoEntry) -> bool:
         """Return whether an entry is for this trigger and this character."""
-        context, told = self._context, entry.character_filter
+        context, wanted_by = self._context, entry.character_filter
         if entry.triggers and context.trigger not in entry.triggers:
             self._reject(entry, "trigger", f"it is for {', '.join(entry.triggers)}")
             return False
-        if told is None:
+        if wanted_by is None:
             return True
-        for wanted, own in ((told.names, {context.character_file}), (told.tags, set(context.character_tags))):
-            if wanted and (not own.isdisjoint(wanted)) is named.is_exclude:
+        for wanted, own in (
+            (wanted_by.names, {context.character_file}),
+            (wanted_by.tags, set(context.character_tags)),
+        ):
+            if wanted and (not own.isdisjoint(wanted)) is wanted_by.is_exclude:
                 self._reject(entry, "filter", "it is for other characters")
                 return False
         return True
