@@ -11,7 +11,7 @@ WORLD ?= examples/whispering_forest/zh
 # Installs are not compiled up front; what is imported once must be kept, whatever the caller's environment says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test check lint types contracts unit full attack fuzz bench costs test-frameworks clean
+.PHONY: help demo test check lint types contracts unit full attack fuzz bench costs test-frameworks acceptance clean
 help:
 	@echo "make demo     set up, then weave one turn of the example world and print prompt and receipt"
 	@echo "make test     set up, then run every check: lint, types, import contracts, tests"
@@ -20,6 +20,7 @@ help:
 	@echo "make fuzz     coverage-guided fuzzing (FUZZ='reply --minutes 60'; reply, pack or importers)"
 	@echo "make bench    ours beside LangChain, LlamaIndex, Haystack and code by hand (BENCH='--data DIR --sizes 1000,100000')"
 	@echo "make costs    what turns cost: the other benchmarks"
+	@echo "make acceptance  our activation of world info beside SillyTavern's own code (needs node; ACCEPTANCE='--cases 14000')"
 	@echo "make test-frameworks  the adapters of agent frameworks, each against its framework (1.8 GB in two environments)"
 
 # A CPU build of torch is taken where the index offers one; elsewhere the platform's own build of the same release.
@@ -99,6 +100,9 @@ EXTRAS_a := testing,langchain,haystack,pydantic-ai,openai-agents,autogen,agent-f
 EXTRAS_b := testing,llamaindex,semantic-kernel,crewai
 PROVIDERS_a := langchain-openai pydantic-ai-slim[openai] autogen-ext[openai] agent-framework-openai
 PROVIDERS_b := llama-index-llms-openai llama-index-llms-openai-like
+
+acceptance: $(VENV)/.dev
+	@PYTHON=$(abspath $(BIN)/python) tests/acceptance/run.sh $(ACCEPTANCE)
 
 test-frameworks: .venv-frameworks-a/.installed .venv-frameworks-b/.installed
 	.venv-frameworks-a/bin/python -m pytest -c tests/frameworks/pytest.ini tests/frameworks

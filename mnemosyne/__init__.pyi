@@ -183,6 +183,7 @@ from .schema.query import (
 from .schema.record import (
     WINDOW_USAGES,
     HiddenRecords,
+    ImportedBranch,
     ImportedConversation,
     ImportedConversations,
     ImportedTurn,
@@ -319,6 +320,7 @@ __all__ = [
     "HybridRetriever",
     "IdGenerator",
     "ImportRequest",
+    "ImportedBranch",
     "ImportedConversation",
     "ImportedConversations",
     "ImportedFile",

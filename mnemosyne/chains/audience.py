@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from mnemosyne.schema.memory import NOBODY as NOBODY
+from mnemosyne.schema.memory import VIEWERS as VIEWERS
 from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.session import Message
-
-VIEWERS = "viewers"
-NOBODY = ("\x00nobody",)
-"""The viewers of what was made from texts that no viewer may know together."""
 
 Audience = tuple[str, ...]
 """The viewers who may know something, in alphabetical order; empty means everyone."""
@@ -34,6 +32,11 @@ def audience_of_entry(entry: MemoryEntry) -> Audience:
 def audience_of_messages(messages: Iterable[Message]) -> Audience:
     """Return the viewers who may know all of these messages."""
     return join_audiences(read_audience(message.extra) for message in messages)
+
+
+def told_messages(messages: Iterable[Message]) -> tuple[Message, ...]:
+    """Return the messages that some viewer may know; what is derived from a conversation is derived from these."""
+    return tuple(message for message in messages if read_audience(message.extra) != NOBODY)
 
 
 def join_audiences(audiences: Iterable[Audience]) -> Audience:

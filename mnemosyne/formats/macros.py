@@ -18,10 +18,12 @@ _OTHERS = re.compile(r"\{\{([A-Za-z_][A-Za-z0-9_]{0,40})(?=[}:\s])")
 
 
 def fill_names(text: str, *, char: str, user: str) -> str:
-    """Return a text with the names of the character and of the user in the place of their macros, and without comments.
+    """Return a text with the names of the character and of the user in the place of their macros, without comments, and with line
+    feeds alone as line ends.
 
     A macro whose name is empty stays as it is.
     """
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
     if "{{" not in text and "<" not in text:
         return text
 

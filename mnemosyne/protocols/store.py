@@ -6,9 +6,10 @@ It is long because a store is one contract. It must not import another module of
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
-from mnemosyne.core.errors import SessionNotFoundError
+from mnemosyne.core.errors import SessionNotFoundError, TurnNotFoundError
 from mnemosyne.damage import DamageLog
 from mnemosyne.schema.document import ModelUsage, SessionDocument, Task, ToolCall
 from mnemosyne.schema.erasure import AuditRecord, Erasure, ErasureOutcome, ErasurePreview, StoredRow
@@ -17,6 +18,7 @@ from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.query import BlockFilter, EvidenceFilter
 from mnemosyne.schema.record import (
     HiddenRecords,
+    ImportedBranch,
     ImportedTurn,
     PathSummary,
     Prefetch,
@@ -27,7 +29,7 @@ from mnemosyne.schema.record import (
     TurnCommit,
     TurnRecord,
 )
-from mnemosyne.schema.session import Message, SessionHead
+from mnemosyne.schema.session import Message, SessionHead, TurnStatus
 
 
 class Store(Protocol):
@@ -86,13 +88,49 @@ class Store(Protocol):
         ...
 
     async def append_turns(
-        self, session_id: str, turns: Sequence[ImportedTurn], entries: Sequence[MemoryEntry] = ()
+        self,
+        session_id: str,
+        turns: Sequence[ImportedTurn],
+        entries: Sequence[MemoryEntry] = (),
+        *,
+        branch_id: str | None = None,
     ) -> SessionHead:
-        """Commit finished turns after the head (for imports); turns whose ids exist already are skipped.
+        """Commit finished turns after the head of the active branch, or of `branch_id` (for imports), and return that head;
+        turns whose ids exist already are skipped. BranchNotFoundError.
 
-        A pending turn that is not among them is committed before them, without a reply.
+        A pending turn that is not among them is committed before them, without a reply. The active branch stays.
         """
         ...
+
+    async def add_branches(self, session_id: str, branches: Sequence[ImportedBranch]) -> int:
+        """Open branches with finished turns, all at once, and return how many were new; the active branch stays.
+
+        A branch that exists already is skipped, and so are turns whose ids exist. A branch may follow a turn of one before it.
+        TurnNotFoundError for a turn to follow that is not committed; ValueError for an empty name. A store that has no way of its
+        own does it one by one.
+        """
+        known = await self.branches(session_id)
+        names, active, new = {head.branch_id for head in known}, known[0].branch_id, 0
+        for branch in branches:
+            if branch.branch_id not in names:
+                await self.fork(session_id, branch.after, branch.branch_id)
+                await self.append_turns(session_id, branch.turns)
+                names.add(branch.branch_id)
+                new += 1
+        if new:
+            await self.switch(session_id, active)
+        return new
+
+    async def committed_turns(self, session_id: str, turn_ids: Sequence[str]) -> frozenset[str]:
+        """Return those of these ids that are ids of committed turns, on any branch. A store that has no way of its own reads
+        the turns.
+        """
+        found: set[str] = set()
+        for turn_id in turn_ids:
+            with suppress(TurnNotFoundError):
+                if (await self.turn(session_id, turn_id)).status is TurnStatus.COMMITTED:
+                    found.add(turn_id)
+        return frozenset(found)
 
     async def sessions(self) -> tuple[str, ...]:
         """Return all session ids, sorted."""

@@ -24,6 +24,11 @@ DOCUMENT = "document"
 """The kind of a lore entry that is a passage of a document in a session's evidence. `metadata` has the id of that evidence
 (`document_id`), and the selector of the passage in it (`section_id`)."""
 
+VIEWERS = "viewers"
+"""The field of a message, a summary or a memory with the viewers that it is kept for; without it everyone may know it."""
+NOBODY = ("\x00nobody",)
+"""The viewers of what no viewer may know."""
+
 DOCUMENT_ID, SECTION_ID = "document_id", "section_id"
 
 

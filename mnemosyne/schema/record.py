@@ -44,6 +44,15 @@ class ImportedTurn:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ImportedBranch:
+    """A branch to open after a committed turn (`after` None: before the first), with finished turns."""
+
+    branch_id: str
+    after: str | None
+    turns: tuple[ImportedTurn, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ImportRequest:
     """What a caller wants of a file of conversations; an importer may pass over what its format has no use for.
 

@@ -18,6 +18,7 @@ from hostile_packs import sound_pack, write_files
 from filament import ReplyError, StreamParser, judge_ops, parse_reply
 from mnemosyne import (
     CorpusError,
+    ImportRequest,
     MigrationError,
     SchemaValidationError,
     WorldPackError,
@@ -31,6 +32,9 @@ from mnemosyne import (
     to_session,
 )
 from mnemosyne.documents.migrate import migrate
+from mnemosyne.formats.recognise import FORMATS, read_imported_file, recognise
+from mnemosyne.world import load_world_files
+from mnemosyne.world.imported.pack import ImportedWorld, join_imports, pack_files
 
 PIECES = (1, 2, 3, 7, 64)
 STATE = {
@@ -80,10 +84,29 @@ def _faults_of(pack: Path) -> tuple[str, ...] | None:
 
 
 def fuzz_importers(data: bytes) -> None:
-    """A corpus, a session document and a context package are refused with sentences, or survive the way out and in again."""
+    """A corpus, a session document, a context package and a file of another program are refused with sentences, or survive the way
+    out and in again.
+    """
     if not data:
         return
-    (_read_corpus, _read_document, _read_package)[data[0] % 3](data[1:])
+    (_read_corpus, _read_document, _read_package, _read_foreign)[data[0] % 4](data[1:])
+
+
+def _read_foreign(body: bytes) -> None:
+    with tempfile.TemporaryDirectory(dir=_memory_folder()) as folder:
+        file = Path(folder) / "file"
+        file.write_bytes(body)
+        try:
+            name = recognise(file)
+            if name not in FORMATS:
+                return
+            found = read_imported_file(file, name, ImportRequest())
+        except CorpusError:
+            return
+        made = join_imports(ImportedWorld(world_id="w"), found.cards, found.books)
+        load_world_files(pack_files(made))
+        for chat in found.chats:
+            assert sum(1 for _ in chat.read_turns()) == chat.turn_count
 
 
 def _read_corpus(body: bytes) -> None:

@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 import entries_of_files
+import entries_of_formats
 import entries_of_memory
 import entries_of_turns
 from entry_points import ENTRIES, EXAMPLES, LIMITS, forget_texts
 
-__all__ = ["ENTRIES", "EXAMPLES", "LIMITS", "entries_of_files", "entries_of_memory", "entries_of_turns", "forget_texts"]
+__all__ = [
+    "ENTRIES",
+    "EXAMPLES",
+    "LIMITS",
+    "entries_of_files",
+    "entries_of_formats",
+    "entries_of_memory",
+    "entries_of_turns",
+    "forget_texts",
+]

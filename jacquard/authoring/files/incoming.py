@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from anyio import to_thread
 
-from jacquard.authoring.files.chats import import_chat
 from jacquard.core.errors import ConfigError
 from jacquard.memory.consolidate.consolidator import Progress, ignore_progress
 from jacquard.pipeline.worlds import BARE_WORLDS
+from jacquard.turns.writing.chat_import import import_chat
 from jacquard.wiring.runtime import Runtime
+from mnemosyne.chains.session_start import prologue_turn_id
 from mnemosyne.core.errors import SessionNotFoundError
 from mnemosyne.formats.cards.texts import greetings_of
 from mnemosyne.formats.values import CharacterCard, Chat, ImportedFile, ImportedMemory, WorldBook
@@ -220,7 +222,12 @@ async def _bring_in_session(
             session_id, world.world_id, world.locale, world.state, instead_of=BARE_WORLDS
         )
     for chat in chats:
-        head = await import_chat(runtime.store, session_id, chat, progress=progress)
+        if await _is_opening_only(runtime, session_id):
+            # The greeting that the session began with is in the chat too.
+            await runtime.store.fork(session_id, None, f"chat-{slug_of(chat.name)}")
+        report = partial(_report, progress, chat.turn_count)
+        await import_chat(runtime.store, session_id, chat.read_turns(), progress=report)
+        head = await runtime.store.head(session_id)
     outcome.turns[session_id] = (head.depth, before)
 
 
@@ -234,6 +241,16 @@ def _empty_start(
         state={} if world is None else world.state,
         at=next((chat.started_at for chat in chats if chat.started_at is not None), None),
     )
+
+
+def _report(progress: Progress, total: int, done: int) -> None:
+    progress(done, total)
+
+
+async def _is_opening_only(runtime: Runtime, session_id: str) -> bool:
+    """Return whether a session holds the opening of its world and nothing else."""
+    head = await runtime.store.head(session_id)
+    return head.depth == 1 and head.turn_id == prologue_turn_id(1)
 
 
 async def _bring_in_greetings(runtime: Runtime, session_id: str, incoming: IncomingFiles, world: WorldPack) -> None:

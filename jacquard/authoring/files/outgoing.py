@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ from mnemosyne.core.masking.controls import escape_json_controls
 from mnemosyne.files import write_file
 from mnemosyne.formats.books.write import world_info_json
 from mnemosyne.formats.cards.write import card_document, card_png_bytes
-from mnemosyne.formats.chats.write import chat_lines
+from mnemosyne.formats.chats.jsonl_messages import HEADER
+from mnemosyne.formats.chats.turns import count_inputs
+from mnemosyne.formats.chats.write import chat_header, chat_jsonl
 from mnemosyne.formats.safe_files import read_file_bytes
 from mnemosyne.formats.values import CharacterCard, WorldBook
 from mnemosyne.protocols import Store
@@ -76,12 +79,24 @@ async def write_chat(runtime: Runtime, session_id: str, to: Path | None, *, bran
         ImportedTurn(turn_id=turn.turn_id, messages=turn.messages, alternatives=tuple(others.get(turn.turn_id, ())))
         for turn in path
     ]
-    data = "".join(chat_lines(turns)).encode("utf-8", "surrogatepass")
+    data = "".join(chat_jsonl(_find_header(turns), turns)).encode("utf-8", "surrogatepass")
     if to is None:
         sys.stdout.buffer.write(data)
         sys.stdout.flush()
         return
     await to_thread.run_sync(_write_bytes, data, to)
+
+
+def _find_header(turns: Sequence[ImportedTurn]) -> Mapping[str, Any]:
+    """Return the first line of the chat's file, or a new one with the names of the speakers."""
+    told = [message for turn in turns for message in turn.messages]
+    for message in told:
+        kept = message.extra.get(HEADER)
+        if isinstance(kept, Mapping):
+            return kept
+    names = {message.role: message.author.id for message in reversed(told) if message.author is not None}
+    at = next((message.at for message in told if message.at is not None), datetime.now(UTC))
+    return chat_header(names.get(Role.USER, "User"), names.get(Role.ASSISTANT, "Assistant"), at)
 
 
 async def _find_alternatives(
@@ -97,7 +112,7 @@ async def _find_alternatives(
         other = await store.turn(session_id, head.turn_id)
         mine = by_parent.get(other.parent_id)
         if mine is not None and _asks_the_same(mine, other):
-            found.setdefault(mine.turn_id, []).append(other.messages)
+            found.setdefault(mine.turn_id, []).append(other.messages[count_inputs(other.messages) :])
     return found
 
 

@@ -47,6 +47,7 @@ from mnemosyne.chains.audience import (
     audience_field,
     audience_of_entry,
     join_audiences,
+    told_messages,
 )
 from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.protocols import Clock, Store, TokenEstimator
@@ -260,7 +261,7 @@ class Consolidator:
                 depth=turn.depth,
                 lines=tuple(
                     (message.author.id if message.author else message.role.value, message.content)
-                    for message in turn.messages
+                    for message in told_messages(turn.messages)
                     if message.content.strip()
                 ),
             )
@@ -349,7 +350,7 @@ class Consolidator:
                 for turn in reversed(page)
                 if turn.turn_id not in known
                 and turn.kind is TurnKind.NARRATIVE
-                and any(message.content.strip() for message in turn.messages)
+                and any(message.content.strip() for message in told_messages(turn.messages))
             ]
             before = page[0].depth if page else None
         return bare[::-1]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from jacquard.core.names import NameDictionary
 from jacquard.memory.consolidate.prompts import TurnMemory
 from jacquard.memory.consolidate.spans import CHAPTER_END, TURN_SUMMARY
-from mnemosyne.chains.audience import audience_field, audience_of_messages
+from mnemosyne.chains.audience import audience_field, audience_of_messages, told_messages
 from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry, Trust, session_scope
 from mnemosyne.schema.record import TurnRecord
 
@@ -21,7 +21,7 @@ def make_entries(
     for memory in memories:
         turn = turns[memory.depth]
         scope = session_scope(turn.session_id)
-        guarded = audience_field(audience_of_messages(turn.messages))
+        guarded = audience_field(audience_of_messages(told_messages(turn.messages)))
         made.append(
             MemoryEntry(
                 # Ids are derived from the turn, so that a repeated consolidation writes no entry twice.

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from jacquard.config.sections import ConsolidationConfig
-from mnemosyne.chains.audience import NOBODY, Audience, audience_of_entry, audience_of_messages, join_audiences
+from mnemosyne.chains.audience import (
+    NOBODY,
+    Audience,
+    audience_of_entry,
+    audience_of_messages,
+    join_audiences,
+    told_messages,
+)
 from mnemosyne.schema.memory import MACRO, QUEST_UPDATE, MemoryEntry
 from mnemosyne.schema.record import TurnRecord
 
@@ -71,7 +78,7 @@ def macro_spans(
 
 def split_batches(turns: Sequence[TurnRecord], size: int) -> Iterator[Sequence[TurnRecord]]:
     """Yield runs of turns that the same viewers may know, so that no call of the model mixes what is told with what is not."""
-    for _, run in groupby(turns, key=lambda turn: audience_of_messages(turn.messages)):
+    for _, run in groupby(turns, key=lambda turn: audience_of_messages(told_messages(turn.messages))):
         same = tuple(run)
         for start in range(0, len(same), size):
             yield same[start : start + size]

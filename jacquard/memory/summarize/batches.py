@@ -16,7 +16,14 @@ from jacquard.core.model_calls import Call, usage_of
 from jacquard.core.protocols import ConversationTurn, Summarizer, SummaryRequest, SummaryText
 from jacquard.memory.summarize.span import THINNED, UPTO, Coverage, read_thinned
 from jacquard.prompts.templates import find_text_language, warm_prompts
-from mnemosyne.chains.audience import Audience, audience_field, audience_of_messages, join_audiences, read_audience
+from mnemosyne.chains.audience import (
+    Audience,
+    audience_field,
+    audience_of_messages,
+    join_audiences,
+    read_audience,
+    told_messages,
+)
 from mnemosyne.protocols import Clock, Store
 from mnemosyne.schema.document import MessageIndexRange, ModelUsage, ModelUsageStage, Summary
 from mnemosyne.schema.evidence import Evidence, EvidenceLinks, EvidenceSource, EvidenceType, SourceKind
@@ -99,7 +106,9 @@ class BatchSummarizer:
                     usages.append(self._usage_record(f"summary-{head.turn_id}-failed", call, head, began, failure))
                 break
             text, coverage = answer.content, _extend_coverage(coverage, turns)
-            audience = join_audiences((audience, *(audience_of_messages(turn.messages) for turn in turns)))
+            audience = join_audiences(
+                (audience, *(audience_of_messages(told_messages(turn.messages)) for turn in turns))
+            )
             dropped += answer.dropped_lines
             summary = _summary_of(text, coverage, turns[-1].turn_id, at, dropped, audience)
             if answer.model is not None:
@@ -141,7 +150,7 @@ class BatchSummarizer:
                 depth=turn.depth,
                 lines=tuple(
                     (message.author.id if message.author else message.role.value, message.content)
-                    for message in turn.messages
+                    for message in told_messages(turn.messages)
                     # System messages are in every prompt as they are.
                     if message.role is not Role.SYSTEM
                     and message.content.strip()

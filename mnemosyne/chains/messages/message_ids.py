@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from mnemosyne.chains.audience import audience_field, read_audience
+from mnemosyne.chains.audience import NOBODY, audience_field, read_audience
 from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry, Trust, session_scope
 from mnemosyne.schema.session import Message, Role, TurnKind
 
@@ -63,8 +63,12 @@ def _own_ids(turn_id: str, place: int, taken: set[str]) -> Iterator[str]:
 
 
 def is_recalled(message: Message, kind: TurnKind) -> bool:
-    """Return whether a message may be recalled: only non-empty user and assistant messages of narrative turns."""
-    return kind is TurnKind.NARRATIVE and message.role in _SPOKEN and bool(message.content.strip())
+    """Return whether a message may be recalled: only non-empty user and assistant messages of narrative turns, and none that
+    nobody may know.
+    """
+    if kind is not TurnKind.NARRATIVE or message.role not in _SPOKEN or read_audience(message.extra) == NOBODY:
+        return False
+    return bool(message.content.strip())
 
 
 def message_entry(scope: str, turn_id: str, branch_id: str, depth: int, message: Message) -> MemoryEntry:

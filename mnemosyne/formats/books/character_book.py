@@ -39,6 +39,7 @@ _HELD = ("name", "priority", "case_sensitive", "use_regex", "position")
 _TAKEN = ("id", "uid", "extensions", "position")
 _NOT_HEEDED = "SillyTavern does not heed it; kept for export"
 _AFTER_CHAR = 1
+_MOST_NAMED = 100
 _TOP_NAMES = {**OTHER_NAMES, **FIELDS_BY_NAME}
 
 
@@ -59,8 +60,8 @@ def read_lorebook(path: Path) -> ImportedFile:
     for name in ("spec", "spec_version"):
         counter.keep(name, value.get(name))
     others = {name: each for name, each in value.items() if name not in ("spec", "spec_version", "data")}
-    for name in list(others)[:100]:
-        counter.refuse(name[:80], others[name], "beside the book; left out")
+    for index, (name, each) in enumerate(others.items()):
+        counter.refuse(name[:80] if index < _MOST_NAMED else "…", each, "beside the book; left out")
     book = parse_character_book(value["data"], path.stem, counter, "data.")
     book = WorldBook(name=book.name, dialect=FORMAT, entries=book.entries, extra=book.extra)
     return file_of_book(str(path), FORMAT, book, counter)
@@ -143,7 +144,7 @@ def _read_fields(entry: Mapping[str, Any], counter: FieldCounter, path: str, nam
 def _read_position(value: Any, fields: dict[str, Any], counter: FieldCounter, path: str) -> None:
     """Read the position of an entry without one in its extensions: all that is not known means after the character."""
     if "position" in fields:
-        counter.keep(f"{path}position (in words)", value, "extensions.position takes precedence")
+        counter.keep(f"{path}position", value, "extensions.position takes precedence")
         return
     try:
         fields["position"] = to_position(value)

@@ -57,7 +57,7 @@ def to_other_flag(value: Any) -> bool:
 
 
 def to_number(value: Any) -> int | float:
-    """Return a number, also from text; whole numbers are `int`. ValueError for anything else."""
+    """Return a number, also from text; whole numbers are `int`. ValueError for anything else, and beyond 2**53."""
     if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
         value = float(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not -_LARGEST <= value <= _LARGEST:
@@ -79,7 +79,10 @@ def to_level(value: Any) -> int:
 
 
 def one_of(names: Mapping[str, int], count: int) -> Convert:
-    """Return a conversion to a number below `count`, also from names in any case, with blanks or hyphens for underscores."""
+    """Return a conversion to a whole number from 0 to below `count`, also from names in any case.
+
+    In names, blanks and hyphens are as good as underscores.
+    """
 
     def convert(value: Any) -> int:
         if isinstance(value, str) and (name := re.sub(r"[\s-]", "_", value.strip().lower())) in names:
@@ -112,8 +115,9 @@ def to_joined(value: Any) -> str:
 
 
 def to_character_filter(value: Any) -> dict[str, Any]:
-    """Return a character filter with the fields that it has: `names` and `tags` as texts, `isExclude` as a
-    flag; ValueError for anything else.
+    """Return a character filter with the fields that it has: `names` and `tags` as texts, `isExclude` as a flag.
+
+    ValueError for what is no object, and for such a field of another type.
     """
     if not isinstance(value, Mapping):
         raise ValueError

@@ -72,11 +72,15 @@ def _card_entry(entry: BookEntry) -> dict[str, Any]:
 
 
 def _card_extensions(fields: Mapping[str, Any], position: int, original: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the extensions of an entry: those that it has, native fields, and the rest under our own."""
+    """Return the extensions of an entry: those that it has, native fields, and the rest under our own.
+
+    An entry that needs no other native field there has its position in words alone, as other programs write it.
+    """
     extensions = fields.get("extensions")
     made = dict(extensions) if isinstance(extensions, Mapping) else {}
-    made["position"] = position
-    made |= {each.extension: fields[each.name] for each in NATIVE_FIELDS if each.extension and each.name in fields}
+    native = {each.extension: fields[each.name] for each in NATIVE_FIELDS if each.extension and each.name in fields}
+    if native.keys() - {"position"} or position > 1:
+        made |= native
     rest = {name: value for name, value in fields.items() if name not in _NATIVE and name not in _LATER}
     if "original" in fields and not isinstance(fields["original"], Mapping):
         rest["original"] = fields["original"]

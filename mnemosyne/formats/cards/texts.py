@@ -77,4 +77,5 @@ def _examples(card: CharacterCard, user: str) -> list[list[str]]:
 
 
 def _fill(text: str, card: CharacterCard, user: str) -> str:
-    return fill_names(text, char=card.nickname.strip() or card.name.strip(), user=user).strip()
+    filled = fill_names(text, char=card.nickname.strip() or card.name.strip(), user=user)
+    return "\n".join(line.rstrip() for line in filled.split("\n")).strip()

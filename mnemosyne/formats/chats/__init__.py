@@ -1,1 +1,1 @@
-"""Chats of other programs: SillyTavern's JSONL and others, messages of the OpenAI API, transcripts."""
+"""Chats of other programs: read as turns, and written again."""

@@ -1,241 +1,200 @@
-"""Chats of SillyTavern: one JSON object a line, alone or in a group, with swipes. Read by lines, so that any length fits.
+"""Chats of SillyTavern: one JSON mapping a line, with a header in the first line or without one (older group chats).
 
-The first line describes the whole chat; older chats of groups have none. Everything that a line says beyond its text
-is kept with the message, for an export that gives it back.
+The file is read as a stream, once to count and check it, and once more for its turns.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from mnemosyne.core.errors import CorpusError
-from mnemosyne.core.plain_values import plain_faults
-from mnemosyne.formats.chats.times import read_time
-from mnemosyne.formats.chats.turns import SpokenLine, group_turns
+from mnemosyne.formats.chats.json_lines import JsonLine, read_json_lines
+from mnemosyne.formats.chats.jsonl_messages import HEADER, is_message, read_message
+from mnemosyne.formats.chats.send_dates import read_date
+from mnemosyne.formats.chats.turns import SaidMessage, chat_key, group_turns
 from mnemosyne.formats.losses import FieldCounter
-from mnemosyne.formats.safe_files import MOST_LINE_BYTES
 from mnemosyne.formats.values import AuthorsNote, Chat, ImportedFile
-from mnemosyne.schema.record import ImportedTurn
-from mnemosyne.schema.session import Author, AuthorKind, Message, Role
+from mnemosyne.schema.memory import EMPTY, VIEWERS
+from mnemosyne.schema.record import ImportedTurn, ImportRequest
+from mnemosyne.schema.session import AuthorKind
 
-FORMAT = "chat"
-LINE, HEADER, HIDDEN = "sillytavern", "sillytavern_header", "hidden"
-"""Fields of `Message.extra`: what its line says beyond the text; the first line of the file; whether no prompt shows it."""
-_OWN = ("mes", "name", "is_user", "is_system", "send_date")
-_MOST_SKIPPED = 5
+FORMAT = "sillytavern-chat"
+_HEADER_FIELDS = frozenset(("user_name", "character_name", "chat_metadata", "create_date", "name"))
+_UNUSED = "unused"
+_MOST_NAMES = 64
+_MOST_TOLD = 12
 _ROLES = {0: "system", 1: "user", 2: "assistant"}
-_FOR_EXPORT = "kept for export"
-_NOTES = {
-    "swipe_id": "which of the other replies is shown",
-    "swipes": "other replies become branches",
-    "swipe_info": "times of the other replies; the rest is kept for export",
-    "is_system": "hidden messages are shown to no model",
-}
+_NOTE = ("note_prompt", "note_interval", "note_depth", "note_role")
+NO_REQUEST = ImportRequest()
 
 
-def is_chat_line(value: Any) -> bool:
-    """Return whether the first line of a file is that of a chat."""
+def is_chat_line(value: object) -> bool:
+    """Return whether a JSON value is the first line of a chat: its header, or a message."""
     if not isinstance(value, Mapping):
         return False
-    return "mes" in value or ("chat_metadata" in value and ("user_name" in value or "character_name" in value))
+    if is_message(value):
+        return "name" in value or "is_user" in value
+    return "chat_metadata" in value or ("user_name" in value and ("character_name" in value or "create_date" in value))
 
 
-def read_chat(path: Path) -> ImportedFile:
-    """Return the chat in a file. Lines that are no JSON are passed by and named, as SillyTavern does.
+def read_chat(path: Path, request: ImportRequest = NO_REQUEST, *, dialect: str = FORMAT) -> ImportedFile:
+    """Return the one chat of a file, its turns read when they are asked for.
 
-    CorpusError for a file that cannot be read or holds no message.
+    Lines that are no messages are passed over and named in a note. CorpusError for a file that cannot be read or holds no message.
+    The roles are those of the file, so `request` has no effect.
     """
-    scan = _Scan()
-    for _ in group_turns(_walk(path, scan)):
-        scan.turns += 1
-    if not scan.messages:
-        raise CorpusError(f"{path}: holds no message of a chat; each line is a JSON object with `mes`.")
-    header = scan.header
-    metadata = header.get("chat_metadata")
-    metadata = metadata if isinstance(metadata, Mapping) else {}
-    for name, value in header.items():
-        if name != "chat_metadata":
-            scan.counter.keep(name, value, "" if name in ("user_name", "character_name") else _FOR_EXPORT)
-    _count_metadata(metadata, scan.counter)
-    main = metadata.get("main_chat")
+    counter = FieldCounter()
+    seen = _Survey()
+    said = _read_said(path, counter, seen, None)
+    turn_count = sum(1 for _ in group_turns("", said))
+    if not turn_count:
+        first = f" {seen.faults[0]}" if seen.faults else ""
+        raise CorpusError(f"{path}: no line of it is a message of a chat.{first} Export the chat as JSONL once more.")
+    _count_header(seen.header, counter)
+    metadata = _metadata(seen.header)
+    key = chat_key(*_identity(path, seen))
     chat = Chat(
         name=path.stem,
-        read_turns=partial(_read_turns, path),
-        turn_count=scan.turns,
-        user_name=_name(header.get("user_name")) or scan.user,
-        character_names=tuple(scan.characters),
-        started_at=scan.first_at,
-        header=header,
-        authors_note=_authors_note(metadata),
-        branch_of=main if isinstance(main, str) else "",
+        read_turns=partial(_read_turns, path, key, seen.header, seen.last_line),
+        turn_count=turn_count,
+        user_name=_header_name(seen.header, "user_name") or seen.user_name,
+        character_names=tuple(seen.characters),
+        started_at=seen.started_at or read_date(seen.header.get("create_date")),
+        header=seen.header,
+        authors_note=_read_note(metadata),
+        branch_of=metadata["main_chat"] if isinstance(metadata.get("main_chat"), str) else "",
     )
-    return ImportedFile(
-        path=str(path), format=FORMAT, chats=(chat,), fates=scan.counter.fates(), notes=tuple(scan.notes(path))
-    )
+    return ImportedFile(path=str(path), format=dialect, chats=(chat,), fates=counter.fates(), notes=seen.notes())
 
 
 @dataclass(kw_only=True, slots=True)
-class _Scan:
-    """What is learned of a chat while it is read."""
+class _Survey:
+    """What the first reading of a file finds."""
 
-    counter: FieldCounter = field(default_factory=FieldCounter)
-    header: Mapping[str, Any] = field(default_factory=dict)
-    messages: int = 0
-    turns: int = 0
-    user: str = ""
+    header: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    first_date: Any = None
+    started_at: datetime | None = None
+    user_name: str = ""
     characters: dict[str, None] = field(default_factory=dict)
-    first_at: Any = None
-    skipped: list[int] = field(default_factory=list)
-    faults: dict[int, str] = field(default_factory=dict)
+    last_line: int = 0
+    repaired: int = 0
+    skipped: int = 0
+    faults: list[str] = field(default_factory=list)
+    has_message: bool = False
 
-    def notes(self, path: Path) -> Iterator[str]:
+    def skip(self, line: JsonLine, fault: str) -> None:
+        self.skipped += 1
+        if len(self.faults) < _MOST_TOLD:
+            self.faults.append(f"Line {line.number} {fault}.")
+
+    def add(self, line: JsonLine, said: SaidMessage, value: Mapping[str, Any]) -> None:
+        if not self.has_message:
+            self.first_date = value.get("send_date")
+            self.has_message = True
+        self.repaired += line.is_repaired
+        message = said.message
+        self.started_at = self.started_at or message.at
+        if message.author is None:
+            return
+        if message.author.kind is AuthorKind.USER:
+            self.user_name = self.user_name or message.author.id
+        elif message.author.kind is AuthorKind.AGENT and VIEWERS not in message.extra:
+            self.characters |= {message.author.id: None} if len(self.characters) < _MOST_NAMES else {}
+
+    def notes(self) -> tuple[str, ...]:
+        told: list[str] = []
         if self.skipped:
-            shown = ", ".join(map(str, self.skipped[:_MOST_SKIPPED]))
-            more = len(self.skipped) - _MOST_SKIPPED
-            yield f"{path.name}: {len(self.skipped)} lines are no messages and were passed by: {shown}" + (
-                f" and {more} more" if more > 0 else ""
+            more = f" … and {self.skipped - len(self.faults)} more" if self.skipped > len(self.faults) else ""
+            told.append(f"Lines that were passed over: {self.skipped}. {' '.join(self.faults)}{more}")
+        if self.repaired:
+            told.append(
+                f"What cannot be stored (half a character, a number too large) was replaced; lines with such: {self.repaired}."
             )
+        return tuple(told)
 
 
-def _read_turns(path: Path) -> Iterator[ImportedTurn]:
-    yield from group_turns(_walk(path, _Scan()))
-
-
-def _walk(path: Path, scan: _Scan) -> Iterator[SpokenLine]:
-    """Yield the messages of a file in order."""
-    try:
-        with path.open("rb") as stream:
-            number = 0
-            while raw := stream.readline(MOST_LINE_BYTES + 1):
-                number += 1
-                if len(raw) > MOST_LINE_BYTES:
-                    raise CorpusError(f"{path}:{number}: is longer than {MOST_LINE_BYTES:,} bytes; shorten the line.")
-                if not raw.strip():
-                    continue
-                row = _parse(path, number, raw)
-                if isinstance(row, Mapping) and number == 1 and "mes" not in row:
-                    scan.header = row
-                elif not isinstance(row, Mapping) or not isinstance(row.get("mes"), str):
-                    scan.skipped.append(number)
-                else:
-                    yield _to_line(row, scan)
-    except OSError as error:
-        raise CorpusError(f"{path}: cannot be read ({error.strerror or error}).") from error
-
-
-def _parse(path: Path, number: int, raw: bytes) -> Any:
-    try:
-        text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
-    except UnicodeDecodeError as error:
-        raise CorpusError(f"{path}:{number}: is no UTF-8 text at byte {error.start + 1}; save it as UTF-8.") from None
-    try:
-        row = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return None if any(plain_faults(row)) else row
-
-
-def _to_line(row: Mapping[str, Any], scan: _Scan) -> SpokenLine:
-    """Return a message with its swipes; `mes` counts where it is not the swipe that is chosen."""
-    name, is_user = _name(row.get("name")), row.get("is_user") is True
-    is_narrator = _extra_of(row).get("type") in ("narrator", "comment")
-    at = read_time(row.get("send_date"))
-    _count(row, scan.counter)
-    if is_user and not scan.user:
-        scan.user = name
-    if not is_user and name and not is_narrator and row.get("is_system") is not True:
-        scan.characters.setdefault(name)
-    if scan.first_at is None:
-        scan.first_at = at
-    kind = AuthorKind.USER if is_user else AuthorKind.AGENT
-    kept = {key: value for key, value in row.items() if key not in ("mes", "swipes")}
-    extra: dict[str, Any] = {LINE: kept}
-    if not scan.messages and scan.header:
-        extra[HEADER] = dict(scan.header)
-    if row.get("is_system") is True:
-        extra[HIDDEN] = True
-    scan.messages += 1
-    message = Message(
-        role=Role.USER if is_user else Role.ASSISTANT,
-        content=str(row["mes"]),
-        author=Author(kind=kind, id=name) if name else None,
-        at=at,
-        extra=extra,
-    )
-    return SpokenLine(message=message, others=tuple(_swipes(row, message)))
-
-
-def _swipes(row: Mapping[str, Any], message: Message) -> Iterator[Message]:
-    """Yield the other texts of a message, each with the time at which it was made."""
-    swipes = row.get("swipes")
-    if not isinstance(swipes, list) or len(swipes) < 2:
-        return
-    chosen = row.get("swipe_id")
-    infos = row.get("swipe_info")
-    seen = {message.content}
-    for place, text in enumerate(swipes):
-        if not isinstance(text, str) or place == chosen or text in seen:
-            continue
-        seen.add(text)
-        info = infos[place] if isinstance(infos, list) and place < len(infos) else None
-        at = read_time(info.get("send_date")) if isinstance(info, Mapping) else None
-        kept = {"swipe_id": place, **({"swipe_info": info} if isinstance(info, Mapping) else {})}
-        yield replace(message, content=text, at=at or message.at, extra={LINE: kept})
-
-
-def _count(row: Mapping[str, Any], counter: FieldCounter) -> None:
-    for name, value in row.items():
-        if name == "swipes":
-            counter.keep(
-                "swipes.*",
-                [each for each in value if each != row.get("mes")] if isinstance(value, list) else value,
-                _NOTES[name],
-            )
-        elif name == "is_system":
-            counter.keep(name, value or None, _NOTES[name])
-        elif name == "extra" and isinstance(value, Mapping):
-            for key, each in value.items():
-                counter.keep(f"extra.{key}", each, _FOR_EXPORT)
-        elif name == "send_date" and read_time(value) is None:
-            counter.change(name, value, "names no time that is known; kept for export")
+def _read_said(path: Path, counter: FieldCounter, seen: _Survey, most_lines: int | None) -> Iterator[SaidMessage]:
+    """Yield the messages of a file, and note in `seen` what it holds beside them."""
+    for line in read_json_lines(path, most_lines=most_lines):
+        seen.last_line = line.number
+        if line.value is None:
+            seen.skip(line, line.fault)
+        elif is_message(line.value):
+            said = read_message(line.value, counter)
+            if said is None:
+                seen.skip(line, "has no text in mes")
+            else:
+                seen.add(line, said, line.value)
+                yield said
+        elif not seen.has_message and not seen.header and not _HEADER_FIELDS.isdisjoint(line.value):
+            seen.header = line.value
         else:
-            counter.keep(name, value, "" if name in _OWN else _NOTES.get(name, _FOR_EXPORT))
+            seen.skip(line, "is no message: it has no mes")
 
 
-def _count_metadata(metadata: Mapping[str, Any], counter: FieldCounter) -> None:
-    for name, value in metadata.items():
-        if name in ("note_prompt", "note_interval"):
-            counter.keep(f"chat_metadata.{name}", value)
-        elif name in ("note_depth", "note_position", "note_role"):
-            counter.change(f"chat_metadata.{name}", value, "the author's note stands right before the input")
-        elif name == "variables":
-            counter.refuse(f"chat_metadata.{name}", value, "variables of scripts are not run; kept for export")
+def _read_turns(path: Path, key: str, header: Mapping[str, Any], last_line: int) -> Iterator[ImportedTurn]:
+    return group_turns(key, _with_header(_read_said(path, FieldCounter(), _Survey(), last_line), header))
+
+
+def _with_header(said: Iterator[SaidMessage], header: Mapping[str, Any]) -> Iterator[SaidMessage]:
+    for number, each in enumerate(said):
+        if number or not header:
+            yield each
         else:
-            counter.keep(f"chat_metadata.{name}", value, "" if name == "main_chat" else _FOR_EXPORT)
+            extra = {**each.message.extra, HEADER: header}
+            yield replace(each, message=replace(each.message, extra=extra))
 
 
-def _authors_note(metadata: Mapping[str, Any]) -> AuthorsNote | None:
-    text, interval = metadata.get("note_prompt"), metadata.get("note_interval", 1)
+def _identity(path: Path, seen: _Survey) -> tuple[object, ...]:
+    """Return what a chat, its longer versions and its branches share, and other chats do not."""
+    created = seen.header.get("create_date")
+    if isinstance(created, str | int) and str(created).strip():
+        return ("create_date", created)
+    if isinstance(seen.first_date, str | int | float) and str(seen.first_date).strip():
+        return ("send_date", seen.first_date)
+    return ("file", path.stem)
+
+
+def _metadata(header: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = header.get("chat_metadata")
+    return found if isinstance(found, Mapping) else EMPTY
+
+
+def _header_name(header: Mapping[str, Any], name: str) -> str:
+    value = header.get(name)
+    return value if isinstance(value, str) and value != _UNUSED else ""
+
+
+def _read_note(metadata: Mapping[str, Any]) -> AuthorsNote | None:
+    text = metadata.get("note_prompt")
     if not isinstance(text, str) or not text.strip():
         return None
-    depth, role = metadata.get("note_depth", 4), metadata.get("note_role", 0)
     return AuthorsNote(
         text=text,
-        interval=max(0, interval) if isinstance(interval, int) else 1,
-        depth=depth if isinstance(depth, int) else 4,
-        role=_ROLES.get(role, "system") if isinstance(role, int) else "system",
+        interval=_read_number(metadata.get("note_interval"), 1),
+        depth=_read_number(metadata.get("note_depth"), 4),
+        role=_ROLES.get(_read_number(metadata.get("note_role"), 0), "system"),
     )
 
 
-def _extra_of(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    extra = row.get("extra")
-    return extra if isinstance(extra, Mapping) else {}
+def _read_number(value: Any, fallback: int) -> int:
+    if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit() and len(value) < 10:
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else fallback
 
 
-def _name(value: Any) -> str:
-    return " ".join(value.split())[:200] if isinstance(value, str) else ""
+def _count_header(header: Mapping[str, Any], counter: FieldCounter) -> None:
+    for name, value in header.items():
+        if name == "chat_metadata" and isinstance(value, Mapping):
+            for inner, each in value.items():
+                used = inner in _NOTE or inner == "main_chat"
+                counter.keep(f"chat_metadata.{inner}", each, "" if used else "kept for export only")
+        elif name in _HEADER_FIELDS:
+            counter.keep(name, value)
+        else:
+            counter.keep(name, value, "unknown; kept for export")

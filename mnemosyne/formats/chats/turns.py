@@ -1,62 +1,87 @@
-"""Messages of a chat as turns: a turn begins with each message of the user. Pure."""
+"""Groups the messages of a chat into turns, with ids that a longer version of the chat has too. Pure."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from hashlib import sha256
 
 from mnemosyne.schema.record import ImportedTurn
 from mnemosyne.schema.session import Message, Role
 
+MOST_REPLIES = 50
+"""How many messages that are not the user's one turn holds; the next one begins a turn of its own."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SpokenLine:
-    """A message with the other texts that it might have had."""
+class SaidMessage:
+    """A message of a chat, and what may have been said in its place, which is one or more messages for each."""
 
     message: Message
-    others: tuple[Message, ...] = ()
+    others: tuple[tuple[Message, ...], ...] = ()
 
 
-def group_turns(lines: Iterable[SpokenLine]) -> Iterator[ImportedTurn]:
-    """Yield turns, each with the messages up to the next one of the user, in order.
-
-    The id of a turn follows from all that was said up to its end, so that chats with the same beginning have the same turns
-    there, and a longer version of a chat goes on where the shorter one ends. Other texts of a message make the turn once more:
-    the messages before it, with that text.
+def count_inputs(messages: Sequence[Message]) -> int:
+    """Return how many messages of a turn come before its replies: those up to the first message of the user, or, in a turn without
+    one, the system messages that it begins with.
     """
-    before = ""
-    messages: list[Message] = []
-    others: list[tuple[Message, ...]] = []
-    for line in lines:
-        if line.message.role is Role.USER and any(each.role is not Role.SYSTEM for each in messages):
-            turn = _build(before, messages, others)
-            yield turn
-            before, messages, others = turn.turn_id, [], []
-        others += [(*messages, other) for other in line.others]
-        messages.append(line.message)
-    if messages:
-        yield _build(before, messages, others)
+    for place, message in enumerate(messages):
+        if message.role is Role.USER:
+            return place + 1
+    return next((place for place, message in enumerate(messages) if message.role is not Role.SYSTEM), len(messages))
 
 
-def _build(before: str, messages: Sequence[Message], others: Sequence[Sequence[Message]]) -> ImportedTurn:
-    turn_id = turn_id_after(before, messages)
+def chat_key(*parts: object) -> str:
+    """Return the beginning of all ids of a chat, made of what never changes in it."""
+    text = "\x00".join("" if part is None else str(part) for part in parts)
+    return "chat-" + hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
+
+
+def group_turns(key: str, said: Iterable[SaidMessage]) -> Iterator[ImportedTurn]:
+    """Yield the turns of a chat: one begins with each message of the user.
+
+    What was said before the first message of the user is a turn of its own, unless that are system messages alone. Ids count
+    messages: `KEY-3` is the turn that begins with the fourth message, `KEY.3` that message, `KEY.3.s1` the second of the others in
+    its place.
+    """
+    group: list[SaidMessage] = []
+    start = 0
+    for number, each in enumerate(said):
+        if group and _begins_turn(each.message, group):
+            yield _turn_of(f"{key}-{start}", group)
+            group, start = [], number
+        group.append(_with_ids(f"{key}.{number}", each))
+    if group:
+        yield _turn_of(f"{key}-{start}", group)
+
+
+def _begins_turn(message: Message, group: list[SaidMessage]) -> bool:
+    if len(group) > MOST_REPLIES:
+        return True
+    return message.role is Role.USER and any(each.message.role is not Role.SYSTEM for each in group)
+
+
+def _with_ids(message_id: str, said: SaidMessage) -> SaidMessage:
+    others = tuple(
+        tuple(
+            replace(each, message_id=f"{message_id}.s{number}" + (f".{place}" if place else ""))
+            for place, each in enumerate(other)
+        )
+        for number, other in enumerate(said.others)
+    )
+    return SaidMessage(message=replace(said.message, message_id=message_id), others=others)
+
+
+def _turn_of(turn_id: str, group: list[SaidMessage]) -> ImportedTurn:
+    messages = tuple(each.message for each in group)
+    first = count_inputs(messages)
     return ImportedTurn(
         turn_id=turn_id,
-        messages=_with_ids(messages, turn_id),
-        alternatives=tuple(_with_ids(each, turn_id_after(before, each)) for each in others),
+        messages=messages,
+        alternatives=tuple(
+            (*messages[first:place], *other)
+            for place, each in enumerate(group)
+            if place >= first
+            for other in each.others
+        ),
     )
-
-
-def turn_id_after(before: str, messages: Iterable[Message]) -> str:
-    """Return the id of a turn with these messages after the turn `before` (empty: it is the first)."""
-    digest = sha256(before.encode())
-    for message in messages:
-        name = message.author.id if message.author is not None else ""
-        for part in (message.role.value, name, message.content):
-            digest.update(b"\0" + part.encode("utf-8", "surrogatepass"))
-    return f"chat-{digest.hexdigest()[:20]}"
-
-
-def _with_ids(messages: Iterable[Message], turn_id: str) -> tuple[Message, ...]:
-    return tuple(replace(message, message_id=f"{turn_id}.{place}") for place, message in enumerate(messages))

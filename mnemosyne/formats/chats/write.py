@@ -1,104 +1,120 @@
-"""Writes turns as a chat of SillyTavern: one JSON object a line, other replies as swipes. Pure."""
+"""Writes a chat as SillyTavern reads it: one JSON mapping a line. What came from such a file goes back as it was."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
-from mnemosyne.formats.chats.sillytavern import HEADER, LINE
+from mnemosyne.formats.chats.jsonl_messages import CHUB_MES, LINE, SWIPE_INFO
+from mnemosyne.formats.chats.turns import count_inputs
+from mnemosyne.schema.memory import EMPTY, NOBODY, VIEWERS
 from mnemosyne.schema.record import ImportedTurn
 from mnemosyne.schema.session import Message, Role
 
-_USER, _CHARACTER = "User", "Assistant"
+Replies = Sequence[Message]
 
 
-def chat_lines(turns: Iterable[ImportedTurn]) -> Iterator[str]:
-    """Yield the lines of a chat, each with its line end: first that of the whole chat, then a message a line.
-
-    What a message's line said before it was imported is written as it came; what other programs have no place for is left out.
-    """
-    names = {Role.USER: "", Role.ASSISTANT: ""}
-    listed = list(turns)
-    for turn in listed:
-        for message in turn.messages:
-            if not names.get(message.role, "-"):
-                names[message.role] = _name(message)
-    first = next((message for turn in listed for message in turn.messages), None)
-    yield _line(_header(first, names[Role.USER] or _USER, names[Role.ASSISTANT] or _CHARACTER))
-    for turn in listed:
-        for place, message in enumerate(turn.messages):
-            if message.role is not Role.TOOL:
-                yield _line(_row(message, _others(turn, place)))
-
-
-def _header(first: Message | None, user: str, character: str) -> dict[str, Any]:
-    kept = first.extra.get(HEADER) if first is not None else None
-    if isinstance(kept, dict):
-        return kept
-    at = first.at if first is not None else None
+def chat_header(user_name: str, character_name: str, created_at: datetime) -> dict[str, Any]:
+    """Return the header of a chat that had none."""
     return {
-        "user_name": user,
-        "character_name": character,
-        "create_date": _time(at),
+        "user_name": user_name,
+        "character_name": character_name,
+        "create_date": _format_date(created_at),
         "chat_metadata": {},
     }
 
 
-def _others(turn: ImportedTurn, place: int) -> list[Message]:
-    """Return the other texts of a message of a turn: alternatives that are the same up to it."""
-    return [
-        other[place]
-        for other in turn.alternatives
-        if len(other) == place + 1 and [each.content for each in other[:place]] == _texts(turn.messages[:place])
-    ]
+def chat_jsonl(
+    header: Mapping[str, Any], turns: Iterable[ImportedTurn], alternatives: Mapping[str, Sequence[Replies]] = EMPTY
+) -> Iterator[str]:
+    """Yield the lines of a chat, each with its line break; an empty header is not written.
+
+    `alternatives` are further replies by turn id, besides those that the turns hold. A reply that differs from the turn's own in
+    one message becomes a swipe of that message; one that differs in several, a swipe of the first of them with the texts of all.
+    """
+    if header:
+        yield _dump(header)
+    for turn in turns:
+        first = count_inputs(turn.messages)
+        swipes = _find_swipes(turn.messages[first:], (*turn.alternatives, *alternatives.get(turn.turn_id, ())))
+        for place, message in enumerate(turn.messages):
+            yield _dump(_line_of(message, swipes.get(place - first, ())))
 
 
-def _texts(messages: Sequence[Message]) -> list[str]:
-    return [message.content for message in messages]
-
-
-def _row(message: Message, others: Sequence[Message]) -> dict[str, Any]:
-    kept = message.extra.get(LINE)
-    row: dict[str, Any] = dict(kept) if isinstance(kept, dict) else {}
-    row.setdefault("name", _name(message) or (_USER if message.role is Role.USER else _CHARACTER))
-    row["is_user"] = message.role is Role.USER
-    row.setdefault("is_system", message.role is Role.SYSTEM)
-    row.setdefault("send_date", _time(message.at))
-    row["mes"] = message.content
-    if others:
-        _add_swipes(row, message, others)
-    return row
-
-
-def _add_swipes(row: dict[str, Any], message: Message, others: Sequence[Message]) -> None:
-    """Put other texts of a message beside it, each at the place that it had."""
-    places: dict[int, str] = {}
-    infos = row.get("swipe_info")
+def _find_swipes(own: Replies, others: Iterable[Replies]) -> dict[int, list[Message]]:
+    """Return the swipes of each reply, by its place among the replies of its turn."""
+    found: dict[int, list[Message]] = {}
     for other in others:
-        kept = other.extra.get(LINE)
-        told = kept.get("swipe_id") if isinstance(kept, dict) else None
-        free = next(place for place in range(len(others) + 2) if place not in places and place != row.get("swipe_id"))
-        places[told if isinstance(told, int) and told not in places else free] = other.content
-    own = row.get("swipe_id")
-    if not isinstance(own, int) or own in places or own < 0:
-        own = next(place for place in range(len(others) + 1) if place not in places)
-    places[own] = message.content
-    ordered = [places[place] for place in sorted(places)]
-    row["swipes"] = ordered
-    row["swipe_id"] = ordered.index(message.content)
-    if not isinstance(infos, list):
-        row.pop("swipe_info", None)
+        place = next(
+            (n for n, (one, two) in enumerate(zip(own, other, strict=False)) if one.content != two.content),
+            min(len(own), len(other)),
+        )
+        if place >= len(own) or place >= len(other):
+            continue
+        rest = other[place:]
+        text = "\n\n".join(each.content for each in rest)
+        swipe = rest[0] if len(rest) == 1 else Message(role=rest[0].role, content=text, at=rest[0].at)
+        known = found.setdefault(place, [])
+        if text and text not in (each.content for each in known):
+            known.append(swipe)
+    return {place: swipes for place, swipes in found.items() if swipes}
 
 
-def _name(message: Message) -> str:
-    return message.author.id if message.author is not None else ""
+def _line_of(message: Message, swipes: Sequence[Message]) -> dict[str, Any]:
+    held = message.extra.get(LINE)
+    kept: dict[str, Any] = dict(held) if isinstance(held, Mapping) else _new_fields(message)
+    info = None if message.role is Role.USER else kept.pop(SWIPE_INFO, None)
+    line = {
+        "name": message.author.id if message.author is not None else "",
+        "is_user": message.role is Role.USER,
+        **kept,
+        "mes": kept.get(CHUB_MES, message.content),
+    }
+    line.pop(CHUB_MES, None)
+    if not swipes and (message.role is Role.USER or "swipe_id" not in kept):
+        return line
+    chosen = kept.get("swipe_id")
+    place = chosen if isinstance(chosen, int) and 0 <= chosen <= len(swipes) else len(swipes)
+    texts: list[Any] = [each.content for each in swipes]
+    texts.insert(place, message.content)
+    infos = [_swipe_info(each) for each in swipes]
+    infos.insert(place, info)
+    line |= {"swipe_id": place, "swipes": texts}
+    if any(each is not None for each in infos):
+        line[SWIPE_INFO] = [{} if each is None else each for each in infos]
+    return line
 
 
-def _time(at: datetime | None) -> str:
-    return "" if at is None else at.isoformat()
+def _new_fields(message: Message) -> dict[str, Any]:
+    """Return the fields of a message that came from no such file."""
+    fields: dict[str, Any] = {"is_system": tuple(message.extra.get(VIEWERS, ())) == NOBODY, "extra": {}}
+    if message.at is not None:
+        fields["send_date"] = _format_date(message.at)
+    if message.role in (Role.SYSTEM, Role.TOOL):
+        fields["extra"] = {"type": "narrator"}
+    return fields
 
 
-def _line(row: dict[str, Any]) -> str:
-    return f"{json.dumps(row, ensure_ascii=False)}\n"
+def _swipe_info(message: Message) -> Any:
+    held = message.extra.get(LINE)
+    if isinstance(held, Mapping):
+        return held.get(SWIPE_INFO)
+    return None if message.at is None else {"send_date": _format_date(message.at), "extra": {}}
+
+
+def _format_date(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _dump(line: Mapping[str, Any]) -> str:
+    return json.dumps(line, ensure_ascii=False, default=_plain) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, tuple):
+        return list(value)
+    raise TypeError(f"{type(value).__name__} is no JSON value")

@@ -94,6 +94,13 @@ def read_branches(ledger: Ledger, session_id: str) -> tuple[SessionHead, ...]:
     return (active, *(read_head(ledger, session_id, name) for name in others))
 
 
+def read_committed(ledger: Ledger, session_id: str, turn_ids: Sequence[str]) -> frozenset[str]:
+    """Return those of these ids that are ids of committed turns."""
+    session_row(ledger, session_id)
+    rows = ((turn_id, ledger.turns.get(turn_id)) for turn_id in turn_ids)
+    return frozenset(turn_id for turn_id, row in rows if row is not None and row.status is TurnStatus.COMMITTED)
+
+
 def path_back(ledger: Ledger, lineage: Sequence[BranchSpan]) -> Iterator[str]:
     """Yield the ids of the committed turns of a lineage, newest first."""
     for span in lineage:

@@ -18,6 +18,7 @@ from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope, world_sco
 from mnemosyne.schema.query import BlockFilter, EvidenceFilter
 from mnemosyne.schema.record import (
     HiddenRecords,
+    ImportedBranch,
     ImportedTurn,
     PathSummary,
     Prefetch,
@@ -106,9 +107,20 @@ class LedgerStore(Store):
         return await self._write(session_id, ledger_writes.adopt_world, world_id, locale, state, instead_of)
 
     async def append_turns(
-        self, session_id: str, turns: Sequence[ImportedTurn], entries: Sequence[MemoryEntry] = ()
+        self,
+        session_id: str,
+        turns: Sequence[ImportedTurn],
+        entries: Sequence[MemoryEntry] = (),
+        *,
+        branch_id: str | None = None,
     ) -> SessionHead:
-        return await self._write(session_id, ledger_writes.append_turns, turns, entries)
+        return await self._write(session_id, ledger_writes.append_turns, turns, entries, branch_id)
+
+    async def add_branches(self, session_id: str, branches: Sequence[ImportedBranch]) -> int:
+        return await self._write(session_id, ledger_writes.add_branches, branches)
+
+    async def committed_turns(self, session_id: str, turn_ids: Sequence[str]) -> frozenset[str]:
+        return await self._read(session_id, ledger_reads.read_committed, turn_ids)
 
     async def sessions(self) -> tuple[str, ...]:
         return await self._backend.read_all(lambda dataset: dataset.session_ids())

@@ -34,7 +34,15 @@ from mnemosyne.core.errors import (
 )
 from mnemosyne.documents.views import check_refs, refs_of_messages
 from mnemosyne.schema.memory import MemoryEntry
-from mnemosyne.schema.record import ImportedTurn, PathSummary, Prefetch, SessionStart, TurnCommit, TurnRecord
+from mnemosyne.schema.record import (
+    ImportedBranch,
+    ImportedTurn,
+    PathSummary,
+    Prefetch,
+    SessionStart,
+    TurnCommit,
+    TurnRecord,
+)
 from mnemosyne.schema.session import SessionHead, TurnKind, TurnStatus
 from mnemosyne.stores.ledger.entries import write_session_entries
 from mnemosyne.stores.ledger.ledger import Ledger
@@ -113,16 +121,36 @@ def adopt_world(
 
 
 def append_turns(
-    ledger: Ledger, session_id: str, turns: Sequence[ImportedTurn], entries: Sequence[MemoryEntry]
+    ledger: Ledger,
+    session_id: str,
+    turns: Sequence[ImportedTurn],
+    entries: Sequence[MemoryEntry],
+    branch_id: str | None = None,
 ) -> SessionHead:
-    """Commit finished turns after the active head; turns that are committed already are skipped."""
-    before = read_head(ledger, session_id)
+    """Commit finished turns after the head of a branch (None: the active one); those that are committed already are skipped."""
+    before = read_head(ledger, session_id, branch_id)
     for turn in turns:
         check_refs(refs_of_messages(turn.messages, f"turn {turn.turn_id!r}, "), ledger.evidences.__contains__)
     appended = append(ledger, before, turns, None)
-    after = read_head(ledger, session_id)
+    after = read_head(ledger, session_id, before.branch_id)
     wrote = write_session_entries(ledger, after, entries)
     return advance_head(ledger, after) if appended or wrote else before
+
+
+def add_branches(ledger: Ledger, session_id: str, branches: Sequence[ImportedBranch]) -> int:
+    """Open branches with finished turns, skipping those that exist, and return how many were new; the active branch stays."""
+    session, new = session_row(ledger, session_id), 0
+    for branch in branches:
+        if branch.branch_id in ledger.branches:
+            continue
+        for turn in branch.turns:
+            check_refs(refs_of_messages(turn.messages, f"turn {turn.turn_id!r}, "), ledger.evidences.__contains__)
+        open_branch(ledger, session_id, branch.after, branch.branch_id)
+        append(ledger, read_head(ledger, session_id, branch.branch_id), branch.turns, None)
+        new += 1
+    if new:
+        ledger.put_session(replace(session, version=session.version + 1))
+    return new
 
 
 def append(ledger: Ledger, head: SessionHead, turns: Sequence[ImportedTurn], at: datetime | None) -> int:

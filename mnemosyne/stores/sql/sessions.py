@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 from mnemosyne.core.errors import BranchNotFoundError, SessionNotFoundError, TurnNotFoundError, VersionConflictError
 from mnemosyne.schema.session import BranchSpan, SessionHead
-from mnemosyne.stores.sql.connection import Connection
+from mnemosyne.stores.sql.connection import Connection, expand_in
+
+_AT_ONCE = 512
 
 _PATH = """WITH RECURSIVE path (branch_id, upto, parent, next_upto, tip, place) AS (
         SELECT branch_id, coalesce(?, head_depth), parent_branch, fork_depth, head_turn, 0 FROM branches
@@ -138,6 +140,19 @@ def read_branches(connection: Connection, session_id: str) -> tuple[SessionHead,
         (session.key, session.active_branch),
     ).fetchall()
     return tuple(head_of(connection, session, name) for name in (session.active_branch, *(row[0] for row in names)))
+
+
+def read_committed(connection: Connection, session_id: str, turn_ids: Sequence[str]) -> frozenset[str]:
+    """Return those of these ids that are ids of committed turns; SessionNotFoundError."""
+    key, found = load_head(connection, session_id)[0].key, set[str]()
+    for start in range(0, len(turn_ids), _AT_ONCE):
+        signs, values = expand_in(turn_ids[start : start + _AT_ONCE])
+        rows = connection.execute(
+            f"SELECT turn_id FROM turns WHERE session = ? AND status = 'committed' AND turn_id IN ({signs})",
+            (key, *values),
+        )
+        found.update(turn_id for (turn_id,) in rows)
+    return frozenset(found)
 
 
 def has_branch(connection: Connection, key: int, branch_id: str) -> bool:

@@ -18,6 +18,7 @@ from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.query import BlockFilter, EvidenceFilter
 from mnemosyne.schema.record import (
     HiddenRecords,
+    ImportedBranch,
     ImportedTurn,
     PathSummary,
     Prefetch,
@@ -91,9 +92,20 @@ class SqlStore(Store):
         )
 
     async def append_turns(
-        self, session_id: str, turns: Sequence[ImportedTurn], entries: Sequence[MemoryEntry] = ()
+        self,
+        session_id: str,
+        turns: Sequence[ImportedTurn],
+        entries: Sequence[MemoryEntry] = (),
+        *,
+        branch_id: str | None = None,
     ) -> SessionHead:
-        return await self._writes.run(lambda db: sql_writes.append_turns(db, session_id, turns, entries))
+        return await self._writes.run(lambda db: sql_writes.append_turns(db, session_id, turns, entries, branch_id))
+
+    async def add_branches(self, session_id: str, branches: Sequence[ImportedBranch]) -> int:
+        return await self._writes.run(lambda db: sql_writes.add_branches(db, session_id, branches))
+
+    async def committed_turns(self, session_id: str, turn_ids: Sequence[str]) -> frozenset[str]:
+        return await self._reads.run(lambda db: sql_sessions.read_committed(db, session_id, turn_ids))
 
     async def sessions(self) -> tuple[str, ...]:
         return await self._reads.run(sql_sessions.read_sessions)

@@ -21,7 +21,7 @@ from mnemosyne.core.errors import (
 from mnemosyne.protocols import Store
 from mnemosyne.schema.document import SessionDocument
 from mnemosyne.schema.memory import Chain, session_scope
-from mnemosyne.schema.record import TurnCommit
+from mnemosyne.schema.record import ImportedBranch, TurnCommit
 from mnemosyne.schema.session import (
     Author,
     AuthorKind,
@@ -292,3 +292,73 @@ class StoreRules(StoreTests):
             assert (await store.window(SESSION, message_limit=9)).pending is None
             assert (await store.turn(SESSION, "t3")).status is TurnStatus.ABANDONED
             assert head.turn_id == "n1"
+
+    async def test_turns_are_appended_to_a_named_branch(self, tmp_path: Path) -> None:
+        """`append_turns` with a branch: its head moves, the active branch stays."""
+        async with self.open_session(tmp_path, imported_turn("p001"), imported_turn("p002")) as store:
+            await store.fork(SESSION, "p001", "other")
+            await store.switch(SESSION, "main")
+            head = await store.append_turns(SESSION, (imported_turn("p003"),), branch_id="other")
+            assert (head.branch_id, head.turn_id, head.depth) == ("other", "p003", 2)
+            assert head == await store.head(SESSION, "other")
+            active = await store.head(SESSION)
+            assert (active.branch_id, active.turn_id, active.depth) == ("main", "p002", 2)
+            again = await store.append_turns(SESSION, (imported_turn("p003"),), branch_id="other")
+            assert again == head, "a turn that exists changes nothing"
+            with pytest.raises(BranchNotFoundError):
+                await store.append_turns(SESSION, (imported_turn("p004"),), branch_id="nowhere")
+
+    async def test_branches_are_added_with_their_turns(self, tmp_path: Path) -> None:
+        """`add_branches`: all at once, those that exist are skipped, the active branch stays."""
+        first = ImportedBranch(branch_id="b1", after="p001", turns=(imported_turn("x1"), imported_turn("x2")))
+        second = ImportedBranch(branch_id="b2", after="x1", turns=(imported_turn("y1"),))
+        third = ImportedBranch(branch_id="b3", after=None, turns=(imported_turn("z1"),))
+        async with self.open_session(tmp_path, imported_turn("p001"), imported_turn("p002")) as store:
+            assert await store.add_branches(SESSION, (first, second)) == 2
+            assert await store.add_branches(SESSION, (first, second, third)) == 1
+            before = await read_everything(store)
+            assert await store.add_branches(SESSION, (first, second, third)) == 0
+            assert await store.add_branches(SESSION, ()) == 0
+            assert await read_everything(store) == before
+            heads = {head.branch_id: head for head in await store.branches(SESSION)}
+            assert [*heads] == ["main", "b1", "b2", "b3"]
+            assert {name: (head.turn_id, head.depth) for name, head in heads.items()} == {
+                "main": ("p002", 2),
+                "b1": ("x2", 3),
+                "b2": ("y1", 3),
+                "b3": ("z1", 1),
+            }
+            said = await store.window(SESSION, message_limit=10, branch_id="b2")
+            assert [each.message.content for each in said.messages] == [
+                *("ask p001", "tell p001"),
+                *("ask x1", "tell x1"),
+                *("ask y1", "tell y1"),
+            ]
+            assert (await store.turn(SESSION, "y1")).parent_id == "x1"
+
+    async def test_branches_are_added_all_or_none(self, tmp_path: Path) -> None:
+        """Rule 2 for `add_branches`."""
+        good = ImportedBranch(branch_id="b1", after="p001", turns=(imported_turn("x1"),))
+        async with self.open_session(tmp_path, imported_turn("p001")) as store:
+            before = await read_everything(store)
+            with pytest.raises(TurnNotFoundError):
+                await store.add_branches(SESSION, (good, replace(good, branch_id="b2", after="nothing")))
+            with pytest.raises(ValueError, match="name"):
+                await store.add_branches(SESSION, (good, replace(good, branch_id="")))
+            with pytest.raises(SessionNotFoundError):
+                await store.add_branches("unknown", (good,))
+            assert await read_everything(store) == before
+
+    async def test_committed_turns_are_found_by_id(self, tmp_path: Path) -> None:
+        """`committed_turns`: on any branch; a pending turn is none of them."""
+        async with self.open_session(tmp_path, imported_turn("p001")) as store:
+            await store.add_branches(
+                SESSION, (ImportedBranch(branch_id="b", after=None, turns=(imported_turn("x1"),)),)
+            )
+            head = await store.head(SESSION)
+            await store.save_prepared(prepared_turn(head, "t1"), expected_version=head.version)
+            asked = ["x1", "p001", "t1", "nothing", "p001"]
+            assert await store.committed_turns(SESSION, asked) == {"x1", "p001"}
+            assert await store.committed_turns(SESSION, ()) == frozenset()
+            with pytest.raises(SessionNotFoundError):
+                await store.committed_turns("unknown", asked)

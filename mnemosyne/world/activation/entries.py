@@ -1,45 +1,144 @@
-"""Reads entries of world info from their native fields."""
+"""Reads entries of world info from their native fields. A value of another kind than SillyTavern's counts as left out."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from enum import IntEnum
+from hashlib import sha256
+from typing import Any, TypeVar
 
-from mnemosyne.core.errors import CorpusError
-from mnemosyne.world.activation.values import BookSource, SelectiveLogic, WorldInfoEntry, WorldInfoPosition
+from mnemosyne.world.activation.values import (
+    BookSource,
+    CharacterFilter,
+    SelectiveLogic,
+    WorldInfoEntry,
+    WorldInfoPosition,
+)
+
+ACTIVATE, DONT_ACTIVATE = "@@activate", "@@dont_activate"
+_KNOWN = (ACTIVATE, DONT_ACTIVATE)
+_SCANNED_FIELDS = {
+    "matchPersonaDescription": "persona_description",
+    "matchCharacterDescription": "character_description",
+    "matchCharacterPersonality": "character_personality",
+    "matchCharacterDepthPrompt": "character_depth_prompt",
+    "matchScenario": "scenario",
+    "matchCreatorNotes": "creator_notes",
+}
+E = TypeVar("E", bound=IntEnum)
 
 
 def read_entry(fields: Mapping[str, Any], *, world: str, uid: str, source: BookSource) -> WorldInfoEntry:
-    """Return the entry that native fields describe. CorpusError where a field has a value that it cannot have."""
+    """Return the entry that native fields describe, with the decorators of its text apart."""
+    decorators, content = split_decorators(_text(fields.get("content")))
+    return WorldInfoEntry(
+        uid=uid,
+        world=world,
+        source=source,
+        key=_texts(fields.get("key")),
+        key_secondary=_texts(fields.get("keysecondary")),
+        content=content,
+        comment=_text(fields.get("comment")),
+        selective=_flag(fields.get("selective"), default=True),
+        selective_logic=_choice(fields.get("selectiveLogic"), SelectiveLogic.AND_ANY),
+        constant=_flag(fields.get("constant")),
+        disable=_flag(fields.get("disable")),
+        order=int(_number(fields.get("order"), 100)),
+        position=_choice(fields.get("position"), WorldInfoPosition.BEFORE_CHAR),
+        depth=int(_number(fields.get("depth"), 4)),
+        role=int(_number(fields.get("role"), 0)),
+        outlet_name=_text(fields.get("outletName")),
+        probability=_number(fields.get("probability"), 100),
+        use_probability=_flag(fields.get("useProbability"), default=True),
+        exclude_recursion=_flag(fields.get("excludeRecursion")),
+        prevent_recursion=_flag(fields.get("preventRecursion")),
+        delay_until_recursion=int(_number(fields.get("delayUntilRecursion"), 0)),
+        group=_text(fields.get("group")),
+        group_override=_flag(fields.get("groupOverride")),
+        group_weight=int(_number(fields.get("groupWeight"), 100)),
+        use_group_scoring=_optional_flag(fields.get("useGroupScoring")),
+        scan_depth=_optional_number(fields.get("scanDepth")),
+        case_sensitive=_optional_flag(fields.get("caseSensitive")),
+        match_whole_words=_optional_flag(fields.get("matchWholeWords")),
+        sticky=int(_number(fields.get("sticky"), 0)),
+        cooldown=int(_number(fields.get("cooldown"), 0)),
+        delay=int(_number(fields.get("delay"), 0)),
+        ignore_budget=_flag(fields.get("ignoreBudget")),
+        triggers=_texts(fields.get("triggers")),
+        match_fields=tuple(name for flag, name in _SCANNED_FIELDS.items() if _flag(fields.get(flag))),
+        character_filter=_character_filter(fields.get("characterFilter")),
+        decorators=decorators,
+    )
+
+
+def split_decorators(content: str) -> tuple[tuple[str, ...], str]:
+    """Return the known decorators at the top of a text, and the text without its leading lines that begin with `@@`.
+
+    A line with `@@@` counts only where the decorator before it is not known. A text that has nothing else stays as it is.
+    """
+    if not content.startswith("@@"):
+        return (), content
+    found: list[str] = []
+    is_unknown = False
+    lines = content.split("\n")
+    for number, line in enumerate(lines):
+        if not line.startswith("@@"):
+            return tuple(found), "\n".join(lines[number:])
+        if line.startswith("@@@") and not is_unknown:
+            continue
+        plain = line[1:] if line.startswith("@@@") else line
+        is_unknown = not plain.startswith(_KNOWN)
+        if not is_unknown:
+            found.append(plain)
+    return tuple(found), content
+
+
+def hash_entry(entry: WorldInfoEntry) -> str:
+    """Return the hash by which an effect finds its entry again: another text, key or option is another entry."""
+    return sha256(repr(entry).encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+
+def name_of(entry: WorldInfoEntry) -> str:
+    """Return the name of an entry: its book and its uid."""
+    return f"{entry.world}.{entry.uid}"
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list | tuple) else ()
+
+
+def _flag(value: Any, *, default: bool = False) -> bool:
+    return default if value is None else bool(value)
+
+
+def _optional_flag(value: Any) -> bool | None:
+    return None if value is None else bool(value)
+
+
+def _number(value: Any, default: float) -> float:
+    if isinstance(value, bool):
+        return float(value)
+    return value if isinstance(value, int | float) and abs(value) < 1e12 else default
+
+
+def _optional_number(value: Any) -> int | None:
+    return int(_number(value, 0)) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _choice(value: Any, default: E) -> E:
     try:
-        return WorldInfoEntry(
-            uid=uid,
-            world=world,
-            source=source,
-            key=tuple(map(str, fields.get("key") or ())),
-            key_secondary=tuple(map(str, fields.get("keysecondary") or ())),
-            content=str(fields.get("content") or ""),
-            comment=str(fields.get("comment") or ""),
-            selective_logic=SelectiveLogic(fields.get("selectiveLogic") or 0),
-            constant=bool(fields.get("constant")),
-            disable=bool(fields.get("disable")),
-            order=int(fields.get("order", 100)),
-            position=WorldInfoPosition(fields.get("position") or 0),
-            depth=int(fields.get("depth", 4)),
-            role=int(fields.get("role") or 0),
-            outlet_name=str(fields.get("outletName") or ""),
-            scan_depth=fields.get("scanDepth"),
-            sticky=int(fields.get("sticky") or 0),
-            triggers=tuple(fields.get("triggers") or ()),
-            match_fields=tuple(
-                name
-                for name, flag in (
-                    ("persona_description", "matchPersonaDescription"),
-                    ("character_description", "matchCharacterDescription"),
-                    ("scenario", "matchScenario"),
-                )
-                if fields.get(flag)
-            ),
-        )
-    except (TypeError, ValueError) as error:
-        raise CorpusError(f"world info {world!r}, entry {uid!r}: {error}") from error
+        return type(default)(value)
+    except ValueError:
+        return default
+
+
+def _character_filter(value: Any) -> CharacterFilter | None:
+    if not isinstance(value, Mapping):
+        return None
+    return CharacterFilter(
+        names=_texts(value.get("names")), tags=_texts(value.get("tags")), is_exclude=_flag(value.get("isExclude"))
+    )

@@ -1,20 +1,41 @@
-"""Finds which entries a chat sets off: those with a key in the scanned text, and constant ones."""
+"""Finds which entries of world info a chat sets off, in the passes that SillyTavern makes. Pure.
+
+The first pass reads the newest messages; further ones read the texts of entries that were set off (recursion), more messages
+while too few entries were (least activations), and entries that wait for recursion, level by level.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
 
+from mnemosyne.world.activation.entries import ACTIVATE, DONT_ACTIVATE, name_of
+from mnemosyne.world.activation.groups import filter_groups
+from mnemosyne.world.activation.keys import find_key
+from mnemosyne.world.activation.order import LastingEffects, sort_entries
 from mnemosyne.world.activation.values import (
     Activated,
     Activation,
     CountTokens,
+    Rejected,
     Roll,
     ScanContext,
-    TimedEffect,
-    TimedEffects,
+    SelectiveLogic,
     WorldInfoEntry,
     WorldInfoSettings,
 )
+
+MAX_DEPTH = 1000
+MAX_PASSES = 10_000
+_MARK = "\x01"
+"""Begins each part of the scanned text, so that no expression finds the start of a message by `^`."""
+
+
+class _Pass(Enum):
+    FIRST = auto()
+    RECURSION = auto()
+    MORE_MESSAGES = auto()
 
 
 def scan(
@@ -25,35 +46,255 @@ def scan(
     count_tokens: CountTokens,
     roll: Roll,
 ) -> Activation:
-    """Return what a chat sets off."""
-    length = len(context.messages) if context.chat_length is None else context.chat_length
-    lasting = {
-        name: effect
-        for name, effect in context.effects.sticky.items()
-        if effect.start < length <= effect.end or effect.is_protected
-    }
-    active: list[Activated] = []
-    sticky = dict(lasting)
-    for entry in sorted(entries, key=lambda each: -each.order):
-        name = f"{entry.world}.{entry.uid}"
-        if entry.disable or (entry.triggers and context.trigger not in entry.triggers):
-            continue
-        depth = settings.scan_depth if entry.scan_depth is None else entry.scan_depth
-        told = [f"{each.name}: {each.text}" if each.name else each.text for each in context.messages[:depth]]
-        told += [context.fields.get(each, "") for each in entry.match_fields]
-        text = "\n".join(told).casefold()
-        found = next((key for key in entry.key if key and key.casefold() in text), None)
+    """Return what a chat sets off. `entries` are in the order of their books; the same call gives the same result."""
+    return _Scan(entries, context, settings, count_tokens, roll).run()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Found:
+    reason: str
+    key: str = ""
+    woken_by: str = ""
+
+
+@dataclass(kw_only=True, slots=True)
+class _Buffer:
+    """The texts that are scanned: messages, newest first, and the texts of entries that wake others, each with its name."""
+
+    messages: list[str]
+    depth: int
+    woken: list[tuple[str, str]] = field(default_factory=list)
+    _texts: dict[tuple[object, ...], tuple[str, str]] = field(default_factory=dict)
+
+    def text(self, depth: int | None, extra: tuple[str, ...], *, with_woken: bool) -> tuple[str, str]:
+        """Return the text for an entry as it is, and in small letters."""
+        depth = self.depth if depth is None else min(depth, MAX_DEPTH)
+        if depth <= 0:
+            return "", ""
+        key = (depth, extra, with_woken, len(self.woken))
+        if key not in self._texts:
+            parts = [*self.messages[:depth], *extra, *([text for _, text in self.woken] if with_woken else [])]
+            text = _MARK + f"\n{_MARK}".join(parts)
+            self._texts[key] = (text, text.lower())
+        return self._texts[key]
+
+
+class _Scan:
+    def __init__(
+        self,
+        entries: Sequence[WorldInfoEntry],
+        context: ScanContext,
+        settings: WorldInfoSettings,
+        count_tokens: CountTokens,
+        roll: Roll,
+    ) -> None:
+        self._entries = sort_entries(entries, settings.insertion_strategy)
+        self._context, self._settings, self._count, self._roll = context, settings, count_tokens, roll
+        length = len(context.messages) if context.chat_length is None else context.chat_length
+        self._effects = LastingEffects(context.effects, self._entries, length)
+        told = [
+            (f"{each.name}: {each.text}" if each.name and settings.include_names else each.text).strip()
+            for each in context.messages[:MAX_DEPTH]
+        ]
+        self._buffer = _Buffer(messages=told, depth=settings.scan_depth)
+        budget = round(settings.budget_percent * settings.context_tokens / 100) or 1
+        self._budget = min(budget, settings.budget_cap) if settings.budget_cap > 0 else budget
+        self._active: dict[str, Activated] = {}
+        self._rejected: dict[str, Rejected] = {}
+        self._failed: set[str] = set()
+        self._woken_tokens = 0
+        self._is_full = False
+        levels = sorted({entry.delay_until_recursion for entry in self._entries if entry.delay_until_recursion > 0})
+        self._level, self._levels = (levels[0], levels[1:]) if levels else (0, [])
+        self._passes = 0
+
+    def run(self) -> Activation:
+        state: _Pass | None = _Pass.FIRST if self._entries else None
+        while state is not None and self._passes < (self._settings.max_recursion_steps or MAX_PASSES):
+            self._passes += 1
+            state = self._run_pass(state)
+        shown = [each.entry for each in self._active.values()]
+        return Activation(
+            active=tuple(self._active.values()),
+            rejected=tuple(each for name, each in self._rejected.items() if name not in self._active),
+            effects=self._effects.after(shown),
+            tokens=sum(self._count(entry.content) for entry in shown),
+            passes=self._passes,
+        )
+
+    def _run_pass(self, state: _Pass) -> _Pass | None:
+        """Look at every entry once; return the kind of the next pass, None for the end."""
+        found: dict[str, tuple[WorldInfoEntry, _Found]] = {}
+        for entry in self._entries:
+            name = name_of(entry)
+            if name not in self._active and name not in self._failed and (hit := self._find(entry, state)) is not None:
+                found[name] = (entry, hit)
+        new = sorted((entry for entry, _ in found.values()), key=lambda entry: not self._effects.is_sticky(entry))
+        kept = filter_groups(
+            new,
+            [each.entry for each in self._active.values()],
+            self._effects,
+            score=lambda entry: self._score(entry, state),
+            scores_all=self._settings.use_group_scoring,
+            roll=self._roll,
+        )
+        for entry in new:
+            if entry not in kept:
+                self._reject(entry, "group", f"another entry of group {entry.group!r} is shown")
+        passed = self._admit(kept, {name: hit for name, (_, hit) in found.items()})
+        return self._choose_next(state, [entry for entry in passed if not entry.prevent_recursion])
+
+    def _find(self, entry: WorldInfoEntry, state: _Pass) -> _Found | None:
+        """Return why an entry is set off in this pass, None where it is not."""
+        if entry.disable or not self._is_meant(entry):
+            return None
+        is_sticky = self._effects.is_sticky(entry)
+        if self._effects.is_delayed(entry):
+            self._reject_hit(entry, state, "delay", f"the chat has fewer than {entry.delay} messages")
+            return None
+        if self._effects.is_cooling(entry) and not is_sticky:
+            self._reject_hit(entry, state, "cooldown", "it was shown a short while ago")
+            return None
+        is_recursion = state is _Pass.RECURSION
+        if not is_sticky and (
+            (entry.delay_until_recursion and (not is_recursion or entry.delay_until_recursion > self._level))
+            or (is_recursion and self._settings.recursive and entry.exclude_recursion)
+        ):
+            return None
+        if ACTIVATE in entry.decorators:
+            return _Found(reason="decorator")
+        if DONT_ACTIVATE in entry.decorators:
+            return None
         if entry.constant:
-            active.append(Activated(entry=entry, pass_number=1, reason="constant"))
-        elif name in lasting:
-            active.append(Activated(entry=entry, pass_number=1, reason="sticky"))
-        elif found is not None:
-            active.append(Activated(entry=entry, pass_number=1, reason="key", key=found))
-            if entry.sticky:
-                sticky[name] = TimedEffect(entry_hash="", start=length, end=length + entry.sticky)
-    return Activation(
-        active=tuple(active),
-        effects=TimedEffects(sticky=sticky),
-        tokens=sum(count_tokens(each.entry.content) for each in active),
-        passes=1,
-    )
+            return _Found(reason="constant")
+        return _Found(reason="sticky") if is_sticky else self._find_keys(entry, state)
+
+    def _is_meant(self, entry: WorldInfoEntry) -> bool:
+        """Return whether an entry is for this trigger and this character."""
+        context, wanted_by = self._context, entry.character_filter
+        if entry.triggers and context.trigger not in entry.triggers:
+            self._reject(entry, "trigger", f"it is for {', '.join(entry.triggers)}")
+            return False
+        if wanted_by is None:
+            return True
+        for wanted, own in (
+            (wanted_by.names, {context.character_file}),
+            (wanted_by.tags, set(context.character_tags)),
+        ):
+            if wanted and (not own.isdisjoint(wanted)) is wanted_by.is_exclude:
+                self._reject(entry, "filter", "it is for other characters")
+                return False
+        return True
+
+    def _find_keys(self, entry: WorldInfoEntry, state: _Pass) -> _Found | None:
+        text, lowered = self._text(entry, state)
+        key = next((key for key in entry.key if self._has(key.strip(), text, lowered, entry)), None)
+        if key is None:
+            return None
+        if entry.selective and entry.key_secondary and not self._has_secondary(entry, text, lowered):
+            return None
+        return _Found(reason="key", key=key, woken_by=self._find_waker(key, entry, state))
+
+    def _text(self, entry: WorldInfoEntry, state: _Pass) -> tuple[str, str]:
+        extra = tuple(text for name in entry.match_fields if (text := self._context.fields.get(name, "").strip()))
+        return self._buffer.text(entry.scan_depth, extra, with_woken=state is not _Pass.MORE_MESSAGES)
+
+    def _has(self, key: str, text: str, lowered: str, entry: WorldInfoEntry) -> bool:
+        settings = self._settings
+        is_case = settings.case_sensitive if entry.case_sensitive is None else entry.case_sensitive
+        is_whole = settings.match_whole_words if entry.match_whole_words is None else entry.match_whole_words
+        return bool(key) and find_key(key, text, lowered, case_sensitive=is_case, whole_words=is_whole)
+
+    def _has_secondary(self, entry: WorldInfoEntry, text: str, lowered: str) -> bool:
+        hits = (self._has(key.strip(), text, lowered, entry) for key in entry.key_secondary)
+        match entry.selective_logic:
+            case SelectiveLogic.AND_ANY:
+                return any(hits)
+            case SelectiveLogic.NOT_ALL:
+                return not all(hits)
+            case SelectiveLogic.NOT_ANY:
+                return not any(hits)
+            case SelectiveLogic.AND_ALL:
+                return all(hits)
+
+    def _find_waker(self, key: str, entry: WorldInfoEntry, state: _Pass) -> str:
+        """Return the name of the entry in whose text a key was found; empty where it is in a message or a field."""
+        if state is _Pass.MORE_MESSAGES or not self._buffer.woken:
+            return ""
+        extra = tuple(text for name in entry.match_fields if (text := self._context.fields.get(name, "").strip()))
+        text, lowered = self._buffer.text(entry.scan_depth, extra, with_woken=False)
+        if self._has(key.strip(), text, lowered, entry):
+            return ""
+        for name, woken in self._buffer.woken:
+            if self._has(key.strip(), _MARK + woken, _MARK + woken.lower(), entry):
+                return name
+        return ""
+
+    def _score(self, entry: WorldInfoEntry, state: _Pass) -> int:
+        """Return how many keys of an entry are found; secondary ones count where the logic asks for them."""
+        text, lowered = self._text(entry, state)
+        first = sum(self._has(key, text, lowered, entry) for key in entry.key)
+        second = sum(self._has(key, text, lowered, entry) for key in entry.key_secondary)
+        if not entry.key:
+            return 0
+        if entry.selective_logic is SelectiveLogic.AND_ANY:
+            return first + second
+        if entry.selective_logic is SelectiveLogic.AND_ALL and second == len(entry.key_secondary):
+            return first + second
+        return first
+
+    def _admit(self, new: Sequence[WorldInfoEntry], hits: dict[str, _Found]) -> list[WorldInfoEntry]:
+        """Show the entries that pass chance and budget; return those that passed chance, shown or not, which may wake others."""
+        tokens = 0
+        for entry in new:
+            name = name_of(entry)
+            if self._is_full and not entry.ignore_budget:
+                self._reject(entry, "budget", f"the budget of {self._budget} tokens was used up")
+                continue
+            if not self._passes_chance(entry):
+                self._failed.add(name)
+                self._reject(entry, "probability", f"it is shown in {entry.probability:g} % of cases")
+                continue
+            tokens += self._count(f"{entry.content}\n")
+            if not entry.ignore_budget and self._woken_tokens + tokens >= self._budget:
+                self._is_full = True
+                self._reject(entry, "budget", f"with it the entries have {self._budget} tokens or more")
+                continue
+            hit = hits[name]
+            self._active[name] = Activated(
+                entry=entry, pass_number=self._passes, reason=hit.reason, key=hit.key, woken_by=hit.woken_by
+            )
+        return [entry for entry in new if name_of(entry) not in self._failed]
+
+    def _passes_chance(self, entry: WorldInfoEntry) -> bool:
+        if not entry.use_probability or entry.probability == 100 or self._effects.is_sticky(entry):
+            return True
+        return self._roll("probability", name_of(entry)) * 100 <= entry.probability
+
+    def _choose_next(self, state: _Pass, waking: Sequence[WorldInfoEntry]) -> _Pass | None:
+        settings, buffer = self._settings, self._buffer
+        following: _Pass | None = None
+        can_recur = settings.recursive and not self._is_full
+        if can_recur and (waking or (state is _Pass.MORE_MESSAGES and buffer.woken)):
+            following = _Pass.RECURSION
+        is_short = settings.min_activations > 0 and len(self._active) < settings.min_activations
+        if following is None and not self._is_full and is_short:
+            most = settings.min_activations_depth_max
+            if not (0 < most < buffer.depth) and buffer.depth <= len(self._context.messages):
+                following = _Pass.MORE_MESSAGES
+                buffer.depth += 1
+        if following is None and self._levels:
+            following = _Pass.RECURSION
+            self._level, self._levels = self._levels[0], self._levels[1:]
+        if following is not None:
+            buffer.woken += [(name_of(entry), entry.content) for entry in waking]
+            self._woken_tokens += sum(self._count(f"{entry.content}\n") for entry in waking)
+        return following
+
+    def _reject_hit(self, entry: WorldInfoEntry, state: _Pass, reason: str, detail: str) -> None:
+        """Note an entry that an effect holds back, where it would have been set off."""
+        if entry.constant or (entry.key and self._find_keys(entry, state) is not None):
+            self._reject(entry, reason, detail)
+
+    def _reject(self, entry: WorldInfoEntry, reason: str, detail: str) -> None:
+        self._rejected.setdefault(name_of(entry), Rejected(entry=entry, reason=reason, detail=detail))

@@ -183,9 +183,8 @@ def _world_file(world: ImportedWorld, names: Names) -> dict[str, Any]:
     language = _language(world)
     first = world.cards[0] if world.cards else None
     own = instructions_of(first, user=names.user)[0].strip() if first is not None else ""
-    title = (
-        world.title or (names.char if world.cards else next((book.name for book in world.books), "")) or world.world_id
-    )
+    titles = (world.title, names.char if world.cards else "", *(book.name for book in world.books), world.world_id)
+    title = next(" ".join(each.split()) for each in titles if each.strip())
     value = {
         "id": world.world_id,
         "title": title,

@@ -164,3 +164,19 @@ def test_keys_decide_on_use_regex_where_the_card_did_not():
     assert [entry["use_regex"] for entry in written["entries"]] == [False, True, True]
     read = parse_character_book(written, "b", FieldCounter())
     assert [entry.fields.get("original") for entry in read.entries] == [None, None, {"use_regex": True}]
+
+
+@pytest.mark.parametrize(
+    ("fields", "word", "extensions"),
+    [
+        ({"position": 0}, "before_char", {}),
+        ({"position": 1}, "after_char", {}),
+        ({}, "before_char", {}),
+        ({"position": 4}, "after_char", {"position": 4}),
+        ({"position": 1, "depth": 2}, "after_char", {"position": 1, "depth": 2}),
+    ],
+)
+def test_a_position_is_a_number_where_a_word_does_not_say_it(fields, word, extensions):
+    book = WorldBook(name="b", dialect="world_info", entries=(BookEntry(uid="0", fields={"content": "x", **fields}),))
+    [written] = character_book_json(book)["entries"]
+    assert (written["position"], written["extensions"]) == (word, extensions)

@@ -32,7 +32,15 @@ from mnemosyne.core.errors import (
 from mnemosyne.documents.views import refs_of_messages
 from mnemosyne.schema.document import Summary
 from mnemosyne.schema.memory import MemoryEntry
-from mnemosyne.schema.record import ImportedTurn, PathSummary, Prefetch, SessionStart, TurnCommit, TurnRecord
+from mnemosyne.schema.record import (
+    ImportedBranch,
+    ImportedTurn,
+    PathSummary,
+    Prefetch,
+    SessionStart,
+    TurnCommit,
+    TurnRecord,
+)
 from mnemosyne.schema.session import SessionHead, TurnKind, TurnStatus
 from mnemosyne.stores.sql.blobs import (
     blob_place,
@@ -146,17 +154,38 @@ def adopt_world(
 
 
 def append_turns(
-    connection: Connection, session_id: str, turns: Sequence[ImportedTurn], entries: Sequence[MemoryEntry]
+    connection: Connection,
+    session_id: str,
+    turns: Sequence[ImportedTurn],
+    entries: Sequence[MemoryEntry],
+    branch_id: str | None = None,
 ) -> SessionHead:
-    """Commit finished turns after the active head; turns that are committed already are skipped."""
+    """Commit finished turns after the head of a branch (None: the active one); those that are committed already are skipped."""
     session = load_session(connection, session_id)
-    before = head_of(connection, session)
+    before = head_of(connection, session, branch_id)
     refs = [held for turn in turns for held in refs_of_messages(turn.messages, f"turn {turn.turn_id!r}, ")]
     check_stored_refs(connection, session.key, refs)
     appended = append(connection, session, before, turns, None)
-    after = head_of(connection, session) if appended else before
+    after = head_of(connection, session, branch_id) if appended else before
     written = write_session_entries(connection, session, after, entries)
     return advance_head(connection, session, after) if appended or written else before
+
+
+def add_branches(connection: Connection, session_id: str, branches: Sequence[ImportedBranch]) -> int:
+    """Open branches with finished turns, skipping those that exist, and return how many were new; the active branch stays."""
+    session = load_session(connection, session_id)
+    turns = [turn for branch in branches for turn in branch.turns]
+    refs = [held for turn in turns for held in refs_of_messages(turn.messages, f"turn {turn.turn_id!r}, ")]
+    check_stored_refs(connection, session.key, refs)
+    new = 0
+    for branch in branches:
+        if not has_branch(connection, session.key, branch.branch_id):
+            open_branch(connection, session, branch.after, branch.branch_id, activate=False)
+            append(connection, session, head_of(connection, session, branch.branch_id), branch.turns, None)
+            new += 1
+    if new:
+        connection.post("UPDATE sessions SET version = ? WHERE key = ?", (session.version + 1, session.key))
+    return new
 
 
 def save_prepared(connection: Connection, record: TurnRecord, expected_version: int) -> SessionHead:
@@ -252,8 +281,10 @@ def fork(connection: Connection, session_id: str, turn_id: str | None, branch_id
     return advance_head(connection, session, head_of(connection, session, branch_id))
 
 
-def open_branch(connection: Connection, session: StoredSession, turn_id: str | None, branch_id: str) -> None:
-    """Open a branch and make it the active one without changing the version. BranchExistsError; ValueError for an empty
+def open_branch(
+    connection: Connection, session: StoredSession, turn_id: str | None, branch_id: str, *, activate: bool = True
+) -> None:
+    """Open a branch, and make it the active one, without changing the version. BranchExistsError; ValueError for an empty
     name.
     """
     if not branch_id:
@@ -265,7 +296,8 @@ def open_branch(connection: Connection, session: StoredSession, turn_id: str | N
     (ordinal,) = connection.execute("SELECT count(*) FROM branches WHERE session = ?", (session.key,)).fetchone()
     row = (branch_id, ordinal, parent, depth, turn_id, depth, changes)
     _insert_branch(connection, session.key, row, encode_tree(state))
-    _activate(connection, session.key, branch_id)
+    if activate:
+        _activate(connection, session.key, branch_id)
 
 
 def switch(connection: Connection, session_id: str, branch_id: str) -> SessionHead:

@@ -1,0 +1,115 @@
+"""Reads files with one JSON mapping a line, as a stream within limits. What a line lacks is said with its number."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mnemosyne.core.errors import CorpusError
+from mnemosyne.core.plain_values import MAX_DEPTH, plain_faults
+from mnemosyne.formats.safe_files import MOST_LINE_BYTES, decode_text
+
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_LARGEST = 2**63 - 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JsonLine:
+    """A line that is not blank: its number from 1, and its mapping, or None with a reason in `fault`.
+
+    `is_repaired` says that the line held what cannot be stored (half a character, a number that is too large), which was replaced.
+    """
+
+    number: int
+    value: dict[str, Any] | None
+    fault: str = ""
+    is_repaired: bool = False
+
+
+def read_json_lines(path: Path, *, most_lines: int | None = None) -> Iterator[JsonLine]:
+    """Yield the lines of a file that are not blank, with one of them in memory; at most the first `most_lines` are read.
+
+    A line that is too long, not text, not JSON or no mapping has a fault. CorpusError for a file that is missing or cannot be read.
+    """
+    for number, raw in _read_raw_lines(path):
+        if most_lines is not None and number > most_lines:
+            return
+        if raw is None:
+            yield JsonLine(number=number, value=None, fault=f"is longer than {MOST_LINE_BYTES:,} bytes")
+        elif raw.strip(b"\xef\xbb\xbf \t\r\n"):
+            yield _parse_line(number, raw)
+
+
+def _read_raw_lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
+    """Yield number and bytes (UTF-8) of each line; None for one that is too long, which is passed over."""
+    try:
+        if not path.is_file():
+            raise CorpusError(f"{path}: {'is no regular file' if path.exists() else 'there is no such file'}.")
+        with path.open("rb") as file:
+            is_utf16 = file.read(2).startswith(_UTF16)
+        if is_utf16:
+            with path.open(encoding="utf-16", errors="replace", newline="\n") as text:
+                for number, line in enumerate(iter(lambda: text.readline(MOST_LINE_BYTES // 4), ""), start=1):
+                    yield number, line.encode("utf-8", "replace")
+            return
+        with path.open("rb") as file:
+            number = 0
+            while raw := file.readline(MOST_LINE_BYTES + 1):
+                number += 1
+                if len(raw) <= MOST_LINE_BYTES:
+                    yield number, raw
+                    continue
+                while raw and not raw.endswith(b"\n"):
+                    raw = file.readline(MOST_LINE_BYTES)
+                yield number, None
+    except OSError as error:
+        raise CorpusError(f"{path}: cannot be read ({error.strerror or error}).") from error
+
+
+def _parse_line(number: int, raw: bytes) -> JsonLine:
+    try:
+        value = json.loads(decode_text(raw, "line"))
+    except CorpusError as error:
+        return JsonLine(number=number, value=None, fault=str(error).partition(": ")[2].rstrip("."))
+    except json.JSONDecodeError as error:
+        return JsonLine(number=number, value=None, fault=f"is not JSON at character {error.pos + 1} ({error.msg})")
+    except (RecursionError, ValueError) as error:
+        return JsonLine(number=number, value=None, fault=f"cannot be read as JSON ({error})")
+    if not isinstance(value, dict):
+        return JsonLine(number=number, value=None, fault="is JSON, but no mapping")
+    if next(plain_faults(value), None) is None:
+        return JsonLine(number=number, value=value)
+    repaired = make_plain(value)
+    for _, reason in plain_faults(repaired):
+        return JsonLine(number=number, value=None, fault=reason)
+    return JsonLine(number=number, value=repaired, is_repaired=True)
+
+
+def make_plain(value: Any, depth: int = 0) -> Any:
+    """Return a JSON value in which what cannot be stored is replaced.
+
+    Half a character becomes U+FFFD, a number of more than 64 bits its text, and one that is not finite null. What is nested too
+    deep for a store stays as it is.
+    """
+    if depth >= MAX_DEPTH:
+        return value
+    if isinstance(value, dict):
+        return {_whole_text(key): make_plain(each, depth + 1) for key, each in value.items()}
+    if isinstance(value, list):
+        return [make_plain(each, depth + 1) for each in value]
+    if isinstance(value, str):
+        return _whole_text(value)
+    if isinstance(value, int) and not -_LARGEST <= value <= _LARGEST:
+        return str(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _whole_text(text: str) -> str:
+    return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

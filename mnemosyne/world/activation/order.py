@@ -1,0 +1,95 @@
+"""The order in which entries are looked at, and the random numbers and effects that last over messages. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from mnemosyne.world.activation.entries import hash_entry, name_of
+from mnemosyne.world.activation.values import (
+    BookSource,
+    InsertionStrategy,
+    TimedEffect,
+    TimedEffects,
+    WorldInfoEntry,
+)
+
+
+def sort_entries(entries: Iterable[WorldInfoEntry], strategy: InsertionStrategy) -> list[WorldInfoEntry]:
+    """Return entries in the order in which they are looked at: those of the chat, then of the persona, then by the strategy; each
+    by `order`, highest first, and of equal ones in the order that they came in.
+    """
+    by_source: dict[BookSource, list[WorldInfoEntry]] = {source: [] for source in BookSource}
+    for entry in entries:
+        by_source[entry.source].append(entry)
+    lists = [by_source[BookSource.CHAT], by_source[BookSource.PERSONA]]
+    of_all, of_character = by_source[BookSource.GLOBAL], by_source[BookSource.CHARACTER]
+    if strategy is InsertionStrategy.EVENLY:
+        lists.append([*of_all, *of_character])
+    elif strategy is InsertionStrategy.CHARACTER_FIRST:
+        lists += [of_character, of_all]
+    else:
+        lists += [of_all, of_character]
+    return [entry for each in lists for entry in sorted(each, key=lambda entry: -entry.order)]
+
+
+class LastingEffects:
+    """The effects that hold for a chat of `length` messages, and those that are left for later ones."""
+
+    def __init__(self, effects: TimedEffects, entries: Sequence[WorldInfoEntry], length: int) -> None:
+        self._length = length
+        self._hashes = {name_of(entry): hash_entry(entry) for entry in entries}
+        self._by_hash = {self._hashes[name_of(entry)]: entry for entry in entries}
+        self._left: dict[str, dict[str, TimedEffect]] = {"sticky": {}, "cooldown": {}}
+        self._active: dict[str, set[str]] = {"sticky": set(), "cooldown": set()}
+        ended = self._check("sticky", effects.sticky, {})
+        self._check("cooldown", effects.cooldown, ended)
+
+    def is_sticky(self, entry: WorldInfoEntry) -> bool:
+        """Return whether an entry stays for a while, whatever is said."""
+        return self._hashes[name_of(entry)] in self._active["sticky"]
+
+    def is_cooling(self, entry: WorldInfoEntry) -> bool:
+        """Return whether an entry may not come back yet."""
+        return self._hashes[name_of(entry)] in self._active["cooldown"]
+
+    def is_delayed(self, entry: WorldInfoEntry) -> bool:
+        """Return whether the chat is too short for an entry."""
+        return bool(entry.delay) and self._length < entry.delay
+
+    def after(self, active: Iterable[WorldInfoEntry]) -> TimedEffects:
+        """Return what lasts once these entries are shown. A running effect is not made longer."""
+        for entry in active:
+            for kind, messages in (("sticky", entry.sticky), ("cooldown", entry.cooldown)):
+                if messages:
+                    self._left[kind].setdefault(name_of(entry), self._begin(entry, messages))
+        return TimedEffects(sticky=dict(self._left["sticky"]), cooldown=dict(self._left["cooldown"]))
+
+    def _begin(self, entry: WorldInfoEntry, messages: int, *, is_protected: bool = False) -> TimedEffect:
+        return TimedEffect(
+            entry_hash=self._hashes[name_of(entry)],
+            start=self._length,
+            end=self._length + messages,
+            is_protected=is_protected,
+        )
+
+    def _check(
+        self, kind: str, effects: Mapping[str, TimedEffect], begun: Mapping[str, TimedEffect]
+    ) -> dict[str, TimedEffect]:
+        """Take over the effects of a kind that still hold; return the cooldowns that begin because sticky ones ended."""
+        cooldowns: dict[str, TimedEffect] = {}
+        for name, effect in {**effects, **begun}.items():
+            entry = self._by_hash.get(effect.entry_hash)
+            if self._length <= effect.start and not effect.is_protected:
+                continue  # The chat has not grown: the message that began it was taken back.
+            if entry is None:
+                if self._length < effect.end:
+                    self._left[kind][name] = effect
+                continue
+            if not (entry.sticky if kind == "sticky" else entry.cooldown):
+                continue
+            if self._length < effect.end:
+                self._left[kind][name] = effect
+                self._active[kind].add(effect.entry_hash)
+            elif kind == "sticky" and entry.cooldown:
+                cooldowns[name_of(entry)] = self._begin(entry, entry.cooldown, is_protected=True)
+        return cooldowns
