@@ -115,7 +115,9 @@ def open_database(path: Path) -> Iterator[Database]:
         raise CorpusError(f"{path}: has changes that are not finished; {_BUSY}.")
     # What is still beside the database (-wal) is only read without `immutable`, which in turn needs no lock and no other file.
     address = f"file:{quote(str(path.resolve()))}?mode=ro{'' if has_newer else '&immutable=1'}"
-    with _named_errors(path), closing(sqlite3.connect(address, uri=True, timeout=1)) as connection:
+    # Rows are read page by page, and each page may be read in another thread, one at a time.
+    connected = sqlite3.connect(address, uri=True, timeout=1, check_same_thread=False)
+    with _named_errors(path), closing(connected) as connection:
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_VALUE_BYTES)
         connection.text_factory = _decode
         for pragma in (

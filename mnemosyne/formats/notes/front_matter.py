@@ -89,13 +89,14 @@ def _salvage(raw: str, name: str, faults: list[str]) -> dict[str, Any]:
             value = load_yaml_marked(block)[0]
         except PayloadError as error:
             found = _NAME.match(block.rstrip())
-            if found and found[2]:
+            if found and found[2] and found[2][0] not in "[{!":
                 value = {found[1].strip(): found[2].strip()}
             else:
                 faults.append(f"{_place(name, error, line)}: this field was left out ({_reason(error)}).")
                 continue
         if isinstance(value, dict):
-            front = value | front
+            for key, each in value.items():
+                front.setdefault(key, each)
         elif value is not None:
             faults.append(f"{name}:{line + 1}: this line is no field, and was left out.")
     return front
