@@ -278,3 +278,31 @@ def test_a_file_that_cannot_be_read_is_named_and_nothing_is_written(run, tmp_pat
     assert told in refused.stderr
     assert "Traceback" not in refused.stderr
     run("history", "--session", "mira", code=1)
+
+
+def test_notes_and_memories_of_other_programs_are_recalled(run, tmp_path):
+    vault = tmp_path / "vault"
+    (vault / ".obsidian").mkdir(parents=True)
+    (vault / "Heron.md").write_text(
+        "---\nkeys: [heron]\n---\nThe Heron is a [[Ferries|ferry]] that leaks.", encoding="utf-8"
+    )
+    (tmp_path / "mem0.json").write_text(
+        json.dumps({"results": [{"id": "m1", "memory": "Tom is afraid of herons.", "user_id": "tom"}]}),
+        encoding="utf-8",
+    )
+    done = run("import", vault, tmp_path / "mem0.json", "--session", "notes", "--embedder", "none")
+    assert "memories: 1 new of 1" in done.stdout
+    prompt = _weave(run, "Is the heron safe, and is Tom afraid of it?", session="notes")["text"]
+    assert "The Heron is a ferry that leaks." in prompt
+    assert "Tom is afraid of herons." in prompt
+    told = json.loads(
+        run("import", vault, tmp_path / "mem0.json", "--session", "notes", "--embedder", "none", "--json").stdout
+    )["written"]
+    assert (told["lore_changed"], told["memories"]) == (0, 0)
+
+
+def test_entries_are_set_off_by_the_rules_of_sillytavern_where_that_is_wished(run, files):
+    _import(run, files, "Mira.json", "Coast.json", more=["--activation", "sillytavern"])
+    turn = _weave(run, "Tell me about the 灯塔.")
+    assert "dark since the storm of 1911" in turn["text"]
+    assert sorted(each["code"] for each in turn["report"]["activation"]) == ["constant", "key"]

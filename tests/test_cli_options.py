@@ -21,7 +21,7 @@ def test_the_version_is_that_of_the_installed_package():
 def test_a_shell_is_given_the_commands_that_begin_so():
     words = {"COMP_WORDS": "jacquard ex", "COMP_CWORD": "1", "_JACQUARD_COMPLETE": "complete_bash"}
     done = _run_command(words)
-    assert done.stdout.split() == ["explain"]
+    assert done.stdout.split() == ["explain", "export"]
 
 
 def test_a_shell_is_given_the_options_of_a_command():

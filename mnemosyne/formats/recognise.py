@@ -20,6 +20,11 @@ from mnemosyne.formats.cards.charx import read_charx
 from mnemosyne.formats.cards.png import read_card_png
 from mnemosyne.formats.chats.sillytavern import is_chat_line, read_chat
 from mnemosyne.formats.corpus import CORPUS_FILE
+from mnemosyne.formats.memories.langchain import is_langchain, read_langchain
+from mnemosyne.formats.memories.llamaindex import is_llamaindex, read_llamaindex
+from mnemosyne.formats.memories.mem0 import is_mem0, read_mem0
+from mnemosyne.formats.notes.markdown import is_markdown, read_markdown
+from mnemosyne.formats.notes.obsidian import is_vault, read_vault
 from mnemosyne.formats.safe_files import decode_text, parse_file_json, read_file_bytes
 from mnemosyne.formats.values import ImportedFile
 from mnemosyne.schema.record import ImportRequest
@@ -28,6 +33,7 @@ WORLD, CORPUS = "world", "corpus"
 WORLD_FILE = "world.yaml"
 _HEAD_BYTES = 4_000_000
 _PNG, _ZIP, _JPEG = b"\x89PNG\r\n\x1a\n", b"PK\x03\x04", b"\xff\xd8\xff"
+_SQLITE = b"SQLite format 3\x00"
 
 Read = Callable[[Path, ImportRequest], ImportedFile]
 """Reads a file of one format; CorpusError where it cannot."""
@@ -49,6 +55,11 @@ FORMATS: dict[str, Read] = {
     "card-png": _of_path(read_card_png),
     "charx": _of_path(read_charx),
     "chat": _of_path(read_chat),
+    "obsidian": _of_path(read_vault),
+    "markdown": _of_path(read_markdown),
+    "mem0": _of_path(read_mem0),
+    "langchain": _of_path(read_langchain),
+    "llamaindex": _of_path(read_llamaindex),
 }
 """The readers of files of other programs, by the names of their formats."""
 
@@ -60,6 +71,9 @@ _IN_JSON: dict[str, Callable[[Any], bool]] = {
     "novelai": is_novelai,
     "kobold": is_kobold,
     "ai-dungeon": is_ai_dungeon,
+    "mem0": is_mem0,
+    "langchain": is_langchain,
+    "llamaindex": is_llamaindex,
     "world-info": is_world_info,
 }
 """What tells the formats of JSON files apart, in the order in which they are tried."""
@@ -84,6 +98,8 @@ def recognise(path: Path) -> str:
         return "card-png"
     if data.startswith((_ZIP, _JPEG)):
         return "charx"
+    if data.startswith(_SQLITE):
+        return _recognise_database(path)
     found = _recognise_text(path, data)
     if found is None:
         raise CorpusError(
@@ -97,9 +113,25 @@ def _recognise_folder(path: Path) -> str:
         return WORLD
     if (path / CORPUS_FILE).is_file():
         return CORPUS
+    kinds: dict[str, Callable[[Path], bool]] = {
+        "llamaindex": is_llamaindex,
+        "mem0": is_mem0,
+        "obsidian": is_vault,
+        "markdown": is_markdown,
+    }
+    for name, fits in kinds.items():
+        if fits(path):
+            return name
     raise CorpusError(
         f"{path}: is a folder of no known format: neither {WORLD_FILE} nor {CORPUS_FILE} is in it. Name its format by --format."
     )
+
+
+def _recognise_database(path: Path) -> str:
+    for name, fits in (("mem0", is_mem0), ("langchain", is_langchain)):
+        if fits(path):
+            return name
+    raise CorpusError(f"{path}: is a SQLite database, but none of mem0 or LangChain.")
 
 
 def _recognise_text(path: Path, data: bytes) -> str | None:
@@ -109,7 +141,7 @@ def _recognise_text(path: Path, data: bytes) -> str | None:
     if isinstance(first, Mapping) and {"id", "chain", "text"} <= set(first):
         return CORPUS
     if data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"{", b"[") and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return CORPUS if path.suffix.lower() == ".jsonl" else None
+        return CORPUS if path.suffix.lower() == ".jsonl" else "markdown" if path.suffix.lower() == ".md" else None
     value = parse_file_json(decode_text(read_file_bytes(path), str(path)), str(path))
     return next((name for name, fits in _IN_JSON.items() if fits(value)), None)
 

@@ -27,6 +27,11 @@ FORMAT_NAMES = (
     "card-png",
     "charx",
     "chat",
+    "obsidian",
+    "markdown",
+    "mem0",
+    "langchain",
+    "llamaindex",
 )
 """The names of the formats that `jacquard import` reads, in the order in which help lists them."""
 

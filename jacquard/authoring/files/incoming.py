@@ -276,7 +276,7 @@ async def _bring_in_memories(runtime: Runtime, session_id: str, memories: Sequen
     known = {entry.entry_id for entry in await runtime.store.entries(scope, [entry.entry_id for entry in entries])}
     new = [entry for entry in entries if entry.entry_id not in known]
     if new:
-        await runtime.store.append_entries(session_id, new)
+        await runtime.store.append_turns(session_id, (), new)
     return len(new)
 
 

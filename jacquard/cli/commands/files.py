@@ -99,7 +99,7 @@ ActivationOption = Annotated[
 
 
 def import_(
-    sources: SourcesArgument,
+    source: SourcesArgument,
     session: ImportedSessionOption = None,
     only: OnlyOption = None,
     world: TargetWorldOption = None,
@@ -126,19 +126,19 @@ def import_(
     request = ImportRequest(session_id=session, only=only, users=tuple(user or ()), assistants=tuple(assistant or ()))
 
     async def work() -> None:
-        names = [format_ if format_ is not None else await to_thread.run_sync(recognise, source) for source in sources]
+        names = [format_ if format_ is not None else await to_thread.run_sync(recognise, each) for each in source]
         alone = [name for name in names if name not in FORMATS]
         if not alone:
-            files = [await to_thread.run_sync(_read, *each, request) for each in zip(sources, names, strict=True)]
-        elif len(sources) > 1:
+            files = [await to_thread.run_sync(_read, *each, request) for each in zip(source, names, strict=True)]
+        elif len(source) > 1:
             raise typer.BadParameter(f"a {alone[0]} is imported by itself; name one PATH")
         elif alone[0] == WORLD:
             if world is not None or user or assistant or only is not None:
                 raise typer.BadParameter("--only, --world, --user and --assistant are not for a world pack")
-            _print_sessions(await _import_world(sources[0], session, store, embedder), (), as_json=as_json)
+            _print_sessions(await _import_world(source[0], session, store, embedder), (), as_json=as_json)
             return
         else:
-            imported = await to_thread.run_sync(_read_by_importer, alone[0], sources[0], request)
+            imported = await to_thread.run_sync(_read_by_importer, alone[0], source[0], request)
             if isinstance(imported, ImportedConversations):
                 async with open_store(store, world=world, embedder=embedder) as runtime:
                     remarks: list[str] = []

@@ -52,7 +52,7 @@ def scan(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Found:
-    reason: str
+    why: str
     key: str = ""
     woken_by: str = ""
 
@@ -162,12 +162,12 @@ class _Scan:
         ):
             return None
         if ACTIVATE in entry.decorators:
-            return _Found(reason="decorator")
+            return _Found(why="decorator")
         if DONT_ACTIVATE in entry.decorators:
             return None
         if entry.constant:
-            return _Found(reason="constant")
-        return _Found(reason="sticky") if is_sticky else self._find_keys(entry, state)
+            return _Found(why="constant")
+        return _Found(why="sticky") if is_sticky else self._find_keys(entry, state)
 
     def _is_meant(self, entry: WorldInfoEntry) -> bool:
         """Return whether an entry is for this trigger and this character."""
@@ -193,7 +193,7 @@ class _Scan:
             return None
         if entry.selective and entry.key_secondary and not self._has_secondary(entry, text, lowered):
             return None
-        return _Found(reason="key", key=key, woken_by=self._find_waker(key, entry, state))
+        return _Found(why="key", key=key, woken_by=self._find_waker(key, entry, state))
 
     def _text(self, entry: WorldInfoEntry, state: _Pass) -> tuple[str, str]:
         extra = tuple(text for name in entry.match_fields if (text := self._context.fields.get(name, "").strip()))
@@ -262,7 +262,7 @@ class _Scan:
                 continue
             hit = hits[name]
             self._active[name] = Activated(
-                entry=entry, pass_number=self._passes, reason=hit.reason, key=hit.key, woken_by=hit.woken_by
+                entry=entry, pass_number=self._passes, reason=hit.why, key=hit.key, woken_by=hit.woken_by
             )
         return [entry for entry in new if name_of(entry) not in self._failed]
 
