@@ -13,7 +13,7 @@ from typing import Any
 
 from mnemosyne.core.errors import CorpusError
 from mnemosyne.core.plain_values import plain_faults
-from mnemosyne.formats.chats.times import read_time
+from mnemosyne.formats.chats.send_dates import read_date
 from mnemosyne.formats.losses import FieldCounter
 from mnemosyne.formats.memories.databases import has_columns, is_database, open_database, tables_of
 from mnemosyne.formats.memories.messages import FOR_EXPORT, TOOL_CALLS, SpokenMessage, build_chat, text_of_content
@@ -181,7 +181,7 @@ def _to_memory(row: Mapping[str, Any], counter: FieldCounter) -> Iterator[Import
     yield ImportedMemory(
         memory_id=f"{prefix}/{key}",
         text=text,
-        at=read_time(row.get("updated_at")) or read_time(row.get("created_at")),
+        at=read_date(row.get("updated_at")) or read_date(row.get("created_at")),
         metadata={"namespace": prefix.split("."), "key": key, "value": value},
     )
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mnemosyne.core.errors import CorpusError
-from mnemosyne.formats.chats.times import read_time
+from mnemosyne.formats.chats.send_dates import read_date
 from mnemosyne.formats.losses import FieldCounter
 from mnemosyne.formats.memories.databases import Database, has_columns, is_database, open_database, tables_of
 from mnemosyne.formats.memories.messages import SpokenMessage, build_chat
@@ -144,7 +144,7 @@ def _to_memory(
     counter.keep("memories.*.categories", categories, "tags of the memory")
     for name, value in row.items():
         path = f"memories.*.{name[:80]}"
-        if name in _OF_TIME and value and read_time(value) is None:
+        if name in _OF_TIME and value and read_date(value) is None:
             counter.change(path, value, "names no time that is known; kept with the memory")
         elif name in _OF_TIME:
             counter.keep(path, value)
@@ -155,7 +155,7 @@ def _to_memory(
         elif name not in ("id", "metadata", "user_id", "categories", *_TEXTS):
             named.add(name)
             counter.keep(path if len(named) <= _MOST_FIELDS else "memories.*.…", value, "kept with the memory")
-    at = read_time(row.get("updated_at")) or read_time(row.get("created_at"))
+    at = read_date(row.get("updated_at")) or read_date(row.get("created_at"))
     return ImportedMemory(
         memory_id=memory_id,
         text=text,
@@ -236,5 +236,5 @@ def _read_messages(path: Path, numbers: Sequence[int], counter: FieldCounter) ->
                 role=str(row.get("role") or ""),
                 text=text if isinstance(text, str) else "",
                 name=name if isinstance(name, str) else "",
-                at=read_time(row.get("created_at")),
+                at=read_date(row.get("created_at")),
             )

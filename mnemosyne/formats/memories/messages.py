@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from mnemosyne.formats.chats.sillytavern import HIDDEN
-from mnemosyne.formats.chats.turns import SpokenLine, group_turns
+from mnemosyne.formats.chats.turns import SaidMessage, chat_key, group_turns
 from mnemosyne.formats.losses import FieldCounter
 from mnemosyne.formats.values import Chat
-from mnemosyne.schema.memory import EMPTY
+from mnemosyne.schema.memory import EMPTY, NOBODY, VIEWERS
 from mnemosyne.schema.record import ImportedTurn
 from mnemosyne.schema.session import Author, AuthorKind, Message, Role
 
@@ -51,6 +50,7 @@ def build_chat(name: str, read: ReadMessages, counter: FieldCounter, library: st
     Messages without text are left out, unless they call tools. Such calls and the results of tools are kept, and shown to no model.
     Fields are counted now, once.
     """
+    key = chat_key(library, name, next((each.text for each in read(FieldCounter()) if each.text.strip()), ""))
     users: dict[str, None] = {}
     others: dict[str, None] = {}
     started_at: datetime | None = None
@@ -66,9 +66,9 @@ def build_chat(name: str, read: ReadMessages, counter: FieldCounter, library: st
             yield message
 
     def read_turns() -> Iterator[ImportedTurn]:
-        return group_turns(_to_lines(read(FieldCounter()), library))
+        return group_turns(key, _to_said(read(FieldCounter()), library))
 
-    count = sum(1 for _ in group_turns(_to_lines(watched(), library)))
+    count = sum(1 for _ in group_turns(key, _to_said(watched(), library)))
     if not count:
         return None
     return Chat(
@@ -86,7 +86,7 @@ def role_of(name: str) -> Role:
     return _ROLES.get(name.lower(), Role.ASSISTANT)
 
 
-def _to_lines(messages: Iterable[SpokenMessage], library: str) -> Iterator[SpokenLine]:
+def _to_said(messages: Iterable[SpokenMessage], library: str) -> Iterator[SaidMessage]:
     for each in messages:
         is_call = not each.text.strip() and bool(each.kept.get(TOOL_CALLS))
         if not each.text.strip() and not is_call:
@@ -97,8 +97,8 @@ def _to_lines(messages: Iterable[SpokenMessage], library: str) -> Iterator[Spoke
         extra: dict[str, Any] = {library: dict(each.kept)} if each.kept else {}
         if role is Role.TOOL or is_call:
             # Model providers refuse a result without its call, and the calls of another program cannot be made again.
-            extra[HIDDEN] = True
-        yield SpokenLine(message=Message(role=role, content=each.text, author=author, at=each.at, extra=extra))
+            extra[VIEWERS] = list(NOBODY)
+        yield SaidMessage(message=Message(role=role, content=each.text, author=author, at=each.at, extra=extra))
 
 
 def text_of_content(content: Any, counter: FieldCounter, path: str) -> str:
