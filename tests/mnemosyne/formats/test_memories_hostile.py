@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -103,6 +104,12 @@ def test_any_bytes(data, is_database):
         try_to_read(path)
 
 
+@cache
+def history_bytes():
+    with TemporaryDirectory() as name:
+        return history(Path(name)).read_bytes()
+
+
 def history(folder):
     rows = [("message_store", (number, "s", '{"type": "human", "data": {"content": "hi"}}')) for number in range(100)]
     return database(folder / "chats.db", MESSAGE_STORE, rows)
@@ -111,8 +118,8 @@ def history(folder):
 @given(st.lists(st.tuples(st.integers(16, 12_000), st.binary(min_size=1, max_size=40)), min_size=1, max_size=6))
 def test_damaged_databases(places):
     with TemporaryDirectory() as name:
-        path = history(Path(name))
-        data = bytearray(path.read_bytes())
+        path = Path(name) / "chats.db"
+        data = bytearray(history_bytes())
         for place, piece in places:
             start = place % len(data)
             data[start : start + len(piece)] = piece[: len(data) - start]

@@ -10,6 +10,7 @@ from memory_files import CHECKPOINTS, MESSAGE_STORE, STORE, database, langchain_
 
 from mnemosyne import CorpusError, Fate
 from mnemosyne.formats.memories.langchain import is_langchain, read_langchain, text_of_item
+from mnemosyne.schema.memory import NOBODY, VIEWERS
 
 CALL = {"name": "look", "args": {"at": "tide"}, "id": "c1", "type": "tool_call"}
 PICTURE = {"type": "image_url", "image_url": {"url": "data:x"}}
