@@ -187,7 +187,7 @@ def _to_memory(row: Mapping[str, Any], counter: FieldCounter) -> Iterator[Import
 
 
 def text_of_item(value: Any) -> str:
-    """Return what an item of a store says: its text, the first field that is usual for texts, or all fields, each in its line."""
+    """Return what an item of a store says: its text, the first field that is usual for texts, or all fields as lines."""
     for _ in range(4):
         if not isinstance(value, Mapping):
             break

@@ -50,10 +50,10 @@ def build_chat(name: str, read: ReadMessages, counter: FieldCounter, library: st
     Messages without text are left out, unless they call tools. Such calls and the results of tools are kept, and shown to no model.
     Fields are counted now, once.
     """
+    key = chat_key(library, name, next((each.text for each in read(FieldCounter()) if each.text.strip()), ""))
     users: dict[str, None] = {}
     others: dict[str, None] = {}
     started_at: datetime | None = None
-    key = chat_key(library, name)
 
     def watched() -> Iterator[SpokenMessage]:
         nonlocal started_at
@@ -66,9 +66,9 @@ def build_chat(name: str, read: ReadMessages, counter: FieldCounter, library: st
             yield message
 
     def read_turns() -> Iterator[ImportedTurn]:
-        return group_turns(key, _to_lines(read(FieldCounter()), library))
+        return group_turns(key, _to_said(read(FieldCounter()), library))
 
-    count = sum(1 for _ in group_turns(key, _to_lines(watched(), library)))
+    count = sum(1 for _ in group_turns(key, _to_said(watched(), library)))
     if not count:
         return None
     return Chat(
@@ -86,7 +86,7 @@ def role_of(name: str) -> Role:
     return _ROLES.get(name.lower(), Role.ASSISTANT)
 
 
-def _to_lines(messages: Iterable[SpokenMessage], library: str) -> Iterator[SaidMessage]:
+def _to_said(messages: Iterable[SpokenMessage], library: str) -> Iterator[SaidMessage]:
     for each in messages:
         is_call = not each.text.strip() and bool(each.kept.get(TOOL_CALLS))
         if not each.text.strip() and not is_call:
