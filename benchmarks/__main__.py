@@ -16,6 +16,7 @@ from rich.text import Text
 
 from benchmarks import embedders as embedders_bench
 from benchmarks import flash_tokens as flash_tokens_bench
+from benchmarks import import_chat as import_chat_bench
 from benchmarks import install as install_bench
 from benchmarks import lease as lease_bench
 from benchmarks import prefix as prefix_bench
@@ -71,6 +72,7 @@ def bench(
             ("rivals", rivals_bench),
             ("embedders", embedders_bench),
             ("install", install_bench),
+            ("import_chat", import_chat_bench),
             ("soak", soak_bench),
             ("langchain", trimming_bench),
         ):
@@ -95,6 +97,16 @@ def turn_length(
     """Prepare and commit turns on a short and on a long session, in turn, and print the ratio."""
     counts = _sizes(sizes)
     _measure(partial(turn_length_bench.run, counts, turns, embedder), turn_length_bench.show, json_file)
+
+
+@app.command("import_chat")
+def import_chat(
+    sizes: Annotated[str, typer.Option("--sizes", metavar="N,N", help="Messages of the chats.")] = "5000,50000",
+    json_file: JsonOption = None,
+) -> None:
+    """Import chats with other replies into SQLite: seconds for a new one, the same again, a grown one; peak memory."""
+    counts = _sizes(sizes)
+    _measure(lambda say, progress: import_chat_bench.run(counts, say), import_chat_bench.show, json_file)
 
 
 @app.command("deadline")

@@ -157,10 +157,23 @@ def speakers_of(
     """
     spoken = [document for document in documents if document.chain is Chain.HISTORY]
     names = list(dict.fromkeys(document.speaker for document in spoken))
+    said = {document.speaker: document.role for document in reversed(spoken) if document.role is not None}
+    return tell_speakers(names, user=user, assistant=assistant, said=said)
+
+
+def tell_speakers(
+    names: Sequence[str | None],
+    *,
+    user: Collection[str] = (),
+    assistant: Collection[str] = (),
+    said: Mapping[str | None, Role] | None = None,
+) -> Speakers:
+    """Return which of these speakers, in order of first appearance, are users, by the rules of `speakers_of`; `said` are the roles
+    that the file states.
+    """
     asked = {name: Role.USER for name in names if name in user}
     asked |= {name: Role.ASSISTANT for name in names if name in assistant and name not in asked}
-    said = {document.speaker: document.role for document in reversed(spoken) if document.role is not None}
-    if known := asked or said:
+    if known := asked or dict(said or {}):
         other = Role.ASSISTANT if Role.USER in known.values() else Role.USER
         reason = "asked" if asked else "role"
     else:

@@ -7,6 +7,8 @@ from typing import Any
 
 from mnemosyne.formats.values import Fate, FieldFate
 
+_MOST_FIELDS = 2_000
+
 
 class FieldCounter:
     """Counts the values of a file by field, fate and note, in the order of their first appearance.
@@ -34,6 +36,9 @@ class FieldCounter:
         if value is None or (isinstance(value, str | list | tuple | Mapping) and not value):
             return
         key = (field, fate, note)
+        if len(self._counts) >= _MOST_FIELDS and key not in self._counts:
+            # Names of fields are foreign text; a file may have as many as it likes.
+            key = ("(other fields)", fate, "")
         self._counts[key] = self._counts.get(key, 0) + 1
 
     def keep_others(self, prefix: str, fields: Mapping[str, Any], known: Collection[str]) -> None:

@@ -18,7 +18,11 @@ from mnemosyne.formats.books.world_info import is_world_info, read_world_info
 from mnemosyne.formats.cards.card_json import is_card, read_card_json
 from mnemosyne.formats.cards.charx import read_charx
 from mnemosyne.formats.cards.png import read_card_png
+from mnemosyne.formats.chats.chatgpt import is_chatgpt, read_chatgpt
+from mnemosyne.formats.chats.foreign import is_chub_line, is_foreign_chat, read_foreign_chat
+from mnemosyne.formats.chats.openai_messages import is_openai_messages, read_openai_messages
 from mnemosyne.formats.chats.sillytavern import is_chat_line, read_chat
+from mnemosyne.formats.chats.transcript import looks_like_transcript, read_transcript
 from mnemosyne.formats.corpus import CORPUS_FILE
 from mnemosyne.formats.memories.langchain import is_langchain, read_langchain
 from mnemosyne.formats.memories.llamaindex import is_llamaindex, read_llamaindex
@@ -31,7 +35,7 @@ from mnemosyne.schema.record import ImportRequest
 
 WORLD, CORPUS = "world", "corpus"
 WORLD_FILE = "world.yaml"
-_HEAD_BYTES = 4_000_000
+_HEAD_BYTES, _READ_BYTES = 4_000_000, 16_000
 _PNG, _ZIP, _JPEG = b"\x89PNG\r\n\x1a\n", b"PK\x03\x04", b"\xff\xd8\xff"
 _SQLITE = b"SQLite format 3\x00"
 
@@ -54,7 +58,11 @@ FORMATS: dict[str, Read] = {
     "card": _of_path(read_card_json),
     "card-png": _of_path(read_card_png),
     "charx": _of_path(read_charx),
-    "chat": _of_path(read_chat),
+    "chat": read_chat,
+    "foreign-chat": read_foreign_chat,
+    "chatgpt": read_chatgpt,
+    "openai": read_openai_messages,
+    "transcript": read_transcript,
     "obsidian": _of_path(read_vault),
     "markdown": _of_path(read_markdown),
     "mem0": _of_path(read_mem0),
@@ -66,6 +74,9 @@ FORMATS: dict[str, Read] = {
 _IN_JSON: dict[str, Callable[[Any], bool]] = {
     "card": is_card,
     "lorebook": is_lorebook,
+    "chatgpt": is_chatgpt,
+    "openai": is_openai_messages,
+    "foreign-chat": is_foreign_chat,
     "risu": is_risu,
     "agnai": is_agnai,
     "novelai": is_novelai,
@@ -136,14 +147,24 @@ def _recognise_database(path: Path) -> str:
 
 def _recognise_text(path: Path, data: bytes) -> str | None:
     first = _first_line(data)
+    if is_chub_line(first):
+        return "foreign-chat"
     if is_chat_line(first):
         return "chat"
     if isinstance(first, Mapping) and {"id", "chain", "text"} <= set(first):
         return CORPUS
     if data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"{", b"[") and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return CORPUS if path.suffix.lower() == ".jsonl" else "markdown" if path.suffix.lower() == ".md" else None
+        return _recognise_plain_text(path, data)
     value = parse_file_json(decode_text(read_file_bytes(path), str(path)), str(path))
     return next((name for name, fits in _IN_JSON.items() if fits(value)), None)
+
+
+def _recognise_plain_text(path: Path, data: bytes) -> str | None:
+    if path.suffix.lower() == ".jsonl":
+        return CORPUS
+    if looks_like_transcript(data[:_READ_BYTES].decode("utf-8", "ignore")):
+        return "transcript"
+    return "markdown" if is_markdown(path) else None
 
 
 def _first_line(data: bytes) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 from mnemosyne.core.errors import CorpusError
 from mnemosyne.core.plain_values import MAX_DEPTH, plain_faults
-from mnemosyne.formats.safe_files import MOST_LINE_BYTES, decode_text
+from mnemosyne.formats.safe_files import MOST_BYTES, MOST_LINE_BYTES, decode_text, read_file_bytes
 
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _LARGEST = 2**63 - 1
@@ -88,6 +88,25 @@ def _parse_line(number: int, raw: bytes) -> JsonLine:
     for _, reason in plain_faults(repaired):
         return JsonLine(number=number, value=None, fault=reason)
     return JsonLine(number=number, value=repaired, is_repaired=True)
+
+
+def read_loose_json(path: Path, most_bytes: int = MOST_BYTES) -> Any:
+    """Return the JSON value of a file, which may hold what cannot be stored (see `make_plain`); CorpusError with line and column
+    for what is not JSON.
+    """
+    text = decode_text(read_file_bytes(path, most_bytes), str(path))
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise CorpusError(f"{path}:{error.lineno}:{error.colno}: is not JSON ({error.msg}).") from None
+    except (RecursionError, ValueError) as error:
+        raise CorpusError(f"{path}: cannot be read as JSON ({error}); flatten or shorten it.") from None
+
+
+def plain_or_none(value: Any) -> Any:
+    """Return a JSON value as `make_plain` does; None for one that is too deep or too large for a store."""
+    made = make_plain(value)
+    return made if next(plain_faults(made), None) is None else None
 
 
 def make_plain(value: Any, depth: int = 0) -> Any:

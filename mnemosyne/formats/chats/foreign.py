@@ -1,0 +1,271 @@
+"""Chats of Chub, oobabooga's text-generation-webui, Agnai, CAI Tools (character.ai) and Risu.
+
+Names that such a file does not hold are those of the request: its first user and its first assistant.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mnemosyne.core.errors import CorpusError
+from mnemosyne.formats.chats.json_lines import read_json_lines, read_loose_json
+from mnemosyne.formats.chats.kobold import is_kobold_story, read_kobold_story
+from mnemosyne.formats.chats.listed import count_rest, listed_chat, listed_file, make_message, whole_text
+from mnemosyne.formats.chats.sillytavern import NO_REQUEST, read_chat
+from mnemosyne.formats.chats.turns import SaidMessage, chat_key
+from mnemosyne.formats.losses import FieldCounter
+from mnemosyne.formats.values import Chat, ImportedFile
+from mnemosyne.schema.record import ImportRequest
+from mnemosyne.schema.session import Message, Role
+
+_BEGIN = "<|BEGIN-VISIBLE-CHAT|>"
+
+
+def is_foreign_chat(value: Any) -> bool:
+    """Return whether a JSON value, or that of the first line of a file, is a chat that `read_foreign_chat` reads."""
+    return is_chub_line(value) or any(fits(value) for fits, _ in _READERS)
+
+
+def read_foreign_chat(path: Path, request: ImportRequest = NO_REQUEST) -> ImportedFile:
+    """Return the chats of a file of one of these programs, whichever it is; CorpusError for any other file."""
+    first = next(read_json_lines(path), None)
+    if first is not None and first.value is not None and ("mes" in first.value or "user_name" in first.value):
+        return read_chub(path, request)
+    value = read_loose_json(path)
+    for fits, read in _READERS:
+        if fits(value):
+            return read(path, request)
+    raise CorpusError(f"{path}: is no chat of Chub, oobabooga, Agnai, CAI Tools, Risu or KoboldAI.")
+
+
+def is_chub_line(value: Any) -> bool:
+    """Return whether a JSON value is a message of a chat of Chub, whose texts are mappings with `message`."""
+    return isinstance(value, Mapping) and isinstance(value.get("mes"), Mapping) and "message" in value["mes"]
+
+
+def read_chub(path: Path, request: ImportRequest = NO_REQUEST) -> ImportedFile:
+    """Return a chat of Chub, which is SillyTavern's with other texts; CorpusError as in `read_chat`."""
+    return read_chat(path, request, dialect="chub")
+
+
+def is_oobabooga(value: Any) -> bool:
+    """Return whether a JSON value is a history of text-generation-webui: pairs of texts."""
+    if not isinstance(value, Mapping):
+        return False
+    return isinstance(value.get("data_visible"), list) or (
+        isinstance(value.get("internal"), list) and isinstance(value.get("visible"), list)
+    )
+
+
+def read_oobabooga(path: Path, request: ImportRequest = NO_REQUEST) -> ImportedFile:
+    """Return the chat of a history: texts as the model had them, and as they were shown where there is nothing else."""
+    value = _mapping(path)
+    counter = FieldCounter()
+    raw = _first_list(value, "internal", "data")
+    shown = _first_list(value, "visible", "data_visible")
+    metadata = value.get("metadata")
+    said: list[SaidMessage] = []
+    for number in range(max(len(raw), len(shown))):
+        for side, role in enumerate((Role.USER, Role.ASSISTANT)):
+            info = metadata.get(f"{role.value}_{number}") if isinstance(metadata, Mapping) else None
+            each = _read_side(_at(raw, number, side), _at(shown, number, side), role, info, request, counter)
+            if each is not None:
+                said.append(each)
+    header = {name: each for name, each in value.items() if name in ("character", "name", "mode")}
+    count_rest(counter, "", header)
+    key = chat_key("oobabooga", *(each.message.content for each in said[:2]))
+    return listed_file(path, "oobabooga", [listed_chat(path.stem, key, said, header=header)], counter, request)
+
+
+def _read_side(
+    raw: Any, shown: Any, role: Role, info: Any, request: ImportRequest, counter: FieldCounter
+) -> SaidMessage | None:
+    """Return one text of a pair as a message; None where nothing was said."""
+    seen = html.unescape(shown) if isinstance(shown, str) else ""
+    own = raw if isinstance(raw, str) and raw.strip() and raw != _BEGIN else ""
+    if not (own or seen).strip():
+        return None
+    counter.keep("internal.*", own)
+    rest = dict(info) if isinstance(info, Mapping) else {}
+    date, versions = rest.pop("timestamp", None), rest.pop("versions", None)
+    if own and seen and seen != own:
+        rest["visible"] = seen
+        counter.keep("visible.*", seen, "differs from the text that the model had; kept beside it")
+    else:
+        counter.keep("visible.*", seen)
+    counter.keep("metadata.*.timestamp", date)
+    count_rest(counter, "metadata.*.", {name: each for name, each in rest.items() if name != "visible"})
+    message = make_message(role, own or seen, _name_of(role, request), date=date, source="oobabooga", rest=rest)
+    texts = [
+        (each.get("content"), each.get("timestamp"))
+        for each in (versions if isinstance(versions, list) else ())
+        if isinstance(each, Mapping)
+    ]
+    return SaidMessage(message=message, others=_others(message, texts, "metadata.*.versions.*", counter))
+
+
+def is_agnai_chat(value: Any) -> bool:
+    """Return whether a JSON value is a chat of Agnai: messages with `msg`."""
+    messages = value.get("messages") if isinstance(value, Mapping) else None
+    return isinstance(messages, list) and any(isinstance(each, Mapping) and "msg" in each for each in messages[:20])
+
+
+def read_agnai_chat(path: Path, request: ImportRequest = NO_REQUEST) -> ImportedFile:
+    """Return the chat of an export of Agnai; a message with a `userId` is the user's, its retries are other replies."""
+    value = _mapping(path)
+    counter = FieldCounter()
+    said: list[SaidMessage] = []
+    for each in _mappings(value.get("messages")):
+        rest = {name: held for name, held in each.items() if name not in ("msg", "handle", "createdAt", "retries")}
+        role = Role.USER if each.get("userId") else Role.ASSISTANT
+        if not whole_text(each.get("msg")).strip():
+            counter.refuse("messages.*", each, "has no text")
+            continue
+        for name in ("msg", "handle", "createdAt"):
+            counter.keep(f"messages.*.{name}", each.get(name))
+        count_rest(counter, "messages.*.", rest)
+        speaker = each.get("handle") or _name_of(role, request)
+        message = make_message(role, each["msg"], speaker, date=each.get("createdAt"), source="agnai", rest=rest)
+        retries = [(text, None) for text in _list(each.get("retries"))]
+        others = _others(message, retries, "messages.*.retries.*", counter) if role is Role.ASSISTANT else ()
+        said.append(SaidMessage(message=message, others=others))
+    header = {name: each for name, each in value.items() if name != "messages"}
+    count_rest(counter, "", header)
+    first = _list(value.get("messages"))[:1]
+    begun = first[0].get("_id") if first and isinstance(first[0], Mapping) else None
+    key = chat_key("agnai", begun, *(each.message.content for each in said[:1]))
+    name = value["name"] if isinstance(value.get("name"), str) and value["name"].strip() else path.stem
+    return listed_file(path, "agnai-chat", [listed_chat(name, key, said, header=header)], counter, request)
+
+
+def is_cai_tools(value: Any) -> bool:
+    """Return whether a JSON value is an export of CAI Tools: histories of character.ai."""
+    histories = value.get("histories") if isinstance(value, Mapping) else None
+    return isinstance(histories, Mapping) and isinstance(histories.get("histories"), list)
+
+
+def read_cai_tools(path: Path, request: ImportRequest = NO_REQUEST) -> ImportedFile:
+    """Return the chats of an export of CAI Tools, one for each history."""
+    value = _mapping(path)
+    histories = value.get("histories")
+    counter = FieldCounter()
+    chats: list[Chat] = []
+    for number, history in enumerate(
+        _mappings(histories.get("histories") if isinstance(histories, Mapping) else None), 1
+    ):
+        said = list(_read_cai_messages(history, request, counter))
+        header = {name: each for name, each in history.items() if name != "msgs"}
+        count_rest(counter, "histories.histories.*.", header)
+        begun = history.get("external_id") or history.get("created")
+        key = chat_key("cai", begun, *(each.message.content for each in said[:1]))
+        name = path.stem if number == 1 else f"{path.stem} {number}"
+        chats.append(listed_chat(name, key, said, header=header))
+    return listed_file(path, "cai-tools", chats, counter, request)
+
+
+def _read_cai_messages(
+    history: Mapping[str, Any], request: ImportRequest, counter: FieldCounter
+) -> Iterator[SaidMessage]:
+    for each in _mappings(history.get("msgs")):
+        source = each.get("src")
+        speaker = source if isinstance(source, Mapping) else {}
+        role = Role.USER if speaker.get("is_human") is True else Role.ASSISTANT
+        rest = {name: held for name, held in each.items() if name not in ("text", "src", "created")}
+        if not whole_text(each.get("text")).strip():
+            counter.refuse("histories.histories.*.msgs.*", each, "has no text")
+            continue
+        counter.keep("histories.histories.*.msgs.*.text", each["text"])
+        counter.keep("histories.histories.*.msgs.*.src", source)
+        counter.keep("histories.histories.*.msgs.*.created", each.get("created"))
+        count_rest(counter, "histories.histories.*.msgs.*.", rest)
+        name = speaker.get("name") or _name_of(role, request)
+        yield SaidMessage(
+            message=make_message(role, each["text"], name, date=each.get("created"), source="cai", rest=rest)
+        )
+
+
+def is_risu_chat(value: Any) -> bool:
+    """Return whether a JSON value is a chat of Risu."""
+    return isinstance(value, Mapping) and value.get("type") == "risuChat" and isinstance(value.get("data"), Mapping)
+
+
+def read_risu_chat(path: Path, request: ImportRequest = NO_REQUEST) -> ImportedFile:
+    """Return the chat of an export of Risu."""
+    value = _mapping(path)
+    data = value["data"] if isinstance(value.get("data"), Mapping) else {}
+    counter = FieldCounter()
+    said: list[SaidMessage] = []
+    for each in _mappings(data.get("message")):
+        role = Role.USER if each.get("role") == "user" else Role.ASSISTANT
+        rest = {name: held for name, held in each.items() if name not in ("data", "role", "time", "name")}
+        if not whole_text(each.get("data")).strip():
+            counter.refuse("data.message.*", each, "has no text")
+            continue
+        for name in ("data", "role", "time", "name"):
+            counter.keep(f"data.message.*.{name}", each.get(name))
+        count_rest(counter, "data.message.*.", rest)
+        speaker = each.get("name") or _name_of(role, request)
+        message = make_message(role, each["data"], speaker, date=each.get("time"), source="risu", rest=rest)
+        said.append(SaidMessage(message=message))
+    header = {name: each for name, each in data.items() if name != "message"}
+    count_rest(counter, "data.", header)
+    key = chat_key("risu", data.get("id"), *(each.message.content for each in said[:1]))
+    title = data["name"] if isinstance(data.get("name"), str) and data["name"].strip() else path.stem
+    return listed_file(path, "risu-chat", [listed_chat(title, key, said, header=header)], counter, request)
+
+
+_READERS: tuple[tuple[Callable[[Any], bool], Callable[[Path, ImportRequest], ImportedFile]], ...] = (
+    (is_oobabooga, read_oobabooga),
+    (is_agnai_chat, read_agnai_chat),
+    (is_cai_tools, read_cai_tools),
+    (is_risu_chat, read_risu_chat),
+    (is_kobold_story, read_kobold_story),
+)
+
+
+def _others(
+    message: Message, texts: Sequence[tuple[Any, Any]], field: str, counter: FieldCounter
+) -> tuple[tuple[Message, ...], ...]:
+    """Return the texts that are other replies in the place of a message, each with its date."""
+    found: dict[str, Message] = {}
+    for value, date in texts:
+        text = whole_text(value)
+        if not text.strip():
+            continue
+        counter.keep(field, text)
+        if text != message.content and text not in found:
+            name = message.author.id if message.author is not None else None
+            found[text] = make_message(message.role, text, name, date=date)
+    return tuple((each,) for each in found.values())
+
+
+def _name_of(role: Role, request: ImportRequest) -> str | None:
+    names = request.users if role is Role.USER else request.assistants
+    return names[0] if names else None
+
+
+def _mapping(path: Path) -> Mapping[str, Any]:
+    value = read_loose_json(path)
+    if not isinstance(value, Mapping):
+        raise CorpusError(f"{path}: is no chat of this format: it holds no JSON mapping.")
+    return value
+
+
+def _first_list(value: Mapping[str, Any], *names: str) -> list[Any]:
+    return next((value[name] for name in names if isinstance(value.get(name), list)), [])
+
+
+def _at(pairs: list[Any], number: int, side: int) -> Any:
+    pair = pairs[number] if number < len(pairs) else None
+    return pair[side] if isinstance(pair, list) and side < len(pair) else None
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _mappings(value: Any) -> list[Mapping[str, Any]]:
+    return [each for each in _list(value) if isinstance(each, Mapping)]

@@ -1,0 +1,201 @@
+"""Transcripts: plain text in which each speech begins with `NAME: ` (or `名字：`), with a time before it or without one.
+
+A speech goes on until the next one begins, over lines and paragraphs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+
+from mnemosyne.core.errors import CorpusError
+from mnemosyne.formats.chats.json_lines import make_plain
+from mnemosyne.formats.chats.listed import make_message
+from mnemosyne.formats.chats.send_dates import read_date
+from mnemosyne.formats.chats.turns import SaidMessage, chat_key, group_turns
+from mnemosyne.formats.corpus import Speakers, tell_speakers
+from mnemosyne.formats.losses import FieldCounter
+from mnemosyne.formats.safe_files import decode_text, read_file_bytes
+from mnemosyne.formats.values import Chat, ImportedFile
+from mnemosyne.schema.record import ImportedTurn, ImportRequest
+from mnemosyne.schema.session import Role
+
+FORMAT = "transcript"
+_MOST_NAMES = 200
+_HEAD_LINES = 40
+_MOST_WORDS = 4
+_TIME = (
+    r"(?:[\[(（【](?P<time>\d[^\])）】\n]{0,40})[\])）】][ \t]?"
+    r"|(?P<bare>\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?)[ \t](?:[-\u2013][ \t])?)?"
+)
+_NAME = r"(?:\*\*)?(?P<name>[^\W\d_][^:：\[\]()（）【】<>{}\"“”。，,;；!?！？\n]{0,39})"
+_START = re.compile(rf"[ \t]{{0,8}}{_TIME}{_NAME}[:：](?!//)(?:\*\*)?[ \t]{{0,4}}(?P<text>.*)", re.DOTALL)
+_LABELS = frozenset(
+    (
+        *(
+            "note",
+            "notes",
+            "ps",
+            "p.s.",
+            "warning",
+            "example",
+            "examples",
+            "edit",
+            "update",
+            "tip",
+            "todo",
+            "summary",
+            "http",
+        ),
+        *(
+            "https",
+            "ooc",
+            "title",
+            "date",
+            "time",
+            "注",
+            "备注",
+            "注意",
+            "例如",
+            "比如",
+            "提示",
+            "总结",
+            "标题",
+            "时间",
+            "日期",
+        ),
+    )
+)
+_REASONS = {
+    "asked": "as you say",
+    "name": "by their names",
+    "first": "the first speaker was taken for the user",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Speech:
+    """What somebody says; `time` is written before the name, empty where there is none."""
+
+    name: str
+    text: str
+    time: str = ""
+
+
+def looks_like_transcript(head: str) -> bool:
+    """Return whether the beginning of a text is that of a transcript: its first lines are speeches of two speakers at least."""
+    lines = [line for line in head.splitlines() if line.strip()][:_HEAD_LINES]
+    found = [speech for line in lines if (speech := _start_of(line, ())) is not None]
+    if not lines or _start_of(lines[0], ()) is None:
+        return False
+    return len({speech.name for speech in found}) >= 2 and len(found) * 4 >= len(lines)
+
+
+def read_transcript(path: Path, request: ImportRequest) -> ImportedFile:
+    """Return the chat of a transcript. Who is a user is told by the request, or by the names (see `speakers_of`).
+
+    CorpusError for a file in which nobody speaks, and for a name of the request that is no speaker in it.
+    """
+    asked = (*request.users, *request.assistants)
+    counter = FieldCounter()
+    names: dict[str, None] = {}
+    first: Speech | None = None
+    started: datetime | None = None
+    for speech in _read_speeches(path, asked):
+        first = first or speech
+        counter.keep("speech", speech.text)
+        at = read_date(speech.time)
+        started = started or at
+        if at is not None:
+            counter.keep("time", speech.time)
+        else:
+            counter.change("time", speech.time, "no date that is known; kept beside the message")
+        if speech.name not in names:
+            names[speech.name] = None
+            if len(names) > _MOST_NAMES:
+                raise CorpusError(f"{path}: has more than {_MOST_NAMES} speakers, so it is no transcript of a chat.")
+    if first is None:
+        raise CorpusError(f"{path}: nobody speaks in it. Begin each speech with the name of the speaker and a colon.")
+    for name in asked:
+        if name not in names:
+            raise CorpusError(f"{path}: {name!r} is no speaker in it. Its speakers: {', '.join([*names][:8])}.")
+    speakers = tell_speakers([*names], user=request.users, assistant=request.assistants)
+    users = frozenset(name for name in speakers.users if name is not None)
+    key = chat_key(FORMAT, first.name, first.text)
+    read = partial(_read_turns, path, asked, key, users)
+    chat = Chat(
+        name=path.stem,
+        read_turns=read,
+        turn_count=sum(1 for _ in read()),
+        user_name=next(iter(name for name in names if name in users), ""),
+        character_names=tuple(name for name in names if name not in users),
+        started_at=started,
+    )
+    return ImportedFile(
+        path=str(path), format=FORMAT, chats=(chat,), fates=counter.fates(), notes=(_describe(speakers),)
+    )
+
+
+def split_speech(lines: Iterable[str], names: Collection[str]) -> Iterator[Speech]:
+    """Yield the speeches of a text; a line that begins with one of `names` and a colon is one, whatever the name looks like.
+
+    Lines before the first speech are passed over. In the middle of a paragraph nobody begins to speak who has not spoken before.
+    """
+    current: Speech | None = None
+    held: list[str] = []
+    known = set(names)
+    is_inside = False
+    for line in lines:
+        start = _start_of(line, known)
+        if start is None or (is_inside and start.name not in known):
+            held.append(line)
+            is_inside = bool(line.strip()) and current is not None
+            continue
+        if current is not None and (text := "\n".join(held).strip()):
+            yield Speech(name=current.name, text=text, time=current.time)
+        current, held, is_inside = start, [start.text], False
+        known.add(start.name)
+    if current is not None and (text := "\n".join(held).strip()):
+        yield Speech(name=current.name, text=text, time=current.time)
+
+
+def _start_of(line: str, names: Collection[str]) -> Speech | None:
+    found = _START.match(line)
+    if found is None:
+        return None
+    name = found["name"].strip().removesuffix("**").rstrip()
+    if name not in names and not _is_name(name):
+        return None
+    return Speech(name=name, text=found["text"], time=found["time"] or found["bare"] or "")
+
+
+def _is_name(name: str) -> bool:
+    """Return whether a text before a colon may be the name of a speaker: a few words, none of which is small."""
+    words = name.split()
+    if not words or len(words) > _MOST_WORDS or name.casefold() in _LABELS:
+        return False
+    return len(words) == 1 or all(not word[0].islower() for word in words)
+
+
+def _read_speeches(path: Path, names: Collection[str]) -> Iterator[Speech]:
+    return split_speech(decode_text(read_file_bytes(path), str(path)).splitlines(), names)
+
+
+def _read_turns(path: Path, names: Sequence[str], key: str, users: frozenset[str]) -> Iterator[ImportedTurn]:
+    return group_turns(key, (_to_message(speech, users) for speech in _read_speeches(path, names)))
+
+
+def _to_message(speech: Speech, users: frozenset[str]) -> SaidMessage:
+    role = Role.USER if speech.name in users else Role.ASSISTANT
+    rest = {"time": make_plain(speech.time)} if speech.time and read_date(speech.time) is None else {}
+    return SaidMessage(message=make_message(role, speech.text, speech.name, date=speech.time, source=FORMAT, rest=rest))
+
+
+def _describe(speakers: Speakers) -> str:
+    named = [", ".join(name or "" for name in names) for names in (speakers.users, speakers.assistants)]
+    told = f"user: {named[0] or 'nobody'}; assistant: {named[1] or 'nobody'}"
+    return f"{told} ({_REASONS.get(speakers.reason, 'as the file says')})"
