@@ -20,6 +20,7 @@ from mnemosyne.formats.cards.charx import read_charx
 from mnemosyne.formats.cards.png import read_card_png
 from mnemosyne.formats.chats.sillytavern import is_chat_line, read_chat
 from mnemosyne.formats.corpus import CORPUS_FILE
+from mnemosyne.formats.memories.databases import tables_of
 from mnemosyne.formats.memories.langchain import is_langchain, read_langchain
 from mnemosyne.formats.memories.llamaindex import is_llamaindex, read_llamaindex
 from mnemosyne.formats.memories.mem0 import is_mem0, read_mem0
@@ -128,6 +129,7 @@ def _recognise_folder(path: Path) -> str:
 
 
 def _recognise_database(path: Path) -> str:
+    tables_of(path)  # A database that is damaged or in use says so, and not that its format is unknown.
     for name, fits in (("mem0", is_mem0), ("langchain", is_langchain)):
         if fits(path):
             return name
