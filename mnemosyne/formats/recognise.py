@@ -24,6 +24,7 @@ from mnemosyne.formats.chats.openai_messages import is_openai_messages, read_ope
 from mnemosyne.formats.chats.sillytavern import is_chat_line, read_chat
 from mnemosyne.formats.chats.transcript import looks_like_transcript, read_transcript
 from mnemosyne.formats.corpus import CORPUS_FILE
+from mnemosyne.formats.memories.databases import tables_of
 from mnemosyne.formats.memories.langchain import is_langchain, read_langchain
 from mnemosyne.formats.memories.llamaindex import is_llamaindex, read_llamaindex
 from mnemosyne.formats.memories.mem0 import is_mem0, read_mem0
@@ -139,6 +140,7 @@ def _recognise_folder(path: Path) -> str:
 
 
 def _recognise_database(path: Path) -> str:
+    tables_of(path)  # A database that is damaged or in use says so, and not that its format is unknown.
     for name, fits in (("mem0", is_mem0), ("langchain", is_langchain)):
         if fits(path):
             return name
