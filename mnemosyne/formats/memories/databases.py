@@ -86,7 +86,7 @@ class Database:
 
     def _names(self) -> list[str]:
         with _named_errors(self._path):
-            query = "SELECT name, sql FROM sqlite_schema WHERE type = 'table' ORDER BY rowid LIMIT 1000"
+            query = "SELECT name, sql FROM sqlite_master WHERE type = 'table' ORDER BY rowid LIMIT 1000"
             rows = self._connection.execute(query).fetchall()
         return [
             name for name, sql in rows if isinstance(sql, str) and not sql[:40].upper().startswith("CREATE VIRTUAL")
@@ -135,7 +135,7 @@ def open_database(path: Path) -> Iterator[Database]:
 def _named_errors(path: Path) -> Iterator[None]:
     try:
         yield
-    except (sqlite3.Error, sqlite3.Warning, OverflowError, MemoryError) as error:
+    except (sqlite3.Error, sqlite3.Warning, UnicodeError, OverflowError, MemoryError) as error:
         if getattr(error, "sqlite_errorname", "") in ("SQLITE_BUSY", "SQLITE_LOCKED"):
             raise CorpusError(f"{path}: is locked; {_BUSY}.") from error
         raise CorpusError(f"{path}: cannot be read as a SQLite database ({error}); restore it from a copy.") from error

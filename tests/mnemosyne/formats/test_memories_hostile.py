@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from memory_files import HISTORY, MESSAGE_STORE, database, langchain_message, write_json
 
@@ -116,6 +116,7 @@ def history(folder):
 
 
 @given(st.lists(st.tuples(st.integers(16, 12_000), st.binary(min_size=1, max_size=40)), min_size=1, max_size=6))
+@example([(4042, b"\x80")])  # in the text of the schema, so that the message of SQLite is no UTF-8
 def test_damaged_databases(places):
     with TemporaryDirectory() as name:
         path = Path(name) / "chats.db"
