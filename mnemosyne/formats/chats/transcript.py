@@ -17,7 +17,7 @@ from mnemosyne.formats.chats.json_lines import make_plain
 from mnemosyne.formats.chats.listed import make_message
 from mnemosyne.formats.chats.send_dates import read_date
 from mnemosyne.formats.chats.turns import SaidMessage, chat_key, group_turns
-from mnemosyne.formats.corpus import Speakers, tell_speakers
+from mnemosyne.formats.corpora.corpus import Speakers, tell_speakers
 from mnemosyne.formats.losses import FieldCounter
 from mnemosyne.formats.safe_files import decode_text, read_file_bytes
 from mnemosyne.formats.values import Chat, ImportedFile
