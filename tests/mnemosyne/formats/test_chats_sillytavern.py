@@ -11,13 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mnemosyne import CorpusError, Role
+from mnemosyne import AuthorsNote, CorpusError, Fate, Role
 from mnemosyne.formats.chats import json_lines
 from mnemosyne.formats.chats.send_dates import read_date
 from mnemosyne.formats.chats.sillytavern import is_chat_line, read_chat
 from mnemosyne.formats.chats.turns import MOST_REPLIES
 from mnemosyne.formats.chats.write import chat_header, chat_jsonl
-from mnemosyne.formats.values import AuthorsNote, Fate
 
 HEADER: dict[str, Any] = {
     "user_name": "林",
