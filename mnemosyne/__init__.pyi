@@ -48,8 +48,8 @@ from .evidence.blocks.render import RefRenderer
 from .evidence.blocks.resolve import RefResolver
 from .evidence.conflicts import resolve_conflicts
 from .evidence.selectors import RefSelector, RefState, check_ref, extract, make_ref, parse_selector
-from .host_parts import Sha256Hasher, SystemClock, UuidV4Generator
 from .formats.corpus import CORPUS_FILE, Corpus, CorpusDocument, corpus_file, read_corpus, to_session
+from .host_parts import Sha256Hasher, SystemClock, UuidV4Generator
 from .plugins import (
     EmbedderFactory,
     ExtensionPoint,

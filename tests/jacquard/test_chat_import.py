@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from jacquard.turns.writing.chat_import import import_chat
-from mnemosyne import CorpusError, MemoryStore, Role, SessionStart, SqliteStore, Store
+from mnemosyne import Chain, CorpusError, MemoryStore, Role, SessionStart, SqliteStore, Store, session_scope
 from mnemosyne.formats.chats.sillytavern import read_chat
-from mnemosyne.schema.memory import Chain, session_scope
 from mnemosyne.testing.stores.samples import prepared_turn
 
 pytestmark = pytest.mark.anyio

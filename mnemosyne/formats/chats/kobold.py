@@ -1,6 +1,6 @@
 """Saved stories of KoboldAI and KoboldAI Lite: a beginning, and actions that are the player's or the model's.
 
-Instructions are told apart by their marks, chats by the names at the beginning of lines, adventures by `>`. A story without any of
+Instructions are known by their marks, chats by the names at the beginning of lines, adventures by `>`. A story without any of
 these is the model's alone.
 """
 
@@ -36,7 +36,10 @@ def is_kobold_story(value: Any) -> bool:
 
 
 def read_kobold_story(path: Path, request: ImportRequest = NO_REQUEST) -> ImportedFile:
-    """Return a saved story as a chat; the author's note comes with it, memory and world info do not."""
+    """Return a saved story as a chat; the author's note comes with it, memory and world info do not.
+
+    CorpusError for a file that is none or holds no message.
+    """
     value = read_loose_json(path)
     if not is_kobold_story(value):
         raise CorpusError(f"{path}: is no saved story of KoboldAI: it has no prompt and actions.")

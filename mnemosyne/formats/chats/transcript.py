@@ -98,7 +98,7 @@ def looks_like_transcript(head: str) -> bool:
 
 
 def read_transcript(path: Path, request: ImportRequest) -> ImportedFile:
-    """Return the chat of a transcript. Who is a user is told by the request, or by the names (see `speakers_of`).
+    """Return the chat of a transcript. The request says who is a user, or else the names do (see `speakers_of`).
 
     CorpusError for a file in which nobody speaks, and for a name of the request that is no speaker in it.
     """
