@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mnemosyne import AuthorsNote, CorpusError, Fate, Role
-from mnemosyne.formats.chats import json_lines
 from mnemosyne.formats.chats.send_dates import read_date
 from mnemosyne.formats.chats.sillytavern import is_chat_line, read_chat
 from mnemosyne.formats.chats.turns import MOST_REPLIES
 from mnemosyne.formats.chats.write import chat_header, chat_jsonl
+from mnemosyne.formats.safe_files import MOST_LINE_BYTES
 
 HEADER: dict[str, Any] = {
     "user_name": "林",
@@ -170,11 +170,10 @@ def test_text_in_another_encoding_is_named(tmp_path: Path) -> None:
     assert turns_of(path)[0].messages[0].content == "很久以前"
 
 
-def test_a_line_that_is_too_long_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_lines, "MOST_LINE_BYTES", 100)
-    path = write(tmp_path / "c.jsonl", said("a"), said("x" * 500), said("b"))
+def test_a_line_that_is_too_long_is_passed_over(tmp_path: Path) -> None:
+    path = write(tmp_path / "c.jsonl", said("a"), said("x" * MOST_LINE_BYTES), said("b"))
     assert [m.content for turn in turns_of(path) for m in turn.messages] == ["a", "b"]
-    assert "Line 2 is longer than 100 bytes" in read_chat(path).notes[0]
+    assert f"Line 2 is longer than {MOST_LINE_BYTES:,} bytes" in read_chat(path).notes[0]
 
 
 def test_texts_of_chub_are_mappings(tmp_path: Path) -> None:
