@@ -48,7 +48,20 @@ from .evidence.blocks.render import RefRenderer
 from .evidence.blocks.resolve import RefResolver
 from .evidence.conflicts import resolve_conflicts
 from .evidence.selectors import RefSelector, RefState, check_ref, extract, make_ref, parse_selector
-from .formats.corpus import CORPUS_FILE, Corpus, CorpusDocument, corpus_file, read_corpus, to_session
+from .formats.corpora.corpus import CORPUS_FILE, Corpus, CorpusDocument, corpus_file, read_corpus, to_session
+from .formats.losses import FieldCounter
+from .formats.values import (
+    AuthorsNote,
+    BookEntry,
+    CharacterCard,
+    Chat,
+    DepthPrompt,
+    Fate,
+    FieldFate,
+    ImportedFile,
+    ImportedMemory,
+    WorldBook,
+)
 from .host_parts import Sha256Hasher, SystemClock, UuidV4Generator
 from .plugins import (
     EmbedderFactory,
@@ -240,15 +253,19 @@ __all__ = [
     "AuditRecord",
     "Author",
     "AuthorKind",
+    "AuthorsNote",
     "BlockDeriver",
     "BlockFilter",
     "BlockType",
+    "BookEntry",
     "BranchExistsError",
     "BranchNotFoundError",
     "BranchSpan",
     "CalibratedEstimator",
     "Candidate",
     "Chain",
+    "CharacterCard",
+    "Chat",
     "Clock",
     "CodecError",
     "CommitUnknownError",
@@ -263,6 +280,7 @@ __all__ = [
     "CorpusDocument",
     "CorpusError",
     "DamagedRecordError",
+    "DepthPrompt",
     "DeriveOptions",
     "Embedder",
     "EmbedderFactory",
@@ -289,7 +307,10 @@ __all__ = [
     "EvidenceType",
     "ExtensionPoint",
     "FactKind",
+    "Fate",
     "Fetch",
+    "FieldCounter",
+    "FieldFate",
     "FileSessionLocks",
     "FileStore",
     "FolderVault",
@@ -302,6 +323,8 @@ __all__ = [
     "ImportedBranch",
     "ImportedConversation",
     "ImportedConversations",
+    "ImportedFile",
+    "ImportedMemory",
     "ImportedTurn",
     "Importer",
     "ImporterFactory",
@@ -430,6 +453,7 @@ __all__ = [
     "Vectors",
     "VersionConflictError",
     "WindowMessage",
+    "WorldBook",
     "WorldNotAdoptedError",
     "WorldPack",
     "WorldPackError",

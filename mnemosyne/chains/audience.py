@@ -35,7 +35,7 @@ def audience_of_messages(messages: Iterable[Message]) -> Audience:
 
 
 def told_messages(messages: Iterable[Message]) -> tuple[Message, ...]:
-    """Return the messages that some viewer may know: summaries and memories are made of these."""
+    """Return the messages that some viewer may know; what is derived from a conversation is derived from these."""
     return tuple(message for message in messages if read_audience(message.extra) != NOBODY)
 
 

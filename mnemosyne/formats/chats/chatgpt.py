@@ -40,9 +40,7 @@ def is_chatgpt(value: Any) -> bool:
 
 
 def read_chatgpt(path: Path, request: ImportRequest = NO_REQUEST) -> ImportedFile:
-    """Return the conversations of an export, each as a chat with the name of its title; CorpusError for a file that is none
-    or holds no message.
-    """
+    """Return the conversations of an export, each as a chat with the name of its title. CorpusError for a file that is none."""
     value = read_loose_json(path, MOST_EXPORT_BYTES)
     if not is_chatgpt(value):
         raise CorpusError(f"{path}: is no export of ChatGPT: it holds no conversation with a mapping.")

@@ -1,7 +1,7 @@
 """Saved stories of KoboldAI and KoboldAI Lite: a beginning, and actions that are the player's or the model's.
 
-Instructions are known by their marks, chats by the names at the beginning of lines, adventures by `>`. A story without any of
-these is the model's alone.
+Who speaks follows from the marks of instructions, from names at the beginning of lines, or from `>` in adventures. A story
+without any of these is the model's alone.
 """
 
 from __future__ import annotations
@@ -36,9 +36,8 @@ def is_kobold_story(value: Any) -> bool:
 
 
 def read_kobold_story(path: Path, request: ImportRequest = NO_REQUEST) -> ImportedFile:
-    """Return a saved story as a chat; the author's note comes with it, memory and world info do not.
-
-    CorpusError for a file that is none or holds no message.
+    """Return a saved story as a chat; the author's note comes with it, memory and world info do not. CorpusError for a file that is
+    none.
     """
     value = read_loose_json(path)
     if not is_kobold_story(value):

@@ -19,7 +19,7 @@ from mnemosyne.formats.chats.json_lines import make_plain
 from mnemosyne.formats.chats.listed import make_message
 from mnemosyne.formats.chats.send_dates import read_date
 from mnemosyne.formats.chats.turns import SaidMessage, chat_key, group_turns
-from mnemosyne.formats.corpus import Speakers, tell_speakers
+from mnemosyne.formats.corpora.corpus import Speakers, tell_speakers
 from mnemosyne.formats.losses import FieldCounter
 from mnemosyne.formats.safe_files import decode_text, read_file_bytes
 from mnemosyne.formats.values import Chat, ImportedFile
@@ -98,7 +98,7 @@ def looks_like_transcript(head: str) -> bool:
 
 
 def read_transcript(path: Path, request: ImportRequest) -> ImportedFile:
-    """Return the chat of a transcript. The request says who is a user, or else the names do (see `speakers_of`).
+    """Return the chat of a transcript. The request says who is a user, else the names do (see `speakers_of`).
 
     CorpusError for a file in which nobody speaks, and for a name of the request that is no speaker in it.
     """
