@@ -48,7 +48,7 @@ from .evidence.blocks.render import RefRenderer
 from .evidence.blocks.resolve import RefResolver
 from .evidence.conflicts import resolve_conflicts
 from .evidence.selectors import RefSelector, RefState, check_ref, extract, make_ref, parse_selector
-from .formats.corpus import CORPUS_FILE, Corpus, CorpusDocument, corpus_file, read_corpus, to_session
+from .formats.corpora.corpus import CORPUS_FILE, Corpus, CorpusDocument, corpus_file, read_corpus, to_session
 from .formats.losses import FieldCounter
 from .formats.values import (
     AuthorsNote,

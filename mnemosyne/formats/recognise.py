@@ -23,7 +23,7 @@ from mnemosyne.formats.chats.foreign import is_chub_line, is_foreign_chat, read_
 from mnemosyne.formats.chats.openai_messages import is_openai_messages, read_openai_messages
 from mnemosyne.formats.chats.sillytavern import is_chat_line, read_chat
 from mnemosyne.formats.chats.transcript import looks_like_transcript, read_transcript
-from mnemosyne.formats.corpus import CORPUS_FILE
+from mnemosyne.formats.corpora.corpus import CORPUS_FILE
 from mnemosyne.formats.memories.databases import tables_of
 from mnemosyne.formats.memories.langchain import is_langchain, read_langchain
 from mnemosyne.formats.memories.llamaindex import is_llamaindex, read_llamaindex

@@ -39,7 +39,7 @@ from mnemosyne.core.masking.addresses import mask_address
 from mnemosyne.core.masking.credentials import mask_credentials
 from mnemosyne.core.normal_forms import normal_form
 from mnemosyne.documents.session_json import read_document
-from mnemosyne.formats.corpus import MAX_LINE_BYTES
+from mnemosyne.formats.corpora.corpus import MAX_LINE_BYTES
 
 # --- addresses, command line ------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from jacquard.pipeline.planning.actions import MAX_INPUT_CHARS, read_input
 from mnemosyne import MemoryStore, MnemosyneError, RedactionRules, ToolCall, load_world, read_corpus
 from mnemosyne.core.jsonpath import MAX_JSON_CHARS, MAX_PATH_CHARS, compile_path, find_nodes
 from mnemosyne.core.regexes import MAX_PATTERN_CHARS, compile_pattern, compile_re
-from mnemosyne.formats.corpus import MAX_LINE_BYTES
+from mnemosyne.formats.corpora.corpus import MAX_LINE_BYTES
 from mnemosyne.privacy.redact import MAX_TEXT_CHARS, redact_text
 
 SMALL, TIMES_LARGER = 1_000, 4

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mnemosyne import AuthorKind, Chain, CorpusError, Role, Trust, read_corpus, to_session
-from mnemosyne.formats.corpus import iter_corpus
+from mnemosyne.formats.corpora.corpus import iter_corpus
 
 
 def line(name: str, chain: str, session: str | None, text: str, **more: Any) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from jacquard.cli.shared import (
 from jacquard.config.extension_points import open_named_plugin
 from jacquard.core.degradations import describe_degradation
 from jacquard.wiring.runtime import Runtime
-from mnemosyne.formats.corpus_importer import CorpusImporter
+from mnemosyne.formats.corpora.corpus_importer import CorpusImporter
 from mnemosyne.formats.recognise import CORPUS, FORMATS, WORLD, read_imported_file, recognise
 from mnemosyne.formats.values import Fate, ImportedFile
 from mnemosyne.plugins import IMPORTERS

@@ -61,7 +61,10 @@ def is_oobabooga(value: Any) -> bool:
 
 
 def read_oobabooga(path: Path, request: ImportRequest = NO_REQUEST) -> ImportedFile:
-    """Return the chat of a history: texts as the model had them, and as they were shown where there is nothing else."""
+    """Return the chat of a history: texts as the model had them, and as they were shown where there is nothing else.
+
+    This and the other readers: CorpusError for a file that is not of their format or holds no message.
+    """
     value = _mapping(path)
     counter = FieldCounter()
     raw = _first_list(value, "internal", "data")

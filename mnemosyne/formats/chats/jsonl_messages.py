@@ -72,7 +72,7 @@ def read_message(line: Mapping[str, Any], counter: FieldCounter) -> SaidMessage 
     if is_user:
         return SaidMessage(message=said)
     others, before = _read_others(line, swipes, place, said, counter)
-    if others or "swipe_id" in line:
+    if others or "swipe_id" in line or SWIPE_INFO in said.extra[LINE]:
         # Swipes that are empty or the same as others are left out, so the number of the chosen one may be another.
         said = replace(said, extra={**said.extra, LINE: {**said.extra[LINE], "swipe_id": before}})
     return SaidMessage(message=said, others=tuple((each,) for each in others))

@@ -43,9 +43,8 @@ def _is_conversation(value: Any) -> bool:
     messages = value.get("messages") if isinstance(value, Mapping) else value
     if not isinstance(messages, list) or not messages:
         return False
-    return all(
-        isinstance(each, Mapping) and _role_of(each) is not None and _has_content(each) for each in messages[:20]
-    )
+    fits = [isinstance(each, Mapping) and _role_of(each) is not None and _has_content(each) for each in messages[:20]]
+    return fits[0] and sum(fits) * 2 > len(fits)
 
 
 def _role_of(message: Mapping[str, Any]) -> Role | None:

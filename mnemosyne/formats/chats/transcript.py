@@ -6,10 +6,12 @@ A speech goes on until the next one begins, over lines and paragraphs.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from io import StringIO
 from pathlib import Path
 
 from mnemosyne.core.errors import CorpusError
@@ -17,7 +19,7 @@ from mnemosyne.formats.chats.json_lines import make_plain
 from mnemosyne.formats.chats.listed import make_message
 from mnemosyne.formats.chats.send_dates import read_date
 from mnemosyne.formats.chats.turns import SaidMessage, chat_key, group_turns
-from mnemosyne.formats.corpus import Speakers, tell_speakers
+from mnemosyne.formats.corpora.corpus import Speakers, tell_speakers
 from mnemosyne.formats.losses import FieldCounter
 from mnemosyne.formats.safe_files import decode_text, read_file_bytes
 from mnemosyne.formats.values import Chat, ImportedFile
@@ -105,7 +107,10 @@ def read_transcript(path: Path, request: ImportRequest) -> ImportedFile:
     names: dict[str, None] = {}
     first: Speech | None = None
     started: datetime | None = None
-    for speech in _read_speeches(path, asked):
+    known = find_speakers(_lines(path), asked)
+    if len(known) > _MOST_NAMES:
+        raise CorpusError(f"{path}: has more than {_MOST_NAMES} speakers, so it is no transcript of a chat.")
+    for speech in split_speech(_lines(path), known):
         first = first or speech
         counter.keep("speech", speech.text)
         at = read_date(speech.time)
@@ -114,10 +119,7 @@ def read_transcript(path: Path, request: ImportRequest) -> ImportedFile:
             counter.keep("time", speech.time)
         else:
             counter.change("time", speech.time, "no date that is known; kept beside the message")
-        if speech.name not in names:
-            names[speech.name] = None
-            if len(names) > _MOST_NAMES:
-                raise CorpusError(f"{path}: has more than {_MOST_NAMES} speakers, so it is no transcript of a chat.")
+        names[speech.name] = None
     if first is None:
         raise CorpusError(f"{path}: nobody speaks in it. Begin each speech with the name of the speaker and a colon.")
     for name in asked:
@@ -126,7 +128,7 @@ def read_transcript(path: Path, request: ImportRequest) -> ImportedFile:
     speakers = tell_speakers([*names], user=request.users, assistant=request.assistants)
     users = frozenset(name for name in speakers.users if name is not None)
     key = chat_key(FORMAT, first.name, first.text)
-    read = partial(_read_turns, path, asked, key, users)
+    read = partial(_read_turns, path, known, key, users)
     chat = Chat(
         name=path.stem,
         read_turns=read,
@@ -141,26 +143,41 @@ def read_transcript(path: Path, request: ImportRequest) -> ImportedFile:
 
 
 def split_speech(lines: Iterable[str], names: Collection[str]) -> Iterator[Speech]:
-    """Yield the speeches of a text; a line that begins with one of `names` and a colon is one, whatever the name looks like.
+    """Yield the speeches of a text, each of which begins with a line with one of `names` and a colon.
 
-    Lines before the first speech are passed over. In the middle of a paragraph nobody begins to speak who has not spoken before.
+    Lines before the first speech are passed over.
     """
     current: Speech | None = None
     held: list[str] = []
-    known = set(names)
-    is_inside = False
     for line in lines:
-        start = _start_of(line, known)
-        if start is None or (is_inside and start.name not in known):
+        start = _start_of(line, names)
+        if start is None or start.name not in names:
             held.append(line)
-            is_inside = bool(line.strip()) and current is not None
             continue
         if current is not None and (text := "\n".join(held).strip()):
             yield Speech(name=current.name, text=text, time=current.time)
-        current, held, is_inside = start, [start.text], False
-        known.add(start.name)
+        current, held = start, [start.text]
     if current is not None and (text := "\n".join(held).strip()):
         yield Speech(name=current.name, text=text, time=current.time)
+
+
+def find_speakers(lines: Iterable[str], asked: Collection[str] = ()) -> frozenset[str]:
+    """Return who speaks in a transcript: the names before a colon that begin a paragraph, follow a speech of one line, have a time
+    before them, or occur twice; where that is one at most, all names before a colon. Names that were asked for are among them.
+    """
+    counts: Counter[str] = Counter()
+    sure: set[str] = set()
+    is_inside = False
+    for line in lines:
+        start = _start_of(line, asked)
+        if start is None:
+            is_inside = bool(line.strip())
+            continue
+        counts[start.name] += 1
+        if not is_inside or start.time or start.name in asked or counts[start.name] > 1:
+            sure.add(start.name)
+        is_inside = is_inside and start.name not in sure
+    return frozenset(sure if len(sure) > 1 else counts)
 
 
 def _start_of(line: str, names: Collection[str]) -> Speech | None:
@@ -181,12 +198,12 @@ def _is_name(name: str) -> bool:
     return len(words) == 1 or all(not word[0].islower() for word in words)
 
 
-def _read_speeches(path: Path, names: Collection[str]) -> Iterator[Speech]:
-    return split_speech(decode_text(read_file_bytes(path), str(path)).splitlines(), names)
+def _lines(path: Path) -> Iterator[str]:
+    return (line.removesuffix("\n") for line in StringIO(decode_text(read_file_bytes(path), str(path)), newline=None))
 
 
-def _read_turns(path: Path, names: Sequence[str], key: str, users: frozenset[str]) -> Iterator[ImportedTurn]:
-    return group_turns(key, (_to_message(speech, users) for speech in _read_speeches(path, names)))
+def _read_turns(path: Path, names: Collection[str], key: str, users: frozenset[str]) -> Iterator[ImportedTurn]:
+    return group_turns(key, (_to_message(speech, users) for speech in split_speech(_lines(path), names)))
 
 
 def _to_message(speech: Speech, users: frozenset[str]) -> SaidMessage:

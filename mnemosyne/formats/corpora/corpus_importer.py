@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mnemosyne.core.errors import CorpusError
-from mnemosyne.formats.corpus import (
+from mnemosyne.formats.corpora.corpus import (
     Corpus,
     Speakers,
     check_speakers,
