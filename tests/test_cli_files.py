@@ -306,3 +306,8 @@ def test_entries_are_set_off_by_the_rules_of_sillytavern_where_that_is_wished(ru
     turn = _weave(run, "Tell me about the 灯塔.")
     assert "dark since the storm of 1911" in turn["text"]
     assert sorted(each["code"] for each in turn["report"]["activation"]) == ["constant", "key"]
+
+
+def test_a_dialogue_of_two_lines_is_shown_as_a_dialogue(run, files):
+    _import(run, files, "Mira.json")
+    assert "User: Is it far?\n  Mira: Farther than you swim." in _weave(run, "Hello?")["text"]

@@ -19,9 +19,9 @@ def persona_of(cards: Iterable[CharacterCard], *, user: str) -> Mapping[str, Any
     """Return what the persona of a world says of the characters of cards.
 
     For one card: `name`, `nickname` (where it differs), `description`, `personality`, `scenario`, `examples`, in this order and
-    without those that are empty. `examples` are dialogues, each a list of what is said (`Mara: Who is there?`). For several
-    cards: `characters`, a list of such mappings. `{{char}}` becomes the nickname, or the name, of each card, and `{{user}}` becomes
-    `user`, unless that is empty.
+    without those that are empty. `examples` is one text: dialogues with an empty line between them, since a list of two
+    would be shown as a value with a description. For several cards: `characters`, a list of such mappings. `{{char}}` becomes the
+    nickname, or the name, of each card, and `{{user}}` becomes `user`, unless that is empty.
     """
     personas = [_persona(card, user) for card in cards]
     if len(personas) == 1:
@@ -54,7 +54,7 @@ def _persona(card: CharacterCard, user: str) -> Mapping[str, Any]:
         "description": _fill(card.description, card, user),
         "personality": _fill(card.personality, card, user),
         "scenario": _fill(card.scenario, card, user),
-        "examples": _examples(card, user),
+        "examples": "\n\n".join("\n".join(dialogue) for dialogue in _examples(card, user)),
     }
     return {name: value for name, value in persona.items() if value}
 

@@ -23,7 +23,7 @@ def test_the_persona_of_one_card():
         ("description", "Mara waits for Lin."),
         ("personality", "dry, patient"),
         ("scenario", "A storm is coming."),
-        ("examples", [["Lin: Hello", "Mara: Shut the door.\nIt is cold."], ["Mara: 灯亮着。"]]),
+        ("examples", "Lin: Hello\nMara: Shut the door.\nIt is cold.\n\nMara: 灯亮着。"),
     ]
 
 
@@ -54,13 +54,13 @@ def test_several_cards_are_a_list_of_characters():
 
 def test_a_name_that_is_not_known_stays_a_macro():
     persona = persona_of([card_of(v2_card(mes_example="{{user}}: Hi\n{{char}}: Hm."))], user="")
-    assert persona["examples"] == [["{{user}}: Hi", "Mara: Hm."]]
+    assert persona["examples"] == "{{user}}: Hi\nMara: Hm."
 
 
 def test_examples_with_names_and_with_full_colons():
     example = "Lin：你好\n（她抬头。）\nMara：关门。\nLin: ok"
     persona = persona_of([card_of(v2_card(mes_example=example))], user="Lin")
-    assert persona["examples"] == [["Lin：你好\n（她抬头。）", "Mara：关门。", "Lin: ok"]]
+    assert persona["examples"] == "Lin：你好\n（她抬头。）\nMara：关门。\nLin: ok"
 
 
 def test_greetings_are_filled_and_empty_ones_left_out():
