@@ -25,7 +25,7 @@ from mnemosyne.formats.values import CharacterCard, Chat, ImportedFile, Imported
 from mnemosyne.schema.memory import Chain, MemoryEntry, Trust, session_scope
 from mnemosyne.schema.record import ImportedTurn, SessionStart
 from mnemosyne.schema.session import Author, AuthorKind, Message, Role, SessionHead
-from mnemosyne.schema.world import WorldPack
+from mnemosyne.schema.world import RECALL, WorldPack
 from mnemosyne.world import load_world, load_world_files
 from mnemosyne.world.imported.folder import FolderChange, holds_pack, plan_additions, plan_new_pack
 from mnemosyne.world.imported.lore import slug_of
@@ -187,7 +187,7 @@ def _describe_new(incoming: IncomingFiles, world_id: str) -> ImportedWorld:
         ImportedWorld(
             world_id=world_id,
             locale=incoming.locale,
-            activation=incoming.activation or ImportedWorld(world_id="").activation,
+            activation=incoming.activation or RECALL,
             user_name=incoming.user_name or next((chat.user_name for chat in chats if chat.user_name), ""),
             authors_note=next((chat.authors_note for chat in chats if chat.authors_note is not None), None),
         ),
