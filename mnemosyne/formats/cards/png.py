@@ -101,7 +101,12 @@ def _card_value(data: bytes, chunk: TextChunk) -> Any:
             f"chunk {chunk.keyword!r}: is a card that Risu has encrypted, which nothing else can read; "
             "export it from Risu without encryption."
         )
-    return parse_card_bytes(_decode_base64(text), f"chunk {chunk.keyword!r}")
+    decoded = _decode_base64(text)
+    if decoded is text and b"{" not in text[:100]:
+        raise CorpusError(
+            f"chunk {chunk.keyword!r}: is no base64 text, so the file is damaged; ask for the original file."
+        )
+    return parse_card_bytes(decoded, f"chunk {chunk.keyword!r}")
 
 
 def _notes_of(chunk: TextChunk) -> list[str]:

@@ -94,6 +94,11 @@ def test_a_damaged_card_is_replaced_by_the_other(tmp_path):
     assert file.notes[0].startswith("A card of the file cannot be read, and the other was taken: chunk 'ccv3'")
 
 
+def test_text_that_is_no_base64_says_what_to_do(tmp_path):
+    with pytest.raises(CorpusError, match=r"mara\.png: chunk 'chara': is no base64 text.*ask for the original file"):
+        read(tmp_path, png(text("chara", b"%%%")))
+
+
 def test_the_fates_are_those_of_the_card_that_was_taken(tmp_path):
     broken = {"spec": "chara_card_v3", "data": {"x_odd": 1}}
     file = read(tmp_path, png(text("ccv3", broken), text("chara", v2_card())))
