@@ -4,6 +4,10 @@ from .adapters.observe.otel import OtelTracing
 from .adapters.observe.prometheus import PrometheusMetrics
 from .adapters.observe.spans import NO_TRACING
 from .authoring.linting.lint import LintReport, lint_templates
+from .authoring.replay.provenance import count_tokens_by_block, find_origins
+from .authoring.replay.replay import find_differences, replay_prompt
+from .authoring.replay.turn_page import Check, FactRow, PageSection, PageTurn, Verdict, render_turn_page
+from .authoring.replay.turn_view import LeftOut, ShownBlock, ShownMessage, TurnView, view_turn
 from .config.experiments import apply_experiments
 from .config.extension_points import EXTENSION_POINTS, PlannerFactory, PrunerFactory, SelectorFactory
 from .config.sections import (
@@ -111,10 +115,6 @@ from .pipeline.weaving.pruners.degrade import DegradeToSummaryPruner
 from .pipeline.weaving.pruners.greedy import GreedyPriorityPruner
 from .pipeline.weaving.pruners.group_aware import GroupAwarePruner
 from .pipeline.worlds import build_bare_world
-from .replay.provenance import count_tokens_by_block, find_origins
-from .replay.replay import find_differences, replay_prompt
-from .replay.turn_page import Check, FactRow, PageSection, PageTurn, Verdict, render_turn_page
-from .replay.turn_view import LeftOut, ShownBlock, ShownMessage, TurnView, view_turn
 from .templating import find_shipped_templates
 from .templating.layouts import load_layout
 from .turns.engine import ContextEngine

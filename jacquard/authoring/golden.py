@@ -15,11 +15,11 @@ from typing import Any
 from filament import PayloadError, load_yaml
 from jacquard.authoring.findings import show_path, suggest_names
 from jacquard.authoring.render import render_turn
+from jacquard.authoring.replay.line_diff import diff_lines
 from jacquard.authoring.target import FOLDER, TESTS_FOLDER, find_target
 from jacquard.authoring.turns import AuthorTurn, build_pack_turn
 from jacquard.core.errors import JacquardError
 from jacquard.core.protocols import Planner, Selection
-from jacquard.replay.line_diff import diff_lines
 from mnemosyne.chains.session_start import session_start
 from mnemosyne.files import write_file
 from mnemosyne.protocols import TokenEstimator

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from jacquard.authoring.replay.line_diff import diff_lines
 from jacquard.authoring.target import TemplateTarget
 from jacquard.authoring.turns import AuthorTurn
 from jacquard.core.block_kinds import FLESH_LAYER
@@ -22,7 +23,6 @@ from jacquard.pipeline.weaving.layers import share
 from jacquard.pipeline.weaving.policies import choose_pruner, rules_of, tier_tokens_of
 from jacquard.pipeline.weaving.prompt import Prompt, complete, lay_out
 from jacquard.pipeline.weaving.turn_layout import load_turn_layout
-from jacquard.replay.line_diff import diff_lines
 from jacquard.templating import open_templates
 from jacquard.templating.profiles import find_profile_id, load_profile, with_profile
 from mnemosyne.protocols import TokenEstimator

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
+from jacquard.authoring.replay.replay import select_untemplated_blocks
 from jacquard.config.sections import HistoryConfig, RuntimeConfig
 from jacquard.core.blocks import PromptBlock
 from jacquard.core.errors import JacquardError
@@ -21,7 +22,6 @@ from jacquard.pipeline.planning.activation import find_withheld, read_world_info
 from jacquard.pipeline.record.prompt_snapshot import read_snapshot
 from jacquard.pipeline.record.stored_turn import plan_of, report_of
 from jacquard.pipeline.worlds import WorldSource
-from jacquard.replay.replay import select_untemplated_blocks
 from jacquard.templating.profiles import AUTO, STORY_ID
 from mnemosyne.chains.audience import may_read, read_audience
 from mnemosyne.chains.event import closed_quests

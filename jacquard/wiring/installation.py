@@ -23,7 +23,7 @@ PACKAGES = {
     ),
     "jacquard": (
         "Jacquard ",
-        "adapters authoring cli config core integrations memory pipeline prompts replay sync templating "
+        "adapters authoring cli client config core integrations memory pipeline service sync templating "
         "testing turns wiring",
     ),
     "evals": (

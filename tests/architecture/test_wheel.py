@@ -76,11 +76,13 @@ def test_the_wheel_holds_packages_and_templates_only(environment):
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.split("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"filament", "mnemosyne", "jacquard", "evals"}
-    prompts = [path.relative_to(ROOT).as_posix() for path in (ROOT / "jacquard" / "prompts").glob("*/*.t*")]
+    prompts = [
+        path.relative_to(ROOT).as_posix() for path in (ROOT / "jacquard" / "adapters" / "prompts").glob("*/*.t*")
+    ]
     assert prompts
     assert set(prompts) <= set(names)
     plays = [path.relative_to(ROOT).as_posix() for path in (ROOT / "evals" / "plays").rglob("*.yaml")]
-    assert {*plays, "evals/plays/gate.json", "jacquard/replay/turn_page.html.j2"} <= set(names)
+    assert {*plays, "evals/plays/gate.json", "jacquard/authoring/replay/turn_page.html.j2"} <= set(names)
 
 
 def test_wheel_and_sdist_are_fit_for_the_package_index(environment):

@@ -19,11 +19,11 @@ from jacquard import (
     find_shipped_templates,
     lint_templates,
 )
+from jacquard.adapters.prompts.templates import parse_template
+from jacquard.authoring.replay.line_diff import diff_lines
 from jacquard.authoring.target import find_target
 from jacquard.cli.shared import clean
 from jacquard.core.names import normalise
-from jacquard.prompts.templates import parse_template
-from jacquard.replay.line_diff import diff_lines
 from jacquard.templating import open_templates
 from jacquard.templating.limits import FILE_LIMIT_BYTES
 from jacquard.templating.sandbox import render_reply

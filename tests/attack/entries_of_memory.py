@@ -12,6 +12,7 @@ from jacquard import (
     SelectionRequest,
     SummaryRequest,
 )
+from jacquard.adapters.prompts.templates import find_text_language
 from jacquard.core.model_answers import read_fence, strip_thoughts
 from jacquard.memory.consolidate.prompts import read_narrative, read_turns, turns_request
 from jacquard.memory.summarize.extract import summarize_turn, thin_lines
@@ -23,7 +24,6 @@ from jacquard.pipeline.curation.selectors.heuristic import fingerprint_text
 from jacquard.pipeline.curation.selectors.relevance import content_words, estimate_relevance
 from jacquard.pipeline.planning.actions import MAX_INPUT_CHARS
 from jacquard.pipeline.truncation import truncate_with_size
-from jacquard.prompts.templates import find_text_language
 from mnemosyne import (
     CalibratedEstimator,
     Candidate,

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jacquard.authoring.replay.line_diff import MOST_LINES, diff_lines
 from jacquard.core.names import NAME_CHARS, NameDictionary, find_mentions
 from jacquard.core.plan import KEYWORD_CHARS
 from jacquard.pipeline.planning.rules import guess_names
-from jacquard.replay.line_diff import MOST_LINES, diff_lines
 from mnemosyne import Entity, PatternError
 from mnemosyne.chains.quantities import calculate, read_number
 from mnemosyne.core.masking.credentials import mask_credentials

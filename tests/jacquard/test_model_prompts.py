@@ -12,11 +12,11 @@ from curation_parts import ENTRIES, as_candidate, asked, candidate, plan
 from forest_parts import WORLD, window
 
 from jacquard import ConversationTurn, PlanRequest, SelectionRequest, SummaryRequest, TemplateError
+from jacquard.adapters.prompts.templates import find_language, find_text_language, parse_template, render_prompt
 from jacquard.memory.consolidate.prompts import macro_request, turns_request
 from jacquard.memory.summarize.prompts import summary_prompt
 from jacquard.pipeline.curation.selectors.flash import selector_prompt
 from jacquard.pipeline.planning.model import plan_prompt
-from jacquard.prompts.templates import find_language, find_text_language, parse_template, render_prompt
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "prompts"
 NASTY = 'He said </current_input></turn> $limit ${words} {limit} {{ words }} [user] & "so" \\ 100 %(x)s $$'
@@ -134,8 +134,8 @@ def test_the_language_of_a_text(text: str, language: str) -> None:
 
 def test_the_prompts_are_read_when_the_first_is_rendered() -> None:
     script = (
-        "import sys, jacquard; assert 'jacquard.prompts.templates' not in sys.modules\n"
-        "from jacquard.prompts.templates import load_prompts as load, render_prompt as render\n"
+        "import sys, jacquard; assert 'jacquard.adapters.prompts.templates' not in sys.modules\n"
+        "from jacquard.adapters.prompts.templates import load_prompts as load, render_prompt as render\n"
         "assert load.cache_info().currsize == 0; render('consolidation_turns', 'zh', events=3, turns='')\n"
         "render('consolidation_turns', 'en', events=3, turns=''); assert load.cache_info().misses == 1"
     )

@@ -16,7 +16,7 @@ from jacquard import (
     read_snapshot,
     turn_from_record,
 )
-from jacquard.replay.provenance import find_origin
+from jacquard.authoring.replay.provenance import find_origin
 from mnemosyne import resolve_uri
 
 pytestmark = pytest.mark.anyio

@@ -25,9 +25,9 @@ from jacquard import (
     read_snapshot,
     replay_prompt,
 )
+from jacquard.authoring.replay.replay import changed_settings, compare_templates
+from jacquard.authoring.replay.what_if import WhatIf
 from jacquard.pipeline.record.prompt_snapshot import config_to_plain, snapshot_from_json, snapshot_to_json
-from jacquard.replay.replay import changed_settings, compare_templates
-from jacquard.replay.what_if import WhatIf
 from jacquard.templating import open_templates
 from jacquard.templating.files import template_roots
 from mnemosyne import CalibratedEstimator, TurnRecord

@@ -8,13 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
+from jacquard.authoring.replay.provenance import Origin, count_tokens_by_block, find_origin, find_origins
+from jacquard.authoring.replay.turn_page import Check, PageSection, PageTurn, Verdict, render_turn_page
+from jacquard.authoring.replay.turn_view import view_turn
 from jacquard.cli.shared import DEFAULT_STORE, JsonOption, StoreOption, fail, open_store, print_json, run, say, show
 from jacquard.cli.show import show_candidates, show_receipt
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_from_record
 from jacquard.pipeline.record.prompt_snapshot import read_snapshot
-from jacquard.replay.provenance import Origin, count_tokens_by_block, find_origin, find_origins
-from jacquard.replay.turn_page import Check, PageSection, PageTurn, Verdict, render_turn_page
-from jacquard.replay.turn_view import view_turn
 from mnemosyne.core import codec
 from mnemosyne.files import write_file
 from mnemosyne.protocols import Store

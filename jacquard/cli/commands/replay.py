@@ -13,6 +13,15 @@ from anyio import to_thread
 from rich.table import Table
 from rich.text import Text
 
+from jacquard.authoring.replay.replay import (
+    TemplateComparison,
+    TurnDiff,
+    changed_settings,
+    compare_templates,
+    find_differences,
+    replay_prompt,
+)
+from jacquard.authoring.replay.what_if import Baseline, WhatIf
 from jacquard.cli.author_folder import author_roots
 from jacquard.cli.commands.explain import find_only_session
 from jacquard.cli.shared import (
@@ -33,15 +42,6 @@ from jacquard.config.sections import RuntimeConfig
 from jacquard.config.settings import load_config
 from jacquard.core.errors import ConfigError, JacquardError, WorldUnavailableError
 from jacquard.pipeline.record.prompt_snapshot import PromptSnapshot, read_snapshot
-from jacquard.replay.replay import (
-    TemplateComparison,
-    TurnDiff,
-    changed_settings,
-    compare_templates,
-    find_differences,
-    replay_prompt,
-)
-from jacquard.replay.what_if import Baseline, WhatIf
 from jacquard.templating import open_templates
 from jacquard.templating.files import TemplateRoot
 from jacquard.wiring.named_parts import open_token_estimator

@@ -16,6 +16,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from jacquard.adapters.observe.bus import EventEmitter
+from jacquard.adapters.prompts.templates import find_text_language, warm_prompts
 from jacquard.config.sections import ConsolidationConfig
 from jacquard.core.degradations import DegradationCode
 from jacquard.core.errors import ModelError, SummarizerError
@@ -42,7 +43,6 @@ from jacquard.memory.consolidate.spans import (
 )
 from jacquard.pipeline.record.events import emit_usage
 from jacquard.pipeline.worlds import WorldSource
-from jacquard.prompts.templates import find_text_language, warm_prompts
 from mnemosyne.chains.audience import (
     audience_field,
     audience_of_entry,

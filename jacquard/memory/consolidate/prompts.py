@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from filament import escape_attribute, escape_text
+from jacquard.adapters.prompts.templates import render_prompt
 from jacquard.core.errors import SummarizerError
 from jacquard.core.model_answers import strip_thoughts
 from jacquard.core.protocols import ConversationTurn, LlmRequest
-from jacquard.prompts.templates import render_prompt
 
 SUMMARY_CHARS = 400
 EVENT_CHARS = 240

@@ -10,12 +10,12 @@ from typing import Any
 
 import anyio
 
+from jacquard.adapters.prompts.templates import find_text_language, warm_prompts
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.errors import SummarizerError
 from jacquard.core.model_calls import Call, usage_of
 from jacquard.core.protocols import ConversationTurn, Summarizer, SummaryRequest, SummaryText
 from jacquard.memory.summarize.span import THINNED, UPTO, Coverage, read_thinned
-from jacquard.prompts.templates import find_text_language, warm_prompts
 from mnemosyne.chains.audience import (
     Audience,
     audience_field,

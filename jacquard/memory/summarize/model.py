@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from jacquard.adapters.prompts.templates import warm_prompts
 from jacquard.core.errors import ModelError, SummarizerError
 from jacquard.core.model_calls import Call
 from jacquard.core.protocols import LlmAdapter, LlmRequest, SummaryRequest, SummaryText
 from jacquard.memory.summarize.prompts import read_summary, summary_prompt
-from jacquard.prompts.templates import warm_prompts
 
 
 class ModelSummarizer:

@@ -10,11 +10,11 @@ import re
 from collections.abc import Callable, Sequence
 
 from filament import escape_attribute, escape_text
+from jacquard.adapters.prompts.templates import render_prompt, words_per_token
 from jacquard.core.errors import SummarizerError
 from jacquard.core.model_answers import read_fence, strip_thoughts
 from jacquard.core.protocols import ConversationTurn, MessagePart, SummaryRequest
 from jacquard.pipeline.truncation import truncate_sentences
-from jacquard.prompts.templates import render_prompt, words_per_token
 
 LINE_CHARS = 4000
 ANSWER_CHARS = 20_000

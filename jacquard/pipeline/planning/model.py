@@ -15,13 +15,13 @@ from types import MappingProxyType
 from typing import Any
 
 from filament import escape_attribute, escape_text
+from jacquard.adapters.prompts.templates import render_prompt, warm_prompts
 from jacquard.core.errors import ModelError
 from jacquard.core.model_calls import Call, usage_of
 from jacquard.core.plan import KEYWORD_CHARS, MAX_KEYWORDS, PlanContext, Temporal
 from jacquard.core.protocols import LlmAdapter, LlmRequest, MessagePart, PlanRequest
 from jacquard.core.quests import find_active_quests
 from jacquard.pipeline.planning.template_choice import describe_templates, template_ids
-from jacquard.prompts.templates import render_prompt, warm_prompts
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
 

@@ -1,7 +1,7 @@
 """The prompt snapshot: all inputs of a prompt, recorded beside it so that it can be made again.
 
 A snapshot holds the rendered blocks, the layout, the rules of the budget, the configuration (without secrets), and what
-the templates read, with a hash of every template. `jacquard.replay.replay` replays it. Pure. A snapshot is part of the
+the templates read, with a hash of every template. `jacquard.authoring.replay.replay` replays it. Pure. A snapshot is part of the
 turn's record and is erased, exported and stored with it.
 """
 

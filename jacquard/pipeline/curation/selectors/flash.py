@@ -17,6 +17,7 @@ import anyio
 from anyio import to_thread
 
 from filament import escape_attribute, escape_text
+from jacquard.adapters.prompts.templates import render_prompt
 from jacquard.core.errors import ModelError, SelectorError
 from jacquard.core.model_calls import Call, CallBook
 from jacquard.core.protocols import (
@@ -30,7 +31,6 @@ from jacquard.core.protocols import (
 )
 from jacquard.pipeline.curation.selection_parser import parse_selection
 from jacquard.pipeline.curation.selectors.excerpt import excerpt
-from jacquard.prompts.templates import render_prompt
 from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.query import Candidate
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from jacquard.replay.turn_view import GROUPS, TurnView
+from jacquard.authoring.replay.turn_view import GROUPS, TurnView
 from mnemosyne.core.masking.controls import show_controls
 
 TEMPLATE = "turn_page.html.j2"

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from jacquard.authoring.replay.line_diff import diff_lines
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.block_kinds import CURATION_SOURCE, TEMPLATE_SOURCE
 from jacquard.core.blocks import PromptBlock, SkeinTemplate
@@ -25,7 +26,6 @@ from jacquard.pipeline.weaving.assemble import PromptMessage
 from jacquard.pipeline.weaving.layers import share
 from jacquard.pipeline.weaving.policies import choose_pruner, rules_of, tier_tokens_of
 from jacquard.pipeline.weaving.prompt import Prompt, PromptLayout, complete, lay_out
-from jacquard.replay.line_diff import diff_lines
 from jacquard.templating.sets import TemplateSet
 from mnemosyne.schema.record import TurnRecord
 

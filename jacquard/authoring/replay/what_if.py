@@ -13,6 +13,14 @@ from typing import Any
 
 from anyio import to_thread
 
+from jacquard.authoring.replay.replay import (
+    TurnDiff,
+    compare_decisions,
+    lay_out_with,
+    list_block_order,
+    replay_prompt,
+    reuse_degraded_blocks,
+)
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.blocks import PromptBlock, SkeinTemplate
 from jacquard.core.errors import BudgetExceededError, ConfigError
@@ -25,14 +33,6 @@ from jacquard.pipeline.weaving.assemble import PromptMessage, prefix
 from jacquard.pipeline.weaving.degrade import apply_degradations
 from jacquard.pipeline.weaving.prompt import Prompt, complete
 from jacquard.pipeline.worlds import build_bare_world
-from jacquard.replay.replay import (
-    TurnDiff,
-    compare_decisions,
-    lay_out_with,
-    list_block_order,
-    replay_prompt,
-    reuse_degraded_blocks,
-)
 from jacquard.templating import open_templates
 from jacquard.templating.files import TemplateRoot
 from jacquard.templating.layouts import load_layout

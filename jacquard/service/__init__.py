@@ -1,0 +1,1 @@
+"""The service: the engine for clients in other processes and languages."""

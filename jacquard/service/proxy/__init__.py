@@ -1,0 +1,1 @@
+"""The proxy of the OpenAI and Anthropic protocols."""

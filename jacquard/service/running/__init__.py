@@ -1,0 +1,1 @@
+"""Runs the service: processes, logs, metrics, shutdown."""

@@ -1,0 +1,96 @@
+"""The open runtimes of a service's process, one for each tenant."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Self
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+
+from jacquard.service.settings import ServiceSettings
+from jacquard.wiring.runtime import Runtime, open_runtime
+from mnemosyne.stores.locate import DEFAULT_TENANT
+
+
+@dataclass(kw_only=True, slots=True)
+class _OpenTenant:
+    runtime: Runtime
+    closing: anyio.Event
+    closed: anyio.Event = field(default_factory=anyio.Event)
+    users: int = 0
+
+
+class TenantRuntimes:
+    """Opens a runtime for a tenant with its first request; of those that no request uses, the longest unused is closed first.
+
+    About `settings.open_tenants` runtimes stay open. Each is opened and closed in a task of its own, because a runtime's
+    background work belongs to the task that opened it. Use it in `async with`; its end waits for what is being written.
+    """
+
+    def __init__(self, settings: ServiceSettings) -> None:
+        self.settings = settings
+        self._open: OrderedDict[str, _OpenTenant] = OrderedDict()
+        self._opening = anyio.Lock()
+        self._tasks: TaskGroup = anyio.create_task_group()
+
+    async def __aenter__(self) -> Self:
+        await self._tasks.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        for opened in self._open.values():
+            opened.closing.set()
+        self._open.clear()
+        await self._tasks.__aexit__(None, None, None)
+
+    @asynccontextmanager
+    async def use(self, tenant: str = DEFAULT_TENANT) -> AsyncIterator[Runtime]:
+        """Give the runtime of a tenant, which stays open while it is used. WorldPackError, StoreUnavailableError, ConfigError."""
+        opened = await self._acquire(tenant)
+        try:
+            yield opened.runtime
+        finally:
+            opened.users -= 1
+
+    async def _acquire(self, tenant: str) -> _OpenTenant:
+        opened = self._open.get(tenant)
+        if opened is None:
+            async with self._opening:
+                opened = self._open.get(tenant) or await self._start(tenant)
+        opened.users += 1
+        self._open.move_to_end(tenant)
+        return opened
+
+    async def _start(self, tenant: str) -> _OpenTenant:
+        idle = [name for name, opened in self._open.items() if not opened.users]
+        for name in idle[: max(0, len(self._open) - self.settings.open_tenants + 1)]:
+            closing = self._open.pop(name)
+            closing.closing.set()
+            await closing.closed.wait()
+        outcome: _OpenTenant | Exception = await self._tasks.start(self._hold, tenant)
+        if isinstance(outcome, Exception):
+            raise outcome
+        self._open[tenant] = outcome
+        return outcome
+
+    async def _hold(self, tenant: str, *, task_status: TaskStatus[_OpenTenant | Exception]) -> None:
+        """Keep a tenant's runtime open until it is to be closed; an error of opening it goes to who asked for it."""
+        given, opened = self.settings, None
+        try:
+            async with open_runtime(
+                given.store, world=given.world, embedder=given.embedder, config=given.engine, tenant=tenant
+            ) as runtime:
+                opened = _OpenTenant(runtime=runtime, closing=anyio.Event())
+                task_status.started(opened)
+                await opened.closing.wait()
+        except Exception as error:
+            if opened is not None:
+                raise
+            task_status.started(error)
+        finally:
+            if opened is not None:
+                opened.closed.set()
