@@ -27,6 +27,7 @@ from benchmarks import trimming as trimming_bench
 from benchmarks import turn_length as turn_length_bench
 from benchmarks.deadline import deadline as deadline_bench
 from benchmarks.rivals.command import rivals
+from benchmarks.service import service as service_bench
 from benchmarks.soak import figures as soak_figures
 from benchmarks.soak import soak as soak_bench
 from benchmarks.stores import stores as stores_bench
@@ -74,6 +75,7 @@ def bench(
             ("install", install_bench),
             ("import_chat", import_chat_bench),
             ("soak", soak_bench),
+            ("service", service_bench),
             ("langchain", trimming_bench),
         ):
             first = (module.__doc__ or "").strip().splitlines()[0]
@@ -367,6 +369,29 @@ def soak(
     figures = _measure(partial(soak_bench.run, settings, folder), soak_bench.show, json_file)
     soak_figures.plot(figures, folder / "soak.png")
     if figures["failures"] or not all(each["flat"] for each in figures["drifts"]):
+        raise typer.Exit(1)
+
+
+@app.command("service")
+def service(
+    turns: Annotated[int, typer.Option("--turns", min=20, help="Turns at half of the capacity.")] = 20_000,
+    sessions: Annotated[int, typer.Option("--sessions", min=1, help="Sessions from the start.")] = 200,
+    workers: Annotated[int, typer.Option("--workers", min=1, help="Processes of the service.")] = 1,
+    overload: Annotated[
+        float, typer.Option("--overload", min=1.0, help="How many times the capacity comes at the end.")
+    ] = 3.0,
+    embedder: EmbedderOption = "none",
+    json_file: JsonOption = None,
+) -> None:
+    """Play turns over HTTP and in this process at half of the service's capacity, then past it.
+
+    Prints times, memory and refusals; exits with 1 when something acknowledged is lost.
+    """
+    settings = service_bench.Settings(
+        turns=turns, sessions=sessions, workers=workers, overload=overload, embedder=embedder
+    )
+    figures = _measure(partial(service_bench.run, settings), service_bench.show, json_file)
+    if figures["lost"] or figures["failures"]:
         raise typer.Exit(1)
 
 

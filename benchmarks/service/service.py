@@ -1,0 +1,286 @@
+"""The service beside the library in this process: a turn's time at half of the capacity, memory, and what comes past capacity.
+
+The service is `jacquard serve` in a process of its own, over SQLite; both play the same inputs in the same world at the same
+rate, half of what the service can do. A turn is prepared and its reply committed: two requests.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import anyio
+from anyio import to_thread
+from anyio.abc import Process
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.conversation import scenes
+from benchmarks.service.http_client import HttpClient
+from benchmarks.service.load import OK, Play, Played, Sessions, find_capacity, play_at_rate
+from evals.errors import SetupError
+from evals.reporting.figures import percentiles
+from jacquard import Runtime, open_runtime
+from mnemosyne import Role
+from mnemosyne.stores.open import open_store
+
+WORLD = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"
+REPLY = '<content>So be it, 就这样吧。</content><state_update>[["ADD", "hero.gold", 1]]</state_update>'
+SEED = 31
+INPUTS = 400
+TOO_MANY, UNAVAILABLE = 429, 503
+START_SECONDS = 60.0
+MEMORY_ROWS = 20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    """What is played: `turns` at half of the capacity with memory measured, `sessions` from the start, `overload` times the
+    capacity past it for `overload_seconds`.
+    """
+
+    turns: int = 20_000
+    sessions: int = 200
+    compared_turns: int = 1_000
+    capacity_seconds: float = 10.0
+    at_once: int = 16
+    overload: float = 3.0
+    overload_seconds: float = 20.0
+    workers: int = 1
+    embedder: str = "none"
+
+
+async def run(
+    settings: Settings, say: Callable[[str], None], progress: Callable[[str, int, int], None]
+) -> dict[str, Any]:
+    """Measure; return the figures. SetupError where the service does not start."""
+    texts = list(islice(scenes(INPUTS, SEED, 0), INPUTS))
+    with TemporaryDirectory(prefix="jacquard-bench-") as name:
+        folder = Path(name)
+        async with _serve(folder / "served", settings) as (port, process), HttpClient(port) as client:
+            over_http = _http_player(client)
+            sessions = Sessions(prefix="bench", inputs=lambda turn: texts[turn % len(texts)])
+            sessions.open(settings.sessions)
+            await play_at_rate(over_http, sessions, 20.0, min(200, settings.turns), SEED)
+            capacity = await find_capacity(over_http, sessions, settings.at_once, settings.capacity_seconds)
+            rate = capacity / 2
+            say(f"capacity {capacity:.1f} turns/s; half of it is played")
+            steady = await play_at_rate(over_http, sessions, rate, settings.compared_turns, SEED)
+            library = await _play_library(folder / "library", settings, texts, rate)
+            all_played, memory = list(steady), [_memory_mb(process.pid)]
+            part = max(1, settings.turns // MEMORY_ROWS)
+            for row in range(MEMORY_ROWS):
+                all_played += await play_at_rate(over_http, sessions, rate, part, SEED + row)
+                memory.append(_memory_mb(process.pid))
+                progress("turns", (row + 1) * part, settings.turns)
+            hasty = round(settings.overload * capacity * settings.overload_seconds)
+            overload = await play_at_rate(over_http, sessions, settings.overload * capacity, hasty, SEED)
+            after = await play_at_rate(over_http, sessions, rate, min(200, settings.turns), SEED)
+        lost = await _find_losses(folder / "served", [*all_played, *overload, *after])
+    return {
+        "settings": asdict(settings),
+        "capacity": capacity,
+        "rate": rate,
+        "http": _times(steady),
+        "library": _times(library),
+        "long": _times(all_played),
+        "memory_mb": memory,
+        "overload": {"turns": len(overload), "answers": _count_answers(overload), **_times(overload)},
+        "without_retry_after": sum(_is_refused(each) and not each.says_when for each in overload),
+        "after": _times(after),
+        "failures": [
+            f"{each.session_id}: HTTP {each.status} {each.code}" for each in [*all_played, *after] if each.status != OK
+        ],
+        "lost": lost,
+    }
+
+
+@asynccontextmanager
+async def _serve(store: Path, settings: Settings) -> AsyncIterator[tuple[int, Process]]:
+    """Run the service on a free port for the length of a block; it is ended as a host ends it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    given = {
+        "--port": port,
+        "--store": store,
+        "--world": WORLD,
+        "--embedder": settings.embedder,
+        "--workers": settings.workers,
+    }
+    options = [str(part) for pair in given.items() for part in pair]
+    process = await anyio.open_process([sys.executable, "-m", "jacquard", "serve", *options], stdout=None, stderr=None)
+    try:
+        await _wait_until_ready(port, process)
+        yield port, process
+    finally:
+        process.terminate()
+        with anyio.move_on_after(START_SECONDS):
+            await process.wait()
+        await process.aclose()
+
+
+async def _wait_until_ready(port: int, process: Process) -> None:
+    with anyio.move_on_after(START_SECONDS):
+        while process.returncode is None:
+            try:
+                async with HttpClient(port) as client:
+                    if (await client.get("/readyz")).status == OK:
+                        return
+            except OSError:
+                pass
+            await anyio.sleep(0.2)
+    raise SetupError("The service did not start; see what it said above.")
+
+
+def _http_player(client: HttpClient) -> Play:
+    started: set[str] = set()
+
+    async def play(played: Played, text: str) -> None:
+        address = f"/api/v1/sessions/{played.session_id}"
+        if played.session_id not in started:
+            started.add(played.session_id)
+            await client.post("/api/v1/sessions", {"session_id": played.session_id})
+        answer = await client.post(f"{address}/turns", {"message": text})
+        if answer.status == OK:
+            played.turn_id = answer.value["turn_id"]
+            answer = await client.post(f"{address}/reply", {"message": REPLY, "turn_id": played.turn_id})
+            played.acknowledged = answer.status == OK
+        played.status, played.says_when = answer.status, "retry-after" in answer.headers
+        if answer.status != OK:
+            played.code = str(answer.value.get("error", {}).get("code", ""))
+
+    return play
+
+
+async def _play_library(store: Path, settings: Settings, texts: Sequence[str], rate: float) -> list[Played]:
+    async with open_runtime(store, world=WORLD, embedder=settings.embedder) as runtime:
+        await runtime.warm()
+        play = _library_player(runtime)
+        sessions = Sessions(prefix="bench", inputs=lambda turn: texts[turn % len(texts)])
+        sessions.open(settings.sessions)
+        await play_at_rate(play, sessions, 20.0, min(200, settings.turns), SEED)
+        return await play_at_rate(play, sessions, rate, settings.compared_turns, SEED)
+
+
+def _library_player(runtime: Runtime) -> Play:
+    started: set[str] = set()
+
+    async def play(played: Played, text: str) -> None:
+        if played.session_id not in started:
+            started.add(played.session_id)
+            await runtime.ensure_session(played.session_id, index=False)
+        prepared = await runtime.engine.prepare_turn(played.session_id, text)
+        await runtime.engine.commit_assistant_message(played.session_id, REPLY, turn_id=prepared.turn_id)
+        played.acknowledged, played.turn_id = True, prepared.turn_id
+
+    return play
+
+
+async def _find_losses(store: Path, played: Sequence[Played]) -> list[str]:
+    """Return a sentence for each turn that was acknowledged and is not in the store, or is there twice."""
+    lost = list[str]()
+    by_session: dict[str, list[str]] = {}
+    for each in played:
+        if each.acknowledged:
+            by_session.setdefault(each.session_id, []).append(each.turn_id)
+    opened = await to_thread.run_sync(open_store, store)
+    try:
+        for session_id, turn_ids in by_session.items():
+            missing = set(turn_ids) - await opened.committed_turns(session_id, turn_ids)
+            lost += [f"{session_id}: {turn_id} was acknowledged and is not there" for turn_id in sorted(missing)]
+            document = await opened.get_session(session_id)
+            assert document is not None
+            replies = sum(each.role is Role.ASSISTANT for each in document.session.messages)
+            if replies < len(set(turn_ids)):
+                lost.append(f"{session_id}: {len(set(turn_ids))} replies were acknowledged, {replies} are there")
+    finally:
+        await opened.close()
+    return lost
+
+
+def _times(played: Sequence[Played]) -> dict[str, float]:
+    answered = [each.milliseconds for each in played if each.acknowledged]
+    if not answered:
+        return {"acknowledged": 0, "p50_ms": 0.0, "p95_ms": 0.0, "p99_ms": 0.0}
+    middle, late, latest = percentiles(answered, 50, 95, 99)
+    return {"acknowledged": len(answered), "p50_ms": middle, "p95_ms": late, "p99_ms": latest}
+
+
+def _count_answers(played: Sequence[Played]) -> dict[str, int]:
+    return {str(status): count for status, count in sorted(Counter(each.status for each in played).items())}
+
+
+def _is_refused(played: Played) -> bool:
+    return played.status in (TOO_MANY, UNAVAILABLE)
+
+
+def _memory_mb(pid: int) -> float:
+    """Return the resident memory of a process and its children, in MB; 0 where the system does not say."""
+    total = 0
+    for each in (pid, *_children_of(pid)):
+        try:
+            status = Path(f"/proc/{each}/status").read_text(encoding="ascii", errors="replace")
+        except OSError:
+            continue
+        found = re.search(r"VmRSS:\s+(\d+) kB", status)
+        total += int(found[1]) if found else 0
+    return round(total / 1024, 1)
+
+
+def _children_of(pid: int) -> list[int]:
+    try:
+        names = [each.name for each in Path("/proc").iterdir() if each.name.isdigit()]
+    except OSError:
+        return []
+    found = []
+    for name in names:
+        try:
+            parent = (
+                Path(f"/proc/{name}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[1]
+            )
+        except (OSError, IndexError):
+            continue
+        if parent == str(pid):
+            found.append(int(name))
+    return found
+
+
+def show(figures: Mapping[str, Any], out: Console) -> None:
+    """Print the figures of `run`."""
+    table = Table("", "turns", "p50 ms", "p95 ms", "p99 ms", title="A turn: prepare and commit")
+    rows = (
+        ("library, in process", figures["library"]),
+        ("over HTTP", figures["http"]),
+        ("over HTTP, all", figures["long"]),
+        ("past capacity, acknowledged", figures["overload"]),
+        ("after that", figures["after"]),
+    )
+    for name, times in rows:
+        table.add_row(
+            name, str(times["acknowledged"]), *(f"{times[key]:.1f}" for key in ("p50_ms", "p95_ms", "p99_ms"))
+        )
+    out.print(table)
+    more = figures["http"]["p50_ms"] - figures["library"]["p50_ms"]
+    out.print(
+        f"capacity {figures['capacity']:.1f} turns/s; played at {figures['rate']:.1f}; HTTP adds {more:.1f} ms at p50"
+    )
+    memory = figures["memory_mb"]
+    out.print(f"memory of the service: {memory[0]:.0f} MB at first, {memory[-1]:.0f} MB at the end; rows: {memory}")
+    overload = figures["overload"]
+    out.print(
+        f"past capacity: {overload['turns']} turns, answers {overload['answers']}, "
+        f"{figures['without_retry_after']} refusals without Retry-After"
+    )
+    out.print(f"acknowledged and lost: {len(figures['lost'])}; failures below capacity: {len(figures['failures'])}")
+    for line in [*figures["lost"], *figures["failures"]][:10]:
+        out.print(f"  {line}")
