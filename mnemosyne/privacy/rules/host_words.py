@@ -42,7 +42,8 @@ class WordTable:
                 continue
             for length in lengths:
                 end = begin + length
-                name = self._classes.get(folded[begin:end])
+                # At the end of a text the slice is shorter, and may be another word.
+                name = self._classes.get(folded[begin:end]) if end <= len(folded) else None
                 if name is not None and not _is_inside(folded, end):
                     found.append((name, begin, end))
                     place = end
