@@ -25,6 +25,7 @@ from benchmarks import rivals as rivals_bench
 from benchmarks import stalls as stalls_bench
 from benchmarks import trimming as trimming_bench
 from benchmarks import turn_length as turn_length_bench
+from benchmarks.costs import costs as costs_bench
 from benchmarks.deadline import deadline as deadline_bench
 from benchmarks.rivals.command import rivals
 from benchmarks.service import service as service_bench
@@ -76,6 +77,7 @@ def bench(
             ("import_chat", import_chat_bench),
             ("soak", soak_bench),
             ("service", service_bench),
+            ("costs", costs_bench),
             ("langchain", trimming_bench),
         ):
             first = (module.__doc__ or "").strip().splitlines()[0]
@@ -370,6 +372,34 @@ def soak(
     soak_figures.plot(figures, folder / "soak.png")
     if figures["failures"] or not all(each["flat"] for each in figures["drifts"]):
         raise typer.Exit(1)
+
+
+@app.command("costs")
+def costs(
+    turns: Annotated[int, typer.Option("--turns", min=3, help="Turns that are counted.")] = 30,
+    baseline: Annotated[
+        Path | None, typer.Option("--baseline", metavar="FILE", help="Fail when a count is above this one's.")
+    ] = None,
+    write_baseline: Annotated[
+        Path | None, typer.Option("--write-baseline", metavar="FILE", help="Write the counts for later runs to keep.")
+    ] = None,
+    embedder: EmbedderOption = "none",
+    json_file: JsonOption = None,
+) -> None:
+    """Count what a turn does: calls, hops between threads, SQL, JSON values, templates, searches, bytes."""
+    figures = _measure(partial(costs_bench.run, turns, embedder), costs_bench.show, json_file)
+    if write_baseline is not None:
+        kept = json.dumps(costs_bench.baseline_of(figures), indent=1)
+        write_baseline.write_text(kept + "\n", encoding="utf-8")
+    if baseline is not None:
+        try:
+            growth = costs_bench.find_growth(figures, costs_bench.read_baseline(baseline))
+        except EvalError as error:
+            growth = [str(error)]
+        for sentence in growth:
+            _err.print(Text(f"error: {sentence}", style="bold red"))
+        if growth:
+            raise typer.Exit(1)
 
 
 @app.command("service")
