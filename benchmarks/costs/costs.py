@@ -71,6 +71,8 @@ async def _play(
     counted: dict[str, list[Mapping[str, int]]] = {part: [] for part in PARTS}
     engine, all_turns = runtime.engine, WARM_TURNS + turns
     for number, text in enumerate(islice(scenes(all_turns, SEED), all_turns)):
+        if number == WARM_TURNS:
+            counters.forget_functions()
         counters.start()
         prepared = await engine.prepare_turn("costs", text)
         prepare = counters.stop()

@@ -77,6 +77,10 @@ class Counters:
         self._counts["bytes read"], self._counts["bytes written"] = read - self._io[0], written - self._io[1]
         return {name: self._counts[name] for name in COUNTS}
 
+    def forget_functions(self) -> None:
+        """Count the calls of functions from nothing."""
+        self._functions.clear()
+
     @property
     def functions(self) -> Mapping[str, int]:
         """The calls of each function in all counts so far, as `module:name`, most called first."""

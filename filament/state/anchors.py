@@ -14,10 +14,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from filament.errors import AnchorError
-from filament.state.conventions import ANCHOR, EMPTY, ID, META, anchors_of, meta_of
+from filament.state.conventions import ANCHOR, EMPTY, ID, META, anchors_of, is_mapping, meta_of
 from filament.state.pointer import Tokens, join_pointer
 from filament.state.rules import GONE
 
+_LEAVES = frozenset({str, int, float, bool, type(None)})
 _MADE_ID = re.compile(r"item_([1-9][0-9]{0,17})", re.ASCII)
 
 
@@ -40,12 +41,14 @@ def walk_anchors(tree: Any, at: Tokens = ()) -> Iterator[tuple[str, Tokens]]:
     stack: list[tuple[Any, Tokens]] = [(tree, at)]
     while stack:
         node, tokens = stack.pop()
-        if isinstance(node, Mapping):
+        if is_mapping(node):
             for anchor in anchors_of(node):
                 yield anchor, tokens
-            inner = [(value, (*tokens, key)) for key, value in node.items() if key != META]
+            inner = [
+                (value, (*tokens, key)) for key, value in node.items() if type(value) not in _LEAVES and key != META
+            ]
         elif isinstance(node, list | tuple):
-            inner = [(value, (*tokens, str(place))) for place, value in enumerate(node)]
+            inner = [(value, (*tokens, str(place))) for place, value in enumerate(node) if type(value) not in _LEAVES]
         else:
             continue
         stack.extend(reversed(inner))
@@ -88,7 +91,9 @@ def assign_item_ids(node: Any, fresh: Iterator[str]) -> Any:
 
 def _assign_ids(node: Any, fresh: Iterator[str], *, everywhere: bool) -> Any:
     """Assign ids in all lists, or only in those of containers."""
-    if isinstance(node, Mapping):
+    if type(node) in _LEAVES:
+        return node
+    if is_mapping(node):
         grows = everywhere or isinstance(node.get(ANCHOR), str)
         fields = {
             key: _assign_field_ids(key, value, fresh, grows=grows, everywhere=everywhere) for key, value in node.items()
@@ -101,7 +106,7 @@ def _assign_ids(node: Any, fresh: Iterator[str], *, everywhere: bool) -> Any:
 
 
 def _assign_field_ids(key: str, value: Any, fresh: Iterator[str], *, grows: bool, everywhere: bool) -> Any:
-    if key == META:
+    if key == META or type(value) in _LEAVES:
         return value
     if grows and isinstance(value, list | tuple) and any(_is_nameless(item) for item in value):
         value = [{ID: next(fresh), **item} if _is_nameless(item) else item for item in value]
@@ -109,7 +114,7 @@ def _assign_field_ids(key: str, value: Any, fresh: Iterator[str], *, grows: bool
 
 
 def _is_nameless(item: Any) -> bool:
-    return isinstance(item, Mapping) and ID not in item
+    return is_mapping(item) and ID not in item
 
 
 def read_removed_ids(tree: Any) -> Mapping[str, str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from filament.payload import number_text
-from filament.state.conventions import META, anchors_of, is_pair, meta_of
+from filament.state.conventions import META, anchors_of, is_mapping, is_pair, meta_of
 from filament.state.rules import LISTS, Rules, rules_at_root
 from filament.state.verdicts import RefusedError
 
@@ -25,17 +25,15 @@ def _display_node(node: Any, rules: Rules, field: str) -> Any:
     if rules.is_described(field, node):
         value, text = node
         return f"{_plain_value(value)} ({text})" if text else value
-    if isinstance(node, Mapping):
+    if is_mapping(node):
         return {
-            key: _display_node(value, rules.rules_below(key, value) if isinstance(value, Mapping) else rules, key)
+            key: _display_node(value, rules.rules_below(key, value) if is_mapping(value) else rules, key)
             for key, value in node.items()
             if key != META
         }
     if isinstance(node, list | tuple):
         return [
-            _display_node(
-                item, rules.rules_below(field, item, entry=True) if isinstance(item, Mapping) else rules, field
-            )
+            _display_node(item, rules.rules_below(field, item, entry=True) if is_mapping(item) else rules, field)
             for item in node
         ]
     return node
@@ -55,13 +53,13 @@ def list_limits(tree: Any) -> dict[str, list[str]]:
 
 def _walk_limits(node: Any, rules: Rules, base: str, field: str) -> Iterator[tuple[str, str]]:
     """Yield (rule, path) for the fields of a node; `base` is its path, `rules` are a mapping's own."""
-    if isinstance(node, Mapping):
+    if is_mapping(node):
         base = next(iter(anchors_of(node)), base)
         for key, value in node.items():
             if key == META:
                 continue
             path = f"{base}.{key}" if base else key
-            if isinstance(value, Mapping):
+            if is_mapping(value):
                 yield from _walk_limits(value, rules.rules_below(key, value), path, key)
             elif rules.is_list(key, value):
                 yield from _walk_limits(value, rules, path, key)
@@ -69,7 +67,7 @@ def _walk_limits(node: Any, rules: Rules, base: str, field: str) -> Iterator[tup
                 yield rule, path
     elif isinstance(node, list | tuple):
         for item in node:
-            if isinstance(item, Mapping) and anchors_of(item):
+            if is_mapping(item) and anchors_of(item):
                 yield from _walk_limits(item, rules.rules_below(field, item, entry=True), "", field)
 
 
@@ -101,11 +99,11 @@ def with_own_lists(tree: Any) -> Any:
 
 
 def _display_field(node: Any, rules: Rules, field: str) -> Any:
-    if isinstance(node, Mapping):
+    if is_mapping(node):
         spelled = {
             key: value
             if key == META
-            else _display_field(value, rules.rules_below(key, value) if isinstance(value, Mapping) else rules, key)
+            else _display_field(value, rules.rules_below(key, value) if is_mapping(value) else rules, key)
             for key, value in node.items()
         }
         if own := sorted(rules.lists & node.keys()):
@@ -115,9 +113,7 @@ def _display_field(node: Any, rules: Rules, field: str) -> Any:
         return spelled if any(spelled[key] is not value for key, value in node.items()) else node
     if isinstance(node, list | tuple) and not is_pair(node):
         items = [
-            _display_field(
-                item, rules.rules_below(field, item, entry=True) if isinstance(item, Mapping) else rules, field
-            )
+            _display_field(item, rules.rules_below(field, item, entry=True) if is_mapping(item) else rules, field)
             for item in node
         ]
         return items if any(new is not old for new, old in zip(items, node, strict=True)) else node

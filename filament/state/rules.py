@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from filament.state.conventions import EMPTY, ID, META, is_container, is_number, is_pair, meta_of
+from filament.state.conventions import EMPTY, ID, META, is_container, is_mapping, is_number, is_pair, meta_of
 from filament.state.quests import QUESTS, QUESTS_SHAPE
 from filament.state.verdicts import Authority, Refusal, RefusedError
 
@@ -86,10 +86,10 @@ class Rules:
         shape = self._rules_named(field) if is_group else self.shape_below(field, entry=entry)
         meta = merge_meta(meta_of(shape), meta_of(child))
         pattern = meta.get(TEMPLATE, EMPTY)
-        if isinstance(pattern, Mapping) and (is_group or (entry and container and self.container)):
+        if is_mapping(pattern) and (is_group or (entry and container and self.container)):
             pattern = merge_shapes(self.pattern, pattern)
         updatable, extensible = meta.get(UPDATABLE), meta.get(EXTENSIBLE)
-        if isinstance(updatable, Mapping):
+        if is_mapping(updatable):
             updatable = updatable.get(OTHERS)
         if isinstance(extensible, bool):
             closed = not extensible
@@ -98,7 +98,7 @@ class Rules:
         return Rules(
             meta=meta,
             shape=shape,
-            pattern=pattern if isinstance(pattern, Mapping) else EMPTY,
+            pattern=pattern if is_mapping(pattern) else EMPTY,
             updatable=self.is_free or (updatable if isinstance(updatable, bool) else self.may_update(field)),
             extensible=self.is_free or extensible,
             lists=_lists_of(meta) if meta else _NO_FIELDS,
@@ -116,18 +116,18 @@ class Rules:
         """
         if entry:
             by_field = self.meta.get(ENTRIES)
-            return by_field.get(field, self.pattern) if isinstance(by_field, Mapping) else self.pattern
+            return by_field.get(field, self.pattern) if is_mapping(by_field) else self.pattern
         named = self._rules_named(field)
         return named if self.container else merge_shapes(self.pattern, named)
 
     def _rules_named(self, field: str) -> Mapping[str, Any]:
         named = self.shape.get(field)
-        return named if isinstance(named, Mapping) else EMPTY
+        return named if is_mapping(named) else EMPTY
 
     def may_update(self, field: str) -> bool:
         """Return whether the value of a field may be changed."""
         by_field = None if self.is_free else self.meta.get(UPDATABLE)
-        word = by_field.get(field) if isinstance(by_field, Mapping) else None
+        word = by_field.get(field) if is_mapping(by_field) else None
         return word if isinstance(word, bool) else self.updatable
 
     def may_describe(self, field: str) -> bool:
@@ -145,12 +145,12 @@ class Rules:
     def expects_field(self, field: str) -> bool:
         """Return whether a field is declared: the template has it, or `types` names it."""
         types = self.meta.get(TYPES)
-        return field in self.shape or (isinstance(types, Mapping) and field in types)
+        return field in self.shape or (is_mapping(types) and field in types)
 
     def limits_of(self, field: str) -> tuple[float | None, float | None] | None:
         """Return (min, max) of a field, None at an open end; None if it has none. RefusedError if they are misspelt."""
         limits = self.meta.get(LIMITS)
-        pair = limits.get(field) if isinstance(limits, Mapping) else None
+        pair = limits.get(field) if is_mapping(limits) else None
         if pair is None:
             return None
         if (
@@ -172,7 +172,7 @@ class Rules:
         None if the field has no type. RefusedError if it is misspelt.
         """
         types = self.meta.get(TYPES)
-        word = types.get(field) if isinstance(types, Mapping) else None
+        word = types.get(field) if is_mapping(types) else None
         if word is None or (isinstance(word, str) and word.removesuffix(OR_NULL) in TYPE_WORDS):
             return word
         if isinstance(word, list | tuple) and word:
@@ -184,26 +184,26 @@ class Rules:
     def unit_of(self, field: str) -> str:
         """Return the unit of a field, empty if it has none."""
         units = self.meta.get(UNITS)
-        unit = units.get(field) if isinstance(units, Mapping) else None
+        unit = units.get(field) if is_mapping(units) else None
         return unit if isinstance(unit, str) else ""
 
     def followers_of(self, field: str, value: Any) -> tuple[str, ...] | None:
         """Return the values that may follow a value of a field; None where any may."""
         by_field = None if self.is_free else self.meta.get(TRANSITIONS)
-        table = by_field.get(field) if isinstance(by_field, Mapping) else None
-        return table.get(value) if isinstance(table, Mapping) and isinstance(value, str) else None
+        table = by_field.get(field) if is_mapping(by_field) else None
+        return table.get(value) if is_mapping(table) and isinstance(value, str) else None
 
     def synonyms_of(self, field: str) -> Mapping[str, str]:
         """Return other words for the values of a field."""
         by_field = self.meta.get(SYNONYMS)
-        return by_field.get(field, EMPTY) if isinstance(by_field, Mapping) else EMPTY
+        return by_field.get(field, EMPTY) if is_mapping(by_field) else EMPTY
 
     def description_rule(self, field: str) -> str | tuple[tuple[Any, str], ...] | None:
         """Return the table of a field, in its order, or a text with VALUE, KEEP or DROP; None if nothing is said.
         RefusedError if it is none of these.
         """
         rules = self.meta.get(DESCRIPTIONS)
-        rule = rules.get(field) if isinstance(rules, Mapping) else None
+        rule = rules.get(field) if is_mapping(rules) else None
         if rule is None or rule in (KEEP, DROP) or (isinstance(rule, str) and VALUE in rule):
             return rule
         if isinstance(rule, list | tuple) and rule and all(is_pair(row) for row in rule):
@@ -244,7 +244,7 @@ def _is_group(child: Mapping[str, Any]) -> bool:
 
 def rules_at_root(tree: Any, authority: Authority = Authority.MODEL) -> Rules:
     """Return the rules of the root of a state, for ops of an authority."""
-    if not isinstance(tree, Mapping):
+    if not is_mapping(tree):
         return Rules()
     if not is_typed(tree):
         return Rules(authority=authority).rules_below("", tree)
@@ -273,7 +273,7 @@ def merge_meta(under: Mapping[str, Any], over: Mapping[str, Any]) -> Mapping[str
         merged[LISTS] = list(dict.fromkeys([*under[LISTS], *over[LISTS]]))
     if isinstance(over.get(UPDATABLE), Mapping):
         word = under.get(UPDATABLE)
-        by_field = word if isinstance(word, Mapping) else {} if word is None else {OTHERS: word}
+        by_field = word if is_mapping(word) else {} if word is None else {OTHERS: word}
         merged[UPDATABLE] = {**by_field, **over[UPDATABLE]}
     if isinstance(under.get(TEMPLATE), Mapping) and isinstance(over.get(TEMPLATE), Mapping):
         merged[TEMPLATE] = merge_shapes(under[TEMPLATE], over[TEMPLATE])
@@ -287,20 +287,20 @@ def merge_shapes(under: Mapping[str, Any], over: Mapping[str, Any]) -> Mapping[s
     merged = {**under, **over}
     for key in under.keys() & over.keys():
         low, high = under[key], over[key]
-        if isinstance(low, Mapping) and isinstance(high, Mapping):
+        if is_mapping(low) and is_mapping(high):
             merged[key] = merge_meta(low, high) if key == META else merge_shapes(low, high)
     return merged
 
 
 def _merge_fields(under: Mapping[str, Any], over: Mapping[str, Any], rule: str) -> dict[str, Any]:
     low, high = under.get(rule), over.get(rule)
-    return {rule: {**low, **high}} if isinstance(low, Mapping) and isinstance(high, Mapping) else {}
+    return {rule: {**low, **high}} if is_mapping(low) and is_mapping(high) else {}
 
 
 def _lists_of(meta: Mapping[str, Any]) -> frozenset[str]:
     names, types = meta.get(LISTS), meta.get(TYPES)
     found = {name for name in names if isinstance(name, str)} if isinstance(names, list | tuple) else set()
-    if isinstance(types, Mapping):
+    if is_mapping(types):
         found |= {field for field, word in types.items() if word == "list"}
     return frozenset(found)
 

@@ -133,7 +133,7 @@ def tree_size(value: object) -> int:
         size += NODE_CHARS
         if isinstance(node, str):
             size += len(node)
-        elif isinstance(node, Mapping):
+        elif type(node) is dict or isinstance(node, Mapping):
             check_size(size + NODE_CHARS * len(node))
             stack.extend(node)
             stack.extend(node.values())

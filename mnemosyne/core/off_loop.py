@@ -33,7 +33,7 @@ def size_of(*values: Any) -> int:
         value = stack.pop()
         if isinstance(value, str):
             size += len(value)
-        elif isinstance(value, Mapping):
+        elif type(value) is dict or isinstance(value, Mapping):
             size += _NODE_CHARS * len(value)
             if size <= SMALL_CHARS:
                 stack.extend(value.values())

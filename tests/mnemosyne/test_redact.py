@@ -127,7 +127,6 @@ def test_a_short_word_at_the_end_is_found_beside_a_longer_one_that_begins_with_i
         assert redact_text(text, rules)[0] == text.replace("Ada", "[redacted:own_staff]")
 
 
-
 @pytest.mark.parametrize(
     ("rules", "told"),
     [
