@@ -34,9 +34,13 @@ class SystemMessages:
         self._store = store
         self._scans: OrderedDict[tuple[str, str], _Scan] = OrderedDict()
 
-    async def load(self, head: SessionHead, shown: Iterable[WindowMessage]) -> tuple[WindowMessage, ...]:
-        """Return the system messages on the path to a head that are not among those shown, oldest first."""
-        scan = await self._scan(head)
+    async def load(
+        self, head: SessionHead, shown: Iterable[WindowMessage], newest: TurnRecord | None = None
+    ) -> tuple[WindowMessage, ...]:
+        """Return the system messages on the path to a head that are not among those shown, oldest first. `newest`: the turn at
+        the head, where it is at hand.
+        """
+        scan = await self._scan(head, newest)
         seen = {placed.message.message_id for placed in shown}
         found: list[WindowMessage] = []
         for depth in scan.depths:
@@ -48,28 +52,42 @@ class SystemMessages:
                 ]
         return tuple(found)
 
-    async def _scan(self, head: SessionHead) -> _Scan:
+    async def _scan(self, head: SessionHead, newest: TurnRecord | None) -> _Scan:
         key = (head.session_id, head.branch_id)
-        scan = self._scans.pop(key, _Scan())
-        if scan.depth > head.depth or not await self._is_on_path(head, scan):
-            scan = _Scan()
-        depths, upto = list(scan.depths), scan.depth
-        while upto < head.depth:
-            step = min(_PAGE, head.depth - upto)
-            for record in await self._read(head, upto + step, step):
-                if any(message.role is Role.SYSTEM for message in record.messages):
-                    depths.append(record.depth)
-            upto += step
-        scan = self._scans[key] = _Scan(turn_id=head.turn_id, depth=head.depth, depths=tuple(depths))
+        before = self._scans.pop(key, _Scan())
+        new = await self._find_new(head, before, newest)
+        if new is None:
+            before, new = _Scan(), await self._find_after(head, 0)
+        scan = self._scans[key] = _Scan(turn_id=head.turn_id, depth=head.depth, depths=(*before.depths, *new))
         while len(self._scans) > _KEPT:
             self._scans.popitem(last=False)
         return scan
 
-    async def _is_on_path(self, head: SessionHead, scan: _Scan) -> bool:
-        """Return whether the turn that was read last is still there: another session may have taken the name."""
-        if scan.depth in (0, head.depth):
-            return scan.depth == 0 or scan.turn_id == head.turn_id
-        return [record.turn_id for record in await self._read(head, scan.depth, 1)] == [scan.turn_id]
+    async def _find_new(self, head: SessionHead, scan: _Scan, newest: TurnRecord | None) -> list[int] | None:
+        """Return the depths of turns with system messages behind a scan; None where the turn that it read last is there no
+        more: another session may have taken the name.
+        """
+        if scan.depth > head.depth:
+            return None
+        if scan.depth == head.depth:
+            return [] if scan.turn_id == head.turn_id or scan.depth == 0 else None
+        if newest is not None and newest.turn_id == head.turn_id and newest.depth == scan.depth + 1:
+            return _depths_with_system_messages((newest,)) if newest.parent_id == scan.turn_id else None
+        if scan.depth and [each.turn_id for each in await self._read(head, scan.depth, 1)] != [scan.turn_id]:
+            return None
+        return await self._find_after(head, scan.depth)
+
+    async def _find_after(self, head: SessionHead, depth: int) -> list[int]:
+        found: list[int] = []
+        while depth < head.depth:
+            step = min(_PAGE, head.depth - depth)
+            found += _depths_with_system_messages(await self._read(head, depth + step, step))
+            depth += step
+        return found
 
     async def _read(self, head: SessionHead, upto: int, limit: int) -> tuple[TurnRecord, ...]:
         return await self._store.turns(head.session_id, limit=limit, branch_id=head.branch_id, before_depth=upto + 1)
+
+
+def _depths_with_system_messages(records: Iterable[TurnRecord]) -> list[int]:
+    return [record.depth for record in records if any(each.role is Role.SYSTEM for each in record.messages)]

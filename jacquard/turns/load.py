@@ -129,10 +129,10 @@ class TurnLoader:
         ConfigError, StateOpError and TemplateError for an action that cannot be applied.
         """
         config, text = context.config, context.user_message.content
-        path = window.head
+        path, newest = window.head, window.previous
         ready = await self._load_history(context, window)
         window, history = ready.window, ready.history
-        pinned = await self._system_messages.load(path, history)
+        pinned = await self._system_messages.load(path, history, newest)
         context.stopwatch.lap("summary")
         searched = await calculate(find_searched_text, text, window, world, size=size_of(text))
         begin_prefetch = partial(self._begin_prefetch, searched, window, history, config)

@@ -45,9 +45,12 @@ class EvidenceFilter:
     tags: Mapping[str, str] | None = None
     limit: int | None = None
     newest: bool = False
+    evidence_ids: frozenset[str] | None = None
 
     def admits(self, evidence: Evidence) -> bool:
         """Return whether an evidence item passes, apart from `limit`."""
+        if self.evidence_ids is not None and evidence.evidence_id not in self.evidence_ids:
+            return False
         if self.types is not None and evidence.type not in self.types:
             return False
         if self.source_kinds is not None and evidence.source.kind not in self.source_kinds:

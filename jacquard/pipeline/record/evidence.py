@@ -5,7 +5,7 @@ Only the ingestor writes. `jacquard.pipeline.evidence.blocks` shows results in t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from itertools import count as count_from
@@ -29,10 +29,14 @@ from mnemosyne.schema.evidence import (
 )
 from mnemosyne.schema.ingest import IngestOptions, IngestResult, ShownText
 from mnemosyne.schema.memory import MemoryEntry
+from mnemosyne.schema.query import EvidenceFilter
 from mnemosyne.schema.record import TurnRecord
 
+_READ_AHEAD = 2
+"""So many names of each entry are read at once: its id and its address."""
 
-async def evidence_ids_of(store: Store, session_id: str, entries: Iterable[MemoryEntry]) -> dict[str, str]:
+
+async def evidence_ids_of(store: Store, session_id: str, entries: Collection[MemoryEntry]) -> dict[str, str]:
     """Return, by address, the id under which each recalled entry becomes evidence of the session, where it is not the
     entry's own.
 
@@ -41,10 +45,14 @@ async def evidence_ids_of(store: Store, session_id: str, entries: Iterable[Memor
     """
     ids: dict[str, str] = {}
     taken: set[str] = set()
+    where = EvidenceFilter(
+        evidence_ids=frozenset(name for each in entries for name in (each.entry_id, entry_uri(each)))
+    )
+    known = {each.evidence_id: each for each in await store.list_evidences(session_id, where)} if entries else {}
     for entry in entries:
         uri = entry_uri(entry)
-        for name in chain((entry.entry_id, uri), (f"{uri}#{number}" for number in count_from(2))):
-            held = await store.get_evidence(session_id, name)
+        for place, name in enumerate(chain((entry.entry_id, uri), (f"{uri}#{number}" for number in count_from(2)))):
+            held = known.get(name) if place < _READ_AHEAD else await store.get_evidence(session_id, name)
             if name not in taken and (held is None or held.source.uri == uri):
                 break
         taken.add(name)

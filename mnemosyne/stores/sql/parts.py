@@ -106,9 +106,10 @@ def list_evidences(connection: Connection, session_id: str, where: EvidenceFilte
 def read_evidences(connection: Connection, key: int, where: EvidenceFilter) -> tuple[Evidence, ...]:
     """Return the evidence items of a session that pass, in the order of first writing."""
     tests, values = ["session = ?"], [key]
-    for column, names in (("type", where.types), ("source_kind", where.source_kinds)):
+    given = (("type", where.types), ("source_kind", where.source_kinds), ("evidence_id", where.evidence_ids))
+    for column, names in given:
         if names is not None:
-            marks, wanted = expand_in(sorted(name.value for name in names) or [""])
+            marks, wanted = expand_in(sorted(map(str, names)) or [""])
             tests.append(f"{column} IN ({marks})")
             values.extend(wanted)  # type: ignore[arg-type]
     for test, at in (("created_us >= ?", where.since), ("created_us < ?", where.until)):

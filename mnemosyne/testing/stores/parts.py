@@ -102,6 +102,8 @@ class StoreParts(StoreTests):
                 (EvidenceFilter(), ["e1", "e2", "e3", "e4", "e5"]),
                 (EvidenceFilter(types=frozenset({EvidenceType.RAG_DOC})), ["e1", "e4"]),
                 (EvidenceFilter(types=frozenset()), []),
+                (EvidenceFilter(evidence_ids=frozenset({"e4", "e2", "unknown"})), ["e2", "e4"]),
+                (EvidenceFilter(evidence_ids=frozenset()), []),
                 (EvidenceFilter(source_kinds=frozenset({SourceKind.TOOL, SourceKind.USER})), ["e2", "e3", "e5"]),
                 (EvidenceFilter(since=AT), ["e1", "e2", "e4"]),
                 (EvidenceFilter(until=AT + 2 * hour), ["e1", "e2", "e5"]),
