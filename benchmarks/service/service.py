@@ -30,8 +30,7 @@ from benchmarks.service.load import OK, Play, Played, Sessions, find_capacity, p
 from evals.errors import SetupError
 from evals.reporting.figures import percentiles
 from jacquard import Runtime, open_runtime
-from mnemosyne import Role
-from mnemosyne.stores.open import open_store
+from mnemosyne import Role, open_store
 
 WORLD = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"
 REPLY = '<content>So be it, 就这样吧。</content><state_update>[["ADD", "hero.gold", 1]]</state_update>'

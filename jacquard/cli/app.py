@@ -14,13 +14,13 @@ from jacquard.cli.commands import (
     files,
     index,
     memory,
-    packs,
     parts,
     replay,
+    service,
     sessions,
-    templates,
     turns,
 )
+from jacquard.cli.commands.authoring import packs, templates
 
 DISTRIBUTION = "jacquard-context"
 """The name under which the package is installed."""
@@ -75,6 +75,7 @@ for command in (
     app.command()(command)
 app.command("import")(files.import_)
 app.command()(files.export)
+app.command()(service.serve)
 app.command()(index.reindex)
 app.command()(index.check)
 app.command()(erase.erase)

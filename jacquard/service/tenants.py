@@ -34,10 +34,12 @@ class TenantRuntimes:
     def __init__(self, settings: ServiceSettings) -> None:
         self.settings = settings
         self._open: OrderedDict[str, _OpenTenant] = OrderedDict()
-        self._opening = anyio.Lock()
-        self._tasks: TaskGroup = anyio.create_task_group()
+        self._opening: anyio.Lock
+        self._tasks: TaskGroup
 
     async def __aenter__(self) -> Self:
+        # An application is built before there is an event loop.
+        self._opening, self._tasks = anyio.Lock(), anyio.create_task_group()
         await self._tasks.__aenter__()
         return self
 

@@ -1,0 +1,1 @@
+"""Commands for authors of worlds and templates."""

@@ -1,0 +1,134 @@
+"""Makes endpoints of operations: reads and checks what was sent, runs the operation on the tenant's runtime, writes the answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+from urllib.parse import unquote
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from jacquard.client.wire import ErrorBody
+from jacquard.service.access.principals import principal_of
+from jacquard.service.http.errors import JSON, answer_error, answer_fault
+from jacquard.service.http.operations import Call, Operation, Query
+from jacquard.service.tenants import TenantRuntimes
+from mnemosyne.core import codec
+from mnemosyne.core.errors import UnreadableError
+
+KEY_HEADER = "idempotency-key"
+MOST_KEY_CHARS = 255
+PREFIX = "/api/"
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+class InputFault(Exception):  # noqa: N818 (no error of the engine: what was sent is at fault)
+    """What was sent cannot be used; `status` and `body` are the answer."""
+
+    def __init__(self, status: int, code: str, message: str, **facts: Any) -> None:
+        self.status, self.body = status, ErrorBody(code=code, message=message, facts=facts)
+        super().__init__(message)
+
+
+class EncodedPaths:
+    """Routes by the path as it was sent, so that `%2F` stays part of an id; the endpoint decodes the ids."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        raw = scope.get("raw_path") if scope["type"] == "http" else None
+        if raw and raw.startswith(PREFIX.encode()):
+            scope = {**scope, "path": raw.decode("latin-1")}
+        await self._app(scope, receive, send)
+
+
+def make_endpoint(operation: Operation, tenants: TenantRuntimes) -> Endpoint:
+    """Return the endpoint of an operation."""
+
+    async def endpoint(request: Request) -> Response:
+        principal = principal_of(request)
+        try:
+            if not principal.allows(operation.scope):
+                raise InputFault(
+                    403,
+                    "forbidden",
+                    f"This needs a token of scope {operation.scope.value}.",
+                    scope=operation.scope.value,
+                )
+            ids = {name: _decode_id(name, value) for name, value in request.path_params.items()}
+            query = _read_query(operation.query, request)
+            body = None if operation.body is None else await _read_body(request, operation.body)
+            key = _read_key(request)
+            async with tenants.use(principal.tenant) as runtime:
+                call = Call(principal=principal, runtime=runtime, ids=ids, query=query, body=body, key=key)
+                value = await operation.run(call)
+        except InputFault as fault:
+            return answer_fault(fault.status, fault.body)
+        except Exception as error:
+            answer = answer_error(error)
+            if answer.status_code == 500:
+                request.state.error = error
+            return answer
+        if operation.answer is None:
+            return Response(status_code=204)
+        return Response(value if isinstance(value, bytes) else codec.encode(value), operation.status, media_type=JSON)
+
+    return endpoint
+
+
+def _decode_id(name: str, sent: str) -> str:
+    try:
+        decoded = unquote(sent, errors="strict")
+    except UnicodeDecodeError:
+        decoded = ""
+    if not decoded or re.search(r"%(?![0-9A-Fa-f]{2})", sent):
+        raise InputFault(422, "bad_id", f"{name} in the address is no UTF-8 text with percent signs as %25.", name=name)
+    return decoded
+
+
+def _read_query(known: tuple[Query, ...], request: Request) -> Mapping[str, Any]:
+    by_name = {each.name: each for each in known}
+    for name in request.query_params:
+        if name not in by_name:
+            listed = ", ".join(by_name) or "none"
+            raise InputFault(422, "bad_query", f"There is no parameter {name!r} here; there are: {listed}.", name=name)
+    return {each.name: _read_parameter(each, request.query_params.get(each.name)) for each in known}
+
+
+def _read_parameter(known: Query, sent: str | None) -> Any:
+    if sent is None:
+        return known.default
+    if known.kind is bool and sent in ("true", "false"):
+        return sent == "true"
+    if known.kind is int and re.fullmatch(r"-?[0-9]{1,15}", sent):
+        number = int(sent)
+        if (known.least is None or number >= known.least) and (known.most is None or number <= known.most):
+            return number
+    if known.kind is str:
+        return sent
+    kinds = {bool: "true or false", int: f"a whole number from {known.least} to {known.most}"}
+    raise InputFault(422, "bad_query", f"{known.name} is {sent[:40]!r}; give {kinds[known.kind]}.", name=known.name)
+
+
+async def _read_body(request: Request, kind: Any) -> Any:
+    sent = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
+    if sent != JSON:
+        raise InputFault(415, "not_json", f"The body is {sent[:60]!r}; send JSON with `Content-Type: {JSON}`.")
+    data = await request.body()
+    try:
+        return codec.decode(data or b"{}", kind)
+    except UnreadableError as error:
+        raise InputFault(422, "bad_body", str(error)) from None
+
+
+def _read_key(request: Request) -> str:
+    key = request.headers.get(KEY_HEADER, "")
+    if len(key) > MOST_KEY_CHARS:
+        raise InputFault(422, "bad_key", f"The header Idempotency-Key has more than {MOST_KEY_CHARS} characters.")
+    return key

@@ -1,0 +1,104 @@
+"""Which HTTP status an error has, and how it is written in an answer.
+
+The code of an error is the name of its class in snake case, without `Error`: that of `SessionNotFoundError` is
+`session_not_found`. Its facts are the attributes of the error, as far as JSON can say them. What nobody expected has no sentence
+of its own, because that might hold text of a session.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.responses import Response
+
+from filament import FilamentError
+from jacquard.client.wire import ErrorAnswer, ErrorBody
+from jacquard.core import errors as own
+from mnemosyne.core import codec
+from mnemosyne.core import errors as stored
+from mnemosyne.core.errors import ContextEngineError
+
+JSON = "application/json"
+RETRY_SECONDS = 1
+INTERNAL = ErrorBody(code="internal", message="The service failed; its log says more, by the request's id.")
+
+STATUSES: Mapping[type[Exception], int] = {
+    stored.SessionNotFoundError: 404,
+    stored.BranchNotFoundError: 404,
+    stored.TurnNotFoundError: 404,
+    stored.EvidenceNotFoundError: 404,
+    stored.UriError: 404,
+    stored.NoPendingTurnError: 409,
+    stored.SessionExistsError: 409,
+    stored.BranchExistsError: 409,
+    stored.TurnNotPendingError: 409,
+    stored.VersionConflictError: 409,
+    stored.EntryConflictError: 409,
+    stored.WorldNotAdoptedError: 409,
+    stored.CommitUnknownError: 503,
+    stored.StoreBusyError: 503,
+    stored.StoreUnavailableError: 503,
+    stored.IndexUnavailableError: 503,
+    stored.EmbedderUnavailableError: 503,
+    stored.DamagedRecordError: 500,
+    own.InputTooLargeError: 413,
+    own.BudgetExceededError: 422,
+    own.ConfigError: 422,
+    own.ChunkConflictError: 409,
+    own.MissingChunksError: 409,
+    own.WorldUnavailableError: 409,
+    own.ModelError: 502,
+    own.SelectorError: 502,
+    own.SummarizerError: 502,
+    ContextEngineError: 422,
+    FilamentError: 422,
+}
+"""The status of each class; a class that is not named has that of the nearest of its bases."""
+
+_CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+def status_of(error: type[Exception]) -> int:
+    """Return the HTTP status of a class of errors; 500 for one that is none of ours."""
+    return next((STATUSES[base] for base in error.__mro__ if base in STATUSES), 500)
+
+
+def code_of(error: type[Exception]) -> str:
+    """Return the code of a class of errors."""
+    return _CAPITAL.sub("_", error.__name__.removesuffix("Error")).lower()
+
+
+def describe(error: Exception) -> ErrorBody:
+    """Return what an answer says of an error."""
+    if not isinstance(error, ContextEngineError | FilamentError):
+        return INTERNAL
+    return ErrorBody(code=code_of(type(error)), message=str(error), facts=_facts_of(error))
+
+
+def answer_error(error: Exception, request_id: str = "") -> Response:
+    """Return the answer for an error."""
+    body = describe(error)
+    status = 500 if body is INTERNAL else status_of(type(error))
+    return answer_fault(status, body)
+
+
+def answer_fault(status: int, body: ErrorBody, headers: Mapping[str, str] | None = None) -> Response:
+    """Return an answer that is an error; one to try again later says when."""
+    more = dict(headers or {})
+    if status in (429, 503):
+        more.setdefault("retry-after", str(RETRY_SECONDS))
+    return Response(codec.encode(ErrorAnswer(error=body)), status, more, JSON)
+
+
+def _facts_of(error: Exception) -> dict[str, Any]:
+    facts: dict[str, Any] = {}
+    for name, value in vars(error).items():
+        if name.startswith("_") or isinstance(value, BaseException):
+            continue
+        try:
+            facts[name] = codec.to_plain(value)
+        except (TypeError, NotImplementedError, ValueError):
+            continue
+    return facts

@@ -1,0 +1,70 @@
+"""What an operation of the service is: its address, its types, who may call it, and the function that does it. Values only."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from jacquard.service.values import Principal, Scope
+from jacquard.wiring.runtime import Runtime
+from mnemosyne.core.errors import ContextEngineError
+from mnemosyne.schema.memory import EMPTY
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Query:
+    """A parameter of an address: its name, its type (`str`, `int` or `bool`), what it means, and its value when it is left out."""
+
+    name: str
+    doc: str
+    kind: type = str
+    default: Any = None
+    least: int | None = None
+    most: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Call:
+    """One call of an operation: who makes it, on which runtime, and what was sent, all of it checked.
+
+    `ids` are the ids of the path, decoded. `key` is the idempotency key, empty where none was sent.
+    """
+
+    principal: Principal
+    runtime: Runtime
+    ids: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    query: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    body: Any = None
+    key: str = ""
+
+    def read(self, kind: type[T]) -> T:
+        """Return the body, which is of the type that the operation names."""
+        assert isinstance(self.body, kind)
+        return self.body
+
+
+Run = Callable[[Call], Awaitable[Any]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Operation:
+    """An operation: `run` returns a value of the type `answer` (or bytes of its JSON), None where there is no answer.
+
+    `path` has ids in braces (`/api/v1/sessions/{session_id}`). `errors` are those that a caller has to expect beside those of
+    every operation.
+    """
+
+    name: str
+    method: str
+    path: str
+    doc: str
+    run: Run
+    scope: Scope = Scope.PLAY
+    body: Any = None
+    answer: Any = None
+    status: int = 200
+    query: tuple[Query, ...] = ()
+    errors: tuple[type[ContextEngineError], ...] = ()
