@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, TypeVar, cast
@@ -147,6 +147,15 @@ def from_plain(value: Any, kind: type[T]) -> T:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         raise CodecError(f"This is not a {kind.__name__}: {error}.") from None
+
+
+def json_schemas(kinds: Sequence[Any], place: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return the JSON Schemas (2020-12) of types, in their order, and those of the values in them by name.
+
+    `place` is where the latter will stand, with `{name}` in it, as `#/components/schemas/{name}`.
+    """
+    schemas, named = msgspec.json.schema_components(kinds, ref_template=place)
+    return list(schemas), named
 
 
 def format_time(at: datetime) -> str:

@@ -119,7 +119,7 @@ class TodoList:
 class TaskState:
     """The tasks of a session."""
 
-    todo_list: TodoList = TodoList()
+    todo_list: TodoList = field(default_factory=TodoList)
     extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
 
 
@@ -185,7 +185,7 @@ class Session:
     session_id: str
     messages: tuple[Message, ...] = ()
     summary: Summary | None = None
-    task_state: TaskState = TaskState()
+    task_state: TaskState = field(default_factory=TaskState)
     tool_state: ToolState | None = None
     model_usage: tuple[ModelUsage, ...] | None = None
     extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)

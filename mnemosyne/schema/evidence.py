@@ -71,7 +71,7 @@ class Evidence:
     confidence: float | None = None
     trust: Trust = Trust.AUTHORED
     metadata: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
-    links: EvidenceLinks = EvidenceLinks()
+    links: EvidenceLinks = field(default_factory=EvidenceLinks)
     created_at: datetime | None = None
     expires_at: datetime | None = None
     content_hash: str = ""

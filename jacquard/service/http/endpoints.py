@@ -14,8 +14,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from jacquard.client.wire import ErrorBody
 from jacquard.service.access.principals import principal_of
 from jacquard.service.http.errors import JSON, answer_error, answer_fault
-from jacquard.service.http.operations import Call, Operation, Query
+from jacquard.service.http.operation import Call, Operation, Query
 from jacquard.service.tenants import TenantRuntimes
+from jacquard.service.values import Principal
 from mnemosyne.core import codec
 from mnemosyne.core.errors import UnreadableError
 
@@ -75,11 +76,21 @@ def make_endpoint(operation: Operation, tenants: TenantRuntimes) -> Endpoint:
             if answer.status_code == 500:
                 request.state.error = error
             return answer
+        if isinstance(value, Response):
+            return value
         if operation.answer is None:
             return Response(status_code=204)
         return Response(value if isinstance(value, bytes) else codec.encode(value), operation.status, media_type=JSON)
 
     return endpoint
+
+
+def _check_access(operation: Operation, principal: Principal) -> None:
+    needed = operation.scope.value
+    if not principal.allows(operation.scope):
+        raise InputFault(403, "forbidden", f"This needs a token of scope {needed}.", scope=needed)
+    if principal.viewer is not None and not operation.open_to_viewers:
+        raise InputFault(403, "viewer_bound", f"A token that is bound to a viewer may not call {operation.name}.")
 
 
 def _decode_id(name: str, sent: str) -> str:

@@ -40,6 +40,11 @@ class Call:
     body: Any = None
     key: str = ""
 
+    @property
+    def session_id(self) -> str:
+        """The session of the path."""
+        return self.ids["session_id"]
+
     def read(self, kind: type[T]) -> T:
         """Return the body, which is of the type that the operation names."""
         assert isinstance(self.body, kind)
@@ -53,8 +58,9 @@ Run = Callable[[Call], Awaitable[Any]]
 class Operation:
     """An operation: `run` returns a value of the type `answer` (or bytes of its JSON), None where there is no answer.
 
-    `path` has ids in braces (`/api/v1/sessions/{session_id}`). `errors` are those that a caller has to expect beside those of
-    every operation.
+    `path` has ids in braces (`/api/v1/sessions/{session_id}`). `run` may return an answer of its own (a page, a stream). `errors`
+    are those that a caller has to expect beside those of every operation. Only what is `open_to_viewers` may be called with a token
+    that is bound to a viewer: what it returns is then filtered for that viewer.
     """
 
     name: str
@@ -68,3 +74,4 @@ class Operation:
     status: int = 200
     query: tuple[Query, ...] = ()
     errors: tuple[type[ContextEngineError], ...] = ()
+    open_to_viewers: bool = False

@@ -1,0 +1,108 @@
+"""The published description of the service (OpenAPI 3.1), made of the operations and of their types. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from jacquard.client.wire import ErrorAnswer
+from jacquard.service.http.errors import code_of, status_of
+from jacquard.service.http.operation import Operation, Query
+from mnemosyne.core import codec
+
+JSON = "application/json"
+HTML = "text/html"
+_PLACE = "#/components/schemas/{name}"
+_ID = re.compile(r"\{(\w+)\}")
+_KINDS = {str: "string", int: "integer", bool: "boolean"}
+COMMON = {
+    400: "The request is no HTTP that can be used.",
+    401: "A token is missing, unknown, or has expired.",
+    403: "The token does not allow this.",
+    413: "The body or a text is too large.",
+    415: "The body is no JSON.",
+    422: "What was sent cannot be used; the sentence says what and where.",
+    429: "Too many requests; Retry-After says when to come again.",
+    500: "The service failed.",
+    503: "The store or the service is busy; Retry-After says when to come again.",
+}
+"""What every operation may answer, by status."""
+
+
+def build_openapi(operations: Sequence[Operation], version: str) -> dict[str, Any]:
+    """Return the description of these operations."""
+    kinds = [kind for each in operations for kind in (each.body, each.answer) if kind is not None]
+    schemas, named = codec.json_schemas([ErrorAnswer, *kinds], _PLACE)
+    error, rest = schemas[0], iter(schemas[1:])
+    paths: dict[str, dict[str, Any]] = {}
+    for each in operations:
+        body = None if each.body is None else next(rest)
+        answer = None if each.answer is None else next(rest)
+        paths.setdefault(each.path, {})[each.method.lower()] = _describe(each, body, answer, error)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Jacquard",
+            "version": version,
+            "summary": "The exact prompt of every turn of an agent, with a receipt.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": paths,
+        "components": {
+            "schemas": named,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{}, {"token": []}],
+    }
+
+
+def _describe(operation: Operation, body: Any, answer: Any, error: Any) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "operationId": operation.name,
+        "summary": operation.doc,
+        "description": f"Scope of the token: {operation.scope.value}.",
+        "parameters": [_id(name) for name in _ID.findall(operation.path)] + [_query(each) for each in operation.query],
+        "responses": _answers(operation, answer, error),
+    }
+    if operation.method == "POST":
+        described["parameters"].append(
+            {
+                "name": "Idempotency-Key",
+                "in": "header",
+                "description": "The same key with the same body is the same call.",
+                "schema": {"type": "string", "maxLength": 255},
+            }
+        )
+    if body is not None:
+        described["requestBody"] = {"required": True, "content": {JSON: {"schema": body}}}
+    return described
+
+
+def _id(name: str) -> dict[str, Any]:
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+
+
+def _query(query: Query) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": _KINDS[query.kind]}
+    for name, value in (("minimum", query.least), ("maximum", query.most), ("default", query.default)):
+        if value is not None:
+            schema[name] = value
+    return {"name": query.name, "in": "query", "description": query.doc, "schema": schema}
+
+
+def _answers(operation: Operation, answer: Any, error: Any) -> dict[str, Any]:
+    answers: dict[str, Any] = {}
+    if answer is None:
+        answers["204"] = {"description": "Done."}
+    else:
+        content = {HTML: {"schema": {"type": "string"}}} if operation.answer is str else {JSON: {"schema": answer}}
+        answers[str(operation.status)] = {"description": "Done.", "content": content}
+    codes: dict[int, list[str]] = {}
+    for kind in operation.errors:
+        codes.setdefault(status_of(kind), []).append(code_of(kind))
+    for status in sorted({*COMMON, *codes, 409, 502}):
+        sentence = COMMON.get(status, "It cannot be done as things stand.")
+        named = f" Codes: {', '.join(sorted(codes[status]))}." if status in codes else ""
+        answers[str(status)] = {"description": f"{sentence}{named}", "content": {JSON: {"schema": error}}}
+    return answers

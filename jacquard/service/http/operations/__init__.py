@@ -1,0 +1,1 @@
+"""What the service can do: one module for each kind of operations."""

@@ -1,0 +1,47 @@
+"""Operations on tokens: what messages cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from jacquard.core.errors import ConfigError, InputTooLargeError
+from jacquard.service.http.operation import Call, Operation
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EstimateRequest:
+    """Messages to count for a model (null: that of the settings)."""
+
+    messages: tuple[dict[str, Any], ...]
+    model_hint: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EstimateAnswer:
+    """What messages cost in tokens."""
+
+    tokens: int
+
+
+async def estimate(call: Call) -> EstimateAnswer:
+    """Count tokens."""
+    sent = call.read(EstimateRequest)
+    if any(not isinstance(each.get("content", ""), str | list) for each in sent.messages):
+        raise ConfigError("A message has a content that is neither text nor a list of parts.")
+    return EstimateAnswer(tokens=await call.runtime.engine.estimate_messages(sent.messages, sent.model_hint))
+
+
+OPERATIONS = (
+    Operation(
+        name="estimate_messages",
+        method="POST",
+        path="/api/v1/estimate",
+        doc="Return what messages cost in tokens.",
+        run=estimate,
+        body=EstimateRequest,
+        answer=EstimateAnswer,
+        errors=(ConfigError, InputTooLargeError),
+        open_to_viewers=True,
+    ),
+)
