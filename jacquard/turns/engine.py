@@ -289,9 +289,13 @@ class ContextEngine:
         """Return the prompt of a prepared turn again, followed by the host's own tool calls and results, untouched.
 
         The store is only read. ToolPairError for half of a tool call; BudgetExceededError when prompt and tail together pass
-        what the model takes (`budget.reserved_tail_tokens` keeps room for tails).
+        what the model takes (`budget.reserved_tail_tokens` keeps room for tails); ConfigError for a turn that was imported.
         """
         record = await self._parts.store.turn(session_id, turn_id)
+        if record.prompt is None:
+            raise ConfigError(
+                f"Turn {turn_id!r} was imported: no prompt was made for it. Name a turn that was prepared."
+            )
         limit = self._config.history.max_messages + SPARE_MESSAGES
         window = await self._parts.store.window(session_id, message_limit=limit, branch_id=record.branch_id)
         prepared = with_attachments(turn_from_record(record, 0), window, find_input(record))

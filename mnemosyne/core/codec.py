@@ -13,9 +13,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import is_dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, get_args, get_type_hints
 
 import msgspec
 
@@ -155,7 +156,27 @@ def json_schemas(kinds: Sequence[Any], place: str) -> tuple[list[dict[str, Any]]
     `place` is where the latter will stand, with `{name}` in it, as `#/components/schemas/{name}`.
     """
     schemas, named = msgspec.json.schema_components(kinds, ref_template=place)
+    for kind in _dataclasses_in(kinds):
+        properties = named.get(kind.__name__, {}).get("properties", {})
+        for name, hint in get_type_hints(kind).items():
+            if name in properties and (hint is datetime or datetime in get_args(hint)):
+                # msgspec names the format only for times whose zone a type demands.
+                for each in (properties[name], *properties[name].get("anyOf", ())):
+                    if each.get("type") == "string":
+                        each["format"] = "date-time"
     return list(schemas), named
+
+
+def _dataclasses_in(kinds: Sequence[Any]) -> set[type]:
+    found: set[type] = set()
+    waiting = list(kinds)
+    while waiting:
+        kind = waiting.pop()
+        waiting.extend(get_args(kind))
+        if isinstance(kind, type) and is_dataclass(kind) and kind not in found:
+            found.add(kind)
+            waiting.extend(get_type_hints(kind).values())
+    return found
 
 
 def format_time(at: datetime) -> str:

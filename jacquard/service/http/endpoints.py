@@ -99,7 +99,7 @@ def _decode_id(name: str, sent: str) -> str:
     except UnicodeDecodeError:
         decoded = ""
     if not decoded or re.search(r"%(?![0-9A-Fa-f]{2})", sent):
-        raise InputFault(422, "bad_id", f"{name} in the address is no UTF-8 text with percent signs as %25.", name=name)
+        raise InputFault(400, "bad_id", f"{name} in the address is no UTF-8 text with percent signs as %25.", name=name)
     return decoded
 
 
@@ -108,7 +108,7 @@ def _read_query(known: tuple[Query, ...], request: Request) -> Mapping[str, Any]
     for name in request.query_params:
         if name not in by_name:
             listed = ", ".join(by_name) or "none"
-            raise InputFault(422, "bad_query", f"There is no parameter {name!r} here; there are: {listed}.", name=name)
+            raise InputFault(400, "bad_query", f"There is no parameter {name!r} here; there are: {listed}.", name=name)
     return {each.name: _read_parameter(each, request.query_params.get(each.name)) for each in known}
 
 
@@ -124,7 +124,7 @@ def _read_parameter(known: Query, sent: str | None) -> Any:
     if known.kind is str:
         return sent
     kinds = {bool: "true or false", int: f"a whole number from {known.least} to {known.most}"}
-    raise InputFault(422, "bad_query", f"{known.name} is {sent[:40]!r}; give {kinds[known.kind]}.", name=known.name)
+    raise InputFault(400, "bad_query", f"{known.name} is {sent[:40]!r}; give {kinds[known.kind]}.", name=known.name)
 
 
 async def _read_body(request: Request, kind: Any) -> Any:
@@ -135,11 +135,11 @@ async def _read_body(request: Request, kind: Any) -> Any:
     try:
         return codec.decode(data or b"{}", kind)
     except UnreadableError as error:
-        raise InputFault(422, "bad_body", str(error)) from None
+        raise InputFault(400, "bad_body", str(error)) from None
 
 
 def _read_key(request: Request) -> str:
     key = request.headers.get(KEY_HEADER, "")
     if len(key) > MOST_KEY_CHARS:
-        raise InputFault(422, "bad_key", f"The header Idempotency-Key has more than {MOST_KEY_CHARS} characters.")
+        raise InputFault(400, "bad_key", f"The header Idempotency-Key has more than {MOST_KEY_CHARS} characters.")
     return key

@@ -17,12 +17,12 @@ _PLACE = "#/components/schemas/{name}"
 _ID = re.compile(r"\{(\w+)\}")
 _KINDS = {str: "string", int: "integer", bool: "boolean"}
 COMMON = {
-    400: "The request is no HTTP that can be used.",
+    400: "What was sent has not the form that is described here; the sentence says what and where.",
     401: "A token is missing, unknown, or has expired.",
     403: "The token does not allow this.",
     413: "The body or a text is too large.",
     415: "The body is no JSON.",
-    422: "What was sent cannot be used; the sentence says what and where.",
+    422: "What was sent has the right form and cannot be used; the sentence says why.",
     429: "Too many requests; Retry-After says when to come again.",
     500: "The service failed.",
     503: "The store or the service is busy; Retry-After says when to come again.",
@@ -34,6 +34,7 @@ def build_openapi(operations: Sequence[Operation], version: str) -> dict[str, An
     """Return the description of these operations."""
     kinds = [kind for each in operations for kind in (each.body, each.answer) if kind is not None]
     schemas, named = codec.json_schemas([ErrorAnswer, *kinds], _PLACE)
+    _describe_times([schemas, named])
     error, rest = schemas[0], iter(schemas[1:])
     paths: dict[str, dict[str, Any]] = {}
     for each in operations:
@@ -55,6 +56,26 @@ def build_openapi(operations: Sequence[Operation], version: str) -> dict[str, An
         },
         "security": [{}, {"token": []}],
     }
+
+
+_TIME = (
+    r"^[12][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?"
+    r"(Z|[+-](0[0-9]|1[0-3]):[0-5][0-9])$"
+)
+"""Times that can be read in every month; a client need not know more to write one."""
+
+
+def _describe_times(node: Any) -> None:
+    """Give every text that is a time its pattern: `format` alone forbids nothing."""
+    waiting = [node]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict):
+            if each.get("format") == "date-time":
+                each |= {"pattern": _TIME, "minLength": 20}
+            waiting.extend(each.values())
+        elif isinstance(each, list):
+            waiting.extend(each)
 
 
 def _describe(operation: Operation, body: Any, answer: Any, error: Any) -> dict[str, Any]:
@@ -99,10 +120,12 @@ def _answers(operation: Operation, answer: Any, error: Any) -> dict[str, Any]:
         content = {HTML: {"schema": {"type": "string"}}} if operation.answer is str else {JSON: {"schema": answer}}
         answers[str(operation.status)] = {"description": "Done.", "content": content}
     codes: dict[int, list[str]] = {}
+    if _ID.search(operation.path):
+        codes[404] = []
     for kind in operation.errors:
         codes.setdefault(status_of(kind), []).append(code_of(kind))
     for status in sorted({*COMMON, *codes, 409, 502}):
         sentence = COMMON.get(status, "It cannot be done as things stand.")
-        named = f" Codes: {', '.join(sorted(codes[status]))}." if status in codes else ""
+        named = f" Codes: {', '.join(sorted(codes[status]))}." if codes.get(status) else ""
         answers[str(status)] = {"description": f"{sentence}{named}", "content": {JSON: {"schema": error}}}
     return answers

@@ -54,11 +54,11 @@ async def test_the_same_key_prepares_the_same_turn(tmp_path):
     ("path", "body", "status", "code"),
     [
         ("/api/v1/sessions/s/turns", {"message": ""}, 422, "config"),
-        ("/api/v1/sessions/s/turns", {"text": "x"}, 422, "bad_body"),
-        ("/api/v1/sessions/s/turns?limit=1", {"message": "x"}, 422, "bad_query"),
+        ("/api/v1/sessions/s/turns", {"text": "x"}, 400, "bad_body"),
+        ("/api/v1/sessions/s/turns?limit=1", {"message": "x"}, 400, "bad_query"),
         ("/api/v1/sessions/none/reply", {"message": "x"}, 404, "session_not_found"),
         ("/api/v1/sessions/s/reply", {"message": "x"}, 409, "no_pending_turn"),
-        ("/api/v1/sessions/%FF/turns", {"message": "x"}, 422, "bad_id"),
+        ("/api/v1/sessions/%FF/turns", {"message": "x"}, 400, "bad_id"),
     ],
 )
 async def test_what_cannot_be_done_is_said(tmp_path, path, body, status, code):

@@ -1,0 +1,42 @@
+"""The running application keeps to its published description: all checks of schemathesis, with few examples.
+
+The full form is in docs/service.md.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jacquard.service.http.app import OPERATIONS
+from jacquard.service.http.openapi import build_openapi
+
+HERE = Path(__file__).parent
+WORLD = HERE.parents[2] / "examples" / "whispering_forest" / "en"
+
+
+def test_every_operation_is_described_once():
+    described = build_openapi(OPERATIONS, "1")
+    names = [each["operationId"] for methods in described["paths"].values() for each in methods.values()]
+    assert sorted(names) == sorted({each.name for each in OPERATIONS})
+    assert len(names) == len(OPERATIONS)
+
+
+def test_names_in_the_description_lead_to_schemas():
+    text = json.dumps(build_openapi(OPERATIONS, "1"))
+    named = build_openapi(OPERATIONS, "1")["components"]["schemas"]
+    used = {part.split('"')[0] for part in text.split('"#/components/schemas/')[1:]}
+    assert used <= set(named)
+
+
+@pytest.mark.parametrize("phase", ["coverage", "fuzzing"])
+def test_the_application_keeps_to_its_description(service_process, phase):
+    command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(HERE / "schemathesis.toml"), "run"]
+    command += [f"{service_process}/openapi.json", "--exclude-path-regex", "events$", "--phases", phase]
+    command += ["--max-examples", "4", "--seed", "1", "--workers", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-1000:]
