@@ -16,10 +16,12 @@ from jacquard.pipeline.record.prepared_turn import PreparedTurn
 from jacquard.pipeline.record.provider_messages import Attachment
 from jacquard.pipeline.weaving.assemble import PromptMessage
 from jacquard.templating.profiles import ReplyForm
+from jacquard.turns.host.values import ChatMessage
 from mnemosyne.core import codec
 from mnemosyne.schema.evidence import ContextBlock, Evidence
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.package import ContextPackage
+from mnemosyne.schema.session import Message
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,3 +86,22 @@ def decode_turn(data: bytes) -> PreparedTurn:
     given = {name: getattr(sent, name) for name in _FIELDS}
     messages = tuple(PromptMessage(role=each.role, content=each.content) for each in sent.messages)
     return PreparedTurn(**{**given, "messages": messages})
+
+
+_OF_A_MESSAGE = frozenset({"message_id", "author", "at", "refs", "extra"})
+"""Fields of `Message` that no message of a chat API has."""
+
+
+def message_to_wire(message: ChatMessage) -> str | dict[str, Any]:
+    """Return a message as it is sent: its text, the object of a chat API, or a `Message` with all its fields."""
+    if isinstance(message, str):
+        return message
+    plain: dict[str, Any] = codec.to_plain(message) if isinstance(message, Message) else dict(message)
+    return plain
+
+
+def message_from_wire(sent: str | dict[str, Any]) -> ChatMessage:
+    """Return the message that was sent; CodecError for an object that has fields of a `Message` and is none."""
+    if isinstance(sent, dict) and _OF_A_MESSAGE.intersection(sent):
+        return codec.from_plain(sent, Message)
+    return sent

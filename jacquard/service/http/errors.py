@@ -7,13 +7,13 @@ of its own, because that might hold text of a session.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from starlette.responses import Response
 
 from filament import FilamentError
+from jacquard.client.errors import code_of
 from jacquard.client.wire import ErrorAnswer, ErrorBody
 from jacquard.core import errors as own
 from mnemosyne.core import codec
@@ -57,17 +57,10 @@ STATUSES: Mapping[type[Exception], int] = {
 }
 """The status of each class; a class that is not named has that of the nearest of its bases."""
 
-_CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-
 
 def status_of(error: type[Exception]) -> int:
     """Return the HTTP status of a class of errors; 500 for one that is none of ours."""
     return next((STATUSES[base] for base in error.__mro__ if base in STATUSES), 500)
-
-
-def code_of(error: type[Exception]) -> str:
-    """Return the code of a class of errors."""
-    return _CAPITAL.sub("_", error.__name__.removesuffix("Error")).lower()
 
 
 def describe(error: Exception) -> ErrorBody:

@@ -6,8 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from jacquard.client.errors import code_of
 from jacquard.client.wire import ErrorAnswer
-from jacquard.service.http.errors import code_of, status_of
+from jacquard.service.http.errors import status_of
 from jacquard.service.http.operation import Operation, Query
 from mnemosyne.core import codec
 

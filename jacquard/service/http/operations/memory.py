@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from anyio import to_thread
 
-from jacquard.core.errors import ConfigError, InputTooLargeError, WorldUnavailableError
+from jacquard.core.errors import ConfigError, InputTooLargeError, TemplateError, WorldUnavailableError
 from jacquard.service.http.call_settings import id_from_key
 from jacquard.service.http.operation import Call, Operation, Query
 from jacquard.service.values import Scope
+from mnemosyne.core import codec
 from mnemosyne.core.codec import parse_time
 from mnemosyne.core.errors import CodecError, EvidenceNotFoundError, RedactionError, SessionNotFoundError
 from mnemosyne.schema.erasure import AuditRecord, Erasure
@@ -20,7 +22,8 @@ from mnemosyne.schema.evidence import Evidence, EvidenceLinks, EvidenceSource, E
 from mnemosyne.schema.ingest import IngestOptions, IngestResult
 from mnemosyne.schema.memory import EMPTY, MemoryEntry, UserFact
 from mnemosyne.schema.query import EvidenceFilter
-from mnemosyne.world.pack_json import pack_to_json
+from mnemosyne.schema.world import WorldPack
+from mnemosyne.world.pack_json import pack_from_json, pack_to_json
 
 MOST_LISTED = 200
 
@@ -50,6 +53,13 @@ class WorldName:
 
     world_id: str
     digest: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorldRequest:
+    """A world pack, as `get_world` returns it."""
+
+    pack: dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,15 +108,11 @@ async def ingest(call: Call) -> IngestResult:
     sent = call.read(EvidenceRequest)
     options, key = sent.options or IngestOptions(), id_from_key(call, "evidence")
     if key is not None and options.idempotency_key is None:
-        options = IngestOptions(**{**_fields_of(options), "idempotency_key": key})
+        options = replace(options, idempotency_key=key)
     ingestor = call.runtime.engine.ingestor_of(call.session_id)
     return await ingestor.ingest(
         sent.content, sent.source, sent.evidence_type, links=sent.links, metadata=sent.metadata, options=options
     )
-
-
-def _fields_of(options: IngestOptions) -> dict[str, Any]:
-    return {name: getattr(options, name) for name in IngestOptions.__dataclass_fields__}
 
 
 async def list_evidence(call: Call) -> tuple[Evidence, ...]:
@@ -158,6 +164,25 @@ async def get_world(call: Call) -> dict[str, Any]:
     """Return a world's pack."""
     world = await call.runtime.engine.worlds.world(call.ids["world_id"], write=False)
     return await to_thread.run_sync(pack_to_json, world)
+
+
+async def put_world(call: Call) -> WorldName:
+    """Make a pack the present version of a world."""
+    world = await to_thread.run_sync(_read_pack, call.ids["world_id"], call.read(WorldRequest).pack)
+    await call.runtime.engine.worlds.store_pack(world)
+    return WorldName(world_id=world.world_id, digest=world.digest)
+
+
+def _read_pack(world_id: str, sent: Mapping[str, Any]) -> WorldPack:
+    """Return a pack as it was sent; its digest is that of what was sent, and it has no folder: a path would be one of this host."""
+    try:
+        world = pack_from_json(sent)
+    except CodecError as error:
+        raise ConfigError(f"This is no world pack: {error}") from None
+    if world.world_id != world_id:
+        raise ConfigError(f"The pack is of world {world.world_id!r}, the address of {world_id!r}; give both the same.")
+    bare = replace(world, template_root=None, templates=world.templates or {}, digest="")
+    return replace(bare, digest=hashlib.sha256(codec.encode(pack_to_json(bare))).hexdigest())
 
 
 async def list_lore(call: Call) -> LorePage:
@@ -293,6 +318,17 @@ OPERATIONS = (
         scope=Scope.AUTHOR,
         answer=dict[str, Any],
         errors=(WorldUnavailableError,),
+    ),
+    Operation(
+        name="put_world",
+        method="PUT",
+        path="/api/v1/worlds/{world_id}",
+        doc="Make a pack the present version of a world; sessions of the world go on with it.",
+        run=put_world,
+        scope=Scope.AUTHOR,
+        body=WorldRequest,
+        answer=WorldName,
+        errors=(ConfigError, TemplateError),
     ),
     Operation(
         name="list_lore",

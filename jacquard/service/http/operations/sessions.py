@@ -8,6 +8,7 @@ from typing import Any
 
 from anyio import to_thread
 
+from jacquard.client.wire import message_from_wire
 from jacquard.core.errors import ConfigError, InputTooLargeError, SummarizerError
 from jacquard.memory.consolidate.consolidator import ConsolidationResult
 from jacquard.service.http.call_settings import id_from_key
@@ -33,7 +34,7 @@ from mnemosyne.schema.record import PutResult, TurnRecord
 from mnemosyne.schema.session import Message, SessionHead, TurnKind, TurnStatus
 
 MOST_LISTED = 200
-ChatMessage = str | dict[str, Any]
+SentChatMessage = str | dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,7 +115,7 @@ class EditRequest:
 class AdoptRequest:
     """Messages that were exchanged elsewhere, oldest first."""
 
-    messages: tuple[ChatMessage, ...]
+    messages: tuple[SentChatMessage, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -249,7 +250,8 @@ async def edit(call: Call) -> SessionHead:
 
 async def adopt(call: Call) -> SessionHead:
     """Take in messages that were exchanged elsewhere."""
-    return await call.runtime.engine.adopt_messages(call.session_id, call.read(AdoptRequest).messages)
+    messages = [message_from_wire(each) for each in call.read(AdoptRequest).messages]
+    return await call.runtime.engine.adopt_messages(call.session_id, messages)
 
 
 async def summarize(call: Call) -> Summary | None:

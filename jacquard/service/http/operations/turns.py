@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from jacquard.client.wire import SentTurn, encode_turn
+from jacquard.client.wire import SentTurn, encode_turn, message_from_wire
 from jacquard.core.errors import (
     BudgetExceededError,
     ChunkConflictError,
@@ -24,15 +24,15 @@ from mnemosyne.schema.ingest import IngestOptions
 from mnemosyne.schema.record import PutResult
 from mnemosyne.schema.session import Ref
 
-ChatMessage = str | dict[str, Any]
-"""A message: its text, or the object of a chat API (`role`, `content`, `tool_calls`…)."""
+SentChatMessage = str | dict[str, Any]
+"""A message: its text, the object of a chat API (`role`, `content`, `tool_calls`…), or a stored message with all its fields."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnRequest:
     """The input of a turn. `config` are settings for this turn alone, nested as in the settings file, over those of the service."""
 
-    message: ChatMessage
+    message: SentChatMessage
     config: dict[str, Any] | None = None
     turn_id: str | None = None
     branch_id: str | None = None
@@ -64,7 +64,7 @@ class PromptAnswer:
 class ReplyRequest:
     """A reply to the pending turn, or to the turn of an id."""
 
-    message: ChatMessage
+    message: SentChatMessage
     refs: tuple[Ref, ...] | None = None
     turn_id: str | None = None
 
@@ -127,7 +127,7 @@ async def prepare_turn(call: Call) -> bytes:
     sent = call.read(TurnRequest)
     turn = await call.runtime.engine.prepare_turn(
         call.session_id,
-        sent.message,
+        message_from_wire(sent.message),
         config_for(call, sent.config),
         turn_id=sent.turn_id or id_from_key(call, "turn"),
         branch_id=sent.branch_id,
@@ -160,7 +160,7 @@ async def commit_reply(call: Call) -> CommitResult:
     """Commit a reply."""
     sent = call.read(ReplyRequest)
     return await call.runtime.engine.commit_assistant_message(
-        call.session_id, sent.message, sent.refs, turn_id=sent.turn_id
+        call.session_id, message_from_wire(sent.message), sent.refs, turn_id=sent.turn_id
     )
 
 

@@ -1,0 +1,71 @@
+"""Makes the errors of the service errors of the client: the same class, the same sentence, the same facts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from filament import FilamentError
+from jacquard.client.wire import ErrorAnswer, ErrorBody
+from jacquard.core.errors import JacquardError
+from mnemosyne.core import codec
+from mnemosyne.core.errors import ContextEngineError, UnreadableError
+
+_CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+class ServiceError(JacquardError):
+    """The service refused a call or could not be reached; `status` is the HTTP status (0: there was no answer), `code` its word.
+
+    Only errors that are none of the engine's are raised as this class.
+    """
+
+    def __init__(self, status: int, code: str, message: str, facts: Mapping[str, Any]) -> None:
+        self.status, self.code, self.facts = status, code, facts
+        super().__init__(message)
+
+
+class ServiceUnreachableError(ServiceError):
+    """The service did not answer; `sent` says whether the call may have arrived."""
+
+    def __init__(self, url: str, reason: str, *, sent: bool) -> None:
+        self.url, self.sent = url, sent
+        what = "the call may have arrived; make it again with the same key" if sent else "nothing was sent; try again"
+        super().__init__(0, "unreachable", f"The service at {url} did not answer ({reason}): {what}.", {})
+
+
+def code_of(error: type[Exception]) -> str:
+    """Return the code of a class of errors: its name in snake case, without `Error`."""
+    return _CAPITAL.sub("_", error.__name__.removesuffix("Error")).lower()
+
+
+def error_of(status: int, body: bytes) -> Exception:
+    """Return the error that an answer describes: of the engine's own class where it names one, else a ServiceError."""
+    try:
+        told = codec.decode(body, ErrorAnswer).error
+    except UnreadableError:
+        told = ErrorBody(
+            code="http", message=f"The service answered with HTTP status {status} and no words of its own."
+        )
+    kind = _classes().get(told.code)
+    if kind is None:
+        return ServiceError(status, told.code, told.message, dict(told.facts))
+    # The classes make their sentences of their arguments; this one has its sentence, and its facts are attributes.
+    error = kind.__new__(kind)
+    Exception.__init__(error, told.message)
+    for name, value in told.facts.items():
+        setattr(error, name, tuple(value) if isinstance(value, list) else value)
+    return error
+
+
+@cache
+def _classes() -> Mapping[str, type[Exception]]:
+    return {code_of(kind): kind for kind in _below(ContextEngineError, FilamentError)}
+
+
+def _below(*kinds: type[Exception]) -> Iterator[type[Exception]]:
+    for kind in kinds:
+        yield kind
+        yield from _below(*kind.__subclasses__())
