@@ -13,12 +13,15 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 import subprocess
 import sys
 import sysconfig
 import tempfile
+import tomllib
 import venv
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 LOCKS = Path(__file__).with_name("locks")
@@ -78,6 +81,28 @@ def holds_versions(lock: Path) -> bool:
     return not other
 
 
+def holds_requirements(lock: Path, name: str) -> bool:
+    """Return whether a lock has all that pyproject.toml asks for by name: an older one lacks what was added since."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    locked = {line.partition("==")[0] for line in _lines(lock)}
+    lacking = sorted(each for each in _requirements(project, name) if each not in locked | set(ALONE[name]))
+    if lacking:
+        print(f"{lock}: {', '.join(lacking)} is not in it; write it again with .ci/lock.py", file=sys.stderr)
+    return not lacking
+
+
+def _requirements(project: dict[str, Any], name: str) -> set[str]:
+    extras, found = [name], set[str]()
+    for extra in extras:
+        for line in project["optional-dependencies"][extra]:
+            package, inner = re.match(r"([\w.-]+)(?:\[([\w,-]+)\])?", line).groups()
+            if package == project["name"]:
+                extras += [each for each in inner.split(",") if each not in extras]
+            elif ";" not in line:
+                found.add(package.lower().replace("_", "-").replace(".", "-"))
+    return {each for each in found if not each.startswith(LEFT_OUT)}
+
+
 def _lines(file: Path) -> list[str]:
     return [line for line in file.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
 
@@ -86,7 +111,7 @@ def main() -> None:
     """Write the lock of this platform for the set that the command line names, or find it."""
     if sys.argv[1:2] == ["--find"]:
         lock = LOCKS / f"{sys.argv[2]}-{platform_name()}.txt"
-        if not lock.is_file() or not holds_versions(lock):
+        if not lock.is_file() or not holds_versions(lock) or not holds_requirements(lock, sys.argv[2]):
             raise SystemExit(1)
         print(lock.relative_to(ROOT).as_posix())
         return

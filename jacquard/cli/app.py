@@ -76,6 +76,7 @@ for command in (
 app.command("import")(files.import_)
 app.command()(files.export)
 app.command()(service.serve)
+app.add_typer(service.tokens, name="tokens")
 app.command()(index.reindex)
 app.command()(index.check)
 app.command()(erase.erase)

@@ -74,8 +74,10 @@ class Connection:
         content = None if body is None else codec.encode(dict(body))
         if content is not None:
             headers["Content-Type"] = "application/json"
-        for attempt in range(ATTEMPTS):
-            is_last = attempt == ATTEMPTS - 1
+        attempt = 0
+        while True:
+            attempt += 1
+            is_last = attempt == ATTEMPTS
             try:
                 answer = await self._client.request(
                     method, path, content=content, params=dict(query or {}), headers=headers
@@ -84,18 +86,17 @@ class Connection:
                 sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
                 if is_last or (sent and once):
                     raise ServiceUnreachableError(self._url, type(error).__name__, sent=sent) from error
-                await anyio.sleep(FIRST_PAUSE_SECONDS * 2**attempt)
+                await anyio.sleep(FIRST_PAUSE_SECONDS * 2 ** (attempt - 1))
                 continue
             if answer.is_success:
                 return answer.content
             if answer.status_code not in _BUSY or is_last:
                 raise error_of(answer.status_code, answer.content)
-            await anyio.sleep(_pause(answer, attempt))
-        raise AssertionError("unreachable")
+            await anyio.sleep(_pause(answer, attempt - 1))
 
     @asynccontextmanager
     async def stream(self, address: tuple[str, ...]) -> AsyncIterator[AsyncIterator[str]]:
-        """Give the lines of an answer that is a stream; errors as for `call`."""
+        """Give the lines of an answer that is a stream; errors as for `call`, ServiceUnreachableError among them."""
         path = "/api/v1/" + "/".join(quote(part, safe="") for part in address)
         try:
             async with self._client.stream("GET", path, timeout=None) as answer:

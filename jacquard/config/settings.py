@@ -25,6 +25,8 @@ from mnemosyne.schema.memory import EMPTY
 
 PREFIX = "JACQUARD_"
 BETWEEN = "__"
+SERVICE = "service"
+"""The section of the settings file and of the environment that is for the service alone (`load_section`)."""
 OF_NO_ARM = frozenset({"experiments", "tags"})
 """The settings that an arm of an experiment cannot change."""
 T = TypeVar("T")
@@ -74,15 +76,63 @@ def config_from_yaml(text: str, base: RuntimeConfig | None = None, *, file: str 
 
     Raises ConfigError that lists every fault.
     """
-    try:
-        value, lines = load_yaml_marked(text)
-    except PayloadError as error:
-        line = "" if error.line is None else f":{error.line}"
-        raise ConfigError(f"{file or 'configuration'}{line}: {_explain_yaml_error(error, text)}") from None
+    value, lines = _read_yaml(text, file)
+    if isinstance(value, Mapping):
+        value = {name: each for name, each in value.items() if name != SERVICE}
     reading = _Reading(file=file, lines=lines)
     config = _read_whole({} if value is None else value, reading, base)
     reading.close()
     return config
+
+
+def _read_yaml(text: str, file: str) -> tuple[Any, Mapping[tuple[str | int, ...], int]]:
+    try:
+        return load_yaml_marked(text)
+    except PayloadError as error:
+        line = "" if error.line is None else f":{error.line}"
+        raise ConfigError(f"{file or 'configuration'}{line}: {_explain_yaml_error(error, text)}") from None
+
+
+def load_section(
+    kind: type[T],
+    name: str,
+    file: str | Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    options: Mapping[str, Any] = EMPTY,
+) -> T:
+    """Return the settings of another section of the same file (`service:`) and environment (`JACQUARD_SERVICE__PORT`).
+
+    `options` count over the environment, the environment over the file, the file over the defaults of `kind`, a dataclass of
+    fields as `jacquard.config.fields` makes them. Raises ConfigError that lists every fault. Reads a file.
+    """
+    values: dict[str, Any] = {}
+    if file is not None:
+        whole, lines = _read_yaml(_read_file(Path(file)), str(file))
+        reading = _Reading(file=str(file), lines=lines)
+        given = whole.get(name, {}) if isinstance(whole, Mapping) else {}
+        _read_section(kind, given, (name,), reading, None)
+        reading.close()
+        values = dict(given)
+    variables = _Reading()
+    prefix = f"{PREFIX}{name.upper()}{BETWEEN}"
+    for variable, text in sorted((os.environ if environment is None else environment).items()):
+        if variable.startswith(prefix):
+            path = tuple(variable.removeprefix(prefix).lower().split(BETWEEN))
+            variables.names = {**variables.names, (name, *path): variable}
+            _put(values, path, _read_variable(path, text, variables, kind))
+    for option, value in options.items():
+        _put(values, tuple(option.split(".")), value)
+    section = _read_section(kind, values, (name,), variables, None)
+    variables.close()
+    return section
+
+
+def _put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    for step in path[:-1]:
+        below = tree.get(step)
+        tree[step] = dict(below) if isinstance(below, Mapping) else {}
+        tree = tree[step]
+    tree[path[-1]] = value
 
 
 def config_from_mapping(value: Mapping[str, Any], base: RuntimeConfig | None = None) -> RuntimeConfig:
@@ -107,7 +157,7 @@ def config_from_environment(environment: Mapping[str, str], base: RuntimeConfig 
     names: dict[tuple[str, ...], str] = {}
     reading = _Reading(names=names)
     for name, text in sorted(environment.items()):
-        if not name.startswith(PREFIX):
+        if not name.startswith(PREFIX) or name.startswith(f"{PREFIX}{SERVICE.upper()}{BETWEEN}"):
             continue
         path = tuple(name.removeprefix(PREFIX).lower().split(BETWEEN))
         for length in range(1, len(path) + 1):
@@ -133,8 +183,7 @@ def _read_file(file: Path) -> str:
         raise ConfigError(f"{file}: cannot be read: {error.strerror or error}") from error
 
 
-def _read_variable(path: tuple[str, ...], text: str, reading: _Reading) -> Any:
-    kind: Any = RuntimeConfig
+def _read_variable(path: tuple[str, ...], text: str, reading: _Reading, kind: Any = RuntimeConfig) -> Any:
     for step in path:
         kind = (
             _hints(kind).get(step) if isinstance(kind, type) and is_dataclass(kind) else (get_args(kind) or (None,))[-1]

@@ -1,28 +1,74 @@
-"""Settings of the service: one YAML file, overridden by `JACQUARD_SERVICE_*` variables and by options of the command."""
+"""Settings of the service: the section `service` of the settings file, `JACQUARD_SERVICE__*` variables, options of the command."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
-from jacquard.config.sections import RuntimeConfig
+from jacquard.config.fields import Credential, bounded_field, check, credential_field, plain_field
+from jacquard.config.settings import SERVICE, load_section
+from mnemosyne.schema.memory import EMPTY
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServiceLimits:
+    """What one request, and one tenant, may take. What is above a limit is refused before it costs anything."""
+
+    body_bytes: int = bounded_field(8_000_000, 1_000, 1_000_000_000, doc="The largest body of a request.")
+    body_seconds: float = bounded_field(10.0, 0.1, 600.0, doc="How long a request's body may take to arrive.")
+    request_seconds: float = bounded_field(
+        120.0, 0.1, 3_600.0, doc="How long a request may take; one that streams has no such limit."
+    )
+    at_once: int = bounded_field(8, 1, 1_000, doc="How many requests a process works on at once.")
+    waiting: int = bounded_field(32, 0, 10_000, doc="How many requests wait for that; more are refused with 429.")
+    waiting_seconds: float = bounded_field(
+        5.0, 0.0, 600.0, doc="How long a request waits before it is refused with 429."
+    )
+    tenant_at_once: int = bounded_field(
+        0,
+        0,
+        1_000,
+        doc="How many requests of one tenant are worked on at once; more are refused with 429 (0: no limit).",
+    )
+    tenant_a_minute: int = bounded_field(
+        0, 0, 1_000_000, doc="How many requests of one tenant a process takes in a minute (0: no limit)."
+    )
+    streams: int = bounded_field(100, 1, 100_000, doc="How many streams of events are open at once.")
+    open_tenants: int = bounded_field(64, 1, 10_000, doc="How many tenants' stores stay open while nobody uses them.")
+    shutdown_seconds: float = bounded_field(
+        30.0, 0.0, 600.0, doc="How long running requests may take when the service ends."
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServiceSettings:
-    """How the service runs.
+    """How the service runs; settings of turns are the rest of the same file (`RuntimeConfig`)."""
 
-    `store`: an address as `jacquard.open_runtime` takes it. `world`: the folder of the pack from which new sessions start.
-    `upstream`: the base URL of an OpenAI-compatible server, or a model's name as litellm has it. `tenants`: whether requests need a
-    token; without tenants only the loopback address may be used. `engine`: the settings of turns.
-    """
+    host: str = plain_field("127.0.0.1", doc="The address to listen on; any but the loopback one needs `tenants`.")
+    port: int = bounded_field(8321, 1, 65_535, doc="The port to listen on.")
+    store: str = credential_field(
+        ".jacquard", Credential.ADDRESS, doc="The store, as `--store` of every command takes it."
+    )
+    world: str | None = plain_field(None, doc="The folder of the world pack from which new sessions start.")
+    embedder: str = credential_field("auto", Credential.ARGUMENT, doc="The embedding model, as `--embedder` takes it.")
+    upstream: str | None = credential_field(
+        None, Credential.ADDRESS, doc="The model server of the proxy: its base URL, or a model as litellm names it."
+    )
+    workers: int = bounded_field(1, 1, 128, doc="How many processes.")
+    tenants: bool = plain_field(False, doc="Whether every request needs a token (`jacquard tokens`).")
+    limits: ServiceLimits = field(default=ServiceLimits())
 
-    host: str = "127.0.0.1"
-    port: int = 8321
-    store: str = ".jacquard"
-    world: str | None = None
-    embedder: str = "auto"
-    upstream: str | None = None
-    workers: int = 1
-    tenants: bool = False
-    open_tenants: int = 64
-    engine: RuntimeConfig = field(default_factory=RuntimeConfig)
+    def __post_init__(self) -> None:
+        check(self)
+
+
+def load_service_settings(
+    file: Path | None = None, environment: Mapping[str, str] | None = None, options: Mapping[str, Any] = EMPTY
+) -> ServiceSettings:
+    """Return the settings of the service; ConfigError that lists every fault. Reads a file, so call it off the event loop."""
+    return load_section(ServiceSettings, SERVICE, file, environment, options)

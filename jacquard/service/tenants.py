@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Self
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
+from jacquard.config.sections import RuntimeConfig
 from jacquard.service.settings import ServiceSettings
 from jacquard.wiring.runtime import Runtime, open_runtime
+from mnemosyne.core.errors import SessionNotFoundError
 from mnemosyne.stores.locate import DEFAULT_TENANT
 
 
@@ -27,12 +29,12 @@ class _OpenTenant:
 class TenantRuntimes:
     """Opens a runtime for a tenant with its first request; of those that no request uses, the longest unused is closed first.
 
-    About `settings.open_tenants` runtimes stay open. Each is opened and closed in a task of its own, because a runtime's
+    About `limits.open_tenants` runtimes stay open. Each is opened and closed in a task of its own, because a runtime's
     background work belongs to the task that opened it. Use it in `async with`; its end waits for what is being written.
     """
 
-    def __init__(self, settings: ServiceSettings) -> None:
-        self.settings = settings
+    def __init__(self, settings: ServiceSettings, engine: RuntimeConfig) -> None:
+        self._settings, self._engine = settings, engine
         self._open: OrderedDict[str, _OpenTenant] = OrderedDict()
         self._opening: anyio.Lock
         self._tasks: TaskGroup
@@ -58,6 +60,12 @@ class TenantRuntimes:
         finally:
             opened.users -= 1
 
+    async def check(self) -> None:
+        """Read from the store of the default tenant. What it raises says that the service cannot be used now."""
+        async with self.use() as runtime:
+            with suppress(SessionNotFoundError):
+                await runtime.store.head("readiness")
+
     async def _acquire(self, tenant: str) -> _OpenTenant:
         opened = self._open.get(tenant)
         if opened is None:
@@ -69,7 +77,7 @@ class TenantRuntimes:
 
     async def _start(self, tenant: str) -> _OpenTenant:
         idle = [name for name, opened in self._open.items() if not opened.users]
-        for name in idle[: max(0, len(self._open) - self.settings.open_tenants + 1)]:
+        for name in idle[: max(0, len(self._open) - self._settings.limits.open_tenants + 1)]:
             closing = self._open.pop(name)
             closing.closing.set()
             await closing.closed.wait()
@@ -81,10 +89,10 @@ class TenantRuntimes:
 
     async def _hold(self, tenant: str, *, task_status: TaskStatus[_OpenTenant | Exception]) -> None:
         """Keep a tenant's runtime open until it is to be closed; an error of opening it goes to who asked for it."""
-        given, opened = self.settings, None
+        given, opened = self._settings, None
         try:
             async with open_runtime(
-                given.store, world=given.world, embedder=given.embedder, config=given.engine, tenant=tenant
+                given.store, world=given.world, embedder=given.embedder, config=self._engine, tenant=tenant
             ) as runtime:
                 opened = _OpenTenant(runtime=runtime, closing=anyio.Event())
                 task_status.started(opened)

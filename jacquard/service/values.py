@@ -20,6 +20,9 @@ class Scope(StrEnum):
     ADMIN = "admin"
 
 
+SERVICE_TENANT = "jacquard service"
+"""The tenant of the service's own records; no token can be made for it."""
+
 _ORDER = (Scope.PLAY, Scope.AUTHOR, Scope.ADMIN)
 
 

@@ -1,59 +1,155 @@
-"""`serve`: the engine for clients in other processes and languages."""
+"""`serve` and `tokens`: the engine for clients in other processes and languages, and who may call it."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from jacquard.cli.shared import (
     DEFAULT_STORE,
     ConfigOption,
-    EmbedderOption,
+    JsonOption,
     StoreOption,
-    WorldOption,
     fail,
     load_configuration,
+    print_json,
+    run,
+    say,
+    show,
 )
-from jacquard.core.errors import JacquardError
-from jacquard.service.settings import ServiceSettings
+from jacquard.core.errors import ConfigError, JacquardError
+from jacquard.service.access.tokens import TokenRecord, open_registry
+from jacquard.service.settings import load_service_settings
+from jacquard.service.values import Scope
+from mnemosyne.core.codec import format_time
 from mnemosyne.core.errors import MnemosyneError
+
+tokens = typer.Typer(no_args_is_help=True, help="Tokens of the service: who may call it, and for what.")
 
 
 def serve(
-    host: Annotated[str, typer.Option("--host", metavar="H", help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", metavar="N", min=1, max=65_535, help="The port.")] = 8321,
-    store: StoreOption = DEFAULT_STORE,
-    world: WorldOption = None,
+    host: Annotated[
+        str | None, typer.Option("--host", metavar="H", help="The address to listen on. [127.0.0.1]")
+    ] = None,
+    port: Annotated[int | None, typer.Option("--port", metavar="N", help="The port. [8321]")] = None,
+    store: Annotated[
+        str | None, typer.Option("--store", metavar="URL", help="As of every command. [.jacquard]")
+    ] = None,
+    world: Annotated[
+        Path | None, typer.Option("--world", "-w", metavar="DIR", help="The world pack from which new sessions start.")
+    ] = None,
     upstream: Annotated[
         str | None,
         typer.Option(
             "--upstream", metavar="URL|NAME", help="The model server of the proxy, or a model as litellm names it."
         ),
     ] = None,
-    workers: Annotated[int, typer.Option("--workers", metavar="N", min=1, help="How many processes.")] = 1,
-    embedder: EmbedderOption = "auto",
+    workers: Annotated[int | None, typer.Option("--workers", metavar="N", help="How many processes. [1]")] = None,
+    embedder: Annotated[str | None, typer.Option("--embedder", metavar="NAME", help="As of `weave`. [auto]")] = None,
+    tenants: Annotated[
+        bool | None, typer.Option("--tenants/--no-tenants", help="Whether every request needs a token. [no]")
+    ] = None,
     config: ConfigOption = None,
 ) -> None:
-    """Serve the engine over HTTP."""
+    """Serve the engine over HTTP; settings of the service are the section `service` of the settings file."""
     try:
         from jacquard.service.running.server import serve as run_server
     except ImportError as error:
         raise fail(
             f"The service needs packages that are not installed ({error.name}): pip install 'jacquard-context[serve]'"
         ) from error
-    settings = ServiceSettings(
-        host=host,
-        port=port,
-        store=store,
-        world=None if world is None else str(Path(world)),
-        embedder=embedder,
-        upstream=upstream,
-        workers=workers,
-        engine=load_configuration(config),
-    )
+    given: dict[str, Any] = {
+        "host": host,
+        "port": port,
+        "store": store,
+        "world": None if world is None else str(world),
+        "upstream": upstream,
+        "workers": workers,
+        "embedder": embedder,
+        "tenants": tenants,
+    }
     try:
-        run_server(settings)
+        settings = load_service_settings(
+            config, options={name: value for name, value in given.items() if value is not None}
+        )
+    except ConfigError as error:
+        raise fail(str(error), code=2) from error
+    try:
+        run_server(settings, load_configuration(config))
     except (JacquardError, MnemosyneError) as error:
         raise fail(str(error)) from error
+
+
+@tokens.command("create")
+def create_token(
+    tenant: Annotated[str, typer.Option("--tenant", metavar="NAME", help="Whose sessions it opens.")],
+    scope: Annotated[
+        Scope, typer.Option("--scope", help="What it allows; each includes those before it.")
+    ] = Scope.PLAY,
+    viewer: Annotated[
+        str | None, typer.Option("--viewer", metavar="ID", help="Only what this character may know; with scope play.")
+    ] = None,
+    days: Annotated[float | None, typer.Option("--days", metavar="N", min=0.0, help="It ends after so long.")] = None,
+    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="What it is for.")] = "",
+    store: StoreOption = DEFAULT_STORE,
+    json_output: JsonOption = False,
+) -> None:
+    """Make a token. It is shown once; the store keeps a hash of it."""
+
+    async def work() -> tuple[str, TokenRecord]:
+        ends = None if days is None else datetime.now(UTC) + timedelta(days=days)
+        async with open_registry(store) as registry:
+            return await registry.create(tenant, scope, viewer=viewer, note=note, expires_at=ends)
+
+    token, record = run(work)
+    if json_output:
+        print_json({"token": token, **describe_token(record)})
+        return
+    show(token)
+    say(f"Token {record.token_id} of tenant {record.tenant}, scope {record.scope.value}. It is not shown again.")
+
+
+@tokens.command("list")
+def list_tokens(store: StoreOption = DEFAULT_STORE, json_output: JsonOption = False) -> None:
+    """List tokens: what each allows, and whether it is revoked. The tokens themselves are not kept."""
+
+    async def work() -> tuple[TokenRecord, ...]:
+        async with open_registry(store) as registry:
+            return await registry.records()
+
+    records = run(work)
+    if json_output:
+        print_json([describe_token(record) for record in records])
+        return
+    for record in records:
+        told = [record.token_id, record.tenant, record.scope.value]
+        told += [f"viewer {record.viewer}"] * (record.viewer is not None)
+        told += [f"until {format_time(record.expires_at)}"] if record.expires_at else []
+        told += ["revoked"] * record.revoked + [record.note] * bool(record.note)
+        show("  ".join(told))
+    if not records:
+        say("There are no tokens; `jacquard tokens create` makes one.")
+
+
+@tokens.command("revoke")
+def revoke_token(
+    token_id: Annotated[str, typer.Argument(metavar="ID", help="The id that `jacquard tokens list` shows.")],
+    store: StoreOption = DEFAULT_STORE,
+) -> None:
+    """Revoke a token; a running service refuses it within two seconds."""
+
+    async def work() -> TokenRecord:
+        async with open_registry(store) as registry:
+            return await registry.revoke(token_id)
+
+    record = run(work)
+    say(f"Token {record.token_id} of tenant {record.tenant} is revoked.")
+
+
+def describe_token(record: TokenRecord) -> dict[str, Any]:
+    """Return what is shown of a token: all but the token."""
+    told = {name: getattr(record, name) for name in TokenRecord.__slots__}
+    return {name: value for name, value in told.items() if value is not None}

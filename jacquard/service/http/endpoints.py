@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from jacquard.client.wire import ErrorBody
 from jacquard.service.access.principals import principal_of
-from jacquard.service.http.errors import JSON, answer_error, answer_fault
+from jacquard.service.answers import JSON, answer_error, answer_fault
 from jacquard.service.http.operation import Call, Operation, Query
 from jacquard.service.tenants import TenantRuntimes
 from jacquard.service.values import Principal
@@ -55,13 +55,7 @@ def make_endpoint(operation: Operation, tenants: TenantRuntimes) -> Endpoint:
     async def endpoint(request: Request) -> Response:
         principal = principal_of(request)
         try:
-            if not principal.allows(operation.scope):
-                raise InputFault(
-                    403,
-                    "forbidden",
-                    f"This needs a token of scope {operation.scope.value}.",
-                    scope=operation.scope.value,
-                )
+            _check_access(operation, principal)
             ids = {name: _decode_id(name, value) for name, value in request.path_params.items()}
             query = _read_query(operation.query, request)
             body = None if operation.body is None else await _read_body(request, operation.body)

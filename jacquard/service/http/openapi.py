@@ -8,7 +8,7 @@ from typing import Any
 
 from jacquard.client.errors import code_of
 from jacquard.client.wire import ErrorAnswer
-from jacquard.service.http.errors import status_of
+from jacquard.service.answers import status_of
 from jacquard.service.http.operation import Operation, Query
 from mnemosyne.core import codec
 

@@ -10,7 +10,7 @@ import pytest
 
 from jacquard import ContextEngine, RuntimeConfig, open_runtime
 from jacquard.client import RemoteEngine, ServiceError, ServiceUnreachableError
-from jacquard.service.http.app import build_app
+from jacquard.service.running.application import build_app
 from jacquard.service.settings import ServiceSettings
 from jacquard.testing.engine import EngineContract
 
@@ -29,11 +29,11 @@ class TestLocalEngine(EngineContract):
 class TestRemoteEngine(EngineContract):
     @asynccontextmanager
     async def open_engine(self, folder):
-        app = build_app(ServiceSettings(store=str(folder / "store"), embedder="none", engine=SETTINGS))
+        app = build_app(ServiceSettings(store=str(folder / "store"), embedder="none"), SETTINGS)
         transport = httpx.ASGITransport(app)
         async with (
             app.router.lifespan_context(app),
-            RemoteEngine("http://service", transport=transport) as engine,
+            RemoteEngine("http://127.0.0.1", transport=transport) as engine,
         ):
             yield engine
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from jacquard.client.wire import decode_turn
-from jacquard.service.http.app import build_app
+from jacquard.service.running.application import build_app
 from jacquard.service.settings import ServiceSettings
 
 WORLD = Path(__file__).parents[3] / "examples" / "whispering_forest" / "en"
@@ -22,7 +22,7 @@ async def serve(store):
     app = build_app(ServiceSettings(store=str(store), world=str(WORLD), embedder="none"))
     async with (
         app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://service") as client,
+        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client,
     ):
         yield client
 

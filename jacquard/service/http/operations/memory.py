@@ -132,7 +132,7 @@ def _evidence_type(name: str) -> EvidenceType:
 
 
 async def get_evidence(call: Call) -> Evidence:
-    """Return an evidence item."""
+    """Return an evidence item; EvidenceNotFoundError."""
     found = await call.runtime.store.get_evidence(call.session_id, call.ids["evidence_id"])
     if found is None:
         raise EvidenceNotFoundError(call.session_id, call.ids["evidence_id"])
@@ -145,7 +145,7 @@ async def remember(call: Call) -> tuple[UserFact, ...]:
 
 
 async def list_facts(call: Call) -> tuple[UserFact, ...]:
-    """List facts about a user."""
+    """List facts about a user; ConfigError for a time without a zone."""
     text = call.query["at"]
     try:
         at = None if text is None else parse_time(text)
@@ -195,7 +195,7 @@ async def list_lore(call: Call) -> LorePage:
 
 
 async def erase(call: Call) -> ErasureAnswer:
-    """Erase, or say what would be erased."""
+    """Erase, or say what would be erased; ConfigError for a request that names nothing or too much."""
     sent = call.read(ErasureRequest)
     subjects = (
         sent.user_id is not None,

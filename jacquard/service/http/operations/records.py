@@ -90,7 +90,7 @@ def _replay(record: TurnRecord) -> ReplayAnswer:
 
 
 async def explain(call: Call) -> tuple[Origin, ...]:
-    """Trace a text of a prompt to its source."""
+    """Trace a text of a prompt to its source; ConfigError without a text."""
     text = call.query["text"]
     if not text:
         raise ConfigError("text is empty; give words that stand in the prompt.")

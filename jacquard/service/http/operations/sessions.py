@@ -158,7 +158,7 @@ async def list_sessions(call: Call) -> SessionPage:
 
 
 async def start_session(call: Call) -> SessionHead:
-    """Start a session."""
+    """Start a session; ConfigError for an empty or a reserved id."""
     sent, engine = call.read(SessionRequest), call.runtime.engine
     if not sent.session_id.strip() or is_profile_session(sent.session_id):
         raise ConfigError("session_id is empty or reserved; choose another.")
@@ -173,7 +173,7 @@ async def get_head(call: Call) -> SessionHead:
 
 
 async def get_document(call: Call) -> dict[str, Any]:
-    """Return the session document."""
+    """Return the session document; SessionNotFoundError."""
     document = await call.runtime.store.get_session(call.session_id, branch_id=call.query["branch"])
     if document is None:
         raise SessionNotFoundError(call.session_id)

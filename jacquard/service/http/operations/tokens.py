@@ -25,7 +25,7 @@ class EstimateAnswer:
 
 
 async def estimate(call: Call) -> EstimateAnswer:
-    """Count tokens."""
+    """Count tokens; ConfigError for a content that cannot be counted."""
     sent = call.read(EstimateRequest)
     if any(not isinstance(each.get("content", ""), str | list) for each in sent.messages):
         raise ConfigError("A message has a content that is neither text nor a list of parts.")

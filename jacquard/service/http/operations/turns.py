@@ -143,7 +143,7 @@ async def swipe(call: Call) -> bytes:
 
 
 async def retry(call: Call) -> bytes:
-    """Prepare the newest input again."""
+    """Prepare the newest input again; ConfigError where a turn id is given."""
     sent = call.read(AgainRequest)
     if sent.turn_id is not None:
         raise ConfigError("retry prepares the newest input; leave turn_id out, or call swipe.")

@@ -1,26 +1,24 @@
-"""The application: its routes, and what is open while it runs."""
+"""The routes of the service's own interface."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 
-from fastapi import FastAPI
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from jacquard.client.wire import ErrorBody
-from jacquard.service.http.endpoints import EncodedPaths, make_endpoint
-from jacquard.service.http.errors import answer_fault
+from jacquard.service.answers import JSON, answer_fault
+from jacquard.service.http.endpoints import make_endpoint
 from jacquard.service.http.openapi import build_openapi
 from jacquard.service.http.operation import Operation
 from jacquard.service.http.operations import events, memory, records, sessions, tokens, turns
-from jacquard.service.settings import ServiceSettings
 from jacquard.service.tenants import TenantRuntimes
 from mnemosyne.core import codec
+
+API_VERSION = "1"
 
 OPERATIONS: tuple[Operation, ...] = (
     *sessions.OPERATIONS,
@@ -33,41 +31,15 @@ OPERATIONS: tuple[Operation, ...] = (
 """All operations of the service."""
 
 
-def build_app(settings: ServiceSettings) -> FastAPI:
-    """Return the application of the service; what it opens is closed when the server ends its lifespan."""
-    tenants = TenantRuntimes(settings)
+def make_routes(tenants: TenantRuntimes) -> list[Route]:
+    """Return the routes of all operations, and of their description at /openapi.json."""
+    described = codec.encode(build_openapi(OPERATIONS, API_VERSION))
 
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with tenants:
-            yield
+    async def openapi(_: Request) -> Response:
+        return Response(described, media_type=JSON)
 
-    app = FastAPI(
-        title="Jacquard",
-        version="1",
-        lifespan=lifespan,
-        docs_url=None,
-        redoc_url=None,
-        openapi_url=None,
-        middleware=[Middleware(EncodedPaths)],
-    )
-    app.state.tenants, app.state.settings = tenants, settings
-    for path, methods in _by_path(OPERATIONS).items():
-        app.router.routes.append(_route(path, methods, tenants))
-    described = codec.encode(build_openapi(OPERATIONS, app.version))
-
-    async def openapi(_: object) -> Response:
-        return Response(described, media_type="application/json")
-
-    app.add_route("/openapi.json", openapi, ["GET"])
-    app.add_exception_handler(HTTPException, answer_http_fault)
-
-    async def healthz(_: object) -> Response:
-        return JSONResponse({"status": "ok"})
-
-    app.add_route("/healthz", healthz, ["GET"])
-    app.add_route("/readyz", healthz, ["GET"])
-    return app
+    routes = [_route(path, methods, tenants) for path, methods in _by_path(OPERATIONS).items()]
+    return [*routes, Route("/openapi.json", openapi, methods=["GET"])]
 
 
 def _by_path(operations: Sequence[Operation]) -> dict[str, dict[str, Operation]]:

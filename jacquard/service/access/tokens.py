@@ -1,0 +1,216 @@
+"""Bearer tokens of tenants: made, found, listed and revoked. A token is shown once; the store keeps a hash of it.
+
+Tokens are the evidence of one session of a tenant that is reserved for the service, so every kind of store keeps them, and copies,
+checks and migrations cover them. A token is 256 random bits, so one round of SHA-256 is enough: slow hashes protect what people
+choose, and nobody can guess this.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from time import monotonic
+
+from anyio import to_thread
+
+from jacquard.core.errors import ConfigError
+from jacquard.service.values import SERVICE_TENANT, Principal, Scope
+from mnemosyne.core.codec import format_time, parse_time
+from mnemosyne.core.errors import CodecError, SessionNotFoundError, VersionConflictError
+from mnemosyne.host_parts import SystemClock
+from mnemosyne.protocols import Clock, Store
+from mnemosyne.schema.document import Meta, Session, SessionDocument
+from mnemosyne.schema.evidence import Evidence, EvidenceSource, EvidenceType, SourceKind
+from mnemosyne.schema.query import EvidenceFilter
+from mnemosyne.stores.open import open_store
+
+REMEMBERED_SECONDS = 2.0
+"""A process knows a token that it has found for so long: a revoked token is refused everywhere after that time."""
+
+_SESSION = "tokens"
+_FORM = re.compile(r"jq_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
+_MOST_REMEMBERED = 10_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TokenRecord:
+    """A token as it is kept: what it allows, and a hash of it. `token_id` is no secret. Times are aware."""
+
+    token_id: str
+    tenant: str
+    scope: Scope
+    viewer: str | None = None
+    note: str = ""
+    created_at: datetime | None = None
+    expires_at: datetime | None = None
+    revoked: bool = False
+
+    @property
+    def principal(self) -> Principal:
+        """Who makes a request with this token."""
+        return Principal(tenant=self.tenant, scope=self.scope, viewer=self.viewer, token_id=self.token_id)
+
+
+@asynccontextmanager
+async def open_registry(address: str) -> AsyncIterator[TokenRegistry]:
+    """Open the tokens of a store, by the store's address. StoreUnavailableError, ConfigError."""
+    store = await to_thread.run_sync(partial(open_store, address, tenant=SERVICE_TENANT))
+    try:
+        yield TokenRegistry(store, SystemClock())
+    finally:
+        await store.close()
+
+
+class TokenRegistry:
+    """The tokens of a service, in a store of the tenant `SERVICE_TENANT`."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store, self._clock = store, clock
+        self._known: dict[str, tuple[float, TokenRecord, str]] = {}
+
+    async def create(
+        self,
+        tenant: str,
+        scope: Scope,
+        *,
+        viewer: str | None = None,
+        note: str = "",
+        expires_at: datetime | None = None,
+    ) -> tuple[str, TokenRecord]:
+        """Make a token; return it, which is the only time that it is seen, and its record.
+
+        ConfigError for a tenant without a name or a reserved one, for a viewer with the scope admin, and for an end in the past.
+        """
+        now = self._clock.now()
+        if not tenant.strip() or tenant == SERVICE_TENANT:
+            raise ConfigError(f"tenant is {tenant!r}; choose another name.")
+        if viewer is not None and scope is not Scope.PLAY:
+            raise ConfigError(
+                "A token that is bound to a viewer has the scope play; others could read past the viewer."
+            )
+        if expires_at is not None and (expires_at.tzinfo is None or expires_at <= now):
+            raise ConfigError("expires_at is in the past or has no time zone; give a later time.")
+        record = TokenRecord(
+            token_id=secrets.token_hex(6),
+            tenant=tenant,
+            scope=scope,
+            viewer=viewer,
+            note=note,
+            created_at=now,
+            expires_at=expires_at,
+        )
+        token = f"jq_{record.token_id}_{secrets.token_urlsafe(32)}"
+        await self._ensure_session()
+        await self._store.put_evidence(_SESSION, _to_evidence(record, _hash(token)))
+        return token, record
+
+    async def find(self, token: str) -> Principal | None:
+        """Return who makes a request with this token; None for an unknown, revoked or expired one."""
+        shape = _FORM.fullmatch(token)
+        if shape is None:
+            return None
+        found = await self._load(shape[1])
+        if found is None or not hmac.compare_digest(found[1], _hash(token)):
+            return None
+        record = found[0]
+        is_over = record.expires_at is not None and record.expires_at <= self._clock.now()
+        return None if record.revoked or is_over else record.principal
+
+    async def records(self) -> tuple[TokenRecord, ...]:
+        """Return the records of all tokens, in the order in which they were made, revoked ones too."""
+        try:
+            found = await self._store.list_evidences(_SESSION, EvidenceFilter())
+        except SessionNotFoundError:
+            return ()
+        return tuple(read[0] for each in found if (read := _from_evidence(each)) is not None)
+
+    async def revoke(self, token_id: str) -> TokenRecord:
+        """Revoke a token; ConfigError for an unknown id. A second call changes nothing."""
+        found = await self._read(token_id)
+        if found is None:
+            raise ConfigError(f"There is no token {token_id!r}; `jacquard tokens list` shows all of them.")
+        record = replace(found[0], revoked=True)
+        await self._store.put_evidence(_SESSION, _to_evidence(record, found[1]))
+        self._known.pop(token_id, None)
+        return record
+
+    async def _load(self, token_id: str) -> tuple[TokenRecord, str] | None:
+        known = self._known.get(token_id)
+        if known is not None and monotonic() - known[0] < REMEMBERED_SECONDS:
+            return known[1], known[2]
+        found = await self._read(token_id)
+        if found is None:
+            self._known.pop(token_id, None)
+            return None
+        if len(self._known) >= _MOST_REMEMBERED:
+            self._known.clear()
+        self._known[token_id] = (monotonic(), *found)
+        return found
+
+    async def _read(self, token_id: str) -> tuple[TokenRecord, str] | None:
+        try:
+            evidence = await self._store.get_evidence(_SESSION, token_id)
+        except SessionNotFoundError:
+            return None
+        return None if evidence is None else _from_evidence(evidence)
+
+    async def _ensure_session(self) -> None:
+        try:
+            await self._store.head(_SESSION)
+        except SessionNotFoundError:
+            document = SessionDocument(session=Session(session_id=_SESSION), meta=Meta(created_at=self._clock.now()))
+            try:
+                await self._store.put_session(_SESSION, document, expected_version=0)
+            except VersionConflictError:
+                # Another process was sooner.
+                await self._store.head(_SESSION)
+
+
+def _hash(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8")).hexdigest()
+
+
+def _to_evidence(record: TokenRecord, digest: str) -> Evidence:
+    told: dict[str, str | bool | None] = {
+        "tenant": record.tenant,
+        "scope": record.scope.value,
+        "viewer": record.viewer,
+        "note": record.note,
+        "expires_at": None if record.expires_at is None else format_time(record.expires_at),
+        "revoked": record.revoked,
+        "sha256": digest,
+    }
+    return Evidence(
+        evidence_id=record.token_id,
+        type=EvidenceType.OTHER,
+        source=EvidenceSource(kind=SourceKind.SYSTEM, name="token"),
+        content="",
+        metadata={name: value for name, value in told.items() if value is not None},
+        created_at=record.created_at,
+    )
+
+
+def _from_evidence(evidence: Evidence) -> tuple[TokenRecord, str] | None:
+    told: Mapping[str, object] = evidence.metadata
+    ends = told.get("expires_at")
+    try:
+        record = TokenRecord(
+            token_id=evidence.evidence_id,
+            tenant=str(told["tenant"]),
+            scope=Scope(str(told["scope"])),
+            viewer=None if told.get("viewer") is None else str(told["viewer"]),
+            note=str(told.get("note", "")),
+            created_at=evidence.created_at,
+            expires_at=None if ends is None else parse_time(str(ends)),
+            revoked=bool(told.get("revoked")),
+        )
+        return record, str(told["sha256"])
+    except (KeyError, ValueError, CodecError):
+        return None
