@@ -58,6 +58,17 @@ STATUSES: Mapping[type[Exception], int] = {
 """The status of each class; a class that is not named has that of the nearest of its bases."""
 
 
+class Refusal(Exception):  # noqa: N818 (an answer, not an error of the engine)
+    """A request is refused: its answer has this status, this body and these headers."""
+
+    def __init__(
+        self, status: int, code: str, message: str, headers: Mapping[str, str] | None = None, **facts: Any
+    ) -> None:
+        self.status, self.headers = status, dict(headers or {})
+        self.body = ErrorBody(code=code, message=message, facts=facts)
+        super().__init__(message)
+
+
 def status_of(error: type[Exception]) -> int:
     """Return the HTTP status of a class of errors; 500 for one that is none of ours."""
     return next((STATUSES[base] for base in error.__mro__ if base in STATUSES), 500)
@@ -70,7 +81,7 @@ def describe(error: Exception) -> ErrorBody:
     return ErrorBody(code=code_of(type(error)), message=str(error), facts=_facts_of(error))
 
 
-def answer_error(error: Exception, request_id: str = "") -> Response:
+def answer_error(error: Exception) -> Response:
     """Return the answer for an error."""
     body = describe(error)
     status = 500 if body is INTERNAL else status_of(type(error))

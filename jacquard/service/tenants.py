@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Self
@@ -15,6 +15,7 @@ from jacquard.config.sections import RuntimeConfig
 from jacquard.service.settings import ServiceSettings
 from jacquard.wiring.runtime import Runtime, open_runtime
 from mnemosyne.core.errors import SessionNotFoundError
+from mnemosyne.schema.event import Event
 from mnemosyne.stores.locate import DEFAULT_TENANT
 
 
@@ -30,11 +31,14 @@ class TenantRuntimes:
     """Opens a runtime for a tenant with its first request; of those that no request uses, the longest unused is closed first.
 
     About `limits.open_tenants` runtimes stay open. Each is opened and closed in a task of its own, because a runtime's
-    background work belongs to the task that opened it. Use it in `async with`; its end waits for what is being written.
+    background work belongs to the task that opened it.
+    `watch` is given the events of all of them. Use it in `async with`; its end waits for what is being written.
     """
 
-    def __init__(self, settings: ServiceSettings, engine: RuntimeConfig) -> None:
-        self._settings, self._engine = settings, engine
+    def __init__(
+        self, settings: ServiceSettings, engine: RuntimeConfig, watch: Callable[[Event], None] = lambda _: None
+    ) -> None:
+        self._settings, self._engine, self._watch = settings, engine, watch
         self._open: OrderedDict[str, _OpenTenant] = OrderedDict()
         self._opening: anyio.Lock
         self._tasks: TaskGroup
@@ -94,6 +98,7 @@ class TenantRuntimes:
             async with open_runtime(
                 given.store, world=given.world, embedder=given.embedder, config=self._engine, tenant=tenant
             ) as runtime:
+                runtime.watchers.events.on_all(self._watch)
                 opened = _OpenTenant(runtime=runtime, closing=anyio.Event())
                 task_status.started(opened)
                 await opened.closing.wait()

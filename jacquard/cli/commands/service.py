@@ -21,7 +21,8 @@ from jacquard.cli.shared import (
     show,
 )
 from jacquard.core.errors import ConfigError, JacquardError
-from jacquard.service.access.tokens import TokenRecord, open_registry
+from jacquard.service.access.records import using_records
+from jacquard.service.access.tokens import TokenRecord
 from jacquard.service.settings import load_service_settings
 from jacquard.service.values import Scope
 from mnemosyne.core.codec import format_time
@@ -101,8 +102,8 @@ def create_token(
 
     async def work() -> tuple[str, TokenRecord]:
         ends = None if days is None else datetime.now(UTC) + timedelta(days=days)
-        async with open_registry(store) as registry:
-            return await registry.create(tenant, scope, viewer=viewer, note=note, expires_at=ends)
+        async with using_records(store) as records:
+            return await records.tokens.create(tenant, scope, viewer=viewer, note=note, expires_at=ends)
 
     token, record = run(work)
     if json_output:
@@ -117,8 +118,8 @@ def list_tokens(store: StoreOption = DEFAULT_STORE, json_output: JsonOption = Fa
     """List tokens: what each allows, and whether it is revoked. The tokens themselves are not kept."""
 
     async def work() -> tuple[TokenRecord, ...]:
-        async with open_registry(store) as registry:
-            return await registry.records()
+        async with using_records(store) as records:
+            return await records.tokens.records()
 
     records = run(work)
     if json_output:
@@ -142,8 +143,8 @@ def revoke_token(
     """Revoke a token; a running service refuses it within two seconds."""
 
     async def work() -> TokenRecord:
-        async with open_registry(store) as registry:
-            return await registry.revoke(token_id)
+        async with using_records(store) as records:
+            return await records.tokens.revoke(token_id)
 
     record = run(work)
     say(f"Token {record.token_id} of tenant {record.tenant} is revoked.")

@@ -9,21 +9,23 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
 import anyio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from jacquard.client.wire import ErrorBody
 from jacquard.service.access.admission import Admission, TooManyRequestsError
-from jacquard.service.answers import INTERNAL, answer_fault
+from jacquard.service.access.principals import RequestNote
+from jacquard.service.answers import INTERNAL, Refusal, answer_fault
 from jacquard.service.settings import ServiceSettings
 from jacquard.service.values import LOCAL, Principal
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 """What anyone may ask, without a token and however busy the service is."""
+
+CHEAP_PATHS = frozenset({"/metrics", "/openapi.json"})
+"""What is answered however busy the service is, to those who may ask."""
 
 STREAM_PATHS = re.compile(r"/api/v1/sessions/[^/]+/events")
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -33,35 +35,14 @@ _SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 FindPrincipal = Callable[[str], Awaitable[Principal | None]]
 
 
-@dataclass(kw_only=True, slots=True)
-class RequestNote:
-    """What is known of a request when it is over: for the log and the metrics."""
-
-    request_id: str
-    method: str
-    path: str
-    principal: Principal = LOCAL
-    operation: str = ""
-    ids: dict[str, str] = field(default_factory=dict)
-    status: int = 0
-    seconds: float = 0.0
-    refused: str = ""
-    error: BaseException | None = None
-
-
 Observe = Callable[[RequestNote], None]
-
-
-class _Refusal(Exception):  # noqa: N818 (an answer, not an error of the engine)
-    def __init__(self, status: int, code: str, message: str, headers: dict[str, str] | None = None) -> None:
-        self.status, self.code, self.headers = status, code, headers or {}
-        self.body = ErrorBody(code=code, message=message)
 
 
 class Gate:
     """Wraps the application.
 
-    `find` finds the principal of a token (None: no tenants); `observe` is given every request at its end.
+    `find` finds the principal of a token (None: no tenants); `observe` is given every request at its end. `ending` holds the scopes
+    of open streams, which the application cancels when it ends.
     """
 
     def __init__(
@@ -72,10 +53,12 @@ class Gate:
         admission: Admission,
         find: FindPrincipal | None,
         observe: Observe,
+        ending: list[anyio.CancelScope] | None = None,
     ) -> None:
         self._app, self._settings, self._limits = app, settings, settings.limits
         self._admission, self._find, self._observe = admission, find, observe
         self._streams = 0
+        self._ending = ending if ending is not None else []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request in, or answer why not."""
@@ -84,6 +67,7 @@ class Gate:
             return
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         note = RequestNote(request_id=_request_id(headers), method=scope["method"], path=scope["path"])
+        scope.setdefault("state", {})["note"] = note
         began, has_begun = monotonic(), False
 
         async def answer(message: Message) -> None:
@@ -96,8 +80,8 @@ class Gate:
 
         try:
             await self._let_in(scope, headers, receive, answer, note)
-        except _Refusal as refusal:
-            note.refused = refusal.code
+        except Refusal as refusal:
+            note.error_code = refusal.body.code
             if not has_begun:
                 await answer_fault(refusal.status, refusal.body, refusal.headers)(scope, receive, answer)
         except Exception as error:
@@ -117,20 +101,21 @@ class Gate:
         if not self._settings.tenants:
             _check_host(headers.get("host", ""))
         note.principal = await self._find_principal(headers)
-        state = scope.setdefault("state", {})
-        state["principal"], state["note"] = note.principal, note
         reader = _LimitedBody(receive, headers, self._limits.body_bytes, self._limits.body_seconds)
         try:
             if STREAM_PATHS.fullmatch(scope["path"]):
                 await self._stream(scope, reader.receive, send)
                 return
+            if scope["path"] in CHEAP_PATHS:
+                await self._app(scope, reader.receive, send)
+                return
             async with self._admission.admit(note.principal.tenant):
                 with anyio.move_on_after(self._limits.request_seconds) as time:
                     await self._app(scope, reader.receive, send)
         except TooManyRequestsError as error:
-            raise _Refusal(429, "too_many_requests", error.reason, {"retry-after": str(error.seconds)}) from None
+            raise Refusal(429, "too_many_requests", error.reason, {"retry-after": str(error.seconds)}) from None
         if time.cancelled_caught:
-            raise _Refusal(
+            raise Refusal(
                 504,
                 "timeout",
                 f"The request took more than {self._limits.request_seconds:g} seconds (limits.request_seconds).",
@@ -140,9 +125,21 @@ class Gate:
         if self._streams >= self._limits.streams:
             raise TooManyRequestsError(f"{self._limits.streams} streams are open already (limits.streams).", 5)
         self._streams += 1
+        has_begun = False
+
+        async def answer(message: Message) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
         try:
-            await self._app(scope, receive, send)
+            with anyio.CancelScope() as stream:
+                self._ending.append(stream)
+                await self._app(scope, receive, answer)
+            if stream.cancelled_caught and has_begun:
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
+            self._ending.remove(stream)
             self._streams -= 1
 
     async def _find_principal(self, headers: dict[str, str]) -> Principal:
@@ -154,7 +151,7 @@ class Gate:
         if found is None:
             what = "The token is unknown, revoked or expired." if token else "A token is missing."
             advice = "Send one with `Authorization: Bearer jq_…`; `jacquard tokens create` makes one."
-            raise _Refusal(401, "unauthorized", f"{what} {advice}", {"www-authenticate": "Bearer"})
+            raise Refusal(401, "unauthorized", f"{what} {advice}", {"www-authenticate": "Bearer"})
         return found
 
 
@@ -169,9 +166,9 @@ class _LimitedBody:
         if told.isdigit() and int(told) > most:
             raise self._too_large()
 
-    def _too_large(self) -> _Refusal:
+    def _too_large(self) -> Refusal:
         sentence = f"The body has more than {self._most:,} bytes (limits.body_bytes); send less, or raise the limit."
-        return _Refusal(413, "body_too_large", sentence, {"connection": "close"})
+        return Refusal(413, "body_too_large", sentence, {"connection": "close"})
 
     async def receive(self) -> Any:
         """Return the next part of the request, as ASGI has it."""
@@ -182,7 +179,7 @@ class _LimitedBody:
             message = await self._receive()
         if message is None:
             sentence = f"The body did not arrive in {self._seconds:g} seconds (limits.body_seconds)."
-            raise _Refusal(408, "body_too_slow", sentence, {"connection": "close"})
+            raise Refusal(408, "body_too_slow", sentence, {"connection": "close"})
         if message["type"] == "http.request":
             self._read += len(message.get("body", b""))
             self._is_whole = not message.get("more_body", False)
@@ -200,6 +197,6 @@ def _check_host(host: str) -> None:
     """Refuse names that only a browser would have been led to: a page of a stranger must not reach the loopback service."""
     name = host.rpartition(":")[0] if re.search(r":[0-9]{1,5}$", host) else host
     if name.strip("[]").lower() not in LOOPBACK_HOSTS:
-        raise _Refusal(
+        raise Refusal(
             403, "unknown_host", "This service answers as localhost or 127.0.0.1 alone; call it by one of these names."
         )

@@ -1,7 +1,8 @@
-"""The principal of a request, which the access check has found before a route is called."""
+"""What is known of a request: who makes it, and what the log says of it."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import cast
 
 from starlette.requests import HTTPConnection
@@ -9,6 +10,32 @@ from starlette.requests import HTTPConnection
 from jacquard.service.values import LOCAL, Principal
 
 
+@dataclass(kw_only=True, slots=True)
+class RequestNote:
+    """What is known of a request: filled while it is worked on, for the log and the metrics.
+
+    `operation` is empty until one is found for the address. `error_code` is that of the answer, where it is an error. `error` is
+    a fault that nobody expected. `audit` names a read that is audited.
+    """
+
+    request_id: str = ""
+    method: str = ""
+    path: str = ""
+    principal: Principal = LOCAL
+    operation: str = ""
+    turn_id: str = ""
+    status: int = 0
+    seconds: float = 0.0
+    error_code: str = ""
+    audit: str = ""
+    error: BaseException | None = None
+
+
 def principal_of(request: HTTPConnection) -> Principal:
     """Return who makes a request; of a service without tenants it is `LOCAL`."""
-    return cast(Principal, getattr(request.state, "principal", LOCAL))
+    return note_of(request).principal
+
+
+def note_of(request: HTTPConnection) -> RequestNote:
+    """Return the note of a request, which the gate has made."""
+    return cast(RequestNote, request.state.note)

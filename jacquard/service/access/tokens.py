@@ -11,25 +11,19 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 from time import monotonic
 
-from anyio import to_thread
-
 from jacquard.core.errors import ConfigError
+from jacquard.service.access.service_sessions import ensure_session
 from jacquard.service.values import SERVICE_TENANT, Principal, Scope
 from mnemosyne.core.codec import format_time, parse_time
-from mnemosyne.core.errors import CodecError, SessionNotFoundError, VersionConflictError
-from mnemosyne.host_parts import SystemClock
+from mnemosyne.core.errors import CodecError, SessionNotFoundError
 from mnemosyne.protocols import Clock, Store
-from mnemosyne.schema.document import Meta, Session, SessionDocument
 from mnemosyne.schema.evidence import Evidence, EvidenceSource, EvidenceType, SourceKind
 from mnemosyne.schema.query import EvidenceFilter
-from mnemosyne.stores.open import open_store
 
 REMEMBERED_SECONDS = 2.0
 """A process knows a token that it has found for so long: a revoked token is refused everywhere after that time."""
@@ -56,16 +50,6 @@ class TokenRecord:
     def principal(self) -> Principal:
         """Who makes a request with this token."""
         return Principal(tenant=self.tenant, scope=self.scope, viewer=self.viewer, token_id=self.token_id)
-
-
-@asynccontextmanager
-async def open_registry(address: str) -> AsyncIterator[TokenRegistry]:
-    """Open the tokens of a store, by the store's address. StoreUnavailableError, ConfigError."""
-    store = await to_thread.run_sync(partial(open_store, address, tenant=SERVICE_TENANT))
-    try:
-        yield TokenRegistry(store, SystemClock())
-    finally:
-        await store.close()
 
 
 class TokenRegistry:
@@ -107,7 +91,7 @@ class TokenRegistry:
             expires_at=expires_at,
         )
         token = f"jq_{record.token_id}_{secrets.token_urlsafe(32)}"
-        await self._ensure_session()
+        await ensure_session(self._store, _SESSION, self._clock)
         await self._store.put_evidence(_SESSION, _to_evidence(record, _hash(token)))
         return token, record
 
@@ -160,17 +144,6 @@ class TokenRegistry:
         except SessionNotFoundError:
             return None
         return None if evidence is None else _from_evidence(evidence)
-
-    async def _ensure_session(self) -> None:
-        try:
-            await self._store.head(_SESSION)
-        except SessionNotFoundError:
-            document = SessionDocument(session=Session(session_id=_SESSION), meta=Meta(created_at=self._clock.now()))
-            try:
-                await self._store.put_session(_SESSION, document, expected_version=0)
-            except VersionConflictError:
-                # Another process was sooner.
-                await self._store.head(_SESSION)
 
 
 def _hash(token: str) -> str:

@@ -11,9 +11,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from jacquard.client.wire import ErrorBody
-from jacquard.service.access.principals import principal_of
-from jacquard.service.answers import JSON, answer_error, answer_fault
+from jacquard.service.access.principals import note_of
+from jacquard.service.access.records import ServiceRecords
+from jacquard.service.answers import JSON, Refusal, answer_error, describe
 from jacquard.service.http.operation import Call, Operation, Query
 from jacquard.service.tenants import TenantRuntimes
 from jacquard.service.values import Principal
@@ -25,14 +25,6 @@ MOST_KEY_CHARS = 255
 PREFIX = "/api/"
 
 Endpoint = Callable[[Request], Awaitable[Response]]
-
-
-class InputFault(Exception):  # noqa: N818 (no error of the engine: what was sent is at fault)
-    """What was sent cannot be used; `status` and `body` are the answer."""
-
-    def __init__(self, status: int, code: str, message: str, **facts: Any) -> None:
-        self.status, self.body = status, ErrorBody(code=code, message=message, facts=facts)
-        super().__init__(message)
 
 
 class EncodedPaths:
@@ -49,26 +41,34 @@ class EncodedPaths:
         await self._app(scope, receive, send)
 
 
-def make_endpoint(operation: Operation, tenants: TenantRuntimes) -> Endpoint:
-    """Return the endpoint of an operation."""
+def make_endpoint(operation: Operation, tenants: TenantRuntimes, records: ServiceRecords | None = None) -> Endpoint:
+    """Return the endpoint of an operation; `records` are those of a service with tenants."""
 
     async def endpoint(request: Request) -> Response:
-        principal = principal_of(request)
+        note = note_of(request)
+        note.operation = operation.name
+        _check_access(operation, note.principal)
+        ids = {name: _decode_id(name, value) for name, value in request.path_params.items()}
+        query = _read_query(operation.query, request)
+        body = None if operation.body is None else await _read_body(request, operation.body)
+        key = _read_key(request)
+        note.turn_id = ids.get("turn_id") or getattr(body, "turn_id", None) or ""
         try:
-            _check_access(operation, principal)
-            ids = {name: _decode_id(name, value) for name, value in request.path_params.items()}
-            query = _read_query(operation.query, request)
-            body = None if operation.body is None else await _read_body(request, operation.body)
-            key = _read_key(request)
-            async with tenants.use(principal.tenant) as runtime:
-                call = Call(principal=principal, runtime=runtime, ids=ids, query=query, body=body, key=key)
-                value = await operation.run(call)
-        except InputFault as fault:
-            return answer_fault(fault.status, fault.body)
+            if operation.is_audited:
+                note.audit = operation.name
+                if records is not None:
+                    await records.audit.record(note.principal, operation.name, note.request_id)
+            async with tenants.use(note.principal.tenant) as runtime:
+                value = await operation.run(
+                    Call(runtime=runtime, note=note, records=records, ids=ids, query=query, body=body, key=key)
+                )
+        except Refusal:
+            raise
         except Exception as error:
             answer = answer_error(error)
+            note.error_code = describe(error).code
             if answer.status_code == 500:
-                request.state.error = error
+                note.error = error
             return answer
         if isinstance(value, Response):
             return value
@@ -82,9 +82,9 @@ def make_endpoint(operation: Operation, tenants: TenantRuntimes) -> Endpoint:
 def _check_access(operation: Operation, principal: Principal) -> None:
     needed = operation.scope.value
     if not principal.allows(operation.scope):
-        raise InputFault(403, "forbidden", f"This needs a token of scope {needed}.", scope=needed)
+        raise Refusal(403, "forbidden", f"This needs a token of scope {needed}.", scope=needed)
     if principal.viewer is not None and not operation.open_to_viewers:
-        raise InputFault(403, "viewer_bound", f"A token that is bound to a viewer may not call {operation.name}.")
+        raise Refusal(403, "viewer_bound", f"A token that is bound to a viewer may not call {operation.name}.")
 
 
 def _decode_id(name: str, sent: str) -> str:
@@ -93,7 +93,7 @@ def _decode_id(name: str, sent: str) -> str:
     except UnicodeDecodeError:
         decoded = ""
     if not decoded or re.search(r"%(?![0-9A-Fa-f]{2})", sent):
-        raise InputFault(400, "bad_id", f"{name} in the address is no UTF-8 text with percent signs as %25.", name=name)
+        raise Refusal(400, "bad_id", f"{name} in the address is no UTF-8 text with percent signs as %25.", name=name)
     return decoded
 
 
@@ -102,7 +102,7 @@ def _read_query(known: tuple[Query, ...], request: Request) -> Mapping[str, Any]
     for name in request.query_params:
         if name not in by_name:
             listed = ", ".join(by_name) or "none"
-            raise InputFault(400, "bad_query", f"There is no parameter {name!r} here; there are: {listed}.", name=name)
+            raise Refusal(400, "bad_query", f"There is no parameter {name!r} here; there are: {listed}.", name=name)
     return {each.name: _read_parameter(each, request.query_params.get(each.name)) for each in known}
 
 
@@ -118,22 +118,22 @@ def _read_parameter(known: Query, sent: str | None) -> Any:
     if known.kind is str:
         return sent
     kinds = {bool: "true or false", int: f"a whole number from {known.least} to {known.most}"}
-    raise InputFault(400, "bad_query", f"{known.name} is {sent[:40]!r}; give {kinds[known.kind]}.", name=known.name)
+    raise Refusal(400, "bad_query", f"{known.name} is {sent[:40]!r}; give {kinds[known.kind]}.", name=known.name)
 
 
 async def _read_body(request: Request, kind: Any) -> Any:
     sent = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
     if sent != JSON:
-        raise InputFault(415, "not_json", f"The body is {sent[:60]!r}; send JSON with `Content-Type: {JSON}`.")
+        raise Refusal(415, "not_json", f"The body is {sent[:60]!r}; send JSON with `Content-Type: {JSON}`.")
     data = await request.body()
     try:
         return codec.decode(data or b"{}", kind)
     except UnreadableError as error:
-        raise InputFault(400, "bad_body", str(error)) from None
+        raise Refusal(400, "bad_body", str(error)) from None
 
 
 def _read_key(request: Request) -> str:
     key = request.headers.get(KEY_HEADER, "")
     if len(key) > MOST_KEY_CHARS:
-        raise InputFault(400, "bad_key", f"The header Idempotency-Key has more than {MOST_KEY_CHARS} characters.")
+        raise Refusal(400, "bad_key", f"The header Idempotency-Key has more than {MOST_KEY_CHARS} characters.")
     return key

@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from jacquard.service.access.principals import RequestNote
+from jacquard.service.access.records import ServiceRecords
 from jacquard.service.values import Principal, Scope
 from jacquard.wiring.runtime import Runtime
 from mnemosyne.core.errors import ContextEngineError
@@ -30,15 +32,22 @@ class Query:
 class Call:
     """One call of an operation: who makes it, on which runtime, and what was sent, all of it checked.
 
-    `ids` are the ids of the path, decoded. `key` is the idempotency key, empty where none was sent.
+    `note` is what is known of the request. `records` are the service's own, where it has tenants. `ids` are the ids of the path,
+    decoded. `key` is the idempotency key, empty where none was sent.
     """
 
-    principal: Principal
     runtime: Runtime
+    note: RequestNote
+    records: ServiceRecords | None = None
     ids: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     query: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
     body: Any = None
     key: str = ""
+
+    @property
+    def principal(self) -> Principal:
+        """Who makes the call."""
+        return self.note.principal
 
     @property
     def session_id(self) -> str:
@@ -61,6 +70,7 @@ class Operation:
     `path` has ids in braces (`/api/v1/sessions/{session_id}`). `run` may return an answer of its own (a page, a stream). `errors`
     are those that a caller has to expect beside those of every operation. Only what is `open_to_viewers` may be called with a token
     that is bound to a viewer: what it returns is then filtered for that viewer.
+    What is `is_audited` returns texts that prompts would withhold.
     """
 
     name: str
@@ -75,3 +85,4 @@ class Operation:
     query: tuple[Query, ...] = ()
     errors: tuple[type[ContextEngineError], ...] = ()
     open_to_viewers: bool = False
+    is_audited: bool = False

@@ -10,11 +10,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from jacquard.client.wire import ErrorBody
+from jacquard.service.access.records import ServiceRecords
 from jacquard.service.answers import JSON, answer_fault
 from jacquard.service.http.endpoints import make_endpoint
 from jacquard.service.http.openapi import build_openapi
 from jacquard.service.http.operation import Operation
-from jacquard.service.http.operations import events, memory, records, sessions, tokens, turns
+from jacquard.service.http.operations import access, estimates, events, memory, records, sessions, turns
 from jacquard.service.tenants import TenantRuntimes
 from mnemosyne.core import codec
 
@@ -25,20 +26,21 @@ OPERATIONS: tuple[Operation, ...] = (
     *turns.OPERATIONS,
     *records.OPERATIONS,
     *memory.OPERATIONS,
-    *tokens.OPERATIONS,
+    *estimates.OPERATIONS,
+    *access.OPERATIONS,
     *events.OPERATIONS,
 )
 """All operations of the service."""
 
 
-def make_routes(tenants: TenantRuntimes) -> list[Route]:
+def make_routes(tenants: TenantRuntimes, service_records: ServiceRecords | None = None) -> list[Route]:
     """Return the routes of all operations, and of their description at /openapi.json."""
     described = codec.encode(build_openapi(OPERATIONS, API_VERSION))
 
     async def openapi(_: Request) -> Response:
         return Response(described, media_type=JSON)
 
-    routes = [_route(path, methods, tenants) for path, methods in _by_path(OPERATIONS).items()]
+    routes = [_route(path, methods, tenants, service_records) for path, methods in _by_path(OPERATIONS).items()]
     return [*routes, Route("/openapi.json", openapi, methods=["GET"])]
 
 
@@ -49,8 +51,10 @@ def _by_path(operations: Sequence[Operation]) -> dict[str, dict[str, Operation]]
     return found
 
 
-def _route(path: str, methods: Mapping[str, Operation], tenants: TenantRuntimes) -> Route:
-    endpoints = {method: make_endpoint(operation, tenants) for method, operation in methods.items()}
+def _route(
+    path: str, methods: Mapping[str, Operation], tenants: TenantRuntimes, service_records: ServiceRecords | None
+) -> Route:
+    endpoints = {method: make_endpoint(operation, tenants, service_records) for method, operation in methods.items()}
 
     async def endpoint(request: Request) -> Response:
         return await endpoints["GET" if request.method == "HEAD" else request.method](request)

@@ -2,60 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+import asyncio
+import signal
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import replace
+from types import FrameType
+from typing import Any
 
+import anyio
+from anyio import to_thread
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from jacquard.client.wire import ErrorBody
 from jacquard.config.sections import RuntimeConfig
 from jacquard.service.access.admission import Admission
-from jacquard.service.access.gate import Gate, Observe, RequestNote
-from jacquard.service.access.tokens import TokenRegistry, open_registry
-from jacquard.service.answers import answer_fault
+from jacquard.service.access.gate import Gate
+from jacquard.service.access.principals import RequestNote, note_of
+from jacquard.service.access.records import open_records
+from jacquard.service.answers import Refusal
 from jacquard.service.http.endpoints import EncodedPaths
 from jacquard.service.http.routes import API_VERSION, answer_http_fault, make_routes
+from jacquard.service.running.logs import log_request
+from jacquard.service.running.metrics import ServiceMetrics
 from jacquard.service.settings import ServiceSettings
 from jacquard.service.tenants import TenantRuntimes
-from jacquard.service.values import Principal
+from jacquard.service.values import Scope
+
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def build_app(
-    settings: ServiceSettings, engine: RuntimeConfig | None = None, observe: tuple[Observe, ...] = ()
-) -> FastAPI:
-    """Return the application of the service.
+def build_app(settings: ServiceSettings, engine: RuntimeConfig | None = None, *, is_served: bool = False) -> FastAPI:
+    """Return the application of the service; `engine` are the settings of turns.
 
-    `engine` are the settings of turns; each of `observe` is given every request at its end. What the application opens is closed
-    when the server ends its lifespan.
+    What the application opens is closed when the server ends its lifespan. Where it `is_served` by a process of its own, it writes
+    the log, and ends the streams of events as soon as the process is asked to end.
     """
-    tenants = TenantRuntimes(settings, engine or RuntimeConfig())
     admission = Admission(settings.limits)
-    registry: TokenRegistry | None = None
+    metrics = ServiceMetrics(admission)
+    tenants = TenantRuntimes(settings, _without_metrics(engine or RuntimeConfig()), metrics.count_event)
+    records = open_records(settings.store) if settings.tenants else None
+    streams: list[anyio.CancelScope] = []
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        nonlocal registry
         async with AsyncExitStack() as stack:
-            if settings.tenants:
-                registry = await stack.enter_async_context(open_registry(settings.store))
+            if records is not None:
+                stack.push_async_callback(records.close)
             await stack.enter_async_context(tenants)
+            if is_served:
+                stack.enter_context(_when_asked_to_end(streams))
             yield
 
-    async def find(token: str) -> Principal | None:
-        assert registry is not None
-        return await registry.find(token)
+    def observe(note: RequestNote) -> None:
+        metrics.count_request(note)
+        if is_served:
+            log_request(note)
 
-    def tell(note: RequestNote) -> None:
-        for each in observe:
-            each(note)
-
-    gate = Middleware(
-        Gate, settings=settings, admission=admission, find=find if settings.tenants else None, observe=tell
-    )
     app = FastAPI(
         title="Jacquard",
         version=API_VERSION,
@@ -63,22 +70,73 @@ def build_app(
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
-        middleware=[gate, Middleware(EncodedPaths)],
+        middleware=[
+            Middleware(
+                Gate,
+                settings=settings,
+                admission=admission,
+                find=None if records is None else records.tokens.find,
+                observe=observe,
+                ending=streams,
+            ),
+            Middleware(EncodedPaths),
+        ],
     )
-    app.router.routes.extend(make_routes(tenants))
+    app.router.routes.extend(make_routes(tenants, records))
     app.add_exception_handler(HTTPException, answer_http_fault)
+    _add_probes(app, tenants, metrics)
+    return app
 
+
+def _add_probes(app: FastAPI, tenants: TenantRuntimes, metrics: ServiceMetrics) -> None:
     async def healthz(_: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
-    async def readyz(_: Request) -> Response:
+    async def readyz(request: Request) -> Response:
         try:
             await tenants.check()
         except Exception as error:
+            note_of(request).error = error
             sentence = f"The store cannot be used now ({type(error).__name__}); the log says more."
-            return answer_fault(503, ErrorBody(code="not_ready", message=sentence))
+            raise Refusal(503, "not_ready", sentence, {"retry-after": "1"}) from None
         return JSONResponse({"status": "ready"})
+
+    async def exposition(request: Request) -> Response:
+        if not note_of(request).principal.allows(Scope.ADMIN):
+            raise Refusal(403, "forbidden", "This needs a token of scope admin.", scope="admin")
+        return Response(await to_thread.run_sync(metrics.exposition), media_type=METRICS_TYPE)
 
     app.add_route("/healthz", healthz, ["GET"])
     app.add_route("/readyz", readyz, ["GET"])
-    return app
+    app.add_route("/metrics", exposition, ["GET"])
+
+
+def _without_metrics(engine: RuntimeConfig) -> RuntimeConfig:
+    """The service counts the events of all of its engines itself."""
+    return replace(engine, observability=replace(engine.observability, metrics=False))
+
+
+@contextmanager
+def _when_asked_to_end(streams: list[anyio.CancelScope]) -> Iterator[None]:
+    """End open streams with the signal to end, which the server otherwise waits for as long as it may."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    before: dict[int, Callable[[int, FrameType | None], Any]] = {}
+
+    def end(number: int, frame: FrameType | None) -> None:
+        for stream in tuple(streams):
+            loop.call_soon_threadsafe(stream.cancel)
+        before[number](number, frame)
+
+    for asked in (signal.SIGTERM, signal.SIGINT):
+        handler = signal.getsignal(asked)
+        if callable(handler):
+            before[asked] = handler
+            signal.signal(asked, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

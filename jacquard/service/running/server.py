@@ -1,27 +1,78 @@
-"""Runs the application under uvicorn."""
+"""Runs the application under uvicorn: one process, or several that share one socket."""
 
 from __future__ import annotations
 
+import os
+import tempfile
+from functools import partial
+
 import uvicorn
+from fastapi import FastAPI
+from uvicorn.supervisors import Multiprocess
 
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.errors import ConfigError
+from jacquard.service.access.gate import LOOPBACK_HOSTS
 from jacquard.service.running.application import build_app
+from jacquard.service.running.logs import configure_logs
+from jacquard.service.running.metrics import SHARED_FOLDER
 from jacquard.service.settings import ServiceSettings
-
-LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 def serve(settings: ServiceSettings, engine: RuntimeConfig) -> None:
-    """Serve until the process is told to end; requests that are under way are finished first.
+    """Serve until the process is asked to end; requests under way are then finished, for at most `limits.shutdown_seconds`.
 
-    ConfigError for an address other than the loopback one without tenants.
+    ConfigError for an address other than the loopback one without tenants, and for several processes on a store in memory.
     """
-    if settings.host not in LOOPBACK and not settings.tenants:
+    if settings.host not in LOOPBACK_HOSTS and not settings.tenants:
         raise ConfigError(
-            f"The service has no tenants, so it may only listen on the loopback address, not on {settings.host}. Set "
-            "`tenants: true` and make tokens with `jacquard tokens create`, or leave --host out."
+            f"The service has no tenants, so it may only listen on the loopback address, not on {settings.host}. Make tokens with "
+            "`jacquard tokens create` and start it with --tenants, or leave --host out."
         )
-    uvicorn.run(
-        build_app(settings, engine), host=settings.host, port=settings.port, log_level="warning", access_log=False
+    if settings.workers > 1 and settings.store.startswith("memory:"):
+        raise ConfigError("Several workers cannot share a store in memory; name another store, or leave --workers out.")
+    configure_logs()
+    if settings.workers == 1:
+        uvicorn.Server(_configure(settings, engine)).run()
+        return
+    with tempfile.TemporaryDirectory(prefix="jacquard-metrics-") as folder:
+        os.environ[SHARED_FOLDER] = folder
+        config = _configure(settings, engine)
+        socket = config.bind_socket()
+        try:
+            Multiprocess(config, sockets=[socket]).run()
+        finally:
+            socket.close()
+
+
+def build_served(settings: ServiceSettings, engine: RuntimeConfig) -> FastAPI:
+    """Return the application for the process that calls this, which may be one of several."""
+    configure_logs()
+    return build_app(settings, engine, is_served=True)
+
+
+def _configure(settings: ServiceSettings, engine: RuntimeConfig) -> uvicorn.Config:
+    return uvicorn.Config(
+        partial(build_served, settings, engine),
+        factory=True,
+        host=settings.host,
+        port=settings.port,
+        workers=settings.workers,
+        http=_find_protocol(),
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=max(1, round(settings.limits.shutdown_seconds)),
     )
+
+
+def _find_protocol() -> type:
+    """Return our protocol where httptools is installed, which it is on all platforms but Windows."""
+    try:
+        from jacquard.service.running.protocol import LimitedHeadProtocol
+    except ImportError:
+        from uvicorn.protocols.http.h11_impl import H11Protocol
+
+        return H11Protocol
+    return LimitedHeadProtocol

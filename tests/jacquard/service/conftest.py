@@ -20,7 +20,8 @@ def service_process(tmp_path):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "jacquard", "serve", "--port", str(port), "--store", str(tmp_path / "store")]
-    process = subprocess.Popen([*command, "--world", str(WORLD), "--embedder", "none"])
+    with (tmp_path / "log.jsonl").open("wb") as log:
+        process = subprocess.Popen([*command, "--world", str(WORLD), "--embedder", "none"], stderr=log)
     address = f"http://127.0.0.1:{port}"
     while process.poll() is None:
         try:

@@ -11,6 +11,7 @@ from typing import Any
 from anyio import to_thread
 
 from jacquard.core.errors import ConfigError, InputTooLargeError, TemplateError, WorldUnavailableError
+from jacquard.service.answers import Refusal
 from jacquard.service.http.call_settings import id_from_key
 from jacquard.service.http.operation import Call, Operation, Query
 from jacquard.service.values import Scope
@@ -156,14 +157,22 @@ async def list_facts(call: Call) -> tuple[UserFact, ...]:
 
 async def list_worlds(call: Call) -> tuple[WorldName, ...]:
     """List worlds."""
-    worlds = await call.runtime.store.worlds()
+    worlds = dict(await call.runtime.store.worlds())
+    if (given := call.runtime.world) is not None:
+        worlds.setdefault(given.world_id, given.digest)
     return tuple(WorldName(world_id=name, digest=digest) for name, digest in sorted(worlds.items()))
+
+
+async def _find_world(call: Call) -> WorldPack:
+    world_id = call.ids["world_id"]
+    if all(known.world_id != world_id for known in await list_worlds(call)):
+        raise Refusal(404, "world_not_found", f"There is no world {world_id!r}; /api/v1/worlds lists all of them.")
+    return await call.runtime.engine.worlds.world(world_id, write=False)
 
 
 async def get_world(call: Call) -> dict[str, Any]:
     """Return a world's pack."""
-    world = await call.runtime.engine.worlds.world(call.ids["world_id"], write=False)
-    return await to_thread.run_sync(pack_to_json, world)
+    return await to_thread.run_sync(pack_to_json, await _find_world(call))
 
 
 async def put_world(call: Call) -> WorldName:
@@ -187,7 +196,7 @@ def _read_pack(world_id: str, sent: Mapping[str, Any]) -> WorldPack:
 
 async def list_lore(call: Call) -> LorePage:
     """List lore of a world."""
-    world = await call.runtime.engine.worlds.world(call.ids["world_id"], write=False)
+    world = await _find_world(call)
     begin, limit, wanted = call.query["offset"], call.query["limit"], call.query["query"].lower()
     found = [each for each in world.lore if wanted in each.text.lower() or wanted in each.title.lower()]
     after = begin + limit
@@ -269,6 +278,7 @@ OPERATIONS = (
             Query(name="type", doc="Only evidence of this type."),
             Query(name="limit", doc="At most so many.", kind=int, default=50, least=1, most=MOST_LISTED),
         ),
+        is_audited=True,
         errors=(SessionNotFoundError,),
     ),
     Operation(
@@ -279,6 +289,7 @@ OPERATIONS = (
         run=get_evidence,
         answer=Evidence,
         errors=(SessionNotFoundError, EvidenceNotFoundError),
+        is_audited=True,
     ),
     Operation(
         name="remember",

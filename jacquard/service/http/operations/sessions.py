@@ -354,6 +354,7 @@ OPERATIONS = (
         answer=dict[str, Any],
         query=(_BRANCH,),
         errors=(SessionNotFoundError, BranchNotFoundError),
+        is_audited=True,
     ),
     Operation(
         name="put_document",

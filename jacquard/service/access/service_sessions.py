@@ -1,0 +1,20 @@
+"""The sessions of the service's own tenant, which hold its tokens and its audit: so every kind of store keeps them."""
+
+from __future__ import annotations
+
+from mnemosyne.core.errors import SessionNotFoundError, VersionConflictError
+from mnemosyne.protocols import Clock, Store
+from mnemosyne.schema.document import Meta, Session, SessionDocument
+
+
+async def ensure_session(store: Store, session_id: str, clock: Clock) -> None:
+    """Write an empty session, unless there is one."""
+    try:
+        await store.head(session_id)
+    except SessionNotFoundError:
+        document = SessionDocument(session=Session(session_id=session_id), meta=Meta(created_at=clock.now()))
+        try:
+            await store.put_session(session_id, document, expected_version=0)
+        except VersionConflictError:
+            # Another process was sooner.
+            await store.head(session_id)

@@ -1,0 +1,65 @@
+"""Metrics of the service, added up over all of its processes."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from jacquard.adapters.observe.prometheus import PrometheusMetrics
+from jacquard.service.access.admission import Admission
+from jacquard.service.access.principals import RequestNote
+
+if TYPE_CHECKING:
+    from mnemosyne.schema.event import Event
+
+SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""The variable by which prometheus_client finds the folder that several processes share; it is set before they start."""
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0)
+
+
+class ServiceMetrics:
+    """Counts requests, and the events of all engines of this process."""
+
+    def __init__(self, admission: Admission) -> None:
+        registry = CollectorRegistry()
+        self._engine = PrometheusMetrics(registry)
+        self._registry, self._admission = registry, admission
+        self._requests = Counter(
+            "jacquard_http_requests", "Requests answered.", ["operation", "status"], registry=registry
+        )
+        self._errors = Counter("jacquard_http_errors", "Errors answered.", ["code"], registry=registry)
+        self._seconds = Histogram(
+            "jacquard_http_request_seconds", "Time of a request.", ["operation"], buckets=_SECONDS, registry=registry
+        )
+        self._running = Gauge(
+            "jacquard_http_running", "Requests that are worked on.", registry=registry, multiprocess_mode="livesum"
+        )
+        self._waiting = Gauge(
+            "jacquard_http_waiting", "Requests that wait.", registry=registry, multiprocess_mode="livesum"
+        )
+
+    def count_request(self, note: RequestNote) -> None:
+        """Count a request that is over."""
+        self._requests.labels(note.operation or "none", str(note.status)).inc()
+        if note.error_code:
+            self._errors.labels(note.error_code).inc()
+        if note.operation:
+            self._seconds.labels(note.operation).observe(note.seconds)
+        self._running.set(self._admission.running)
+        self._waiting.set(self._admission.waiting)
+
+    def count_event(self, event: Event) -> None:
+        """Count an event of an engine."""
+        self._engine.count(event)
+
+    def exposition(self) -> bytes:
+        """Return all metrics in the text format that Prometheus reads; blocks on files where several processes share them."""
+        if SHARED_FOLDER not in os.environ:
+            return generate_latest(self._registry)
+        shared = CollectorRegistry()
+        MultiProcessCollector(shared)  # type: ignore[no-untyped-call]
+        return generate_latest(shared)

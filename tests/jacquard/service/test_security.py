@@ -1,0 +1,276 @@
+"""What a stranger may try at the service's door: each is refused in the form of all errors, and costs nothing."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import anyio
+import httpx
+import pytest
+
+from jacquard import RuntimeConfig
+from jacquard.core.errors import ConfigError
+from jacquard.service.access.records import using_records
+from jacquard.service.access.tokens import TokenRegistry
+from jacquard.service.http.routes import OPERATIONS
+from jacquard.service.running.application import build_app
+from jacquard.service.running.server import serve as run_server
+from jacquard.service.settings import ServiceLimits, ServiceSettings
+from jacquard.service.values import SERVICE_TENANT, Scope
+from mnemosyne.host_parts import SystemClock
+from mnemosyne.stores.open import open_store
+
+pytestmark = pytest.mark.anyio
+ASSISTANT = RuntimeConfig(profile="assistant")
+
+
+@asynccontextmanager
+async def serve(folder, base="http://127.0.0.1", **settings):
+    app = build_app(ServiceSettings(store=str(folder / "store"), embedder="none", **settings), ASSISTANT)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=base) as client,
+    ):
+        yield client
+
+
+async def make_token(folder, tenant, scope=Scope.PLAY, **more):
+    async with using_records(str(folder / "store")) as records:
+        token, record = await records.tokens.create(tenant, scope, **more)
+    return {"Authorization": f"Bearer {token}"}, record
+
+
+async def test_without_a_token_nothing_is_answered_but_the_probes(tmp_path):
+    async with serve(tmp_path, tenants=True) as client:
+        for operation in OPERATIONS:
+            answer = await client.request(operation.method, operation.path.replace("{", "").replace("}", ""))
+            assert (answer.status_code, answer.json()["error"]["code"]) == (401, "unauthorized"), operation.name
+            assert answer.headers["www-authenticate"] == "Bearer"
+        for path in ("/metrics", "/openapi.json", "/v1/models", "/nothing"):
+            assert (await client.get(path)).status_code == 401
+        assert (await client.get("/healthz")).status_code == 200
+        assert (await client.get("/readyz")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "token", ["", "jq_000000000000_" + "A" * 43, "x", "jq_' OR 1=1", "\u84dd".encode().decode("latin-1")]
+)
+async def test_a_wrong_token_is_refused(tmp_path, token):
+    async with serve(tmp_path, tenants=True) as client:
+        answer = await client.get("/api/v1/sessions", headers={"Authorization": f"Bearer {token}".encode("latin-1")})
+        assert answer.status_code == 401
+
+
+async def test_a_tenant_sees_its_own_sessions_alone(tmp_path):
+    own, _ = await make_token(tmp_path, "north", Scope.ADMIN)
+    other, _ = await make_token(tmp_path, "south", Scope.ADMIN)
+    async with serve(tmp_path, tenants=True) as client:
+        await client.post("/api/v1/sessions", json={"session_id": "s"}, headers=own)
+        assert (await client.get("/api/v1/sessions/s", headers=own)).status_code == 200
+        assert (await client.get("/api/v1/sessions/s", headers=other)).status_code == 404
+        assert (await client.get("/api/v1/sessions", headers=other)).json()["items"] == []
+        made = await client.post("/api/v1/sessions/s/turns", json={"message": "My word is Rosebud."}, headers=own)
+        assert made.status_code == 200
+        for operation in OPERATIONS:
+            if operation.method == "GET" and "{session_id}" in operation.path:
+                path = operation.path.replace("{session_id}", "s")
+                for name in ("turn_id", "evidence_id"):
+                    path = path.replace(f"{{{name}}}", made.json()["turn_id"])
+                answer = await client.get(path, headers=other)
+                assert answer.status_code in (404, 422), operation.name
+                assert "Rosebud" not in answer.text
+
+
+@pytest.mark.parametrize("scope", [Scope.PLAY, Scope.AUTHOR])
+async def test_a_token_opens_what_its_scope_allows(tmp_path, scope):
+    token, _ = await make_token(tmp_path, "north", scope)
+    async with serve(tmp_path, tenants=True) as client:
+        assert (await client.get("/api/v1/sessions", headers=token)).status_code == 200
+        for operation in OPERATIONS:
+            if operation.scope is Scope.ADMIN or (operation.scope is Scope.AUTHOR and scope is Scope.PLAY):
+                answer = await client.request(operation.method, operation.path, headers=token, json={})
+                assert (answer.status_code, answer.json()["error"]["code"]) == (403, "forbidden"), operation.name
+        assert (await client.get("/metrics", headers=token)).status_code == 403
+
+
+async def test_a_viewer_calls_what_is_filtered_for_it_alone(tmp_path):
+    token, _ = await make_token(tmp_path, "north", viewer="elara")
+    async with serve(tmp_path, tenants=True) as client:
+        for operation in OPERATIONS:
+            answer = await client.request(operation.method, operation.path, headers=token, json={})
+            if not operation.open_to_viewers:
+                assert answer.status_code == 403, operation.name
+            else:
+                assert answer.status_code != 403, operation.name
+
+
+async def test_a_revoked_and_an_expired_token_are_refused(tmp_path):
+    class LaterClock:
+        def now(self):
+            return datetime.now(UTC) + timedelta(days=2)
+
+    store = open_store(str(tmp_path / "store"), tenant=SERVICE_TENANT)
+    registry = TokenRegistry(store, SystemClock())
+    token, record = await registry.create("north", Scope.PLAY, expires_at=datetime.now(UTC) + timedelta(days=1))
+    assert (await registry.find(token)).tenant == "north"
+    assert await TokenRegistry(store, LaterClock()).find(token) is None
+    await registry.revoke(record.token_id)
+    assert await registry.find(token) is None
+    assert [each.revoked for each in await registry.records()] == [True]
+    await store.close()
+
+
+async def test_a_token_is_nowhere_in_the_store(tmp_path):
+    token, _ = await make_token(tmp_path, "north")
+    secret = token["Authorization"].rpartition("_")[2].encode()
+    files = [each for each in (tmp_path / "store").rglob("*") if each.is_file()]
+    assert files
+    assert not [each for each in files if secret in each.read_bytes()]
+
+
+async def test_tokens_over_http_are_those_of_the_own_tenant(tmp_path):
+    admin, _ = await make_token(tmp_path, "north", Scope.ADMIN)
+    _, foreign = await make_token(tmp_path, "south")
+    async with serve(tmp_path, tenants=True) as client:
+        made = await client.post("/api/v1/tokens", json={"scope": "play", "note": "table 4"}, headers=admin)
+        assert made.status_code == 201
+        own = {"Authorization": f"Bearer {made.json()['token']}"}
+        assert (await client.get("/api/v1/sessions", headers=own)).status_code == 200
+        assert len((await client.get("/api/v1/tokens", headers=admin)).json()) == 2
+        refused = await client.delete(f"/api/v1/tokens/{foreign.token_id}", headers=admin)
+        assert refused.status_code == 422
+        token_id = made.json()["record"]["token_id"]
+        assert (await client.delete(f"/api/v1/tokens/{token_id}", headers=admin)).json()["revoked"] is True
+        assert (await client.get("/api/v1/sessions", headers=own)).status_code == 401
+
+
+async def test_reads_of_originals_are_audited(tmp_path):
+    admin, record = await make_token(tmp_path, "north", Scope.ADMIN)
+    async with serve(tmp_path, tenants=True) as client:
+        await client.post("/api/v1/sessions", json={"session_id": "s"}, headers=admin)
+        await client.get("/api/v1/sessions/s/document", headers={**admin, "X-Request-ID": "r-1"})
+        found = (await client.get("/api/v1/audits/reads", headers=admin)).json()
+        assert [(each["operation"], each["token_id"], each["request_id"]) for each in found] == [
+            ("get_document", record.token_id, "r-1")
+        ]
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "evil.example:80", "[::2]", ""])
+async def test_another_name_of_the_loopback_service_is_refused(tmp_path, host):
+    async with serve(tmp_path) as client:
+        answer = await client.get("/api/v1/sessions", headers={"Host": host})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (403, "unknown_host")
+
+
+async def test_browsers_of_other_sites_get_no_permission(tmp_path):
+    async with serve(tmp_path) as client:
+        headers = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}
+        for method in ("OPTIONS", "GET"):
+            answer = await client.request(method, "/api/v1/sessions", headers=headers)
+            assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+@pytest.mark.parametrize(
+    "way", ["../../etc/passwd", "..%2F..%2Fetc%2Fpasswd", "%2Fetc%2Fpasswd", "%00", "..%5C..%5Cx", "%252E"]
+)
+async def test_a_path_in_an_id_is_an_id(tmp_path, way):
+    (tmp_path / "outside.txt").write_text("secret")
+    async with serve(tmp_path) as client:
+        for path in (f"/api/v1/sessions/{way}", f"/api/v1/worlds/{way}", f"/api/v1/sessions/{way}/document"):
+            answer = await client.get(path)
+            assert answer.status_code in (400, 403, 404, 422), path
+            assert "root:" not in answer.text
+        await client.post("/api/v1/sessions", json={"session_id": "../outside"})
+    assert (tmp_path / "outside.txt").read_text() == "secret"
+    assert {each.name for each in tmp_path.iterdir()} == {"outside.txt", "store"}
+
+
+async def test_a_body_above_the_limit_is_refused_before_it_is_read(tmp_path):
+    sent = 0
+
+    async def endless():
+        nonlocal sent
+        while sent < 1_000_000_000:
+            sent += 65_536
+            yield b" " * 65_536
+
+    async with serve(tmp_path, limits=ServiceLimits(body_bytes=1_000_000)) as client:
+        answer = await client.post("/api/v1/sessions", content=endless(), headers={"Content-Type": "application/json"})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (413, "body_too_large")
+        assert sent < 2_000_000
+        told = {"Content-Type": "application/json", "Content-Length": "1000000000"}
+        answer = await client.post("/api/v1/sessions", content=b"{}", headers=told)
+        assert answer.status_code == 413
+
+
+async def test_a_body_that_does_not_end_is_refused(tmp_path):
+    async def slow():
+        yield b"{"
+        await anyio.sleep(30)
+
+    async with serve(tmp_path, limits=ServiceLimits(body_seconds=0.2)) as client:
+        answer = await client.post("/api/v1/sessions", content=slow(), headers={"Content-Type": "application/json"})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (408, "body_too_slow")
+
+
+async def test_a_request_id_of_a_caller_cannot_add_headers_or_lines(tmp_path):
+    async with serve(tmp_path) as client:
+        answer = await client.get("/api/v1/sessions", headers={"X-Request-ID": "a b\tc{}"})
+        assert answer.headers["x-request-id"].isalnum()
+        answer = await client.get("/api/v1/sessions", headers={"X-Request-ID": "good-1"})
+        assert answer.headers["x-request-id"] == "good-1"
+
+
+async def test_above_the_limits_requests_are_refused_with_a_time(tmp_path):
+    limits = ServiceLimits(at_once=1, waiting=1, waiting_seconds=5.0)
+    async with serve(tmp_path, limits=limits) as client:
+        await client.post("/api/v1/sessions", json={"session_id": "s"})
+        statuses, answers = [], []
+
+        async def ask(number):
+            answer = await client.post("/api/v1/sessions/s/turns", json={"message": "Hello.", "turn_id": f"t{number}"})
+            statuses.append(answer.status_code)
+            answers.append(answer)
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(8):
+                tasks.start_soon(ask, number)
+        assert 200 in statuses
+        assert statuses.count(429) >= 5
+        refused = next(each for each in answers if each.status_code == 429)
+        assert int(refused.headers["retry-after"]) >= 1
+
+
+async def test_a_tenant_has_its_share_of_a_minute(tmp_path):
+    own, _ = await make_token(tmp_path, "north")
+    other, _ = await make_token(tmp_path, "south")
+    async with serve(tmp_path, tenants=True, limits=ServiceLimits(tenant_a_minute=3)) as client:
+        statuses = [(await client.get("/api/v1/sessions", headers=own)).status_code for _ in range(4)]
+        assert statuses == [200, 200, 200, 429]
+        assert (await client.get("/api/v1/sessions", headers=other)).status_code == 200
+
+
+def test_another_address_needs_tenants():
+    with pytest.raises(ConfigError, match="only listen on the loopback address"):
+        run_server(ServiceSettings(host="0.0.0.0"), RuntimeConfig())
+
+
+async def test_an_unexpected_fault_says_nothing_of_what_was_sent(tmp_path, monkeypatch):
+    from jacquard.service.tenants import TenantRuntimes
+
+    def fail(self, tenant):
+        raise RuntimeError("Rosebud is the word")
+
+    monkeypatch.setattr(TenantRuntimes, "use", fail)
+    async with serve(tmp_path) as client:
+        answer = await client.get("/api/v1/sessions")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal")
+        assert "Rosebud" not in answer.text
+
+
+def test_no_file_of_the_service_opens_the_door_by_default():
+    assert ServiceSettings().host == "127.0.0.1"
+    assert not ServiceSettings().tenants
+    assert Path(ServiceSettings().store) == Path(".jacquard")
