@@ -96,7 +96,7 @@ class TenantRuntimes:
         given, opened = self._settings, None
         try:
             async with open_runtime(
-                given.store, world=given.world, embedder=given.embedder, config=self._engine, tenant=tenant
+                given.store, world=given.world, embedder=given.embedder, config=self._engine, tenant=tenant, bare=True
             ) as runtime:
                 runtime.watchers.events.on_all(self._watch)
                 opened = _OpenTenant(runtime=runtime, closing=anyio.Event())

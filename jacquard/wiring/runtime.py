@@ -248,12 +248,13 @@ async def open_runtime(
     embedder: str = "auto",
     config: RuntimeConfig | None = None,
     tenant: str = DEFAULT_TENANT,
+    bare: bool = False,
 ) -> AsyncIterator[Runtime]:
     """Open a store (any address that `mnemosyne.stores.open.open_store` knows; default `.jacquard`) and an engine on
     it.
 
     `world`: the pack to start sessions from; with the first session that is worked on it becomes the present version of
-    its world in the store. Without one, and with a `profile` in the settings, sessions start without a pack.
+    its world in the store. Without one, and with a `profile` in the settings or with `bare`, sessions start without a pack.
     `embedder`: `auto` (a model that a Python package carries, else words alone), `none`, the
     name of such a package, a model folder, either after `onnx:`, a remote model as litellm names it, or that of a
     plugin. `tenant`: whose sessions they are. Raises WorldPackError, StoreUnavailableError, ConfigError.
@@ -266,7 +267,7 @@ async def open_runtime(
         opened = await to_thread.run_sync(partial(store_at, location, tenant=tenant))
         language = await find_language(opened, pack) if embedder == "auto" else None
         fit = await to_thread.run_sync(
-            _build_fittings, opened, location, folder, tenant, settings, embedder, language, notes, pack
+            _build_fittings, opened, location, folder, tenant, settings, embedder, language, notes, pack, bare
         )
         tuning = ProcessTuning()
         try:
@@ -320,6 +321,7 @@ def _build_fittings(
     language: str | None,
     notes: WorldNotes,
     pack: WorldPack | None,
+    bare: bool,
 ) -> _Fittings:
     """Return the parts. Reads files and imports what settings name, so call it off the event loop."""
     named = open_embedder(embedder, language=language)
@@ -365,7 +367,7 @@ def _build_fittings(
         locks=open_locks(location, folder, tenant, settings),
         ingestor=intake.ingestor,
         ingest_options=intake.options,
-        opening=None if pack is not None or settings.profile == AUTO else build_bare_world("bare"),
+        opening=build_bare_world("bare") if pack is None and (bare or settings.profile != AUTO) else None,
     )
     return _Fittings(
         parts=parts,

@@ -14,7 +14,6 @@ from jacquard.cli.shared import (
     JsonOption,
     StoreOption,
     fail,
-    load_configuration,
     print_json,
     run,
     say,
@@ -23,7 +22,6 @@ from jacquard.cli.shared import (
 from jacquard.core.errors import ConfigError, JacquardError
 from jacquard.service.access.records import using_records
 from jacquard.service.access.tokens import TokenRecord
-from jacquard.service.settings import load_service_settings
 from jacquard.service.values import Scope
 from mnemosyne.core.codec import format_time
 from mnemosyne.core.errors import MnemosyneError
@@ -73,13 +71,9 @@ def serve(
         "tenants": tenants,
     }
     try:
-        settings = load_service_settings(
-            config, options={name: value for name, value in given.items() if value is not None}
-        )
+        run_server(config, {name: value for name, value in given.items() if value is not None})
     except ConfigError as error:
         raise fail(str(error), code=2) from error
-    try:
-        run_server(settings, load_configuration(config))
     except (JacquardError, MnemosyneError) as error:
         raise fail(str(error)) from error
 

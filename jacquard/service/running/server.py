@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
 from uvicorn.supervisors import Multiprocess
 
-from jacquard.config.sections import RuntimeConfig
+from jacquard.config.settings import load_config
 from jacquard.core.errors import ConfigError
 from jacquard.service.access.gate import LOOPBACK_HOSTS
 from jacquard.service.running.application import build_app
 from jacquard.service.running.logs import configure_logs
 from jacquard.service.running.metrics import SHARED_FOLDER
-from jacquard.service.settings import ServiceSettings
+from jacquard.service.settings import ServiceSettings, load_service_settings
+from mnemosyne.schema.memory import EMPTY
 
 
-def serve(settings: ServiceSettings, engine: RuntimeConfig) -> None:
+def serve(file: Path | None = None, options: Mapping[str, Any] = EMPTY) -> None:
     """Serve until the process is asked to end; requests under way are then finished, for at most `limits.shutdown_seconds`.
 
-    ConfigError for an address other than the loopback one without tenants, and for several processes on a store in memory.
+    `file` and `options` are those of `load_service_settings`; each process reads them. ConfigError that lists every fault of
+    theirs, for an address other than the loopback one without tenants, and for several processes on a store in memory.
     """
+    settings = load_service_settings(file, options=options)
     if settings.host not in LOOPBACK_HOSTS and not settings.tenants:
         raise ConfigError(
             f"The service has no tenants, so it may only listen on the loopback address, not on {settings.host}. Make tokens with "
@@ -33,11 +39,11 @@ def serve(settings: ServiceSettings, engine: RuntimeConfig) -> None:
         raise ConfigError("Several workers cannot share a store in memory; name another store, or leave --workers out.")
     configure_logs()
     if settings.workers == 1:
-        uvicorn.Server(_configure(settings, engine)).run()
+        uvicorn.Server(_configure(settings, file, options)).run()
         return
     with tempfile.TemporaryDirectory(prefix="jacquard-metrics-") as folder:
         os.environ[SHARED_FOLDER] = folder
-        config = _configure(settings, engine)
+        config = _configure(settings, file, options)
         socket = config.bind_socket()
         try:
             Multiprocess(config, sockets=[socket]).run()
@@ -45,15 +51,15 @@ def serve(settings: ServiceSettings, engine: RuntimeConfig) -> None:
             socket.close()
 
 
-def build_served(settings: ServiceSettings, engine: RuntimeConfig) -> FastAPI:
-    """Return the application for the process that calls this, which may be one of several."""
+def build_served(file: Path | None, options: Mapping[str, Any]) -> FastAPI:
+    """Return the application for the process that calls this, which may be one of several; ConfigError as of `serve`."""
     configure_logs()
-    return build_app(settings, engine, is_served=True)
+    return build_app(load_service_settings(file, options=options), load_config(file), is_served=True)
 
 
-def _configure(settings: ServiceSettings, engine: RuntimeConfig) -> uvicorn.Config:
+def _configure(settings: ServiceSettings, file: Path | None, options: Mapping[str, Any]) -> uvicorn.Config:
     return uvicorn.Config(
-        partial(build_served, settings, engine),
+        partial(build_served, file, dict(options)),
         factory=True,
         host=settings.host,
         port=settings.port,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import signal
 import socket
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -14,22 +17,59 @@ import pytest
 WORLD = Path(__file__).parents[3] / "examples" / "whispering_forest" / "en"
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServiceProcess:
+    """A running service: its address, its process, and the file of its log."""
+
+    address: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def end(self, asked: int = signal.SIGTERM) -> int:
+        """Ask it to end; return its exit code."""
+        self.process.send_signal(asked)
+        return self.process.wait(60)
+
+    def log_lines(self) -> list[dict[str, object]]:
+        """Return the lines of its log so far."""
+        return [json.loads(line) for line in self.log.read_text(encoding="utf-8").splitlines()]
+
+
 @pytest.fixture
-def service_process(tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "jacquard", "serve", "--port", str(port), "--store", str(tmp_path / "store")]
-    with (tmp_path / "log.jsonl").open("wb") as log:
-        process = subprocess.Popen([*command, "--world", str(WORLD), "--embedder", "none"], stderr=log)
-    address = f"http://127.0.0.1:{port}"
-    while process.poll() is None:
-        try:
-            httpx.get(f"{address}/readyz").raise_for_status()
-            break
-        except httpx.HTTPError:
-            time.sleep(0.1)
-    assert process.poll() is None
-    yield address
-    process.terminate()
-    assert process.wait() in (0, -15)
+def start_service(tmp_path):
+    """Start services on `tmp_path / "store"` (unless told another), and end them with the test."""
+    started: list[ServiceProcess] = []
+
+    def start(*options: str, store: str | None = None) -> ServiceProcess:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        log = tmp_path / f"log-{len(started)}.jsonl"
+        command = [sys.executable, "-m", "jacquard", "serve", "--port", str(port)]
+        command += ["--store", store or str(tmp_path / "store"), "--embedder", "none", *options]
+        with log.open("wb") as file:
+            process = subprocess.Popen(command, stderr=file)
+        service = ServiceProcess(address=f"http://127.0.0.1:{port}", process=process, log=log)
+        started.append(service)
+        while process.poll() is None:
+            try:
+                httpx.get(f"{service.address}/readyz").raise_for_status()
+                break
+            except httpx.HTTPError:
+                time.sleep(0.05)
+        assert process.poll() is None, log.read_text(encoding="utf-8")
+        return service
+
+    yield start
+    for service in started:
+        if service.process.poll() is None:
+            service.process.kill()
+            service.process.wait()
+
+
+@pytest.fixture
+def service_process(start_service):
+    """A service on the example world."""
+    service = start_service("--world", str(WORLD))
+    yield service.address
+    assert service.end() in (0, -15)

@@ -254,7 +254,7 @@ async def test_a_tenant_has_its_share_of_a_minute(tmp_path):
 
 def test_another_address_needs_tenants():
     with pytest.raises(ConfigError, match="only listen on the loopback address"):
-        run_server(ServiceSettings(host="0.0.0.0"), RuntimeConfig())
+        run_server(options={"host": "0.0.0.0"})
 
 
 async def test_an_unexpected_fault_says_nothing_of_what_was_sent(tmp_path, monkeypatch):

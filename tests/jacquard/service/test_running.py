@@ -1,0 +1,153 @@
+"""The service as a process: how it ends, what its log says, several workers, slow clients."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import subprocess
+import sys
+import threading
+
+import httpx
+
+WORD = "Rosebud-7Q"
+
+
+def test_a_request_under_way_is_finished_when_the_service_is_asked_to_end(start_service):
+    service = start_service()
+    with httpx.Client(base_url=service.address) as client:
+        client.post("/api/v1/sessions", json={"session_id": "s"}).raise_for_status()
+        answers = []
+
+        def ask() -> None:
+            # A body that comes in two parts keeps the request under way.
+            with socket.create_connection(("127.0.0.1", int(service.address.rpartition(":")[2]))) as connection:
+                body = json.dumps({"message": "Hello.", "turn_id": "t"}).encode()
+                head = f"POST /api/v1/sessions/s/turns HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n"
+                connection.sendall(head.encode() + b"Content-Type: application/json\r\n\r\n" + body[:5])
+                begun.set()
+                asked.wait()
+                connection.sendall(body[5:])
+                answers.append(connection.recv(65_536))
+
+        begun, asked = threading.Event(), threading.Event()
+        thread = threading.Thread(target=ask)
+        thread.start()
+        begun.wait()
+        # The head has arrived when another request is answered.
+        client.get("/healthz")
+        service.process.terminate()
+        asked.set()
+        thread.join()
+    assert service.process.wait(60) in (0, -15)
+    assert answers[0].startswith(b"HTTP/1.1 200")
+    again = start_service()
+    assert httpx.get(f"{again.address}/api/v1/sessions/s/turns/t").status_code == 200
+
+
+def test_a_stream_of_events_ends_with_the_service(start_service):
+    service = start_service()
+    with httpx.Client(base_url=service.address, timeout=30) as client:
+        client.post("/api/v1/sessions", json={"session_id": "s"}).raise_for_status()
+        with client.stream("GET", "/api/v1/sessions/s/events") as stream:
+            lines = stream.iter_lines()
+            assert next(lines).startswith(":")
+            client.post("/api/v1/sessions/s/turns", json={"message": "Hello."}).raise_for_status()
+            assert any(line.startswith("event: ") for line in lines)
+            service.process.terminate()
+            rest = list(lines)
+    assert service.process.wait(60) in (0, -15)
+    assert all(line == "" or line.startswith((":", "event: ", "data: ")) for line in rest)
+
+
+def test_the_log_names_requests_and_never_what_was_sent(start_service, tmp_path):
+    made = subprocess.run(
+        [
+            *f"{sys.executable} -m jacquard tokens create --tenant north --scope admin --store".split(),
+            str(tmp_path / "store"),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    token = made.stdout.strip()
+    service = start_service("--tenants")
+    headers = {"Authorization": f"Bearer {token}", "X-Request-ID": "r-1"}
+    with httpx.Client(base_url=service.address, headers=headers) as client:
+        client.post("/api/v1/sessions", json={"session_id": WORD}).raise_for_status()
+        client.post(f"/api/v1/sessions/{WORD}/turns", json={"message": WORD, "turn_id": "t1"}).raise_for_status()
+        client.post(f"/api/v1/sessions/{WORD}/reply", json={"message": WORD}).raise_for_status()
+        client.get(f"/api/v1/sessions/{WORD}/document").raise_for_status()
+        client.post(f"/api/v1/sessions/{WORD}/turns", content=b'{"message": 1, "%s": 2}' % WORD.encode())
+        client.post("/api/v1/sessions", json={"session_id": WORD}, headers={"Authorization": f"Bearer {WORD}"})
+        metrics = client.get("/metrics").text
+    service.end()
+    text = service.log.read_text(encoding="utf-8")
+    assert token not in text
+    assert token.rpartition("_")[2] not in text
+    assert WORD not in text + metrics
+    lines = service.log_lines()
+    turn = next(line for line in lines if line.get("operation") == "prepare_turn")
+    assert {name: turn[name] for name in ("request_id", "turn_id", "status", "token_id")} == {
+        "request_id": "r-1",
+        "turn_id": "t1",
+        "status": 200,
+        "token_id": token.split("_")[1],
+    }
+    assert [line["audit"] for line in lines if "audit" in line] == ["get_document"]
+    assert 'jacquard_http_requests_total{operation="prepare_turn",status="200"} 1.0' in metrics
+    assert 'jacquard_turns_total{what="assistant_message"}' in metrics or "jacquard_turns_total" in metrics
+
+
+def test_workers_share_sessions_and_metrics(start_service):
+    service = start_service("--workers", "2")
+    with httpx.Client(base_url=service.address, timeout=30) as client:
+        client.post("/api/v1/sessions", json={"session_id": "s"}).raise_for_status()
+    for number in range(6):
+        # A connection each, so that both workers get some.
+        with httpx.Client(base_url=service.address, timeout=30) as client:
+            client.post("/api/v1/sessions/s/turns", json={"message": f"Number {number}."}).raise_for_status()
+            client.post("/api/v1/sessions/s/reply", json={"message": f"Answer {number}."}).raise_for_status()
+    turns = httpx.get(f"{service.address}/api/v1/sessions/s/turns").json()
+    items = turns["items"] if isinstance(turns, dict) else turns
+    assert len(items) == 6
+    metrics = httpx.get(f"{service.address}/metrics").text
+    counted = re.findall(r'^jacquard_http_requests_total{operation="prepare_turn",status="200"} (\S+)', metrics, re.M)
+    assert [float(each) for each in counted] == [6.0]
+    assert service.end() in (0, -15)
+
+
+def test_a_head_that_does_not_end_is_refused(start_service):
+    service = start_service()
+    port = int(service.address.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+        received = b""
+        try:
+            for _ in range(100):
+                connection.sendall(b"X-Long: " + b"a" * 4_000 + b"\r\n")
+        except OSError:
+            pass
+        connection.settimeout(30)
+        try:
+            received = connection.recv(1_000)
+        except OSError:
+            received = b""
+    assert received == b"" or received.startswith(b"HTTP/1.1 400")
+    assert httpx.get(f"{service.address}/healthz").status_code == 200
+
+
+def test_a_header_cannot_be_split_by_an_id(start_service):
+    service = start_service()
+    port = int(service.address.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        request = (
+            b"GET /api/v1/sessions/a%0d%0aSet-Cookie:%20x=1 HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Request-ID: a%0d%0ab\r\n"
+        )
+        connection.sendall(request + b"Connection: close\r\n\r\n")
+        answer = b"".join(iter(lambda: connection.recv(65_536), b""))
+    head = answer.split(b"\r\n\r\n")[0].lower()
+    assert answer.startswith(b"HTTP/1.1 404")
+    assert b"set-cookie" not in head
+    assert b"%0d" not in head
