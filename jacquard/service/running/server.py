@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import signal
 import tempfile
+import threading
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -54,6 +57,7 @@ def serve(file: Path | None = None, options: Mapping[str, Any] = EMPTY) -> None:
 def build_served(file: Path | None, options: Mapping[str, Any]) -> FastAPI:
     """Return the application for the process that calls this, which may be one of several; ConfigError as of `serve`."""
     configure_logs()
+    _end_with_parent()
     return build_app(load_service_settings(file, options=options), load_config(file), is_served=True)
 
 
@@ -71,6 +75,19 @@ def _configure(settings: ServiceSettings, file: Path | None, options: Mapping[st
         server_header=False,
         timeout_graceful_shutdown=max(1, round(settings.limits.shutdown_seconds)),
     )
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that started it is killed: it would hold the port, and nobody would watch over it."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def wait() -> None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, name="end with parent", daemon=True).start()
 
 
 def _find_protocol() -> type:

@@ -8,8 +8,10 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 
 import httpx
+import pytest
 
 WORD = "Rosebud-7Q"
 
@@ -116,6 +118,19 @@ def test_workers_share_sessions_and_metrics(start_service):
     counted = re.findall(r'^jacquard_http_requests_total{operation="prepare_turn",status="200"} (\S+)', metrics, re.M)
     assert [float(each) for each in counted] == [6.0]
     assert service.end() in (0, -15)
+
+
+def test_workers_end_when_their_parent_is_killed(start_service):
+    service = start_service("--workers", "2")
+    service.process.kill()
+    service.process.wait()
+    for _ in range(200):
+        try:
+            httpx.get(f"{service.address}/healthz")
+        except httpx.HTTPError:
+            return
+        time.sleep(0.05)
+    pytest.fail("the workers go on")
 
 
 def test_a_head_that_does_not_end_is_refused(start_service):
