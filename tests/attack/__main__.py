@@ -25,6 +25,11 @@ FORMS: dict[str, tuple[str, str]] = {
         "kills of the process that writes to PostgreSQL, or of its server's",
     ),
     "kills_sqlite": ("test_kills:KILLS_SQLITE", "kills of the process that writes to a SQLite store"),
+    "kills_service": ("test_service_kills:KILLS_SQLITE", "kills of the service under load, on SQLite"),
+    "kills_service_postgres": (
+        "test_service_kills:KILLS_POSTGRES",
+        "kills of the service under load, on PostgreSQL",
+    ),
     "erasure": ("test_erasure:FORM", "random sessions in four stores, an erasure, and a search of every byte"),
     "ops": ("test_op_sets:OPS", "sets of ops on random states and in the replies of a session"),
     "packs": ("test_hostile_packs:PACKS", "world packs and templates that try to break the reader or the sandbox"),
@@ -66,7 +71,7 @@ def _list(journals: Path) -> int:
     for name, (place, cases) in sorted(FORMS.items()):
         journal = Journal.opened(journals / f"{name}.json")
         done = f"{journal.done} of {find_form(place).count}, {len(journal.findings)} findings"
-        print(f"{name:14} {cases} ({done})")
+        print(f"{name:22} {cases} ({done})")
     return 0
 
 
