@@ -16,11 +16,12 @@ from jacquard.cli.commands import (
     memory,
     parts,
     replay,
-    service,
     sessions,
     turns,
 )
 from jacquard.cli.commands.authoring import packs, templates
+from jacquard.cli.commands.operations import service, stores
+from jacquard.cli.tenant_option import add_tenant_option
 
 DISTRIBUTION = "jacquard-context"
 """The name under which the package is installed."""
@@ -75,8 +76,6 @@ for command in (
     app.command()(command)
 app.command("import")(files.import_)
 app.command()(files.export)
-app.command()(service.serve)
-app.add_typer(service.tokens, name="tokens")
 app.command()(index.reindex)
 app.command()(index.check)
 app.command()(erase.erase)
@@ -87,6 +86,12 @@ app.add_typer(parts.embedder)
 app.add_typer(memory.evidence)
 app.add_typer(memory.lore)
 app.add_typer(templates.template)
+add_tenant_option(app)
+app.command()(service.serve)
+app.command()(stores.migrate)
+app.command()(stores.backup)
+app.command()(stores.restore)
+app.add_typer(service.tokens, name="tokens")
 
 
 def main() -> None:

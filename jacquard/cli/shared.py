@@ -14,6 +14,7 @@ import typer
 from rich.text import Text
 
 from filament import FilamentError
+from jacquard.cli.tenant_option import chosen_tenant
 from jacquard.cli.terminal import TerminalConsole
 from jacquard.config.sections import RuntimeConfig
 from jacquard.config.settings import config_from_mapping, load_config
@@ -83,8 +84,11 @@ err = TerminalConsole(stderr=True, highlight=False, soft_wrap=True)
 
 @asynccontextmanager
 async def open_store(*args: Any, **kwargs: Any) -> AsyncIterator[Runtime]:
-    """Open a runtime as `open_runtime` does; at the end, damaged records that were passed by are named on standard error."""
-    async with open_runtime(*args, **kwargs) as runtime:
+    """Open a runtime as `open_runtime` does, for the tenant of the command line.
+
+    At the end, damaged records that were passed by are named on standard error.
+    """
+    async with open_runtime(*args, tenant=chosen_tenant(), **kwargs) as runtime:
         try:
             yield runtime
         finally:

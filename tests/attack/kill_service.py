@@ -16,7 +16,7 @@ def serve() -> None:
         if child == 0:
             sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 (it ends with the process)
             serve_http(options={"port": int(port), "store": store, "embedder": "none"})
-            os._exit(0)
+            raise SystemExit
         print(f"service {child}", flush=True)
         _, status = os.waitpid(child, 0)
         print(f"ended {os.waitstatus_to_exitcode(status)}", flush=True)

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from mnemosyne import Author, AuthorKind, Chain, Ref, SqliteStore, StoreUnavailableError, TurnStatus
+from mnemosyne.stores.maintenance.revision import migrate_store
 from mnemosyne.stores.migrations.migrate import migrate_sqlite
 from mnemosyne.stores.sql.schema import OF_A_SESSION, OF_A_TENANT, OF_A_TURN, OF_A_WORLD, REVISION
 from mnemosyne.stores.sqlite.file import APPLICATION_ID, SqliteOptions, open_database
@@ -221,3 +222,9 @@ async def test_an_old_entry_can_be_written_again(old_file):
     assert await store.append_turns(SESSION, (), (entry,)) == head
     assert (await store.append_turns(SESSION, (), (replace(entry, text="new"),))).version == head.version + 1
     await store.close()
+
+
+def test_the_command_says_from_where_to_where(old_file):
+    done = migrate_store(f"sqlite:///{old_file}")
+    assert (done.before, done.after) == (1, REVISION)
+    assert migrate_store(f"sqlite:///{old_file}").before == REVISION

@@ -25,6 +25,7 @@ from jacquard.cli.shared import (
     say,
     show,
 )
+from jacquard.cli.tenant_option import chosen_tenant
 from jacquard.wiring.runtime import Runtime
 from mnemosyne.core.codec import to_plain
 from mnemosyne.documents.store_check import check_store
@@ -98,8 +99,8 @@ def check(store: StoreOption = DEFAULT_STORE, as_json: JsonOption = False) -> No
     """
 
     async def work() -> None:
-        location = locate_store(store)
-        opened = store_at(location, create=False)
+        location = locate_store(store, chosen_tenant())
+        opened = store_at(location, tenant=chosen_tenant(), create=False)
         try:
             found = await check_store(opened, lambda scope: say(f"{scope} …", "dim") if err.is_terminal else None)
         finally:

@@ -92,6 +92,15 @@ def open_driver(opening: PostgresOptions) -> Driver:
     return driver
 
 
+def read_revision(opening: PostgresOptions) -> int:
+    """Return the revision of our schema (0: there is none); nothing is changed. StoreUnavailableError as of `open_driver`."""
+    driver = _connect(opening)
+    try:
+        return _recognise(driver, opening)
+    finally:
+        driver.close()
+
+
 def _plain(driver: Driver) -> Driver:
     """Return a connection as SQLAlchemy expects it."""
     driver.cursor_factory = psycopg.Cursor

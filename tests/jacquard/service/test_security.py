@@ -10,8 +10,9 @@ import anyio
 import httpx
 import pytest
 
-from jacquard import RuntimeConfig
-from jacquard.core.errors import ConfigError
+from jacquard import ConfigError, RuntimeConfig
+from jacquard.service.access.admission import Admission
+from jacquard.service.access.gate import Gate
 from jacquard.service.access.records import using_records
 from jacquard.service.access.tokens import TokenRegistry
 from jacquard.service.http.routes import OPERATIONS
@@ -19,8 +20,7 @@ from jacquard.service.running.application import build_app
 from jacquard.service.running.server import serve as run_server
 from jacquard.service.settings import ServiceLimits, ServiceSettings
 from jacquard.service.values import SERVICE_TENANT, Scope
-from mnemosyne.host_parts import SystemClock
-from mnemosyne.stores.open import open_store
+from mnemosyne import SystemClock, open_store
 
 pytestmark = pytest.mark.anyio
 ASSISTANT = RuntimeConfig(profile="assistant")
@@ -257,17 +257,17 @@ def test_another_address_needs_tenants():
         run_server(options={"host": "0.0.0.0"})
 
 
-async def test_an_unexpected_fault_says_nothing_of_what_was_sent(tmp_path, monkeypatch):
-    from jacquard.service.tenants import TenantRuntimes
-
-    def fail(self, tenant):
+async def test_an_unexpected_fault_says_nothing_of_what_was_sent():
+    async def fail(scope, receive, send):
         raise RuntimeError("Rosebud is the word")
 
-    monkeypatch.setattr(TenantRuntimes, "use", fail)
-    async with serve(tmp_path) as client:
+    settings, notes = ServiceSettings(), []
+    gate = Gate(fail, settings=settings, admission=Admission(settings.limits), find=None, observe=notes.append)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(gate), base_url="http://127.0.0.1") as client:
         answer = await client.get("/api/v1/sessions")
-        assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal")
-        assert "Rosebud" not in answer.text
+    assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal")
+    assert "Rosebud" not in answer.text
+    assert isinstance(notes[0].error, RuntimeError)
 
 
 def test_no_file_of_the_service_opens_the_door_by_default():

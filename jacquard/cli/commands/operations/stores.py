@@ -1,0 +1,67 @@
+"""`migrate`, `backup`, `restore`: whole stores."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from anyio import to_thread
+
+from jacquard.cli.shared import DEFAULT_STORE, JsonOption, StoreOption, print_json, run, show
+from mnemosyne.stores.maintenance.copies import CopyResult, backup_store, restore_store
+from mnemosyne.stores.maintenance.revision import Migration, migrate_store
+
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The backup.")]
+
+
+def migrate(store: StoreOption = DEFAULT_STORE, json_output: JsonOption = False) -> None:
+    """Bring a store to the present revision, as its first use would."""
+
+    async def work() -> Migration:
+        return await to_thread.run_sync(migrate_store, store)
+
+    done = run(work)
+    if json_output:
+        print_json(done)
+    elif done.before == done.after:
+        show(f"{done.shown}: revision {done.after} already; nothing was done.")
+    else:
+        show(f"{done.shown}: from revision {done.before} to {done.after}.")
+
+
+def backup(
+    file: FileArgument,
+    store: StoreOption = DEFAULT_STORE,
+    tenant: Annotated[
+        str | None, typer.Option("--tenant", metavar="NAME", help="Only this tenant's. [all tenants]")
+    ] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Write a store into one file, while it may be in use; without indexes, which are built again."""
+
+    async def work() -> CopyResult:
+        return await to_thread.run_sync(partial(backup_store, store, file, tenant))
+
+    _tell(run(work), f"{file}: written", json_output)
+
+
+def restore(
+    file: FileArgument,
+    store: StoreOption = DEFAULT_STORE,
+    json_output: JsonOption = False,
+) -> None:
+    """Write a backup into an empty store; one of a SQL store into SQLite or PostgreSQL."""
+
+    async def work() -> CopyResult:
+        return await to_thread.run_sync(restore_store, file, store)
+
+    _tell(run(work), f"{file}: restored", json_output)
+
+
+def _tell(done: CopyResult, what: str, json_output: bool) -> None:
+    if json_output:
+        print_json(done)
+        return
+    show(f"{what}. " + ", ".join(f"{name}: {count}" for name, count in done.counts.items() if count))

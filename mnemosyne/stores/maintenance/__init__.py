@@ -1,0 +1,1 @@
+"""Copies of whole stores, and their migration."""

@@ -1,0 +1,112 @@
+"""Backup and restore of a whole store, or of one tenant: one file, written and checked in full before it has its name.
+
+The backup of a SQL store is itself a SQLite store (`sqlite:///FILE`), so it can be read, and a store can move from SQLite to
+PostgreSQL and back. The backup of a file store is a zip file. Indexes are left out: the next turn builds them.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import zipfile
+from collections.abc import Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mnemosyne.core.errors import StoreUnavailableError
+from mnemosyne.files import make_private_file, place_draft
+from mnemosyne.stores.locate import StoreLocation, locate_store
+from mnemosyne.stores.maintenance.folders import pack_folder, unpack_folder
+from mnemosyne.stores.maintenance.rows import copy_rows, reading, writing
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CopyResult:
+    """What was copied: rows by table, or files and their bytes."""
+
+    counts: Mapping[str, int]
+
+
+def backup_store(address: str, file: Path, tenant: str | None = None) -> CopyResult:
+    """Write a backup of the store at `address`, of all tenants or of one, while others may use it; blocks.
+
+    StoreUnavailableError where there is no store, where `file` exists, and where it cannot be written.
+    """
+    location = locate_store(address)
+    if file.exists():
+        raise StoreUnavailableError(str(file), "it exists already; choose another name")
+    draft = file.with_name(f"{file.name}.partial")
+    _remove(draft)
+    try:
+        make_private_file(draft)
+        if location.kind == "file":
+            counts = pack_folder(_folder(location), draft, tenant)
+        else:
+            with reading(location) as source, writing(_sqlite(draft)) as target:
+                counts = copy_rows(source, target, tenant)
+            _seal(draft)
+        with draft.open("rb") as written:
+            os.fsync(written.fileno())
+        place_draft(draft, file)
+    except OSError as error:
+        raise StoreUnavailableError(str(file), f"it cannot be written ({error.strerror or error})") from error
+    finally:
+        _remove(draft)
+    return CopyResult(counts=counts)
+
+
+def restore_store(file: Path, address: str) -> CopyResult:
+    """Write a backup into an empty store, which is created if there is none; blocks.
+
+    StoreUnavailableError, before anything is written, where the backup is damaged or of another kind, and where the store is not
+    empty.
+    """
+    location = locate_store(address)
+    if not file.is_file():
+        raise StoreUnavailableError(str(file), "there is no such file")
+    if zipfile.is_zipfile(file):
+        if location.kind != "file":
+            raise StoreUnavailableError(location.shown, "this is the backup of a file store; restore it to file:FOLDER")
+        return CopyResult(counts=unpack_folder(file, _folder(location)))
+    if location.kind == "file":
+        raise StoreUnavailableError(
+            location.shown, "this is the backup of a SQL store; restore it to SQLite or PostgreSQL"
+        )
+    _check(file)
+    with reading(_sqlite(file)) as source, writing(location) as target:
+        return CopyResult(counts=copy_rows(source, target))
+
+
+def _check(file: Path) -> None:
+    try:
+        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?immutable=1", uri=True)) as connection:
+            found: list[tuple[Any, ...]] = connection.execute("PRAGMA integrity_check(1)").fetchall()
+    except sqlite3.DatabaseError as error:
+        raise StoreUnavailableError(str(file), f"it is no backup, or it is damaged ({error})") from None
+    if found != [("ok",)]:
+        raise StoreUnavailableError(str(file), f"it is damaged ({found[0][0]}); take another backup")
+
+
+def _seal(file: Path) -> None:
+    """Make one file of it: nothing stays in a log beside it."""
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        connection.execute("PRAGMA journal_mode = DELETE").fetchall()
+
+
+def _sqlite(file: Path) -> StoreLocation:
+    return StoreLocation(kind="sqlite", shown=str(file), database=file)
+
+
+def _folder(location: StoreLocation) -> Path:
+    if location.database is None or location.kind != "file":
+        raise StoreUnavailableError(location.shown, "it is no folder of files")
+    return location.database
+
+
+def _remove(draft: Path) -> None:
+    for end in ("", "-wal", "-shm", "-journal"):
+        with suppress(FileNotFoundError):
+            draft.with_name(draft.name + end).unlink()

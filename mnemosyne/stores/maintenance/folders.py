@@ -1,0 +1,106 @@
+"""Copies a file store into a zip file with digests, and back into an empty folder."""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from filelock import FileLock
+
+from mnemosyne.core.codec import decode, encode
+from mnemosyne.core.errors import CodecError, StoreUnavailableError
+from mnemosyne.files import make_private_folder, write_file
+from mnemosyne.stores.file.journal import file_name
+
+DIGESTS = "digests.json"
+LOCK = "lock"
+LOCK_SECONDS = 60.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Digests:
+    """What is in a backup of files: the sha256 of each file, by its path below the folder."""
+
+    program: str
+    format: int
+    files: dict[str, str]
+
+
+PROGRAM, FORMAT = "jacquard backup of files", 1
+
+
+def pack_folder(folder: Path, target: Path, tenant: str | None = None) -> dict[str, int]:
+    """Write all files of a store, or of one tenant, while nobody writes them; return how many files and bytes."""
+    homes = [each for each in sorted(folder.iterdir()) if each.is_dir() and not each.name.startswith(".")]
+    if tenant is not None:
+        homes = [each for each in homes if each.name == file_name(tenant)]
+    files: dict[str, str] = {}
+    size = 0
+    with ExitStack() as stack, zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for home in homes:
+            stack.enter_context(FileLock(home / LOCK, timeout=LOCK_SECONDS))
+        for path in _files(folder, homes):
+            name, data = path.relative_to(folder).as_posix(), path.read_bytes()
+            files[name] = hashlib.sha256(data).hexdigest()
+            size += len(data)
+            archive.writestr(name, data)
+        archive.writestr(DIGESTS, encode(Digests(program=PROGRAM, format=FORMAT, files=files)))
+    return {"files": len(files), "bytes": size}
+
+
+def unpack_folder(source: Path, folder: Path) -> dict[str, int]:
+    """Write the files of a backup into an empty folder, after every one of them has been checked.
+
+    StoreUnavailableError, before anything is written, for a folder that is not empty and for a damaged backup.
+    """
+    if folder.exists() and (not folder.is_dir() or any(each.name != ".index" for each in folder.iterdir())):
+        raise StoreUnavailableError(str(folder), "it is not an empty folder; name a new one")
+    with zipfile.ZipFile(source) as archive:
+        digests = _read_digests(archive, source)
+        for name, data in _members(archive, digests):
+            if hashlib.sha256(data).hexdigest() != digests.files[name]:
+                raise StoreUnavailableError(str(source), f"{name} in it is damaged; take another backup")
+        size = 0
+        make_private_folder(folder)
+        # The description of the store is written last: without it, the folder is not taken for a whole one.
+        for name, data in sorted(_members(archive, digests), key=lambda each: each[0] == "store.json"):
+            path = folder.joinpath(*PurePosixPath(name).parts)
+            make_private_folder(path.parent)
+            write_file(path, data, private=True)
+            size += len(data)
+    return {"files": len(digests.files), "bytes": size}
+
+
+def _files(folder: Path, homes: list[Path]) -> Iterator[Path]:
+    if (sign := folder / "store.json").is_file():
+        yield sign
+    for home in homes:
+        yield from (each for each in sorted(home.rglob("*")) if each.is_file() and each.name != LOCK)
+
+
+def _read_digests(archive: zipfile.ZipFile, source: Path) -> Digests:
+    try:
+        digests: Digests = decode(archive.read(DIGESTS), Digests)
+    except (KeyError, CodecError, zipfile.BadZipFile) as error:
+        raise StoreUnavailableError(str(source), f"it is no backup of a file store ({error})") from None
+    if digests.program != PROGRAM or digests.format > FORMAT:
+        raise StoreUnavailableError(str(source), "it was made by another program or by a newer release")
+    if any(
+        ".." in PurePosixPath(name).parts or PurePosixPath(name).is_absolute() or "\\" in name for name in digests.files
+    ):
+        raise StoreUnavailableError(str(source), "a path in it leads outside of the store")
+    return digests
+
+
+def _members(archive: zipfile.ZipFile, digests: Digests) -> Iterator[tuple[str, bytes]]:
+    for name in digests.files:
+        try:
+            yield name, archive.read(name)
+        except (KeyError, zipfile.BadZipFile, OSError) as error:
+            raise StoreUnavailableError(
+                str(archive.filename), f"{name} in it is damaged ({error}); take another backup"
+            ) from None

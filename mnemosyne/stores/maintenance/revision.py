@@ -1,0 +1,48 @@
+"""The revision of a store, and its migration to the present one."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from mnemosyne.core.errors import StoreUnavailableError
+from mnemosyne.stores.locate import StoreLocation, locate_store
+from mnemosyne.stores.maintenance.rows import reading
+from mnemosyne.stores.sql.schema import REVISION
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Migration:
+    """What a migration did: from which revision to which; the same where there was nothing to do."""
+
+    shown: str
+    before: int
+    after: int
+
+
+def migrate_store(address: str) -> Migration:
+    """Bring a SQL store to the present revision, as its first use would; blocks. StoreUnavailableError as on opening it.
+
+    A file store has one format that every release since reads and writes, so nothing is done.
+    """
+    location = locate_store(address)
+    if location.kind == "file":
+        return Migration(shown=location.shown, before=1, after=1)
+    before = _revision(location)
+    with reading(location):
+        return Migration(shown=location.shown, before=before, after=REVISION)
+
+
+def _revision(location: StoreLocation) -> int:
+    if location.postgres is not None:
+        database: Any = import_module("mnemosyne.stores.postgres.database")
+        return int(database.read_revision(database.PostgresOptions(address=location.postgres)))
+    if location.database is None or location.kind != "sqlite":
+        raise StoreUnavailableError(location.shown, "only stores in SQLite and PostgreSQL have revisions")
+    if not location.database.is_file():
+        raise StoreUnavailableError(location.shown, "there is no store in it; start a session there first")
+    with closing(sqlite3.connect(f"{location.database.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+        return int(connection.execute("PRAGMA user_version").fetchone()[0])

@@ -1,0 +1,166 @@
+"""Copies the rows of one SQL store into another, empty one: SQLite or PostgreSQL, all tenants or one.
+
+Both have the same tables with the same three types (text, integer, bytes), so a row is copied as it is: numbers, versions and
+checksums stay what they are.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from itertools import count
+from typing import Any
+
+from mnemosyne.core.errors import StoreUnavailableError
+from mnemosyne.stores.locate import StoreLocation
+from mnemosyne.stores.sql.connection import Connection
+from mnemosyne.stores.sql.schema import TABLES, Dialect
+from mnemosyne.stores.sqlite.file import SqliteConnection, SqliteOptions, open_database
+
+PAGE_ROWS = 1_000
+"""So many rows are in memory at once; a row may be as large as a world pack."""
+
+NAMES = tuple(found[1] for each in TABLES if (found := re.match(r"CREATE TABLE (\w+)", each)) is not None)
+"""All tables, in the order in which they are copied."""
+
+SERIALS: Mapping[str, str] = {
+    found[1]: found[2] for each in TABLES if (found := re.match(r"CREATE TABLE (\w+) \(\s*(\w+) {serial}", each))
+}
+"""The column of a table that the database numbers."""
+
+_OF_A_TENANT = "session IN (SELECT key FROM sessions WHERE tenant = ?)"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OpenRows:
+    """A store of rows inside a transaction."""
+
+    connection: Connection
+    dialect: Dialect
+    shown: str
+
+
+@contextmanager
+def reading(location: StoreLocation) -> Iterator[OpenRows]:
+    """Give a store as it is at this moment, while others may write to it. StoreUnavailableError where there is none."""
+    with _opened(location, create=False) as rows:
+        begin = "BEGIN" if rows.dialect == "sqlite" else "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+        with _transaction(rows, begin):
+            yield rows
+
+
+@contextmanager
+def writing(location: StoreLocation) -> Iterator[OpenRows]:
+    """Give a store that is created if there is none, and that is empty: StoreUnavailableError. An error leaves it so."""
+    with (
+        _opened(location, create=True) as rows,
+        _transaction(rows, "BEGIN IMMEDIATE" if rows.dialect == "sqlite" else "BEGIN"),
+    ):
+        for table in NAMES:
+            if rows.connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is not None:
+                raise StoreUnavailableError(rows.shown, f"it is not empty (table {table}); name a new store")
+        yield rows
+
+
+def copy_rows(source: OpenRows, target: OpenRows, tenant: str | None = None) -> dict[str, int]:
+    """Copy all rows, or those of one tenant; return how many, by table."""
+    copied: dict[str, int] = {}
+    for table in NAMES:
+        columns = _columns(source, table)
+        condition = _condition(table, columns) if tenant is not None else ""
+        copied[table] = 0
+        for page in _pages(source, table, columns, condition, () if tenant is None else (tenant,)):
+            target.connection.insert(table, ", ".join(columns), page)
+            copied[table] += len(page)
+        if target.dialect == "postgresql" and table in SERIALS:
+            serial = SERIALS[table]
+            # The numbers that were copied are not drawn again.
+            target.connection.execute(
+                f"SELECT setval(pg_get_serial_sequence('{table}', '{serial}'), max({serial})) FROM {table}"
+            ).fetchall()
+    return copied
+
+
+def _condition(table: str, columns: Sequence[str]) -> str:
+    if "tenant" in columns:
+        return " WHERE tenant = ?"
+    if "session" in columns:
+        return f" WHERE {_OF_A_TENANT}"
+    return f" WHERE turn IN (SELECT number FROM turns WHERE {_OF_A_TENANT})"
+
+
+def _columns(rows: OpenRows, table: str) -> list[str]:
+    if rows.dialect == "sqlite":
+        found = rows.connection.execute("SELECT name FROM pragma_table_info(?) ORDER BY cid", (table,))
+    else:
+        found = rows.connection.execute(
+            "SELECT column_name::text FROM information_schema.columns WHERE table_schema = current_schema() "
+            "AND table_name = ? ORDER BY ordinal_position",
+            (table,),
+        )
+    return [name for (name,) in found]
+
+
+def _pages(
+    rows: OpenRows, table: str, columns: Sequence[str], condition: str, values: Sequence[str]
+) -> Iterator[list[tuple[Any, ...]]]:
+    query = f"SELECT {', '.join(columns)} FROM {table}{condition} ORDER BY 1"
+    if rows.dialect == "postgresql":
+        cursor = f"copy_{table}"
+        rows.connection.execute(f"DECLARE {cursor} NO SCROLL CURSOR FOR {query}", values)
+        for _ in count():
+            page = rows.connection.execute(f"FETCH {PAGE_ROWS} FROM {cursor}").fetchall()
+            if not page:
+                return
+            yield [tuple(row) for row in page]
+    page = []
+    for row in rows.connection.execute(query, values):
+        page.append(tuple(row))
+        if len(page) == PAGE_ROWS:
+            yield page
+            page = []
+    if page:
+        yield page
+
+
+@contextmanager
+def _opened(location: StoreLocation, *, create: bool) -> Iterator[OpenRows]:
+    if location.postgres is not None:
+        # psycopg is loaded for an address of PostgreSQL alone.
+        database = import_module("mnemosyne.stores.postgres.database")
+        connection = import_module("mnemosyne.stores.postgres.connection")
+        driver = database.open_driver(database.PostgresOptions(address=location.postgres, create=create))
+        try:
+            driver.execute(b"SET enable_seqscan = on; SET enable_sort = on")
+            yield OpenRows(
+                connection=connection.PostgresConnection(driver, "", ""), dialect="postgresql", shown=location.shown
+            )
+        except import_module("psycopg").IntegrityError as error:
+            raise StoreUnavailableError(location.shown, f"rows do not fit: {error}") from error
+        finally:
+            driver.close()
+        return
+    if location.kind != "sqlite" or location.database is None:
+        raise StoreUnavailableError(location.shown, "only stores in SQLite, PostgreSQL and folders of files are copied")
+    opened = open_database(SqliteOptions(path=location.database, create=create))
+    try:
+        yield OpenRows(connection=SqliteConnection(opened, ""), dialect="sqlite", shown=location.shown)
+    except sqlite3.IntegrityError as error:
+        raise StoreUnavailableError(location.shown, f"rows do not fit: {error}") from error
+    finally:
+        opened.close()
+
+
+@contextmanager
+def _transaction(rows: OpenRows, begin: str) -> Iterator[None]:
+    rows.connection.execute(begin)
+    try:
+        yield
+    except BaseException:
+        rows.connection.execute("ROLLBACK")
+        raise
+    rows.connection.execute("COMMIT")

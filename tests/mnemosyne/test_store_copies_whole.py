@@ -1,0 +1,168 @@
+"""Backup and restore: what is restored is the same, row by row and document by document; nothing is half written."""
+
+from __future__ import annotations
+
+import sqlite3
+import zipfile
+from contextlib import closing
+
+import anyio
+import pytest
+from typer.testing import CliRunner
+
+from jacquard.cli.app import app
+from jacquard.service.access.records import using_records
+from jacquard.service.values import Scope
+from mnemosyne import StoreUnavailableError, export_session, locate_store, open_store
+from mnemosyne.stores.maintenance.copies import backup_store, restore_store
+from mnemosyne.stores.maintenance.rows import NAMES, reading
+
+WORLD = "examples/whispering_forest/en"
+COMMANDS = CliRunner()
+
+
+def play(store: str, tenant: str, turns: int = 2) -> None:
+    for number in range(turns):
+        given = ["--world", WORLD, "--session", f"{tenant}-s", "--store", store, "--tenant", tenant]
+        shown = COMMANDS.invoke(app, ["weave", *given, "--input", f"Where is the key? {number}", "--embedder", "none"])
+        assert shown.exit_code == 0, shown.output
+        reply = ["commit", "--session", f"{tenant}-s", "--store", store, "--tenant", tenant, "--text", "In the well."]
+        shown = COMMANDS.invoke(app, reply)
+        assert shown.exit_code == 0, shown.output
+
+
+def rows_of(store: str) -> dict[str, list[tuple]]:
+    with reading(locate_store(store)) as rows:
+        return {
+            table: sorted((tuple(row) for row in rows.connection.execute(f"SELECT * FROM {table}")), key=repr)
+            for table in NAMES
+        }
+
+
+async def make_token(store: str) -> str:
+    async with using_records(store) as records:
+        return (await records.tokens.create("north", Scope.PLAY))[0]
+
+
+async def find_token(store: str, token: str):
+    async with using_records(store) as records:
+        return await records.tokens.find(token)
+
+
+async def documents_of(store: str, tenants) -> dict:
+    found = {}
+    for tenant in tenants:
+        opened = open_store(store, tenant=tenant)
+        for session in await opened.sessions():
+            found[tenant, session] = await export_session(opened, session)
+        await opened.close()
+    return found
+
+
+def test_a_sqlite_store_goes_to_postgresql_and_back_as_it_is(tmp_path, postgres_url):
+    first, third = str(tmp_path / "first"), str(tmp_path / "third")
+    for tenant in ("default", "north"):
+        play(first, tenant)
+    token = anyio.run(make_token, first)
+    backup_store(first, tmp_path / "one.backup")
+    restore_store(tmp_path / "one.backup", postgres_url)
+    backup_store(postgres_url, tmp_path / "two.backup")
+    restore_store(tmp_path / "two.backup", third)
+    assert rows_of(first) == rows_of(postgres_url) == rows_of(third)
+    tenants = ("default", "north")
+    assert anyio.run(documents_of, first, tenants) == anyio.run(documents_of, third, tenants)
+    assert anyio.run(find_token, postgres_url, token).tenant == "north"
+    play(postgres_url, "north", 1)
+    play(third, "north", 1)
+
+
+def test_a_file_store_is_packed_and_unpacked_as_it_is(tmp_path):
+    first, second = f"file:{tmp_path / 'first'}", f"file:{tmp_path / 'second'}"
+    for tenant in ("default", "north"):
+        play(first, tenant)
+    backup_store(first, tmp_path / "files.backup")
+    restore_store(tmp_path / "files.backup", second)
+    tenants = ("default", "north")
+    assert anyio.run(documents_of, first, tenants) == anyio.run(documents_of, second, tenants)
+    play(second, "north", 1)
+
+
+@pytest.mark.parametrize("kind", ["", "file:"])
+def test_a_backup_of_a_tenant_holds_that_tenant_alone(tmp_path, kind):
+    first, second = f"{kind}{tmp_path / 'first'}", f"{kind}{tmp_path / 'second'}"
+    for tenant in ("default", "north"):
+        play(first, tenant, 1)
+    backup_store(first, tmp_path / "north.backup", "north")
+    assert b"default-s" not in (tmp_path / "north.backup").read_bytes()
+    restore_store(tmp_path / "north.backup", second)
+    assert set(anyio.run(documents_of, second, ("default", "north"))) == {("north", "north-s")}
+
+
+def test_what_exists_is_never_written_over(tmp_path):
+    store = str(tmp_path / "store")
+    play(store, "default", 1)
+    (tmp_path / "kept").write_text("kept")
+    with pytest.raises(StoreUnavailableError, match="exists already"):
+        backup_store(store, tmp_path / "kept")
+    assert (tmp_path / "kept").read_text() == "kept"
+    backup_store(store, tmp_path / "one.backup")
+    before = rows_of(store)
+    with pytest.raises(StoreUnavailableError, match="not empty"):
+        restore_store(tmp_path / "one.backup", store)
+    assert rows_of(store) == before
+
+
+@pytest.mark.parametrize("place", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("kind", ["", "file:"])
+def test_a_damaged_backup_is_refused_before_anything_is_written(tmp_path, kind, place):
+    store = f"{kind}{tmp_path / 'store'}"
+    play(store, "default", 1)
+    backup_store(store, tmp_path / "one.backup")
+    data = bytearray((tmp_path / "one.backup").read_bytes())
+    begin = int(len(data) * place)
+    data[begin : begin + 4096] = bytes(4096)
+    (tmp_path / "torn.backup").write_bytes(data[: len(data) - 10_000] if place == 0.9 else data)
+    with pytest.raises(StoreUnavailableError):
+        restore_store(tmp_path / "torn.backup", f"{kind}{tmp_path / 'new'}")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_path_out_of_the_store_is_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "bad.backup", "w") as archive:
+        archive.writestr("../out.txt", b"x")
+        archive.writestr(
+            "digests.json",
+            b'{"program": "jacquard backup of files", "format": 1, "files": {"../out.txt": "0"}}',
+        )
+    with pytest.raises(StoreUnavailableError, match="outside"):
+        restore_store(tmp_path / "bad.backup", f"file:{tmp_path / 'new'}")
+
+
+def test_a_restore_that_fails_on_its_way_leaves_the_store_empty(tmp_path):
+    store = str(tmp_path / "store")
+    play(store, "default", 1)
+    backup_store(store, tmp_path / "one.backup")
+    whole = (tmp_path / "one.backup").read_bytes()
+    with closing(sqlite3.connect(tmp_path / "one.backup")) as backup:
+        backup.execute("DROP INDEX messages_by_id")
+        backup.execute("UPDATE messages SET message_id = 'same'")
+        backup.commit()
+    with pytest.raises(StoreUnavailableError, match="do not fit"):
+        restore_store(tmp_path / "one.backup", str(tmp_path / "new"))
+    (tmp_path / "one.backup").write_bytes(whole)
+    restore_store(tmp_path / "one.backup", str(tmp_path / "new"))
+    assert rows_of(store) == rows_of(str(tmp_path / "new"))
+
+
+def test_the_commands_say_what_they_did(tmp_path):
+    store = str(tmp_path / "store")
+    play(store, "default", 1)
+    shown = COMMANDS.invoke(app, ["migrate", "--store", store])
+    assert "already; nothing was done" in shown.output
+    shown = COMMANDS.invoke(app, ["backup", str(tmp_path / "b"), "--store", store])
+    assert "sessions: 1, branches: 1" in shown.output
+    shown = COMMANDS.invoke(app, ["restore", str(tmp_path / "b"), "--store", str(tmp_path / "new")])
+    assert "sessions: 1, branches: 1" in shown.output
+    shown = COMMANDS.invoke(app, ["restore", str(tmp_path / "none"), "--store", str(tmp_path / "newer")])
+    assert shown.exit_code == 1
+    assert "no such file" in shown.output
