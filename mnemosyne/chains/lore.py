@@ -11,7 +11,7 @@ from typing import Any
 
 from mnemosyne.chains.audience import audience_of_entry, may_read
 from mnemosyne.chains.state import StateView, view_state
-from mnemosyne.schema.memory import LoreCategory, MemoryEntry
+from mnemosyne.schema.memory import TAKES_FROM_RECALL, LoreCategory, MemoryEntry
 
 
 def hidden_entries(
@@ -20,10 +20,12 @@ def hidden_entries(
     """Return the ids of the entries that `viewer` may not know or whose conditions fail on `state`.
 
     `gated` are the entries with viewers or conditions (`Store.gated_entries`). Without a viewer (None) every entry that
-    names viewers is hidden.
+    names viewers is hidden. So are the entries that an edit of memory takes from recall (`takes_from_recall`).
     """
     view = state if isinstance(state, StateView) else view_state(state)
-    return frozenset(entry.entry_id for entry in gated if not may_know(entry, viewer, view))
+    known = tuple(gated)
+    taken = (entry.metadata[TAKES_FROM_RECALL] for entry in known if TAKES_FROM_RECALL in entry.metadata)
+    return frozenset(entry.entry_id for entry in known if not may_know(entry, viewer, view)).union(taken)
 
 
 def may_know(entry: MemoryEntry, viewer: str | None, view: StateView) -> bool:

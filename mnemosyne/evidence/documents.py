@@ -20,7 +20,11 @@ from mnemosyne.schema.memory import (
     DOCUMENT,
     DOCUMENT_ID,
     EMPTY,
+    NOBODY,
     SECTION_ID,
+    TAKES_FROM_RECALL,
+    UNDONE_AT,
+    VIEWERS,
     Chain,
     MemoryEntry,
     session_scope,
@@ -36,7 +40,7 @@ MOST_WEIGHT = 1_000
 LEAST_WEIGHT = 60
 """A passage that would be smaller is joined with its neighbour; a heading begins another where what is before it has this size."""
 
-_KEPT = ("sensitivity",)
+_KEPT = ("sensitivity", VIEWERS)
 _HEADING = re.compile(r"^[ ]{0,3}#{1,6}[ \t]+([^\n]{1,200})", re.MULTILINE)
 _ENDS = (
     re.compile(r"\n[ \t]*\n\s*"),
@@ -120,8 +124,11 @@ def document_entries(session_id: str, evidence: Evidence) -> tuple[MemoryEntry, 
     """Return the passages of a document as entries of its session, in order; none of an empty one.
 
     An entry's text is exactly what the selector in its metadata (`section_id`, as `chars:0-900`) points at in the evidence
-    (`document_id`). Its title is the name of the document, with the heading that the passage begins under.
+    (`document_id`). Its title is the name of the document, with the heading that the passage begins under. After them come the
+    entries, known to nobody, that say which others recall leaves out (`takes_from_recall`).
     """
+    if UNDONE_AT in evidence.metadata:
+        return ()
     headings = [(found.start(), found[1].strip(" #\t")) for found in _HEADING.finditer(evidence.content)]
     entries: list[MemoryEntry] = []
     heading, place = "", 0
@@ -146,7 +153,23 @@ def document_entries(session_id: str, evidence: Evidence) -> tuple[MemoryEntry, 
                 metadata=metadata,
             )
         )
-    return tuple(entries)
+    return (*entries, *_marks(session_id, evidence))
+
+
+def _marks(session_id: str, evidence: Evidence) -> Iterator[MemoryEntry]:
+    taken = evidence.metadata.get(TAKES_FROM_RECALL)
+    for number, entry_id in enumerate(taken if isinstance(taken, list | tuple) else ()):
+        yield MemoryEntry(
+            entry_id=f"{evidence.evidence_id}!{number}",
+            scope=session_scope(session_id),
+            chain=Chain.LORE,
+            kind=DOCUMENT,
+            text=TAKES_FROM_RECALL,
+            viewers=NOBODY,
+            at=evidence.created_at,
+            trust=evidence.trust,
+            metadata={DOCUMENT_ID: evidence.evidence_id, TAKES_FROM_RECALL: str(entry_id)},
+        )
 
 
 async def write_passages(store: Store, session_id: str, evidence: Evidence) -> int:

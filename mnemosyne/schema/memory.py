@@ -29,6 +29,13 @@ VIEWERS = "viewers"
 NOBODY = ("\x00nobody",)
 """The viewers of what no viewer may know."""
 
+TAKES_FROM_RECALL = "takes_from_recall"
+"""In the metadata of an evidence item: ids of entries that recall leaves out because of it, as its text takes their place or they
+are pinned. In the metadata of an entry: one such id; nobody may know such an entry itself."""
+
+UNDONE_AT = "undone_at"
+"""In the metadata of an evidence item: when it was undone (ISO 8601). It has then no passages, and takes nothing from recall."""
+
 DOCUMENT_ID, SECTION_ID = "document_id", "section_id"
 
 

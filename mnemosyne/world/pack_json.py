@@ -6,11 +6,12 @@ every host. It knows the schema and the codec, never a store.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from mnemosyne.core.codec import from_plain, to_plain
+from mnemosyne.core.codec import encode, from_plain, to_plain
 from mnemosyne.core.errors import CodecError
 from mnemosyne.schema.world import WorldPack
 
@@ -26,6 +27,12 @@ def pack_to_json(world: WorldPack) -> dict[str, Any]:
             f"The templates of pack {world.world_id!r} are in a folder; read them before the pack is stored."
         )
     return {"format": PACK_FORMAT, "pack": to_plain(replace(world, template_root=None))}
+
+
+def with_own_digest(world: WorldPack) -> WorldPack:
+    """Return a pack that belongs to no folder: its digest is that of its content. It takes a while for a large pack."""
+    bare = replace(world, template_root=None, templates=world.templates or {}, digest="")
+    return replace(bare, digest=hashlib.sha256(encode(pack_to_json(bare))).hexdigest())
 
 
 def pack_from_json(value: Mapping[str, Any]) -> WorldPack:

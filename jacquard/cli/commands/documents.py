@@ -35,6 +35,7 @@ from mnemosyne.documents.json_schema import package_schema, schema_text, session
 from mnemosyne.documents.migrate import migrate as migrate_document
 from mnemosyne.documents.package_json import is_package, package_faults
 from mnemosyne.documents.session_json import document_from_json, document_to_json, read_document
+from mnemosyne.evidence.documents import index_documents
 from mnemosyne.files import write_file
 from mnemosyne.schema.document import SessionDocument
 from mnemosyne.world import publish
@@ -164,6 +165,7 @@ def import_(
                 done = await import_session(runtime.store, document, session_id=session)
             except SchemaValidationError as error:
                 raise _build_document_error(file, error) from None
+            await index_documents(runtime.store, done.session_id)
         if as_json:
             print_json(codec.to_plain(done))
             return

@@ -16,6 +16,7 @@ from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, se
 from jacquard.core.receipt import LeftOut
 from jacquard.pipeline.evidence.rendering import EvidenceParts, default_parts
 from jacquard.pipeline.planned_turn import PlannedTurn
+from mnemosyne.chains.audience import may_read, read_audience
 from mnemosyne.documents.brought import TRUST, verify_trust
 from mnemosyne.evidence.blocks.resolve import ResolvedBlock
 from mnemosyne.evidence.rules import lowest_trust
@@ -28,6 +29,9 @@ MADE_BY = "made_by"
 ENGINE = "jacquard"
 MADE_BY_ENGINE: Mapping[str, Any] = {MADE_BY: ENGINE}
 """The field (in `extra`) of blocks that a turn made of its own prompt."""
+
+UNPINNED = "unpinned"
+"""The field (in `extra`) of the block of a memory that was pinned and is no longer; the block is empty."""
 
 _RECORDED = ("flesh:", "evidence:", "host:", "user-fact:")
 """How the ids of recorded blocks begin that change from turn to turn; a session has many of them."""
@@ -65,7 +69,7 @@ async def load_context_blocks(
     A block of the talk whose words stand in the history or the summary is left out with a line, and so is one without a text.
     """
     stored = await store.list_context_blocks(turn.session_id, BlockFilter(without_prefixes=_RECORDED))
-    own = [block for block in stored if not _is_recorded(block, turn)]
+    own = [block for block in stored if not _is_recorded(block, turn) and _may_show(block, turn.config.viewer)]
     stored_ids = {block.block_id for block in own}
     own += [block for block in derived if block.block_id not in stored_ids]
     with_parts = parts or default_parts(store, clock, count)
@@ -115,6 +119,11 @@ def _is_recorded(block: ContextBlock, turn: PlannedTurn) -> bool:
     if not recorded or any((each.get("extra") or {}).get(MADE_BY) == ENGINE for each in recorded):
         return False
     return block.content.startswith("<directive ") or block.block_id in {each.get("block_id") for each in recorded}
+
+
+def _may_show(block: ContextBlock, viewer: str | None) -> bool:
+    """Return whether a pinned memory is still pinned, and whether the viewer may know a block."""
+    return UNPINNED not in block.extra and may_read(read_audience(block.extra), viewer)
 
 
 def _trust_of_text(block: ContextBlock) -> Trust:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -15,7 +14,6 @@ from jacquard.service.answers import Refusal
 from jacquard.service.http.call_settings import id_from_key
 from jacquard.service.http.operation import Call, Operation, Query
 from jacquard.service.values import Scope
-from mnemosyne.core import codec
 from mnemosyne.core.codec import parse_time
 from mnemosyne.core.errors import CodecError, EvidenceNotFoundError, RedactionError, SessionNotFoundError
 from mnemosyne.schema.erasure import AuditRecord, Erasure
@@ -24,7 +22,7 @@ from mnemosyne.schema.ingest import IngestOptions, IngestResult
 from mnemosyne.schema.memory import EMPTY, MemoryEntry, UserFact
 from mnemosyne.schema.query import EvidenceFilter
 from mnemosyne.schema.world import WorldPack
-from mnemosyne.world.pack_json import pack_from_json, pack_to_json
+from mnemosyne.world.pack_json import pack_from_json, pack_to_json, with_own_digest
 
 MOST_LISTED = 200
 
@@ -190,8 +188,7 @@ def _read_pack(world_id: str, sent: Mapping[str, Any]) -> WorldPack:
         raise ConfigError(f"This is no world pack: {error}") from None
     if world.world_id != world_id:
         raise ConfigError(f"The pack is of world {world.world_id!r}, the address of {world_id!r}; give both the same.")
-    bare = replace(world, template_root=None, templates=world.templates or {}, digest="")
-    return replace(bare, digest=hashlib.sha256(codec.encode(pack_to_json(bare))).hexdigest())
+    return with_own_digest(world)
 
 
 async def list_lore(call: Call) -> LorePage:

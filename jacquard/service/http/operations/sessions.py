@@ -28,6 +28,7 @@ from mnemosyne.core.errors import (
     VersionConflictError,
 )
 from mnemosyne.documents.session_json import document_from_json, document_to_json
+from mnemosyne.evidence.documents import index_documents
 from mnemosyne.schema.document import Summary, Task
 from mnemosyne.schema.memory import is_profile_session
 from mnemosyne.schema.record import PutResult, TurnRecord
@@ -184,7 +185,9 @@ async def put_document(call: Call) -> PutResult:
     """Write the session document."""
     sent = call.read(DocumentRequest)
     document = await to_thread.run_sync(document_from_json, sent.document)
-    return await call.runtime.store.put_session(call.session_id, document, expected_version=sent.expected_version)
+    done = await call.runtime.store.put_session(call.session_id, document, expected_version=sent.expected_version)
+    await index_documents(call.runtime.store, call.session_id)
+    return done
 
 
 async def list_turns(call: Call) -> TurnPage:

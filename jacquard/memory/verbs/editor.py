@@ -1,0 +1,268 @@
+"""Remembers, edits, supersedes, pins and undoes. It must not import a concrete store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from anyio import to_thread
+
+from jacquard.core.errors import ConfigError
+from jacquard.memory.verbs.find import SENSITIVITY, find_memory
+from jacquard.memory.verbs.log import (
+    ACTION,
+    AUTHOR,
+    BEFORE,
+    IS_EDIT,
+    TARGET,
+    UNDONE_BY,
+    edit_of,
+    is_undone,
+    load_edit,
+    load_edits,
+)
+from jacquard.memory.verbs.values import Memory, MemoryAction, MemoryEdit
+from jacquard.pipeline.evidence.context_blocks import UNPINNED
+from jacquard.pipeline.record.evidence import find_shown_texts
+from mnemosyne.chains.audience import audience_field
+from mnemosyne.core.codec import format_time
+from mnemosyne.evidence.documents import IS_DOCUMENT, remove_passages, write_passages
+from mnemosyne.protocols import Clock, EvidenceIngestor, IdGenerator, Store
+from mnemosyne.schema.evidence import (
+    BlockType,
+    ContextBlock,
+    Evidence,
+    EvidenceSource,
+    EvidenceType,
+    Priority,
+    SourceKind,
+)
+from mnemosyne.schema.ingest import IngestOptions
+from mnemosyne.schema.memory import TAKES_FROM_RECALL, UNDONE_AT, Trust
+
+SOURCE = "memory"
+PIN_PREFIX = "pinned:"
+PINNED = "pinned_memory"
+MOST_CHARS = 20_000
+
+
+class MemoryEditor:
+    """Edits the memory of sessions for one caller.
+
+    `author` says whose edits they are (kept in the log). With a `viewer`, only what this viewer may know can be edited, and what
+    is remembered is for this viewer alone; `all_viewers`: the caller may know everything. `is_model`: texts come from a model, so
+    what its prompt had shown is not remembered again, and what is left is trusted as a model is.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        ingestor: EvidenceIngestor,
+        clock: Clock,
+        ids: IdGenerator,
+        *,
+        author: str,
+        viewer: str | None = None,
+        all_viewers: bool = True,
+        is_model: bool = False,
+    ) -> None:
+        self._store, self._ingestor, self._clock, self._ids = store, ingestor, clock, ids
+        self._author, self._viewer, self._all_viewers, self._is_model = author, viewer, all_viewers, is_model
+
+    async def remember(self, session_id: str, text: str, *, title: str = "", key: str | None = None) -> MemoryEdit:
+        """Store a text as a memory of the session; the same `key` stores it once.
+
+        ConfigError for an empty text, one that is too long, and one that the prompt of the last turn had shown;
+        SessionNotFoundError.
+        """
+        return await self._write(session_id, MemoryAction.REMEMBER, text, title=title, key=key)
+
+    async def edit(self, session_id: str, memory_id: str, text: str) -> MemoryEdit:
+        """Correct a memory: recall finds the new text, and no longer the old one. ConfigError as of `remember`, and for an id
+        that is not there.
+        """
+        memory = await self._find(session_id, memory_id)
+        return await self._replace(session_id, memory, MemoryAction.EDIT, text)
+
+    async def supersede(self, session_id: str, memory_id: str, text: str = "") -> MemoryEdit:
+        """Say that a memory holds no longer, and what holds now, if anything does. ConfigError as of `edit`."""
+        memory = await self._find(session_id, memory_id)
+        return await self._replace(session_id, memory, MemoryAction.SUPERSEDE, text)
+
+    async def pin(self, session_id: str, memory_id: str) -> MemoryEdit:
+        """Show a memory in every prompt while it fits; recall then leaves it out. ConfigError for an id that is not there."""
+        memory = await self._find(session_id, memory_id)
+        pinned = await self._pin_of(session_id, memory.memory_id)
+        if pinned is not None:
+            return _required(pinned)
+        made = await self._record(session_id, MemoryAction.PIN, memory, takes=memory.entry_ids)
+        await self._show(session_id, memory)
+        return _required(made)
+
+    async def unpin(self, session_id: str, memory_id: str) -> MemoryEdit:
+        """Show a memory no longer in every prompt. ConfigError for one that is not pinned."""
+        pinned = await self._pin_of(session_id, memory_id)
+        if pinned is None:
+            raise ConfigError(f"Memory {memory_id!r} is not pinned.")
+        await self._take_back(session_id, pinned)
+        await self._hide(session_id, memory_id)
+        made = await self._record(session_id, MemoryAction.UNPIN, Memory(memory_id=memory_id, kind="", text=""))
+        return _required(made)
+
+    async def undo(self, session_id: str, edit_id: str) -> MemoryEdit:
+        """Undo an edit; a second call changes nothing.
+
+        ConfigError for an unknown edit, and for one on which a later edit builds.
+        """
+        evidence = await load_edit(self._store, session_id, edit_id)
+        edit = None if evidence is None else edit_of(evidence)
+        if evidence is None or edit is None:
+            raise ConfigError(f"There is no edit {edit_id!r} in session {session_id!r}; the log shows the ids.")
+        if is_undone(evidence):
+            return edit
+        if edit.action in (MemoryAction.REMEMBER, MemoryAction.EDIT, MemoryAction.SUPERSEDE):
+            for later in await load_edits(self._store, session_id, edit_id):
+                if not is_undone(later) and later.metadata.get(ACTION) != MemoryAction.UNPIN.value:
+                    raise ConfigError(f"Edit {later.evidence_id!r} builds on edit {edit_id!r}; undo that one first.")
+        if edit.action is MemoryAction.UNPIN:
+            await self.pin(session_id, edit.memory_id)
+        elif edit.action is MemoryAction.PIN:
+            await self._hide(session_id, edit.memory_id)
+        return _required(await self._take_back(session_id, evidence))
+
+    async def _find(self, session_id: str, memory_id: str) -> Memory:
+        return await find_memory(self._store, session_id, memory_id, self._viewer, all_viewers=self._all_viewers)
+
+    async def _replace(self, session_id: str, memory: Memory, action: MemoryAction, text: str) -> MemoryEdit:
+        if text.strip() == memory.text.strip():
+            raise ConfigError(f"Memory {memory.memory_id!r} has this text already.")
+        pinned = await self._pin_of(session_id, memory.memory_id)
+        if pinned is not None:
+            await self._take_back(session_id, pinned)
+            await self._hide(session_id, memory.memory_id)
+        if not text.strip() and action is MemoryAction.SUPERSEDE:
+            done = _required(await self._record(session_id, action, memory, takes=memory.entry_ids))
+        else:
+            done = await self._write(session_id, action, text, title=memory.title, replaced=memory)
+            if pinned is not None:
+                await self.pin(session_id, done.edit_id)
+        return done
+
+    async def _write(
+        self,
+        session_id: str,
+        action: MemoryAction,
+        text: str,
+        *,
+        title: str = "",
+        replaced: Memory | None = None,
+        key: str | None = None,
+    ) -> MemoryEdit:
+        if not text.strip():
+            raise ConfigError("The text is empty; give what is to be remembered.")
+        if len(text) > MOST_CHARS:
+            raise ConfigError(
+                f"The text has {len(text)} characters, and a memory at most {MOST_CHARS}; ingest it as a document."
+            )
+        await self._store.head(session_id)
+        done = await self._ingestor.ingest(
+            session_id,
+            text,
+            EvidenceSource(kind=SourceKind.LLM if self._is_model else SourceKind.USER, name=title or SOURCE),
+            EvidenceType.USER_INPUT,
+            metadata=self._metadata(action, replaced, () if replaced is None else replaced.entry_ids),
+            options=IngestOptions(
+                dedup=False,
+                as_document=True,
+                trust=self._trust_of(replaced),
+                idempotency_key=None if key is None else f"memory {key}",
+                shown=await self._shown(session_id) if self._is_model else (),
+            ),
+        )
+        if done.evidence is None:
+            raise ConfigError(
+                "Nothing of this text is new: the prompt of the last turn had shown it. It is not remembered again."
+            )
+        return _required(done.evidence)
+
+    async def _shown(self, session_id: str) -> Any:
+        window = await self._store.window(session_id, message_limit=1)
+        return await to_thread.run_sync(find_shown_texts, window.pending or window.previous)
+
+    def _trust_of(self, replaced: Memory | None) -> Trust:
+        own = Trust.MODEL if self._is_model else Trust.USER
+        # A correction is no more to be trusted than who makes it, and no less than what it corrects by its own author.
+        return (
+            own if replaced is None or self._is_model else replaced.trust if replaced.trust is Trust.AUTHORED else own
+        )
+
+    def _metadata(self, action: MemoryAction, memory: Memory | None, takes: tuple[str, ...]) -> dict[str, Any]:
+        told: dict[str, Any] = {IS_EDIT: "yes", ACTION: action.value, AUTHOR: self._author}
+        if memory is not None:
+            told |= {TARGET: memory.memory_id, BEFORE: memory.text, **audience_field(memory.viewers)}
+            if memory.sensitivity:
+                told[SENSITIVITY] = memory.sensitivity
+        elif not self._all_viewers and self._viewer is not None:
+            told |= audience_field((self._viewer,))
+        if takes:
+            told[TAKES_FROM_RECALL] = list(takes)
+        return told
+
+    async def _record(
+        self, session_id: str, action: MemoryAction, memory: Memory, takes: tuple[str, ...] = ()
+    ) -> Evidence:
+        evidence = Evidence(
+            evidence_id=self._ids.generate(),
+            type=EvidenceType.OTHER,
+            source=EvidenceSource(kind=SourceKind.SYSTEM, name=memory.title or SOURCE),
+            trust=Trust.USER,
+            metadata={IS_DOCUMENT: True, **self._metadata(action, memory, takes)},
+            created_at=self._clock.now(),
+        )
+        await self._store.put_evidence(session_id, evidence)
+        await write_passages(self._store, session_id, evidence)
+        return evidence
+
+    async def _take_back(self, session_id: str, evidence: Evidence) -> Evidence:
+        """Mark an edit as undone, first its passages: what is half done is then still in the log and can be undone again."""
+        await remove_passages(self._store, session_id, evidence)
+        undone: Mapping[str, Any] = {UNDONE_AT: format_time(self._clock.now()), UNDONE_BY: self._author}
+        marked = replace(evidence, metadata={**evidence.metadata, **undone})
+        await self._store.put_evidence(session_id, marked)
+        return marked
+
+    async def _pin_of(self, session_id: str, memory_id: str) -> Evidence | None:
+        found = await load_edits(self._store, session_id, memory_id)
+        pins = [each for each in found if each.metadata.get(ACTION) == MemoryAction.PIN.value and not is_undone(each)]
+        return pins[-1] if pins else None
+
+    async def _show(self, session_id: str, memory: Memory) -> None:
+        extra: dict[str, Any] = {
+            PINNED: memory.memory_id,
+            "trust": memory.trust.value,
+            **audience_field(memory.viewers),
+        }
+        if memory.sensitivity:
+            extra[SENSITIVITY] = memory.sensitivity
+        await self._put(session_id, memory.memory_id, memory.text, extra)
+
+    async def _hide(self, session_id: str, memory_id: str) -> None:
+        await self._put(session_id, memory_id, "", {PINNED: memory_id, UNPINNED: True})
+
+    async def _put(self, session_id: str, memory_id: str, text: str, extra: Mapping[str, Any]) -> None:
+        block = ContextBlock(
+            block_id=f"{PIN_PREFIX}{memory_id}",
+            block_type=BlockType.MEMORY,
+            priority=Priority.HIGH,
+            content=text,
+            extra=extra,
+        )
+        await self._store.put_context_blocks(session_id, (block,))
+
+
+def _required(evidence: Evidence) -> MemoryEdit:
+    edit = edit_of(evidence)
+    if edit is None:
+        raise ConfigError(f"Evidence {evidence.evidence_id!r} is no edit of memory; give another key.")
+    return edit

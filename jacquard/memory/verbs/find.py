@@ -1,0 +1,78 @@
+"""Finds a memory by its id, whatever kind of memory it is. It must not import a concrete store."""
+
+from __future__ import annotations
+
+from jacquard.core.errors import ConfigError
+from jacquard.memory.verbs.log import ACTION, is_undone, load_edits
+from jacquard.memory.verbs.values import Memory, MemoryAction
+from mnemosyne.chains.audience import audience_of_entry, may_read, read_audience
+from mnemosyne.evidence.documents import document_entries, is_document
+from mnemosyne.protocols import Store
+from mnemosyne.schema.evidence import Evidence
+from mnemosyne.schema.memory import TAKES_FROM_RECALL, MemoryEntry, document_of, session_scope, world_scope
+
+REMEMBERED = "remembered"
+SENSITIVITY = "sensitivity"
+_WITH_TEXT = frozenset({MemoryAction.REMEMBER.value, MemoryAction.EDIT.value, MemoryAction.SUPERSEDE.value})
+
+
+async def find_memory(
+    store: Store, session_id: str, memory_id: str, viewer: str | None, *, all_viewers: bool
+) -> Memory:
+    """Return a memory that a viewer may know (with `all_viewers`: any). ConfigError where there is none, so that a viewer cannot
+    tell what others know; SessionNotFoundError.
+    """
+    head = await store.head(session_id)
+    memory = await _find(store, session_id, head.world_id, memory_id)
+    if memory is None or not (all_viewers or may_read(memory.viewers, viewer)):
+        raise ConfigError(f"There is no memory {memory_id!r} in session {session_id!r}; a search shows the ids.")
+    for edit in await load_edits(store, session_id, memory.memory_id):
+        action = edit.metadata.get(ACTION)
+        if action in (MemoryAction.EDIT.value, MemoryAction.SUPERSEDE.value) and not is_undone(edit):
+            successor = f"; its successor is {edit.evidence_id!r}" if edit.content else ""
+            raise ConfigError(
+                f"Memory {memory_id!r} was superseded by edit {edit.evidence_id!r}{successor}. Undo that first."
+            )
+    return memory
+
+
+async def _find(store: Store, session_id: str, world_id: str, memory_id: str) -> Memory | None:
+    evidence = await store.get_evidence(session_id, memory_id)
+    if evidence is None:
+        for scope in (session_scope(session_id), world_scope(world_id)):
+            for entry in await store.entries(scope, (memory_id,)):
+                if TAKES_FROM_RECALL in entry.metadata:
+                    return None
+                if (document_id := document_of(entry)) is None:
+                    return _of_entry(entry)
+                evidence = await store.get_evidence(session_id, document_id)
+    if evidence is None or not is_document(evidence) or is_undone(evidence) or not evidence.content:
+        return None
+    return _of_evidence(session_id, evidence)
+
+
+def _of_entry(entry: MemoryEntry) -> Memory:
+    return Memory(
+        memory_id=entry.entry_id,
+        kind=entry.kind,
+        text=entry.text,
+        title=entry.title,
+        entry_ids=(entry.entry_id,),
+        viewers=audience_of_entry(entry),
+        trust=entry.trust,
+        sensitivity=str(entry.metadata.get(SENSITIVITY, "")),
+    )
+
+
+def _of_evidence(session_id: str, evidence: Evidence) -> Memory:
+    entries = document_entries(session_id, evidence)
+    return Memory(
+        memory_id=evidence.evidence_id,
+        kind=REMEMBERED if evidence.metadata.get(ACTION) in _WITH_TEXT else "document",
+        text=evidence.content,
+        title=evidence.source.name,
+        entry_ids=tuple(each.entry_id for each in entries if TAKES_FROM_RECALL not in each.metadata),
+        viewers=read_audience(evidence.metadata),
+        trust=evidence.trust,
+        sensitivity=str(evidence.metadata.get(SENSITIVITY, "")),
+    )

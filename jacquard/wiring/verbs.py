@@ -1,0 +1,340 @@
+"""The memory verbs of a runtime, for one caller: the same over Python, the command line, HTTP and MCP."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from anyio import to_thread
+
+from filament.state.changes.sizes import OpLimits
+from filament.state.verdicts import Authority
+from jacquard.core.errors import ConfigError
+from jacquard.memory.verbs.editor import MemoryEditor
+from jacquard.memory.verbs.find import find_memory
+from jacquard.memory.verbs.log import load_edits, read_log
+from jacquard.memory.verbs.values import FoundMemory, Memory, MemoryAction, MemoryEdit
+from jacquard.pipeline.curation.recall_query import may_recall
+from jacquard.wiring.runtime import Runtime
+from mnemosyne.chains.audience import may_read, read_audience
+from mnemosyne.chains.lore import gated_entries, hidden_entries, may_know
+from mnemosyne.chains.state import apply_reply_ops, view_state
+from mnemosyne.host_parts import UuidV4Generator
+from mnemosyne.protocols import Clock, IdGenerator
+from mnemosyne.schema.erasure import Erasure
+from mnemosyne.schema.memory import (
+    TAKES_FROM_RECALL,
+    Chain,
+    LoreCategory,
+    MemoryEntry,
+    document_of,
+    is_profile_session,
+    session_scope,
+    world_scope,
+)
+from mnemosyne.schema.query import SIGNAL_NAMES, EntryPlace, RetrievalQuery
+from mnemosyne.schema.record import TurnRecord
+from mnemosyne.schema.session import SessionHead, TurnKind, TurnStatus
+from mnemosyne.schema.world import WorldPack
+from mnemosyne.world.pack_json import with_own_digest
+
+MOST_FOUND = 100
+_WORD = re.compile(r"[\u3400-\u9fff]{2}|[^\W_]+")
+
+
+class MemoryVerbs:
+    """What a caller may do to the memory of a runtime by hand.
+
+    `author` names the caller in the log of edits. A caller with a `viewer` sees and edits what this viewer may know; with
+    `is_host` true (the default without a viewer) everything. `is_model`: the caller passes on what a model wrote. Every method
+    raises SessionNotFoundError for an unknown session, and ConfigError, in words, for what cannot be done.
+    """
+
+    def __init__(
+        self, runtime: Runtime, *, author: str = "host", viewer: str | None = None, is_model: bool = False
+    ) -> None:
+        parts = runtime.engine.parts
+        self._runtime, self._store, self._viewer, self._author = runtime, runtime.store, viewer, author
+        self._clock: Clock = parts.clock
+        self._ids: IdGenerator = UuidV4Generator()
+        self._is_host = viewer is None
+        self._is_model = is_model
+
+    async def sessions(self, query: str = "", *, limit: int = 50) -> tuple[SessionHead, ...]:
+        """Return the heads of sessions whose id contains the words of `query`, in alphabetical order."""
+        wanted = query.lower().split()
+        names = [name for name in await self._store.sessions() if not is_profile_session(name)]
+        found = [name for name in sorted(names) if all(word in name.lower() for word in wanted)]
+        return tuple([await self._store.head(name) for name in found[:limit]])
+
+    async def search(self, session_id: str, text: str, *, limit: int = 10) -> tuple[FoundMemory, ...]:
+        """Return the memories that recall finds for a text, best first, and why; without what the caller may not know."""
+        if not text.strip():
+            raise ConfigError("The text is empty; give what to search for.")
+        await self._runtime.sync(session_id, change_encoder=False)
+        query = await self._build_query(session_id, text, max(1, min(limit, MOST_FOUND)))
+        found = await self._runtime.retriever.recall(query)
+        entries = await self._load_entries([each.place for each in found.candidates])
+        words = dict.fromkeys(_WORD.findall(text.lower()))
+        return tuple(
+            FoundMemory(
+                memory_id=document_of(entry) or entry.entry_id,
+                kind=entry.kind,
+                text=entry.text,
+                title=entry.title,
+                turn_id=entry.turn_id,
+                score=each.score,
+                signals={name: value for name in SIGNAL_NAMES if (value := getattr(each.signals, name)) is not None},
+                words=tuple(word for word in words if word in entry.text.lower()),
+                trust=entry.trust,
+            )
+            for each in found.candidates
+            if (entry := entries.get(each.place)) is not None
+        )
+
+    async def memory(self, session_id: str, memory_id: str) -> Memory:
+        """Return one memory."""
+        return await find_memory(self._store, session_id, memory_id, self._viewer, all_viewers=self._is_host)
+
+    async def remember(self, session_id: str, text: str, *, title: str = "", key: str | None = None) -> MemoryEdit:
+        """Store a text as a memory of a session, with its author and time; the same `key` stores it once."""
+        return await self._editor().remember(session_id, text, title=title, key=key)
+
+    async def edit(self, session_id: str, memory_id: str, text: str) -> MemoryEdit:
+        """Correct the text of a memory; lore is edited in its world (`edit_lore`), messages by `edit_message` of the engine."""
+        return await self._editor().edit(session_id, memory_id, text)
+
+    async def supersede(self, session_id: str, memory_id: str, text: str = "") -> MemoryEdit:
+        """Say that a memory holds no longer, and what holds now, if anything does."""
+        return await self._editor().supersede(session_id, memory_id, text)
+
+    async def pin(self, session_id: str, memory_id: str) -> MemoryEdit:
+        """Show a memory in every prompt while it fits."""
+        return await self._editor().pin(session_id, memory_id)
+
+    async def unpin(self, session_id: str, memory_id: str) -> MemoryEdit:
+        """Show a memory no longer in every prompt."""
+        return await self._editor().unpin(session_id, memory_id)
+
+    async def undo(self, session_id: str, edit_id: str) -> MemoryEdit:
+        """Undo an edit; a second call changes nothing. What was forgotten is gone."""
+        if not self._is_host and all(edit.edit_id != edit_id for edit in await self.log(session_id)):
+            raise ConfigError(f"There is no edit {edit_id!r} in session {session_id!r}; the log shows the ids.")
+        return await self._editor().undo(session_id, edit_id)
+
+    async def log(self, session_id: str) -> tuple[MemoryEdit, ...]:
+        """Return the edits of a session, oldest first."""
+        if self._is_host:
+            return await read_log(self._store, session_id)
+        known = {
+            each.evidence_id
+            for each in await load_edits(self._store, session_id)
+            if may_read(read_audience(each.metadata), self._viewer)
+        }
+        return tuple(edit for edit in await read_log(self._store, session_id) if edit.edit_id in known)
+
+    async def forget(self, session_id: str, memory_id: str, *, reason: str = "") -> tuple[str, ...]:
+        """Erase a remembered memory or a document for good, with its corrections and its pins; return the ids that are gone.
+
+        ConfigError for a memory that was made of turns: `supersede` takes it from recall, and an erasure of the session erases it.
+        """
+        memory = await self.memory(session_id, memory_id)
+        if await self._store.get_evidence(session_id, memory.memory_id) is None:
+            raise ConfigError(
+                f"Memory {memory_id!r} was made of turns or of a world; `supersede` takes it from recall, and an erasure of the "
+                "session, or an edit of the world, erases it."
+            )
+        chain = await self._chain_of(session_id, memory.memory_id)
+        editor = self._editor()
+        for edit in await read_log(self._store, session_id):
+            if edit.action is MemoryAction.PIN and edit.memory_id in chain and not edit.undone_at:
+                await editor.unpin(session_id, edit.memory_id)
+        chain = await self._chain_of(session_id, memory.memory_id)
+        found = [await self._store.get_evidence(session_id, each) for each in sorted(chain)]
+        ids = tuple(each.evidence_id for each in found if each is not None)
+        roots = [each for each in chain if each not in ids]
+        await self._runtime.forget(
+            Erasure(at=datetime.now(UTC), session_id=session_id, evidence_ids=ids, reason=reason or "memory forgotten")
+        )
+        for root in roots:
+            # What the erased text had corrected must not come back in its place.
+            await editor.supersede(session_id, root)
+        return ids
+
+    async def get_state(self, session_id: str, *, branch_id: str | None = None) -> Mapping[str, Any]:
+        """Return the present state of a session."""
+        head = await self._store.head(session_id, branch_id)
+        return await self._store.state_at(session_id, head.turn_id)
+
+    async def set_state(self, session_id: str, changes: Mapping[str, Any]) -> SessionHead:
+        """Set values of the state by their flat paths (`hero.health`), all or none, as a turn of its own without messages.
+
+        StateOpError for a value that the state's declarations do not allow; ConfigError while a turn waits for its reply.
+        """
+        if not changes:
+            raise ConfigError("There is nothing to set; give at least one path with its value.")
+        window = await self._store.window(session_id, message_limit=1)
+        if window.pending is not None:
+            raise ConfigError(f"Turn {window.pending.turn_id!r} waits for its reply; commit or abort it first.")
+        limits = OpLimits(state_chars=self._runtime.engine.config.limits.state_chars)
+        ops = [["SET", path, value] for path, value in changes.items()]
+        applied = await to_thread.run_sync(
+            partial(apply_reply_ops, window.state, ops, limits=limits, authority=Authority.HOST)
+        )
+        head = window.head
+        record = TurnRecord(
+            turn_id=self._ids.generate(),
+            session_id=session_id,
+            branch_id=head.branch_id,
+            depth=head.depth + 1,
+            parent_id=head.turn_id,
+            kind=TurnKind.NUMERICAL,
+            status=TurnStatus.COMMITTED,
+            messages=(),
+            report={"set_by": self._author},
+            ops=tuple(applied.patch),
+            created_at=self._clock.now(),
+        )
+        return await self._store.commit_numerical(record, applied.tree, expected_version=head.version)
+
+    async def lore(self, world_id: str, query: str = "") -> tuple[MemoryEntry, ...]:
+        """Return the lore of a world whose title or text contains the words of `query`, in the pack's order."""
+        world = await self._world(world_id)
+        wanted = query.lower().split()
+        state = view_state({})
+        return tuple(
+            entry
+            for entry in world.lore
+            if all(word in f"{entry.title} {entry.text}".lower() for word in wanted)
+            and (self._is_host or may_know(entry, self._viewer, state))
+        )
+
+    async def add_lore(
+        self,
+        world_id: str,
+        text: str,
+        *,
+        title: str = "",
+        keys: tuple[str, ...] = (),
+        category: LoreCategory = LoreCategory.ENCYCLOPEDIA,
+        viewers: tuple[str, ...] = (),
+    ) -> MemoryEntry:
+        """Add an entry to a world that was imported; its sessions find it from their next turn on."""
+        world = await self._editable_world(world_id)
+        entry = MemoryEntry(
+            entry_id=self._ids.generate(),
+            scope=world_scope(world_id),
+            chain=Chain.LORE,
+            kind=category.value,
+            text=_checked(text),
+            title=title,
+            keys=keys,
+            viewers=viewers,
+            metadata={"added_by": self._author},
+        )
+        await self._store_lore(world, (*world.lore, entry))
+        return entry
+
+    async def edit_lore(
+        self, world_id: str, entry_id: str, *, text: str | None = None, title: str | None = None
+    ) -> MemoryEntry:
+        """Change the text or the title of an entry of a world that was imported; the world's former version stays in the store."""
+        world = await self._editable_world(world_id)
+        place = next((number for number, entry in enumerate(world.lore) if entry.entry_id == entry_id), None)
+        if place is None:
+            raise ConfigError(f"World {world_id!r} has no entry {entry_id!r}; list its lore for the ids.")
+        old = world.lore[place]
+        new = replace(
+            old, text=old.text if text is None else _checked(text), title=old.title if title is None else title
+        )
+        await self._store_lore(world, (*world.lore[:place], new, *world.lore[place + 1 :]))
+        return new
+
+    async def _store_lore(self, world: WorldPack, lore: tuple[MemoryEntry, ...]) -> None:
+        changed = await to_thread.run_sync(with_own_digest, replace(world, lore=lore))
+        await self._runtime.engine.worlds.store_pack(changed)
+
+    async def _world(self, world_id: str) -> WorldPack:
+        given = self._runtime.world
+        if world_id not in await self._store.worlds() and (given is None or given.world_id != world_id):
+            raise ConfigError(f"There is no world {world_id!r}.")
+        return await self._runtime.engine.worlds.world(world_id, write=False)
+
+    async def _editable_world(self, world_id: str) -> WorldPack:
+        if self._viewer is not None:
+            raise ConfigError("Lore is edited by the author of the world, not by a viewer.")
+        world = await self._world(world_id)
+        if self._runtime.world is not None and self._runtime.world.world_id == world_id:
+            raise ConfigError(
+                f"World {world_id!r} is read from a folder; edit its files, or import it and leave --world out."
+            )
+        return world
+
+    async def _build_query(self, session_id: str, text: str, limit: int) -> RetrievalQuery:
+        head = await self._store.head(session_id)
+        scopes = (world_scope(head.world_id), session_scope(session_id))
+        gated = await self._store.gated_entries(scopes)
+        if self._is_host:
+            gated = tuple(entry for entry in gated if TAKES_FROM_RECALL in entry.metadata)
+            admits = None
+            view = view_state({})
+        else:
+            view = view_state(await self._store.state_at(session_id, head.turn_id))
+            most = self._runtime.engine.config.prune.max_sensitivity
+            admits = partial(may_recall, viewer=self._viewer, view=view, most=most, now=self._clock.now())
+        return RetrievalQuery(
+            text=text,
+            world_id=head.world_id,
+            session_id=session_id,
+            lineage=head.lineage,
+            depth=head.depth,
+            weights=dict.fromkeys((Chain.NARRATIVE, Chain.HISTORY, Chain.LORE, Chain.EVENT), 0.5),
+            exclude=hidden_entries(gated_entries(gated), self._viewer, view),
+            may_know=admits,
+            limit=limit,
+        )
+
+    async def _load_entries(self, places: list[EntryPlace]) -> dict[EntryPlace, MemoryEntry]:
+        found: dict[EntryPlace, MemoryEntry] = {}
+        for scope in dict.fromkeys(place.scope for place in places):
+            ids = [place.entry_id for place in places if place.scope == scope]
+            for entry in await self._store.entries(scope, ids):
+                found[EntryPlace(entry.scope, entry.chain, entry.entry_id)] = entry
+        return found
+
+    async def _chain_of(self, session_id: str, memory_id: str) -> frozenset[str]:
+        """Return the ids of a memory, of all that it corrects or is corrected by, and of the edits on them."""
+        edits = await read_log(self._store, session_id)
+        chain = {memory_id}
+        while True:
+            more = {
+                name
+                for edit in edits
+                for name in (edit.edit_id, edit.memory_id)
+                if {edit.edit_id, edit.memory_id} & chain
+            }
+            if more <= chain:
+                return frozenset(chain)
+            chain |= more
+
+    def _editor(self) -> MemoryEditor:
+        return MemoryEditor(
+            self._store,
+            self._runtime.intake.ingestor,
+            self._clock,
+            self._ids,
+            author=self._author,
+            viewer=self._viewer,
+            all_viewers=self._is_host,
+            is_model=self._is_model,
+        )
+
+
+def _checked(text: str) -> str:
+    if not text.strip():
+        raise ConfigError("The text is empty; give what the entry says.")
+    return text
