@@ -35,6 +35,10 @@ class ConfigError(JacquardError):
     """A setting is unknown, or its value is not allowed."""
 
 
+class MemoryNotFoundError(ConfigError):
+    """A session has no memory, or no edit of memory, of this id, or none that the caller may know."""
+
+
 class BudgetExceededError(JacquardError):
     """The blocks that must be in the prompt do not fit; `blocks` are (block id, tokens) of all of them, biggest first.
 

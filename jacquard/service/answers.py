@@ -43,6 +43,7 @@ STATUSES: Mapping[type[Exception], int] = {
     stored.IndexUnavailableError: 503,
     stored.EmbedderUnavailableError: 503,
     stored.DamagedRecordError: 500,
+    own.MemoryNotFoundError: 404,
     own.InputTooLargeError: 413,
     own.BudgetExceededError: 422,
     own.ConfigError: 422,

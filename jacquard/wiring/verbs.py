@@ -13,7 +13,7 @@ from anyio import to_thread
 
 from filament.state.changes.sizes import OpLimits
 from filament.state.verdicts import Authority
-from jacquard.core.errors import ConfigError
+from jacquard.core.errors import ConfigError, MemoryNotFoundError
 from jacquard.memory.verbs.editor import MemoryEditor
 from jacquard.memory.verbs.find import find_memory
 from jacquard.memory.verbs.log import load_edits, read_log
@@ -51,7 +51,8 @@ class MemoryVerbs:
 
     `author` names the caller in the log of edits. A caller with a `viewer` sees and edits what this viewer may know; with
     `is_host` true (the default without a viewer) everything. `is_model`: the caller passes on what a model wrote. Every method
-    raises SessionNotFoundError for an unknown session, and ConfigError, in words, for what cannot be done.
+    raises SessionNotFoundError for an unknown session, MemoryNotFoundError for an unknown
+    id, and ConfigError, in words, for what cannot be done.
     """
 
     def __init__(
@@ -123,7 +124,7 @@ class MemoryVerbs:
     async def undo(self, session_id: str, edit_id: str) -> MemoryEdit:
         """Undo an edit; a second call changes nothing. What was forgotten is gone."""
         if not self._is_host and all(edit.edit_id != edit_id for edit in await self.log(session_id)):
-            raise ConfigError(f"There is no edit {edit_id!r} in session {session_id!r}; the log shows the ids.")
+            raise MemoryNotFoundError(f"There is no edit {edit_id!r} in session {session_id!r}; the log shows the ids.")
         return await self._editor().undo(session_id, edit_id)
 
     async def log(self, session_id: str) -> tuple[MemoryEdit, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from anyio import to_thread
 
-from jacquard.core.errors import ConfigError
+from jacquard.core.errors import ConfigError, MemoryNotFoundError
 from jacquard.memory.verbs.find import SENSITIVITY, find_memory
 from jacquard.memory.verbs.log import (
     ACTION,
@@ -113,12 +113,12 @@ class MemoryEditor:
     async def undo(self, session_id: str, edit_id: str) -> MemoryEdit:
         """Undo an edit; a second call changes nothing.
 
-        ConfigError for an unknown edit, and for one on which a later edit builds.
+        MemoryNotFoundError for an unknown edit, ConfigError for one on which a later edit builds.
         """
         evidence = await load_edit(self._store, session_id, edit_id)
         edit = None if evidence is None else edit_of(evidence)
         if evidence is None or edit is None:
-            raise ConfigError(f"There is no edit {edit_id!r} in session {session_id!r}; the log shows the ids.")
+            raise MemoryNotFoundError(f"There is no edit {edit_id!r} in session {session_id!r}; the log shows the ids.")
         if is_undone(evidence):
             return edit
         if edit.action in (MemoryAction.REMEMBER, MemoryAction.EDIT, MemoryAction.SUPERSEDE):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jacquard.core.errors import ConfigError
+from jacquard.core.errors import ConfigError, MemoryNotFoundError
 from jacquard.memory.verbs.log import ACTION, is_undone, load_edits
 from jacquard.memory.verbs.values import Memory, MemoryAction
 from mnemosyne.chains.audience import audience_of_entry, may_read, read_audience
@@ -19,13 +19,15 @@ _WITH_TEXT = frozenset({MemoryAction.REMEMBER.value, MemoryAction.EDIT.value, Me
 async def find_memory(
     store: Store, session_id: str, memory_id: str, viewer: str | None, *, all_viewers: bool
 ) -> Memory:
-    """Return a memory that a viewer may know (with `all_viewers`: any). ConfigError where there is none, so that a viewer cannot
-    tell what others know; SessionNotFoundError.
+    """Return a memory that a viewer may know (with `all_viewers`: any). MemoryNotFoundError where there is none, so that a viewer
+    cannot tell what others know, ConfigError for one that was superseded; SessionNotFoundError.
     """
     head = await store.head(session_id)
     memory = await _find(store, session_id, head.world_id, memory_id)
     if memory is None or not (all_viewers or may_read(memory.viewers, viewer)):
-        raise ConfigError(f"There is no memory {memory_id!r} in session {session_id!r}; a search shows the ids.")
+        raise MemoryNotFoundError(
+            f"There is no memory {memory_id!r} in session {session_id!r}; a search shows the ids."
+        )
     for edit in await load_edits(store, session_id, memory.memory_id):
         action = edit.metadata.get(ACTION)
         if action in (MemoryAction.EDIT.value, MemoryAction.SUPERSEDE.value) and not is_undone(edit):

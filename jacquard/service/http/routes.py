@@ -15,7 +15,7 @@ from jacquard.service.answers import JSON, answer_fault
 from jacquard.service.http.endpoints import make_endpoint
 from jacquard.service.http.openapi import build_openapi
 from jacquard.service.http.operation import Operation
-from jacquard.service.http.operations import access, estimates, events, memory, records, sessions, turns
+from jacquard.service.http.operations import access, estimates, events, memory, records, sessions, turns, verbs
 from jacquard.service.tenants import TenantRuntimes
 from mnemosyne.core import codec
 
@@ -28,6 +28,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *memory.OPERATIONS,
     *estimates.OPERATIONS,
     *access.OPERATIONS,
+    *verbs.OPERATIONS,
     *events.OPERATIONS,
 )
 """All operations of the service."""

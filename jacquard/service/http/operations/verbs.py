@@ -1,0 +1,299 @@
+"""Operations of the memory verbs: what is done to memory, state and lore by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jacquard.core.errors import ConfigError, MemoryNotFoundError
+from jacquard.memory.verbs.values import FoundMemory, Memory, MemoryEdit
+from jacquard.service.http.call_settings import id_from_key
+from jacquard.service.http.operation import Call, Operation
+from jacquard.service.values import Scope
+from jacquard.wiring.verbs import MemoryVerbs
+from mnemosyne.core.errors import SessionNotFoundError, StateOpError, VersionConflictError
+from mnemosyne.schema.memory import LoreCategory, MemoryEntry
+from mnemosyne.schema.session import SessionHead
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SearchRequest:
+    """What to search for, and how many memories to return (1 to 100)."""
+
+    text: str
+    limit: int = 10
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RememberRequest:
+    """A text to remember. `author` names who did it, in a service without tenants; with tenants that is the token."""
+
+    text: str
+    title: str = ""
+    author: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemoryTextRequest:
+    """A new text for a memory; an empty one for `supersede` alone."""
+
+    text: str = ""
+    author: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemoryRequest:
+    """Who makes an edit, in a service without tenants."""
+
+    author: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ForgottenMemory:
+    """The ids of the evidence that was erased."""
+
+    evidence_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StateRequest:
+    """Values to set, by their flat paths (`hero.health`); all or none."""
+
+    changes: Mapping[str, Any]
+    author: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoreRequest:
+    """A new entry of lore. `viewers` may know it (empty: everyone)."""
+
+    text: str
+    title: str = ""
+    keys: tuple[str, ...] = ()
+    category: LoreCategory = LoreCategory.ENCYCLOPEDIA
+    viewers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoreChange:
+    """What changes of an entry of lore (null: stays)."""
+
+    text: str | None = None
+    title: str | None = None
+
+
+def _verbs(call: Call, author: str = "") -> MemoryVerbs:
+    named = call.principal.token_id or author.strip() or "host"
+    return MemoryVerbs(call.runtime, author=named, viewer=call.principal.viewer)
+
+
+async def search(call: Call) -> tuple[FoundMemory, ...]:
+    """Search the memory of a session."""
+    sent = call.read(SearchRequest)
+    return await _verbs(call).search(call.session_id, sent.text, limit=sent.limit)
+
+
+async def get_memory(call: Call) -> Memory:
+    """Return one memory."""
+    return await _verbs(call).memory(call.session_id, call.ids["memory_id"])
+
+
+async def remember(call: Call) -> MemoryEdit:
+    """Remember a text."""
+    sent = call.read(RememberRequest)
+    key = id_from_key(call, "memory")
+    return await _verbs(call, sent.author).remember(call.session_id, sent.text, title=sent.title, key=key)
+
+
+async def edit(call: Call) -> MemoryEdit:
+    """Correct a memory."""
+    sent = call.read(MemoryTextRequest)
+    return await _verbs(call, sent.author).edit(call.session_id, call.ids["memory_id"], sent.text)
+
+
+async def supersede(call: Call) -> MemoryEdit:
+    """Say that a memory holds no longer."""
+    sent = call.read(MemoryTextRequest)
+    return await _verbs(call, sent.author).supersede(call.session_id, call.ids["memory_id"], sent.text)
+
+
+async def pin(call: Call) -> MemoryEdit:
+    """Pin a memory."""
+    return await _verbs(call, call.read(MemoryRequest).author).pin(call.session_id, call.ids["memory_id"])
+
+
+async def unpin(call: Call) -> MemoryEdit:
+    """Unpin a memory."""
+    return await _verbs(call, call.read(MemoryRequest).author).unpin(call.session_id, call.ids["memory_id"])
+
+
+async def forget(call: Call) -> ForgottenMemory:
+    """Erase a memory."""
+    return ForgottenMemory(evidence_ids=await _verbs(call).forget(call.session_id, call.ids["memory_id"]))
+
+
+async def undo(call: Call) -> MemoryEdit:
+    """Undo an edit."""
+    return await _verbs(call, call.read(MemoryRequest).author).undo(call.session_id, call.ids["edit_id"])
+
+
+async def read_log(call: Call) -> tuple[MemoryEdit, ...]:
+    """Return the edits of a session."""
+    return await _verbs(call).log(call.session_id)
+
+
+async def set_state(call: Call) -> SessionHead:
+    """Set values of the state."""
+    sent = call.read(StateRequest)
+    return await _verbs(call, sent.author).set_state(call.session_id, sent.changes)
+
+
+async def add_lore(call: Call) -> MemoryEntry:
+    """Add an entry to a world."""
+    sent = call.read(LoreRequest)
+    return await _verbs(call).add_lore(
+        call.ids["world_id"],
+        sent.text,
+        title=sent.title,
+        keys=sent.keys,
+        category=sent.category,
+        viewers=sent.viewers,
+    )
+
+
+async def edit_lore(call: Call) -> MemoryEntry:
+    """Change an entry of a world."""
+    sent = call.read(LoreChange)
+    return await _verbs(call).edit_lore(call.ids["world_id"], call.ids["entry_id"], text=sent.text, title=sent.title)
+
+
+_MEMORY = "/api/v1/sessions/{session_id}/memory"
+_ONE = f"{_MEMORY}/{{memory_id}}"
+_LOG = "/api/v1/sessions/{session_id}/memory-log"
+_ERRORS = (SessionNotFoundError, MemoryNotFoundError, ConfigError)
+
+
+def _operation(name: str, method: str, path: str, doc: str, run: Any, **more: Any) -> Operation:
+    given = {"errors": _ERRORS, "open_to_viewers": True, **more}
+    return Operation(name=name, method=method, path=path, doc=doc, run=run, **given)
+
+
+OPERATIONS = (
+    _operation(
+        "search_memory",
+        "POST",
+        f"{_MEMORY}/search",
+        "Return the memories that recall finds for a text, best first, and why.",
+        search,
+        body=SearchRequest,
+        answer=tuple[FoundMemory, ...],
+    ),
+    _operation("get_memory", "GET", _ONE, "Return one memory.", get_memory, answer=Memory),
+    _operation(
+        "remember_memory",
+        "POST",
+        _MEMORY,
+        "Store a text as a memory of the session; the same idempotency key stores it once.",
+        remember,
+        body=RememberRequest,
+        answer=MemoryEdit,
+        status=201,
+    ),
+    _operation(
+        "edit_memory",
+        "PATCH",
+        _ONE,
+        "Correct a memory: recall finds the new text and no longer the old one.",
+        edit,
+        body=MemoryTextRequest,
+        answer=MemoryEdit,
+    ),
+    _operation(
+        "supersede_memory",
+        "POST",
+        f"{_ONE}/supersede",
+        "Say that a memory holds no longer, and what holds now, if anything does.",
+        supersede,
+        body=MemoryTextRequest,
+        answer=MemoryEdit,
+    ),
+    _operation(
+        "pin_memory",
+        "POST",
+        f"{_ONE}/pin",
+        "Show a memory in every prompt while it fits.",
+        pin,
+        body=MemoryRequest,
+        answer=MemoryEdit,
+    ),
+    _operation(
+        "unpin_memory",
+        "POST",
+        f"{_ONE}/unpin",
+        "Show a memory no longer in every prompt.",
+        unpin,
+        body=MemoryRequest,
+        answer=MemoryEdit,
+    ),
+    _operation(
+        "forget_memory",
+        "DELETE",
+        _ONE,
+        "Erase a remembered memory or a document for good, with its corrections and pins.",
+        forget,
+        answer=ForgottenMemory,
+    ),
+    _operation(
+        "memory_log",
+        "GET",
+        _LOG,
+        "Return the edits of a session, oldest first.",
+        read_log,
+        answer=tuple[MemoryEdit, ...],
+    ),
+    _operation(
+        "undo_memory_edit",
+        "POST",
+        f"{_LOG}/{{edit_id}}/undo",
+        "Undo an edit; a second call changes nothing.",
+        undo,
+        body=MemoryRequest,
+        answer=MemoryEdit,
+    ),
+    _operation(
+        "set_state",
+        "PUT",
+        "/api/v1/sessions/{session_id}/state",
+        "Set values of the state by their flat paths, all or none.",
+        set_state,
+        scope=Scope.AUTHOR,
+        open_to_viewers=False,
+        body=StateRequest,
+        answer=SessionHead,
+        errors=(*_ERRORS, StateOpError, VersionConflictError),
+    ),
+    _operation(
+        "add_lore",
+        "POST",
+        "/api/v1/worlds/{world_id}/lore",
+        "Add an entry to a world that was imported.",
+        add_lore,
+        scope=Scope.AUTHOR,
+        open_to_viewers=False,
+        body=LoreRequest,
+        answer=MemoryEntry,
+        status=201,
+    ),
+    _operation(
+        "edit_lore",
+        "PATCH",
+        "/api/v1/worlds/{world_id}/lore/{entry_id}",
+        "Change the text or the title of an entry of a world that was imported.",
+        edit_lore,
+        scope=Scope.AUTHOR,
+        open_to_viewers=False,
+        body=LoreChange,
+        answer=MemoryEntry,
+    ),
+)
