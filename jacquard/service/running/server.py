@@ -93,9 +93,9 @@ def _end_with_parent() -> None:
 def _find_protocol() -> type:
     """Return our protocol where httptools is installed, which it is on all platforms but Windows."""
     try:
-        from jacquard.service.running.protocol import LimitedHeadProtocol
+        from jacquard.service.running.protocol import LimitedProtocol
     except ImportError:
         from uvicorn.protocols.http.h11_impl import H11Protocol
 
         return H11Protocol
-    return LimitedHeadProtocol
+    return LimitedProtocol

@@ -140,21 +140,26 @@ async def test_tokens_over_http_are_those_of_the_own_tenant(tmp_path):
         assert (await client.get("/api/v1/sessions", headers=own)).status_code == 200
         assert len((await client.get("/api/v1/tokens", headers=admin)).json()) == 2
         refused = await client.delete(f"/api/v1/tokens/{foreign.token_id}", headers=admin)
-        assert refused.status_code == 422
+        assert (refused.status_code, refused.json()["error"]["code"]) == (404, "token_not_found")
         token_id = made.json()["record"]["token_id"]
         assert (await client.delete(f"/api/v1/tokens/{token_id}", headers=admin)).json()["revoked"] is True
         assert (await client.get("/api/v1/sessions", headers=own)).status_code == 401
 
 
-async def test_reads_of_originals_are_audited(tmp_path):
+async def test_reads_of_originals_and_erasures_are_audited(tmp_path):
     admin, record = await make_token(tmp_path, "north", Scope.ADMIN)
     async with serve(tmp_path, tenants=True) as client:
         await client.post("/api/v1/sessions", json={"session_id": "s"}, headers=admin)
         await client.get("/api/v1/sessions/s/document", headers={**admin, "X-Request-ID": "r-1"})
-        found = (await client.get("/api/v1/audits/reads", headers=admin)).json()
-        assert [(each["operation"], each["token_id"], each["request_id"]) for each in found] == [
-            ("get_document", record.token_id, "r-1")
+        erased = await client.post("/api/v1/erasures", json={"session_id": "s", "reason": "asked"}, headers=admin)
+        assert erased.json()["done"] is True
+        found = (await client.get("/api/v1/audits/calls", headers=admin)).json()
+        assert [(each["operation"], each["token_id"]) for each in found] == [
+            ("get_document", record.token_id),
+            ("erase", record.token_id),
         ]
+        assert found[0]["request_id"] == "r-1"
+        assert [each["reason"] for each in (await client.get("/api/v1/audits", headers=admin)).json()] == ["asked"]
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "evil.example:80", "[::2]", ""])

@@ -243,6 +243,7 @@ OPERATIONS = (
         "Erase a remembered memory or a document for good, with its corrections and pins.",
         forget,
         answer=ForgottenMemory,
+        is_audited=True,
     ),
     _operation(
         "memory_log",
