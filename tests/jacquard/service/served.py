@@ -18,7 +18,7 @@ def serve_app(app):
         app, host="127.0.0.1", port=0, http=LimitedProtocol, ws="none", log_config=None, access_log=False
     )
     server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
+    thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started and thread.is_alive():
         time.sleep(0.01)

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import httpx
 import pytest
+from anyio import to_thread
 from served import serve_app
 
 from jacquard import ContextEngine, RuntimeConfig, open_runtime
@@ -40,9 +41,13 @@ class TestRemoteEngine(EngineContract):
     @asynccontextmanager
     async def open_engine(self, folder):
         app = build_app(ServiceSettings(store=str(folder / "store"), embedder="none"), SETTINGS)
-        with serve_app(app) as port:
+        served = serve_app(app)
+        port = await to_thread.run_sync(served.__enter__)
+        try:
             async with RemoteEngine(f"http://127.0.0.1:{port}") as engine:
                 yield engine
+        finally:
+            await to_thread.run_sync(served.__exit__, None, None, None)
 
 
 def test_every_method_of_the_engine_is_there_with_its_parameters_and_has_its_operation():
