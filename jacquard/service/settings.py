@@ -61,7 +61,7 @@ class ProxySettings:
         doc="Where our message goes: `after_system`, `before_last_user`, or `depth:N` (before the Nth message from the end).",
     )
     max_tokens: int = bounded_field(
-        2_000, 0, 1_000_000, doc="How many tokens our message may have (0: nothing is added)."
+        4_000, 0, 1_000_000, doc="How many tokens our message may have (0: nothing is added)."
     )
     rules: str | None = plain_field(
         None, doc="The file of rules by which calls that are no turn are recognised; without it the shipped ones."
@@ -77,6 +77,7 @@ class ProxySettings:
     )
 
     def __post_init__(self) -> None:
+        """Check the values; ConfigError for a place that there is not."""
         check(self)
         if re.fullmatch(r"after_system|before_last_user|depth:[0-9]{1,4}", self.place) is None:
             raise ConfigError(

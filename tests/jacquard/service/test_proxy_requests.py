@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from jacquard.core.errors import ConfigError
+from jacquard import ConfigError
 from jacquard.service.proxy.requests.chat_request import Api, OurText, read_request, with_our_text
 from jacquard.service.proxy.requests.headers import headers_for_client, headers_for_upstream
 from jacquard.service.proxy.requests.rules import find_rule, load_rules
