@@ -18,7 +18,6 @@ from mnemosyne.schema.evidence import Evidence, EvidenceSource, EvidenceType, So
 from mnemosyne.schema.query import EvidenceFilter
 
 
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AuditedCall:
     """One call: when (aware), with which token, by which operation, in which request."""

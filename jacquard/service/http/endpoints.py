@@ -54,10 +54,10 @@ def make_endpoint(operation: Operation, tenants: TenantRuntimes, records: Servic
         _check_access(operation, note.principal)
         if operation.in_one_process and tenants.processes > 1:
             raise Refusal(409, "several_processes", ONE_PROCESS)
+        key = _read_key(request, operation)
         ids = {name: _decode_id(name, value) for name, value in request.path_params.items()}
         query = _read_query(operation.query, request)
         body = None if operation.body is None else await _read_body(request, operation.body)
-        key = _read_key(request, operation)
         note.turn_id = ids.get("turn_id") or getattr(body, "turn_id", None) or ""
         try:
             if operation.is_audited:

@@ -56,7 +56,15 @@ def test_a_stream_of_events_ends_with_the_service(start_service):
             lines = stream.iter_lines()
             assert next(lines).startswith(":")
             client.post("/api/v1/sessions/s/turns", json={"message": "Hello."}).raise_for_status()
-            assert any(line.startswith("event: ") for line in lines)
+            chunk = {"chunk": "Good day.", "chunk_index": 0}
+            client.post("/api/v1/sessions/s/reply/chunks", json=chunk).raise_for_status()
+            client.post("/api/v1/sessions/s/reply/finalize", json={}).raise_for_status()
+            kinds = set()
+            for line in lines:
+                kinds.add(line.removeprefix("event: "))
+                if "AssistantMessageFinalized" in kinds:
+                    break
+            assert {"MessageAppended", "Assembled", "AssistantChunkReceived", "Persisted"} <= kinds
             service.process.terminate()
             rest = list(lines)
     assert service.process.wait(60) in (0, -15)
@@ -114,6 +122,13 @@ def test_workers_share_sessions_and_metrics(start_service):
     turns = httpx.get(f"{service.address}/api/v1/sessions/s/turns").json()
     items = turns["items"] if isinstance(turns, dict) else turns
     assert len(items) == 6
+    chunk = {"chunk": "Hello.", "chunk_index": 0}
+    for answer in (
+        httpx.post(f"{service.address}/api/v1/sessions/s/reply/chunks", json=chunk),
+        httpx.get(f"{service.address}/api/v1/sessions/s/events"),
+    ):
+        # Each process would see a part of them.
+        assert (answer.status_code, answer.json()["error"]["code"]) == (409, "several_processes")
     metrics = httpx.get(f"{service.address}/metrics").text
     counted = re.findall(r'^jacquard_http_requests_total{operation="prepare_turn",status="200"} (\S+)', metrics, re.M)
     assert [float(each) for each in counted] == [6.0]

@@ -169,6 +169,18 @@ async def test_another_name_of_the_loopback_service_is_refused(tmp_path, host):
         assert (answer.status_code, answer.json()["error"]["code"]) == (403, "unknown_host")
 
 
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:1", "http://localhost"])
+async def test_a_page_of_another_site_cannot_send_what_needs_no_permission(tmp_path, origin):
+    async with serve(tmp_path) as client:
+        await client.post("/api/v1/sessions", json={"session_id": "s"})
+        erase = {"content": b'{"session_id": "s"}', "headers": {"Origin": origin}}
+        answer = await client.post("/api/v1/erasures", **erase)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (403, "foreign_origin")
+        assert (await client.get("/api/v1/sessions/s")).status_code == 200
+        own = await client.get("/api/v1/sessions", headers={"Origin": "http://127.0.0.1"})
+        assert own.status_code == 200
+
+
 async def test_browsers_of_other_sites_get_no_permission(tmp_path):
     async with serve(tmp_path) as client:
         headers = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}

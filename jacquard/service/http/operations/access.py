@@ -48,7 +48,7 @@ async def list_tokens(call: Call) -> tuple[TokenRecord, ...]:
 
 
 async def revoke_token(call: Call) -> TokenRecord:
-    """Revoke a token of the tenant."""
+    """Revoke a token of the tenant; Refusal for another tenant's."""
     token_id, registry = call.ids["token_id"], _records(call).tokens
     if all(record.token_id != token_id for record in await list_tokens(call)):
         raise Refusal(404, "token_not_found", f"There is no token {token_id!r}; /api/v1/tokens lists all of them.")

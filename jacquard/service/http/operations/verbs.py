@@ -217,6 +217,7 @@ OPERATIONS = (
         supersede,
         body=MemoryTextRequest,
         answer=MemoryEdit,
+        is_repeatable=False,
     ),
     _operation(
         "pin_memory",
@@ -235,6 +236,7 @@ OPERATIONS = (
         unpin,
         body=MemoryRequest,
         answer=MemoryEdit,
+        is_repeatable=False,
     ),
     _operation(
         "forget_memory",
