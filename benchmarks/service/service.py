@@ -105,8 +105,11 @@ async def run(
         "overload": {"turns": len(overload), "answers": _count_answers(overload), **_times(overload)},
         "without_retry_after": sum(_is_refused(each) and not each.says_when for each in overload),
         "after": _times(after),
+        "refused": sum(_is_refused(each) for each in [*all_played, *after]),
         "failures": [
-            f"{each.session_id}: HTTP {each.status} {each.code}" for each in [*all_played, *after] if each.status != OK
+            f"{each.session_id}: HTTP {each.status} {each.code}"
+            for each in [*all_played, *overload, *after]
+            if each.status != OK and not _is_refused(each)
         ],
         "lost": lost,
     }
@@ -337,6 +340,9 @@ def show(figures: Mapping[str, Any], out: Console) -> None:
         f"past capacity: {overload['turns']} turns, answers {overload['answers']}, "
         f"{figures['without_retry_after']} refusals without Retry-After"
     )
-    out.print(f"acknowledged and lost: {len(figures['lost'])}; failures below capacity: {len(figures['failures'])}")
+    out.print(
+        f"acknowledged and lost: {len(figures['lost'])}; failures: {len(figures['failures'])}; "
+        f"refused at half of the capacity: {figures['refused']} (none, unless the machine has other work)"
+    )
     for line in [*figures["lost"], *figures["failures"]][:10]:
         out.print(f"  {line}")

@@ -92,7 +92,7 @@ def _describe(operation: Operation, body: Any, answer: Any, error: Any) -> dict[
             {
                 "name": "Idempotency-Key",
                 "in": "header",
-                "description": "The same key with the same body is the same call: what it made is answered, and nothing is made twice.",
+                "description": "The same key with the same body is the same call: nothing is made twice.",
                 "schema": {"type": "string", "maxLength": 255},
             }
         )

@@ -68,7 +68,8 @@ def test_an_answer_that_is_not_read_is_given_up(monkeypatch):
 def test_a_gigabyte_is_refused_early(start_service):
     service = start_service()
     status = Path(f"/proc/{service.process.pid}/status")
-    head = f"POST /api/v1/sessions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {GIGABYTE}\r\n\r\n"
+    head = "POST /api/v1/sessions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    head += f"Content-Length: {GIGABYTE}\r\n\r\n"
     chunked = head.replace(f"Content-Length: {GIGABYTE}", "Transfer-Encoding: chunked")
     before = memory_kb(status)
     for first, piece in ((head, b" " * 65_536), (chunked, b"10000\r\n" + b" " * 65_536 + b"\r\n")):
