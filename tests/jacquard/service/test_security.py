@@ -20,7 +20,7 @@ from jacquard.service.running.application import build_app
 from jacquard.service.running.server import serve as run_server
 from jacquard.service.settings import ServiceLimits, ServiceSettings
 from jacquard.service.values import SERVICE_TENANT, Scope
-from mnemosyne import SystemClock, open_store
+from mnemosyne import EmbedderUnavailableError, StoreUnavailableError, SystemClock, WorldPackError, open_store
 
 pytestmark = pytest.mark.anyio
 ASSISTANT = RuntimeConfig(profile="assistant")
@@ -272,6 +272,20 @@ async def test_a_tenant_has_its_share_of_a_minute(tmp_path):
 def test_another_address_needs_tenants():
     with pytest.raises(ConfigError, match="only listen on the loopback address"):
         run_server(options={"host": "0.0.0.0"})
+
+
+@pytest.mark.parametrize(
+    ("option", "error"),
+    [
+        ({"store": "bogus://x"}, StoreUnavailableError),
+        ({"world": "nowhere"}, WorldPackError),
+        ({"embedder": "nosuch"}, EmbedderUnavailableError),
+        ({"limits.body_bytes": 1}, ConfigError),
+    ],
+)
+def test_what_every_request_would_meet_is_said_at_the_start(tmp_path, option, error):
+    with pytest.raises(error):
+        run_server(options={"store": str(tmp_path / "store"), "embedder": "none", **option})
 
 
 async def test_an_unexpected_fault_says_nothing_of_what_was_sent():
