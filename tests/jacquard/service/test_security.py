@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from jacquard import ConfigError, RuntimeConfig
+from jacquard.config.sections import list_credentials
 from jacquard.service.access.admission import Admission
 from jacquard.service.access.gate import Gate
 from jacquard.service.access.records import using_records
@@ -128,6 +129,19 @@ async def test_a_token_is_nowhere_in_the_store(tmp_path):
     files = [each for each in (tmp_path / "store").rglob("*") if each.is_file()]
     assert files
     assert not [each for each in files if secret in each.read_bytes()]
+
+
+@pytest.mark.parametrize("path", list_credentials(), ids=".".join)
+async def test_a_call_cannot_set_an_address_or_a_key(tmp_path, path):
+    token, _ = await make_token(tmp_path, "north", Scope.AUTHOR)
+    config = "http://evil.example"
+    for name in reversed(path):
+        config = {name: config}
+    async with serve(tmp_path, tenants=True) as client:
+        sent = {"message": "Hello.", "config": config}
+        answer = await client.post("/api/v1/sessions/s/turns", json=sent, headers=token)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (422, "config")
+        assert ".".join(path) in answer.json()["error"]["message"]
 
 
 async def test_tokens_over_http_are_those_of_the_own_tenant(tmp_path):
