@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 from anyio import to_thread
 
@@ -22,11 +23,12 @@ from jacquard.memory.verbs.log import (
     load_edit,
     load_edits,
 )
-from jacquard.memory.verbs.values import Memory, MemoryAction, MemoryEdit
+from jacquard.memory.verbs.values import FoundMemory, Memory, MemoryAction, MemoryEdit
 from jacquard.pipeline.evidence.context_blocks import UNPINNED
 from jacquard.pipeline.record.evidence import find_shown_texts
 from mnemosyne.chains.audience import audience_field
 from mnemosyne.core.codec import format_time
+from mnemosyne.evidence import without_shown
 from mnemosyne.evidence.documents import IS_DOCUMENT, remove_passages, write_passages
 from mnemosyne.protocols import Clock, EvidenceIngestor, IdGenerator, Store
 from mnemosyne.schema.evidence import (
@@ -38,13 +40,17 @@ from mnemosyne.schema.evidence import (
     Priority,
     SourceKind,
 )
-from mnemosyne.schema.ingest import IngestOptions
+from mnemosyne.schema.ingest import IngestOptions, ShownText
 from mnemosyne.schema.memory import TAKES_FROM_RECALL, UNDONE_AT, Trust
 
 SOURCE = "memory"
 PIN_PREFIX = "pinned:"
 PINNED = "pinned_memory"
 MOST_CHARS = 20_000
+MOST_TITLE_CHARS = 200
+
+Recall: TypeAlias = Callable[[str, str], Awaitable[tuple[FoundMemory, ...]]]
+"""Finds the memories of a session for a text."""
 
 
 class MemoryEditor:
@@ -52,7 +58,7 @@ class MemoryEditor:
 
     `author` says whose edits they are (kept in the log). With a `viewer`, only what this viewer may know can be edited, and what
     is remembered is for this viewer alone; `all_viewers`: the caller may know everything. `is_model`: texts come from a model, so
-    what its prompt had shown is not remembered again, and what is left is trusted as a model is.
+    what its prompt had shown, or `recall` finds, is not remembered again, and what is left is trusted as a model is.
     """
 
     def __init__(
@@ -66,9 +72,11 @@ class MemoryEditor:
         viewer: str | None = None,
         all_viewers: bool = True,
         is_model: bool = False,
+        recall: Recall | None = None,
     ) -> None:
         self._store, self._ingestor, self._clock, self._ids = store, ingestor, clock, ids
         self._author, self._viewer, self._all_viewers, self._is_model = author, viewer, all_viewers, is_model
+        self._recall = recall
 
     async def remember(self, session_id: str, text: str, *, title: str = "", key: str | None = None) -> MemoryEdit:
         """Store a text as a memory of the session; the same `key` stores it once.
@@ -165,6 +173,8 @@ class MemoryEditor:
             raise ConfigError(
                 f"The text has {len(text)} characters, and a memory at most {MOST_CHARS}; ingest it as a document."
             )
+        if len(title) > MOST_TITLE_CHARS:
+            raise ConfigError(f"The title has {len(title)} characters, and may have {MOST_TITLE_CHARS}.")
         await self._store.head(session_id)
         done = await self._ingestor.ingest(
             session_id,
@@ -177,18 +187,29 @@ class MemoryEditor:
                 as_document=True,
                 trust=self._trust_of(replaced),
                 idempotency_key=None if key is None else f"memory {key}",
-                shown=await self._shown(session_id) if self._is_model else (),
+                shown=await self._find_known(session_id, text, replaced) if self._is_model else (),
             ),
         )
         if done.evidence is None:
             raise ConfigError(
-                "Nothing of this text is new: the prompt of the last turn had shown it. It is not remembered again."
+                "Nothing of this text is new: memory or the prompt of the last turn has it. It is not remembered again."
             )
         return _required(done.evidence)
 
-    async def _shown(self, session_id: str) -> Any:
+    async def _find_known(self, session_id: str, text: str, replaced: Memory | None) -> tuple[ShownText, ...]:
+        """Return the texts that a model knows from memory: what its prompt showed, but for what the user has just said, and what
+        recall finds. The text of the memory that is replaced may be repeated.
+        """
         window = await self._store.window(session_id, message_limit=1)
-        return await to_thread.run_sync(find_shown_texts, window.pending or window.previous)
+        record = window.pending or window.previous
+        known = await to_thread.run_sync(partial(find_shown_texts, record, with_input=False))
+        if self._recall is not None:
+            now = None if record is None else record.turn_id
+            found = await self._recall(session_id, text)
+            known += tuple(
+                ShownText(source_id=each.memory_id, text=each.text) for each in found if not now or each.turn_id != now
+            )
+        return known if replaced is None else await to_thread.run_sync(_others, known, replaced.text)
 
     def _trust_of(self, replaced: Memory | None) -> Trust:
         own = Trust.MODEL if self._is_model else Trust.USER
@@ -259,6 +280,11 @@ class MemoryEditor:
             extra=extra,
         )
         await self._store.put_context_blocks(session_id, (block,))
+
+
+def _others(known: tuple[ShownText, ...], text: str) -> tuple[ShownText, ...]:
+    """Return the known texts of which nothing stands in `text`."""
+    return tuple(each for each in known if not without_shown(text, (each,)).sources)
 
 
 def _required(evidence: Evidence) -> MemoryEdit:

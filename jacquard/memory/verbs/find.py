@@ -16,6 +16,12 @@ SENSITIVITY = "sensitivity"
 _WITH_TEXT = frozenset({MemoryAction.REMEMBER.value, MemoryAction.EDIT.value, MemoryAction.SUPERSEDE.value})
 
 
+def has_words(text: str, query: str) -> bool:
+    """Return whether a text contains every word of a query, as any part of a word and in any case."""
+    lowered = text.lower()
+    return all(word in lowered for word in query.lower().split())
+
+
 async def find_memory(
     store: Store, session_id: str, memory_id: str, viewer: str | None, *, all_viewers: bool
 ) -> Memory:

@@ -16,6 +16,7 @@ from jacquard.core.errors import (
     WorldUnavailableError,
 )
 from jacquard.pipeline.record.commit import CommitResult
+from jacquard.pipeline.record.prepared_turn import PreparedTurn
 from jacquard.service.http.call_settings import config_for, id_from_key
 from jacquard.service.http.operation import Call, Operation
 from mnemosyne.core.errors import EvidenceNotFoundError, SessionNotFoundError, TurnNotFoundError, TurnNotPendingError
@@ -122,17 +123,21 @@ class UsageRequest:
     turn_id: str | None = None
 
 
-async def prepare_turn(call: Call) -> bytes:
-    """Prepare a turn."""
+async def prepare(call: Call) -> PreparedTurn:
+    """Prepare a turn and return it as it is."""
     sent = call.read(TurnRequest)
-    turn = await call.runtime.engine.prepare_turn(
+    return await call.runtime.engine.prepare_turn(
         call.session_id,
         message_from_wire(sent.message),
         config_for(call, sent.config),
         turn_id=sent.turn_id or id_from_key(call, "turn"),
         branch_id=sent.branch_id,
     )
-    return encode_turn(turn)
+
+
+async def prepare_turn(call: Call) -> bytes:
+    """Prepare a turn."""
+    return encode_turn(await prepare(call))
 
 
 async def swipe(call: Call) -> bytes:
