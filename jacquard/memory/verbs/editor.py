@@ -26,7 +26,7 @@ from jacquard.memory.verbs.log import (
 from jacquard.memory.verbs.values import FoundMemory, Memory, MemoryAction, MemoryEdit
 from jacquard.pipeline.evidence.context_blocks import UNPINNED
 from jacquard.pipeline.record.evidence import find_shown_texts
-from mnemosyne.chains.audience import audience_field
+from mnemosyne.chains.audience import audience_field, may_read, read_audience
 from mnemosyne.core.codec import format_time
 from mnemosyne.evidence import without_shown
 from mnemosyne.evidence.documents import IS_DOCUMENT, remove_passages, write_passages
@@ -41,11 +41,13 @@ from mnemosyne.schema.evidence import (
     SourceKind,
 )
 from mnemosyne.schema.ingest import IngestOptions, ShownText
-from mnemosyne.schema.memory import TAKES_FROM_RECALL, UNDONE_AT, Trust
+from mnemosyne.schema.memory import EMPTY, TAKES_FROM_RECALL, UNDONE_AT, Trust
 
 SOURCE = "memory"
 PIN_PREFIX = "pinned:"
 PINNED = "pinned_memory"
+WAS_PINNED = "memory_was_pinned"
+"""The field of an edit of a pinned memory: undone, it pins the memory again."""
 MOST_CHARS = 20_000
 MOST_TITLE_CHARS = 200
 
@@ -110,13 +112,14 @@ class MemoryEditor:
 
     async def unpin(self, session_id: str, memory_id: str) -> MemoryEdit:
         """Show a memory no longer in every prompt. ConfigError for one that is not pinned."""
+        await self._store.head(session_id)
         pinned = await self._pin_of(session_id, memory_id)
-        if pinned is None:
+        viewers = () if pinned is None else read_audience(pinned.metadata)
+        if pinned is None or not (self._all_viewers or may_read(viewers, self._viewer)):
             raise ConfigError(f"Memory {memory_id!r} is not pinned.")
-        await self._take_back(session_id, pinned)
-        await self._hide(session_id, memory_id)
-        made = await self._record(session_id, MemoryAction.UNPIN, Memory(memory_id=memory_id, kind="", text=""))
-        return _required(made)
+        await self._end_pin(session_id, pinned)
+        memory = Memory(memory_id=memory_id, kind="", text="", viewers=viewers)
+        return _required(await self._record(session_id, MemoryAction.UNPIN, memory))
 
     async def undo(self, session_id: str, edit_id: str) -> MemoryEdit:
         """Undo an edit; a second call changes nothing.
@@ -129,15 +132,23 @@ class MemoryEditor:
             raise MemoryNotFoundError(f"There is no edit {edit_id!r} in session {session_id!r}; the log shows the ids.")
         if is_undone(evidence):
             return edit
+        pins: list[Evidence] = []
         if edit.action in (MemoryAction.REMEMBER, MemoryAction.EDIT, MemoryAction.SUPERSEDE):
             for later in await load_edits(self._store, session_id, edit_id):
-                if not is_undone(later) and later.metadata.get(ACTION) != MemoryAction.UNPIN.value:
+                if later.metadata.get(ACTION) == MemoryAction.PIN.value and not is_undone(later):
+                    pins.append(later)
+                elif not is_undone(later) and later.metadata.get(ACTION) != MemoryAction.UNPIN.value:
                     raise ConfigError(f"Edit {later.evidence_id!r} builds on edit {edit_id!r}; undo that one first.")
+        for each in pins:
+            await self._end_pin(session_id, each)
         if edit.action is MemoryAction.UNPIN:
             await self.pin(session_id, edit.memory_id)
         elif edit.action is MemoryAction.PIN:
             await self._hide(session_id, edit.memory_id)
-        return _required(await self._take_back(session_id, evidence))
+        done = _required(await self._take_back(session_id, evidence))
+        if WAS_PINNED in evidence.metadata:
+            await self.pin(session_id, edit.memory_id)
+        return done
 
     async def _find(self, session_id: str, memory_id: str) -> Memory:
         return await find_memory(self._store, session_id, memory_id, self._viewer, all_viewers=self._all_viewers)
@@ -146,14 +157,15 @@ class MemoryEditor:
         if text.strip() == memory.text.strip():
             raise ConfigError(f"Memory {memory.memory_id!r} has this text already.")
         pinned = await self._pin_of(session_id, memory.memory_id)
-        if pinned is not None:
-            await self._take_back(session_id, pinned)
-            await self._hide(session_id, memory.memory_id)
-        if not text.strip() and action is MemoryAction.SUPERSEDE:
-            done = _required(await self._record(session_id, action, memory, takes=memory.entry_ids))
+        more = {} if pinned is None else {WAS_PINNED: "yes"}
+        has_successor = bool(text.strip()) or action is not MemoryAction.SUPERSEDE
+        if has_successor:
+            done = await self._write(session_id, action, text, title=memory.title, replaced=memory, more=more)
         else:
-            done = await self._write(session_id, action, text, title=memory.title, replaced=memory)
-            if pinned is not None:
+            done = _required(await self._record(session_id, action, memory, memory.entry_ids, more))
+        if pinned is not None:
+            await self._end_pin(session_id, pinned)
+            if has_successor:
                 await self.pin(session_id, done.edit_id)
         return done
 
@@ -166,6 +178,7 @@ class MemoryEditor:
         title: str = "",
         replaced: Memory | None = None,
         key: str | None = None,
+        more: Mapping[str, Any] = EMPTY,
     ) -> MemoryEdit:
         if not text.strip():
             raise ConfigError("The text is empty; give what is to be remembered.")
@@ -181,7 +194,7 @@ class MemoryEditor:
             text,
             EvidenceSource(kind=SourceKind.LLM if self._is_model else SourceKind.USER, name=title or SOURCE),
             EvidenceType.USER_INPUT,
-            metadata=self._metadata(action, replaced, () if replaced is None else replaced.entry_ids),
+            metadata={**self._metadata(action, replaced, () if replaced is None else replaced.entry_ids), **more},
             options=IngestOptions(
                 dedup=False,
                 as_document=True,
@@ -231,14 +244,19 @@ class MemoryEditor:
         return told
 
     async def _record(
-        self, session_id: str, action: MemoryAction, memory: Memory, takes: tuple[str, ...] = ()
+        self,
+        session_id: str,
+        action: MemoryAction,
+        memory: Memory,
+        takes: tuple[str, ...] = (),
+        more: Mapping[str, Any] = EMPTY,
     ) -> Evidence:
         evidence = Evidence(
             evidence_id=self._ids.generate(),
             type=EvidenceType.OTHER,
             source=EvidenceSource(kind=SourceKind.SYSTEM, name=memory.title or SOURCE),
             trust=Trust.USER,
-            metadata={IS_DOCUMENT: True, **self._metadata(action, memory, takes)},
+            metadata={IS_DOCUMENT: True, **self._metadata(action, memory, takes), **more},
             created_at=self._clock.now(),
         )
         await self._store.put_evidence(session_id, evidence)
@@ -252,6 +270,10 @@ class MemoryEditor:
         marked = replace(evidence, metadata={**evidence.metadata, **undone})
         await self._store.put_evidence(session_id, marked)
         return marked
+
+    async def _end_pin(self, session_id: str, pinned: Evidence) -> None:
+        await self._take_back(session_id, pinned)
+        await self._hide(session_id, str(pinned.metadata[TARGET]))
 
     async def _pin_of(self, session_id: str, memory_id: str) -> Evidence | None:
         found = await load_edits(self._store, session_id, memory_id)

@@ -37,10 +37,8 @@ async def find_memory(
     for edit in await load_edits(store, session_id, memory.memory_id):
         action = edit.metadata.get(ACTION)
         if action in (MemoryAction.EDIT.value, MemoryAction.SUPERSEDE.value) and not is_undone(edit):
-            successor = f"; its successor is {edit.evidence_id!r}" if edit.content else ""
-            raise ConfigError(
-                f"Memory {memory_id!r} was superseded by edit {edit.evidence_id!r}{successor}. Undo that first."
-            )
+            advice = "Name that one, or undo it first." if edit.content else "Undo that first."
+            raise ConfigError(f"Memory {memory_id!r} was superseded by edit {edit.evidence_id!r}. {advice}")
     return memory
 
 
