@@ -52,7 +52,7 @@ def _read_arguments(tool: Tool, sent: Mapping[str, Any]) -> tuple[dict[str, str]
     known: dict[str, Any] = schema["properties"]
     if unknown := [name for name in sent if name not in known]:
         raise ConfigError(f"{tool.name} has no argument {unknown[0][:40]!r}; it has: {', '.join(known)}.")
-    if missing := [name for name in schema["required"] if sent.get(name) in (None, "")]:
+    if missing := [name for name in schema.get("required", ()) if sent.get(name) in (None, "")]:
         raise ConfigError(f"{tool.name} needs {missing[0]!r}; it needs: {', '.join(schema['required'])}.")
     if len(codec.encode(dict(sent))) > MOST_CHARS:
         raise ConfigError(f"The arguments have more than {MOST_CHARS:,} characters; send less at once.")
@@ -69,7 +69,8 @@ def _read_arguments(tool: Tool, sent: Mapping[str, Any]) -> tuple[dict[str, str]
         try:
             body = codec.from_plain(given, operation.body)
         except CodecError as error:
-            raise ConfigError(f"An argument of {tool.name} has the wrong type. {error}") from None
+            fault = str(error).partition(": ")[2]
+            raise ConfigError(f"An argument of {tool.name} has the wrong type: {fault}") from None
     return {name: sent[name] for name in path_ids(operation)}, query, body, sent.get("viewer")
 
 

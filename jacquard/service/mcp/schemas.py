@@ -14,7 +14,6 @@ _PATH_ID = re.compile(r"\{(\w+)\}")
 _KINDS = {str: "string", int: "integer", bool: "boolean"}
 _PLACE = "#/$defs/{name}"
 _CALLER = frozenset({"author", "viewer"})
-_VIEWER = {"type": "string", "description": "Only what this character may know."}
 _DOCS = {
     "changes": "Values by path.",
     "viewers": "Who may know it; none: all.",
@@ -50,8 +49,9 @@ def input_schema(tool: Tool, *, is_bound: bool) -> dict[str, Any]:
         if name in properties and name not in path_ids(operation):
             properties[name]["description"] = text
     if operation.open_to_viewers and not is_bound:
-        properties["viewer"] = _VIEWER
-    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+        properties["viewer"] = {"type": "string"}
+    schema = {"type": "object", "properties": properties, "additionalProperties": False}
+    return {**schema, "required": required} if required else schema
 
 
 def output_schema(tool: Tool) -> dict[str, Any]:

@@ -64,7 +64,9 @@ async def test_a_viewer_remembers_for_itself(tmp_path):
         httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1/api/v1") as client,
     ):
         await client.post("/sessions", json={"session_id": "s"}, headers={"Authorization": f"Bearer {token}"})
-        made = await client.post("/sessions/s/memory", json={"text": FACT}, params={"author": "tom"}, headers=headers[0])
+        made = await client.post(
+            "/sessions/s/memory", json={"text": FACT}, params={"author": "tom"}, headers=headers[0]
+        )
         # With tenants the log names the token, whatever the request says.
         assert made.json()["author"] == headers[0]["Authorization"].split("_")[1]
         search = {"text": "boat key"}
