@@ -25,6 +25,7 @@ from mnemosyne.chains.audience import may_read, read_audience
 from mnemosyne.chains.lore import gated_entries, hidden_entries, may_know
 from mnemosyne.chains.state import apply_reply_ops, view_state
 from mnemosyne.core.codec import format_time
+from mnemosyne.evidence.documents import is_document
 from mnemosyne.host_parts import UuidV4Generator
 from mnemosyne.protocols import Clock, IdGenerator
 from mnemosyne.schema.erasure import Erasure
@@ -148,7 +149,8 @@ class MemoryVerbs:
         ConfigError for a memory that was made of turns: `supersede` takes it from recall, and an erasure of the session erases it.
         """
         memory = await self.memory(session_id, memory_id)
-        if await self._store.get_evidence(session_id, memory.memory_id) is None:
+        evidence = await self._store.get_evidence(session_id, memory.memory_id)
+        if evidence is None or not is_document(evidence):
             raise ConfigError(
                 f"Memory {memory_id!r} was made of turns or of a world; `supersede` takes it from recall, and an erasure of the "
                 "session, or an edit of the world, erases it."

@@ -44,7 +44,8 @@ async def find_memory(
 
 async def _find(store: Store, session_id: str, world_id: str, memory_id: str) -> Memory | None:
     evidence = await store.get_evidence(session_id, memory_id)
-    if evidence is None:
+    if evidence is None or not is_document(evidence):
+        # An entry that a prompt has shown is evidence too, under its own id.
         for scope in (session_scope(session_id), world_scope(world_id)):
             for entry in await store.entries(scope, (memory_id,)):
                 if TAKES_FROM_RECALL in entry.metadata:
