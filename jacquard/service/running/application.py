@@ -27,6 +27,10 @@ from jacquard.service.access.records import ServiceRecords, open_records
 from jacquard.service.answers import Refusal
 from jacquard.service.http.endpoints import EncodedPaths
 from jacquard.service.http.routes import API_VERSION, answer_http_fault, make_routes
+from jacquard.service.proxy.routes import Proxy
+from jacquard.service.proxy.upstreams.http import HttpUpstream
+from jacquard.service.proxy.upstreams.named_model import NamedModelUpstream
+from jacquard.service.proxy.upstreams.protocol import Upstream
 from jacquard.service.running.logs import log_request
 from jacquard.service.running.metrics import ServiceMetrics
 from jacquard.service.settings import ServiceSettings
@@ -57,6 +61,8 @@ def build_app(settings: ServiceSettings, engine: RuntimeConfig | None = None, *,
     records = open_records(settings.store) if settings.tenants else None
     streams: list[anyio.CancelScope] = []
     mcp = _make_mcp(settings, tenants, records)
+    upstream = _make_upstream(settings)
+    proxy = Proxy(settings, tenants, upstream)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -66,6 +72,9 @@ def build_app(settings: ServiceSettings, engine: RuntimeConfig | None = None, *,
             await stack.enter_async_context(tenants)
             if mcp is not None:
                 await stack.enter_async_context(mcp[1].run())
+            await proxy.open()
+            if upstream is not None:
+                stack.push_async_callback(upstream.close)
             if is_served:
                 stack.enter_context(_when_asked_to_end(streams))
             yield
@@ -97,6 +106,7 @@ def build_app(settings: ServiceSettings, engine: RuntimeConfig | None = None, *,
     app.router.routes.extend(make_routes(tenants, records))
     if mcp is not None:
         app.add_route("/mcp", mcp[0], ["POST"])
+    app.router.routes.extend(proxy.routes())
     app.add_exception_handler(HTTPException, answer_http_fault)
     _add_probes(app, tenants, metrics)
     return app
@@ -162,3 +172,12 @@ def _when_asked_to_end(streams: list[anyio.CancelScope]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _make_upstream(settings: ServiceSettings) -> Upstream | None:
+    """Return the model server: an address, or else a model as litellm names it; None where none is set."""
+    if settings.upstream is None:
+        return None
+    if "://" in settings.upstream:
+        return HttpUpstream(settings.upstream, settings.proxy.silent_seconds)
+    return NamedModelUpstream(settings.upstream)

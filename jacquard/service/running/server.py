@@ -19,6 +19,7 @@ from uvicorn.supervisors import Multiprocess
 from jacquard.config.settings import load_config
 from jacquard.core.errors import ConfigError
 from jacquard.service.access.gate import LOOPBACK_HOSTS
+from jacquard.service.proxy.requests.rules import load_rules
 from jacquard.service.running.application import build_app
 from jacquard.service.running.logs import configure_logs
 from jacquard.service.running.metrics import SHARED_FOLDER
@@ -30,7 +31,8 @@ def serve(file: Path | None = None, options: Mapping[str, Any] = EMPTY) -> None:
     """Serve until the process is asked to end; requests under way are then finished, for at most `limits.shutdown_seconds`.
 
     `file` and `options` are those of `load_service_settings`; each process reads them. ConfigError that lists every fault of
-    theirs, for an address other than the loopback one without tenants, and for several processes on a store in memory.
+    theirs, for an address other than the loopback one without tenants, for several processes on a store in memory, and for a
+    file of rules that cannot be read.
     """
     settings = load_service_settings(file, options=options)
     if settings.host not in LOOPBACK_HOSTS and not settings.tenants:
@@ -40,6 +42,8 @@ def serve(file: Path | None = None, options: Mapping[str, Any] = EMPTY) -> None:
         )
     if settings.workers > 1 and settings.store.startswith("memory:"):
         raise ConfigError("Several workers cannot share a store in memory; name another store, or leave --workers out.")
+    # Read here too, so that a fault in the file is said before anything starts.
+    load_rules(settings.proxy.rules)
     configure_logs()
     if settings.workers == 1:
         uvicorn.Server(_configure(settings, file, options)).run()
