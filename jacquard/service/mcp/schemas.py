@@ -13,6 +13,7 @@ from mnemosyne.core import codec
 _PATH_ID = re.compile(r"\{(\w+)\}")
 _KINDS = {str: "string", int: "integer", bool: "boolean"}
 _PLACE = "#/$defs/{name}"
+_DEFINED = re.compile(r"#/\$defs/([\w.]+)")
 _CALLER = frozenset({"author", "viewer"})
 _DOCS = {
     "changes": "Values by path.",
@@ -62,12 +63,15 @@ def output_schema(tool: Tool) -> dict[str, Any]:
         schema = {"type": "object", "properties": {"items": schema}, "required": ["items"]}
     if "$ref" in schema:
         schema = dict(named[schema["$ref"].rpartition("/")[2]])
-    plain: dict[str, Any] = _without({**schema, "$defs": named}, tool.omit)
-    used = set(re.findall(r"#/\$defs/([\w.]+)", str(plain)))
-    plain["$defs"] = {name: each for name, each in plain["$defs"].items() if name in used}
-    if not plain["$defs"]:
-        del plain["$defs"]
-    return plain
+    plain: dict[str, Any] = _without(schema, tool.omit)
+    used: dict[str, Any] = {}
+    waiting: list[Any] = [plain]
+    while waiting:
+        for name in _DEFINED.findall(str(waiting.pop())):
+            if name not in used:
+                used[name] = _without(named[name], tool.omit)
+                waiting.append(used[name])
+    return {**plain, "$defs": used} if used else plain
 
 
 def _shorten(schema: Any, named: Mapping[str, Any]) -> Any:

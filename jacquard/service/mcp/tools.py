@@ -71,7 +71,7 @@ async def _prepare_prompt(call: Call) -> TurnPrompt:
 _BY_NAME: Mapping[str, Operation] = {each.name: each for each in OPERATIONS}
 _HEAD = frozenset({"lineage", "version"})
 _ENTRY = frozenset(
-    {"scope", "chain", "branch_id", "depth", "turn_id", "priority", "metadata", "trust", "at", "speaker"}
+    {"scope", "when", "chain", "branch_id", "depth", "turn_id", "priority", "metadata", "trust", "at", "speaker"}
 )
 _REPLY = frozenset({"thought", "ops", "verdicts", "version", "set_aside"})
 _ORIGIN = frozenset({"message", "start", "end", "span", "refs", "evidences", "digest"})
