@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Fetches SillyTavern's npm package into a folder outside of the repository, and compares activation with its own code.
+# Fetches npm packages into a folder outside of the repository: the MCP Inspector calls our tools, and activation is compared with
+# that of SillyTavern's own code.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 python=${PYTHON:-python}
@@ -14,4 +15,5 @@ if [ ! -f "$package/public/scripts/world-info.js" ]; then
   (cd "$folder" && npm pack --silent "sillytavern@$release" >/dev/null \
     && tar -xzf "sillytavern-$release.tgz" package/package.json package/public/scripts && rm "sillytavern-$release.tgz")
 fi
+PYTHON=$python "$here/mcp/inspect.sh"
 PYTHONPATH="$here/../.." exec "$python" "$here/world_info/compare.py" --package "$package" "$@"
