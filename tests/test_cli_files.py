@@ -148,6 +148,20 @@ def test_the_report_names_what_becomes_of_each_field_and_a_dry_run_writes_nothin
     run("history", "--session", "mira", code=1)
 
 
+def test_fields_of_one_fate_are_told_in_one_line(run, files):
+    lines = _import(run, files, "Coast.json", more=["--dry-run"]).stdout.splitlines()
+    assert len(lines) == len({line.partition(":")[0] for line in lines})
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16-le", "utf-16-be"])
+def test_a_chat_with_a_byte_order_mark_is_recognised(run, files, encoding):
+    mark = "" if encoding == "utf-8-sig" else "\ufeff"
+    text = (files / "chat.jsonl").read_text(encoding="utf-8")
+    (files / "marked.jsonl").write_bytes(f"{mark}{text}".encode(encoding))
+    told = json.loads(_import(run, files, "marked.jsonl", more=["--dry-run", "--json"]).stdout)
+    assert [(file["format"], file["chats"]) for file in told["files"]] == [("chat", {"marked": 3})]
+
+
 def test_a_second_import_changes_nothing(run, files):
     names = ("Mira.json", "Coast.json", "chat.jsonl")
     _import(run, files, *names)

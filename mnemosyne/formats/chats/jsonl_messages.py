@@ -33,7 +33,7 @@ _FOR_EXPORT_FIELDS = (
     ),
     *("variables", "api", "model"),
 )
-_FOR_EXPORT = "kept for export only"
+_FOR_EXPORT = "kept for export"
 _SPEAKER_TYPES = ("narrator", "comment")
 
 
@@ -165,10 +165,10 @@ def _count_line(line: Mapping[str, Any], said: Message, counter: FieldCounter) -
     if said.at is not None:
         counter.keep("send_date", line.get("send_date"))
     else:
-        counter.change("send_date", line.get("send_date"), "not understood as a time; kept for export only")
+        counter.change("send_date", line.get("send_date"), "not understood as a time; kept for export")
     if said.role is Role.USER:
         for each in line["swipes"] if isinstance(line.get("swipes"), list) else ():
-            counter.keep("swipes.*", each, "of a message of the user; kept for export only")
+            counter.keep("swipes.*", each, "of a message of the user; kept for export")
     counter.keep("swipe_id", line.get("swipe_id"))
     for info in line[SWIPE_INFO] if isinstance(line.get(SWIPE_INFO), list) else ():
         counter.keep("swipe_info.*", info)
