@@ -233,6 +233,28 @@ def test_what_is_exported_is_what_was_imported(run, files):
     assert json.loads((files / "again.json").read_text(encoding="utf-8")) == card
 
 
+def test_what_was_played_since_is_exported_under_the_names_of_the_chat(run, files):
+    _import(run, files, "Mira.json", "chat.jsonl")
+    _weave(run, "Is it cold?")
+    run("commit", "--session", "mira", "--text", "As the sea.")
+    assert "wrote" in run("export", "mira", "--format", "chat", "--to", files / "out.jsonl").stderr
+    lines = [json.loads(line) for line in (files / "out.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [(line["name"], line["mes"]) for line in lines[-2:]] == [("Tom", "Is it cold?"), ("Mira", "As the sea.")]
+    assert all(line["send_date"] for line in lines[1:])
+
+
+def test_activation_is_chosen_at_import_and_stays_that_of_a_pack(run, files):
+    assert (
+        "by sillytavern from now on" in _import(run, files, "Coast.json", more=["--activation", "sillytavern"]).stderr
+    )
+    pack = files / "pack"
+    _import(run, files, "Coast.json", more=["--world", str(pack), "--session", "p"])
+    told = _import(
+        run, files, "Coast.json", more=["--world", str(pack), "--session", "p", "--activation", "sillytavern"]
+    )
+    assert "write `activation: sillytavern` there" in told.stderr
+
+
 def test_a_card_is_written_as_a_png_and_read_again(run, files):
     _import(run, files, "Mira.json")
     run("export", "mira", "--format", "card", "--to", files / "mira.png")

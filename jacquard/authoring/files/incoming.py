@@ -30,6 +30,7 @@ from mnemosyne.world import load_world, load_world_files
 from mnemosyne.world.imported.folder import FolderChange, holds_pack, plan_additions, plan_new_pack
 from mnemosyne.world.imported.lore import slug_of
 from mnemosyne.world.imported.pack import ImportedWorld, imported_world_of, join_imports, names_for, pack_files
+from mnemosyne.world.reading.files import WORLD_FILE
 
 IMPORTED = "imported-"
 """How the ids of worlds begin that are made of imported files alone."""
@@ -138,6 +139,13 @@ async def _bring_in_world(
             return None if head is None or head.world_id in BARE_WORLDS else await runtime.world_of(session_id)
         world = await to_thread.run_sync(_load_made, made, not incoming.chats)
     outcome.world_id = world.world_id
+    if incoming.activation and incoming.activation != world.activation:
+        outcome.notes.append(
+            f"The entries reach prompts by {world.activation}, as {incoming.folder}/{WORLD_FILE} says; write "
+            f"`activation: {incoming.activation}` there to change it."
+        )
+    elif incoming.activation:
+        outcome.notes.append(f"The entries reach prompts by {world.activation} from now on.")
     if await runtime.store.world_digest(world.world_id) != world.digest:
         outcome.lore_changed = await runtime.engine.worlds.store_pack(world)
     return world

@@ -308,12 +308,10 @@ def export(
         async with open_store(store, embedder="none") as runtime:
             if format_ is ExportFormat.CHAT:
                 await write_chat(runtime, session, to, branch_id=branch)
-                return
-            world = await runtime.world_of(session)
-            if format_ is ExportFormat.WORLD_INFO:
-                await to_thread.run_sync(write_book, world, name, to)
+            elif format_ is ExportFormat.WORLD_INFO:
+                await to_thread.run_sync(write_book, await runtime.world_of(session), name, to)
             else:
-                await to_thread.run_sync(write_card, world, name, to, image)
+                await to_thread.run_sync(write_card, await runtime.world_of(session), name, to, image)
         if to is not None:
             say(f"wrote {to}", "green")
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from mnemosyne.core.errors import CorpusError
 from mnemosyne.formats.chats.json_lines import JsonLine, read_json_lines
-from mnemosyne.formats.chats.jsonl_messages import HEADER, is_message, read_message
+from mnemosyne.formats.chats.jsonl_messages import HEADER, header_name, is_message, read_message
 from mnemosyne.formats.chats.send_dates import read_date
 from mnemosyne.formats.chats.turns import SaidMessage, chat_key, group_turns
 from mnemosyne.formats.losses import AT_INPUT, FOR_EXPORT, FieldCounter
@@ -25,7 +25,6 @@ from mnemosyne.schema.session import AuthorKind
 
 FORMAT = "sillytavern-chat"
 _HEADER_FIELDS = frozenset(("user_name", "character_name", "chat_metadata", "create_date", "name"))
-_UNUSED = "unused"
 _MOST_NAMES = 64
 _MOST_TOLD = 12
 _ROLES = {0: "system", 1: "user", 2: "assistant"}
@@ -69,7 +68,7 @@ def read_chat(path: Path, request: ImportRequest = NO_REQUEST, *, dialect: str =
         name=path.stem,
         read_turns=partial(_read_turns, path, key, seen.header, seen.last_line),
         turn_count=turn_count,
-        user_name=_header_name(seen.header, "user_name") or seen.user_name,
+        user_name=header_name(seen.header, "user_name") or seen.user_name,
         character_names=tuple(seen.characters),
         started_at=seen.started_at or read_date(seen.header.get("create_date")),
         header=seen.header,
@@ -170,11 +169,6 @@ def _identity(path: Path, seen: _Survey) -> tuple[object, ...]:
 def _metadata(header: Mapping[str, Any]) -> Mapping[str, Any]:
     found = header.get("chat_metadata")
     return found if isinstance(found, Mapping) else EMPTY
-
-
-def _header_name(header: Mapping[str, Any], name: str) -> str:
-    value = header.get(name)
-    return value if isinstance(value, str) and value != _UNUSED else ""
 
 
 def _read_note(metadata: Mapping[str, Any]) -> AuthorsNote | None:
