@@ -279,6 +279,36 @@ def test_a_world_is_written_as_a_pack_that_can_be_edited(run, files):
     assert "1912" in lore.read_text(encoding="utf-8")
 
 
+def test_the_world_of_a_session_is_written_to_a_folder_later(run, files):
+    _import(run, files, "Mira.json", "chat.jsonl")
+    pack = files / "later"
+    _import(run, files, "Coast.json", more=["--world", str(pack)])
+    lore = pack / "lore" / "imported" / "coast.yaml"
+    lore.write_text(lore.read_text(encoding="utf-8").replace("- id:", "- viewers: [joss]\n  id:"), encoding="utf-8")
+    asked = (
+        "weave",
+        "--session",
+        "mira",
+        "--world",
+        pack,
+        "--embedder",
+        "none",
+        "--input",
+        "The lighthouse?",
+        "--viewer",
+    )
+    told = "dark since the storm of 1911"
+    assert told in run(*asked, "joss").stdout
+    assert told not in run(*asked, "mira").stdout
+    # What was edited there is not replaced by what the store knows of the book.
+    assert "Name that folder" in _import(run, files, "Coast.json", code=1).stderr
+    assert _import(run, files, "chat.jsonl")
+    run("init", files / "own")
+    refused = _import(run, files, "Coast.json", code=1, more=["--world", str(files / "own")])
+    assert "Name another session" in refused.stderr
+    assert not (files / "own" / "lore" / "imported").exists()
+
+
 def test_a_book_comes_into_the_pack_of_an_author(run, files):
     run("init", files / "own")
     before = (files / "own" / "world.yaml").read_bytes()
