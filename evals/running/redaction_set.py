@@ -19,7 +19,7 @@ from evals.errors import DatasetError
 from mnemosyne import Redactor
 
 LANGUAGES = ("en", "zh")
-HALVES = ("tune", "held_out", "later", "fresh", "unseen")
+HALVES = ("tune", "held_out", "later", "fresh", "unseen", "last")
 KINDS = ("sensitive", "harmless")
 UNSTRUCTURED = ("address", "name", "password")
 """Classes whose form says little: the others are counted as `structured`."""
