@@ -201,7 +201,9 @@ class _Runner:
         return rows
 
     async def _put_documents(self, store: SqliteStore, pool: Pool, head: SessionHead) -> Mapping[str, tuple[str, ...]]:
-        """Put the documents of a pool into a session as evidence; return the ids of those that each passage holds. What was said in one conversation is one document, its transcript."""
+        """Put the documents of a pool into a session as evidence, a conversation as one: its transcript. Return the ids of what
+        each passage holds.
+        """
         ingestor = RedactingIngestor(store, RegexRedactor(), SystemClock())
         # The labels are of the texts as they are.
         options = IngestOptions(redact=False, dedup=False, as_document=True)

@@ -72,6 +72,7 @@ class TurnLoader:
         self._profiles = profiles
         self._planner = TurnPlanner(parts.planner, parts.refiner, parts.tracing)
         self._users = UserFacts(parts.store, parts.clock)
+        self._host_mark = parts.host_mark()
         self._world_info = WorldInfoReader()
         self._translated: dict[tuple[str, str, str], WorldPack] = {}
 
@@ -99,6 +100,8 @@ class TurnLoader:
         if context.facts:
             # What is remembered since the turn was prepared belongs into the prompt that is asked for again.
             digest = "\0".join((digest, *(f"{fact.fact_id} {fact.valid_to}" for fact in context.facts)))
+        if self._host_mark:
+            digest = f"{digest}\0{self._host_mark}"
         context.fingerprint = request_fingerprint(text, context.config, digest)
         turn_id = context.requested_turn_id or turn_id_after(window, text)
         context.turn_id = turn_id
