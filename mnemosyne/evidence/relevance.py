@@ -1,7 +1,7 @@
 """Ranks the evidence of a session for a turn: what was found since the last reply first, then by words and age. Pure.
 
-Relevance is BM25 over name and text of each item (of a pointer, whose text lies elsewhere: what describes it), on its absolute scale: a word that all items contain says nothing. Of items
-that the words do not tell apart the newer is better.
+Relevance is BM25 over name and text of each item (of a pointer, whose text lies elsewhere: what describes it), on its absolute
+scale: a word that all items contain says nothing. Of items that the words do not tell apart the newer is better.
 """
 
 from __future__ import annotations
