@@ -66,11 +66,11 @@ class Connection:
     ) -> bytes:
         """Return the body of the answer; `address` are the parts behind `/api/v1`, each of which is encoded.
 
-        `once`: a broken connection is an error at once, because the service could not know the call again. Unless `keyed`, a
-        POST has no idempotency key. Raises the engine's own errors, ServiceError and ServiceUnreachableError.
+        `once`: a broken connection is an error at once, because the service could not know the call again. Unless `keyed`, and
+        with `once`, a POST has no idempotency key. Raises the engine's own errors, ServiceError and ServiceUnreachableError.
         """
         path = "/api/v1/" + "/".join(quote(part, safe="") for part in address)
-        headers = {KEY_HEADER: uuid4().hex} if method == "POST" and keyed else {}
+        headers = {KEY_HEADER: uuid4().hex} if method == "POST" and keyed and not once else {}
         content = None if body is None else codec.encode(dict(body))
         if content is not None:
             headers["Content-Type"] = "application/json"

@@ -27,6 +27,10 @@ from jacquard.service.access.records import open_records
 from jacquard.service.answers import Refusal
 from jacquard.service.http.endpoints import EncodedPaths
 from jacquard.service.http.routes import API_VERSION, answer_http_fault, make_routes
+from jacquard.service.proxy.routes import Proxy
+from jacquard.service.proxy.upstreams.http import HttpUpstream
+from jacquard.service.proxy.upstreams.named_model import NamedModelUpstream
+from jacquard.service.proxy.upstreams.protocol import Upstream
 from jacquard.service.running.logs import log_request
 from jacquard.service.running.metrics import ServiceMetrics
 from jacquard.service.settings import ServiceSettings
@@ -47,6 +51,8 @@ def build_app(settings: ServiceSettings, engine: RuntimeConfig | None = None, *,
     tenants = TenantRuntimes(settings, _without_metrics(engine or RuntimeConfig()), metrics.count_event)
     records = open_records(settings.store) if settings.tenants else None
     streams: list[anyio.CancelScope] = []
+    upstream = _make_upstream(settings)
+    proxy = Proxy(settings, tenants, upstream)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -54,6 +60,9 @@ def build_app(settings: ServiceSettings, engine: RuntimeConfig | None = None, *,
             if records is not None:
                 stack.push_async_callback(records.close)
             await stack.enter_async_context(tenants)
+            await proxy.open()
+            if upstream is not None:
+                stack.push_async_callback(upstream.close)
             if is_served:
                 stack.enter_context(_when_asked_to_end(streams))
             yield
@@ -83,6 +92,7 @@ def build_app(settings: ServiceSettings, engine: RuntimeConfig | None = None, *,
         ],
     )
     app.router.routes.extend(make_routes(tenants, records))
+    app.router.routes.extend(proxy.routes())
     app.add_exception_handler(HTTPException, answer_http_fault)
     _add_probes(app, tenants, metrics)
     return app
@@ -140,3 +150,12 @@ def _when_asked_to_end(streams: list[anyio.CancelScope]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _make_upstream(settings: ServiceSettings) -> Upstream | None:
+    """Return the model server: an address, or else a model as litellm names it; None where none is set."""
+    if settings.upstream is None:
+        return None
+    if "://" in settings.upstream:
+        return HttpUpstream(settings.upstream, settings.proxy.silent_seconds)
+    return NamedModelUpstream(settings.upstream)

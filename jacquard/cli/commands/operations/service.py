@@ -51,6 +51,12 @@ def serve(
     tenants: Annotated[
         bool | None, typer.Option("--tenants/--no-tenants", help="Whether every request needs a token. [no]")
     ] = None,
+    rules: Annotated[
+        Path | None,
+        typer.Option(
+            "--rules", metavar="FILE", help="Which calls of chat clients are no turn of a conversation (YAML)."
+        ),
+    ] = None,
     config: ConfigOption = None,
 ) -> None:
     """Serve the engine over HTTP; settings of the service are the section `service` of the settings file."""
@@ -69,6 +75,7 @@ def serve(
         "workers": workers,
         "embedder": embedder,
         "tenants": tenants,
+        "proxy.rules": None if rules is None else str(rules),
     }
     try:
         run_server(config, {name: value for name, value in given.items() if value is not None})

@@ -217,6 +217,7 @@ OPERATIONS = (
         supersede,
         body=MemoryTextRequest,
         answer=MemoryEdit,
+        is_repeatable=False,
     ),
     _operation(
         "pin_memory",
@@ -235,6 +236,7 @@ OPERATIONS = (
         unpin,
         body=MemoryRequest,
         answer=MemoryEdit,
+        is_repeatable=False,
     ),
     _operation(
         "forget_memory",
@@ -243,6 +245,7 @@ OPERATIONS = (
         "Erase a remembered memory or a document for good, with its corrections and pins.",
         forget,
         answer=ForgottenMemory,
+        is_audited=True,
     ),
     _operation(
         "memory_log",
