@@ -105,10 +105,12 @@ acceptance: $(VENV)/.dev
 	@PYTHON=$(abspath $(BIN)/python) tests/acceptance/world_info.sh $(ACCEPTANCE)
 	@PYTHON=$(abspath $(BIN)/python) tests/acceptance/mcp.sh
 
-test-frameworks: .venv-frameworks-a/.installed .venv-frameworks-b/.installed
-	.venv-frameworks-a/bin/python -m pytest -c tests/frameworks/pytest.ini tests/frameworks
-	.venv-frameworks-b/bin/python -m pytest -c tests/frameworks/pytest.ini tests/frameworks
+test-frameworks: test-frameworks-a test-frameworks-b
 
+test-frameworks-%: .venv-frameworks-%/.installed
+	.venv-frameworks-$*/bin/python -m pytest -c tests/frameworks/pytest.ini tests/frameworks
+
+.PRECIOUS: .venv-frameworks-%/.installed
 .venv-frameworks-%/.installed: pyproject.toml tests/frameworks/constraints-%.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or later is needed; set PYTHON=..."; exit 1; }
 	@test -x .venv-frameworks-$*/bin/python || $(PYTHON) -m venv .venv-frameworks-$*
