@@ -42,7 +42,7 @@ Progress = Callable[[str, int, int], None]
 async def run(
     turns: int, embedder: str, say: Say, progress: Progress, *, warm_turns: int = WARM_TURNS
 ) -> dict[str, Any]:
-    """Play and count, after `warm_turns` that are not counted; return the medians by part and count, and the functions that are called most."""
+    """Play and count, after `warm_turns` that are not counted; return the medians by part and count, and what is called most."""
     counters = Counters()
     counters.install()
     try:

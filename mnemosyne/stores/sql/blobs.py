@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from mnemosyne.core.codec import decode, encode
 from mnemosyne.core.errors import DamagedRecordError, UnreadableError
@@ -200,12 +200,16 @@ def change_blob(data: bytes, change: Callable[[bytes], bytes]) -> bytes:
 
 def load_body(connection: Connection, data: Any, kind: type[T], place: str) -> T:
     """Return the value of a stored body, compressed or not; DamagedRecordError, which names it, when it cannot be read."""
+    known = connection.bodies.find(place, data)
+    if known is not None:
+        return cast(T, known)
     try:
-        return decode(
-            unseal(unpack_blob(data) if type(data) is not bytes or data[:1] == _PACKED else data, place), kind
-        )
+        body = unseal(unpack_blob(data) if type(data) is not bytes or data[:1] == _PACKED else data, place)
+        value = decode(body, kind)
     except UnreadableError as error:
         raise DamagedRecordError(connection.shown, _name_of(connection, place)[1], str(error)) from None
+    connection.bodies.keep(place, data, len(body), value)
+    return value
 
 
 def read_body(connection: Connection, data: Any, kind: type[T], place: str, effect: str = LEFT_OUT) -> T | None:
