@@ -109,12 +109,14 @@ def read_turn(connection: Connection, session_id: str, turn_id: str) -> TurnReco
     return find_turn(connection, load_session(connection, session_id), turn_id)
 
 
-def find_turn(connection: Connection, session: StoredSession, turn_id: str) -> TurnRecord:
-    """Return one turn of a session with everything stored of it; TurnNotFoundError."""
+def find_turn(connection: Connection, session: StoredSession, turn_id: str, *, with_blobs: bool = True) -> TurnRecord:
+    """Return one turn of a session with everything stored of it (`with_blobs` false: without receipt, prompt and report);
+    TurnNotFoundError.
+    """
     row = connection.execute(_TURN + "WHERE session = ? AND turn_id = ?", (session.key, turn_id)).fetchone()
     if row is None:
         raise TurnNotFoundError(session.session_id, turn_id)
-    return _record(connection, session, row, with_blobs=True)
+    return _record(connection, session, row, with_blobs=with_blobs)
 
 
 def read_turns(
