@@ -11,8 +11,10 @@ from typing import Any, TypeVar
 
 from anyio import to_thread
 
-SMALL_CHARS = 4_000
-"""Characters up to which each scan of a turn takes well under a millisecond."""
+SMALL_CHARS = 12_000
+"""Characters up to which a step of a turn takes about a millisecond: a quarter of one for a state of this size, up to three for
+the words of a text.
+"""
 
 _NODE_CHARS = 8
 T = TypeVar("T")

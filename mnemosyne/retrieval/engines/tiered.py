@@ -96,14 +96,14 @@ class TieredIndex:
         model: str = "",
     ) -> None:
         """Add, replace or remove entries; see `Index.add`."""
-        batch = await to_thread.run_sync(row_batch, entries, vectors, keys, model)
         direct = await self._open(scope)
         if direct is not None:
-            await self._run_guarded(scope, lambda: direct.append(scope, batch), None)
+            rows = await to_thread.run_sync(row_batch, entries, vectors, keys, model)
+            await self._run_guarded(scope, lambda: direct.append(scope, rows), None)
             if scope not in self._cut_off:
                 return
         table = self._memory.table(scope)
-        await to_thread.run_sync(table.put, batch)
+        batch = await to_thread.run_sync(_put_rows, table, entries, vectors, keys, model)
         if scope not in self._cut_off and self._memory.holds(scope) and self._memory.table(scope) is table:
             self._held[scope] = merge_batches(self._held.get(scope, NO_ROWS), batch)
             if len(self._held[scope].rows) >= self._held_rows:
@@ -463,3 +463,15 @@ class TieredIndex:
 
     def _note(self, error: IndexUnavailableError, scope: str) -> None:
         self._faults[str(error)] = scope or error.scope
+
+
+def _put_rows(
+    table: ScopeTable,
+    entries: Sequence[SequencedEntry],
+    vectors: Vectors | None,
+    keys: Sequence[str] | None,
+    model: str,
+) -> RowBatch:
+    batch = row_batch(entries, vectors, keys, model)
+    table.put(batch)
+    return batch
