@@ -63,7 +63,6 @@ from jacquard.turns.parts import EngineParts
 from jacquard.turns.profile_source import ProfileSource
 from jacquard.turns.record import record_turn
 from jacquard.turns.streams import StreamRunner
-from jacquard.turns.waiting import WaitingTurns
 from jacquard.turns.writing.branches import (
     adopt_messages,
     edit_message,
@@ -115,8 +114,7 @@ class ContextEngine:
         self._profiles = ProfileSource(parts.roots)
         redacts = self._config.redaction.enabled
         self._users = UserFacts(parts.store, parts.clock, parts.redactor if redacts else None)
-        self._waiting = WaitingTurns()
-        self._replies = ReplyCommitter(parts, self._emitter, self._config, self._worlds, self._waiting)
+        self._replies = ReplyCommitter(parts, self._emitter, self._config, self._worlds)
         self._composer = PromptComposer(parts)
         evidence = parts.evidence_parts(redacts=redacts)
         self._skeletons = SkeletonStream(parts.automation, parts.store, parts.clock, parts.estimator.estimate, evidence)
@@ -169,10 +167,6 @@ class ContextEngine:
             await background.wait_until_idle()
             return True
         return False
-
-    def forget(self) -> None:
-        """Forget what is held in memory of sessions; an erasure calls it."""
-        self._waiting.clear()
 
     @property
     def parts(self) -> EngineParts:
@@ -287,7 +281,7 @@ class ContextEngine:
             span.put({"jacquard.prompt.tokens": prompt.report.budget.used_tokens})
         context.stopwatch.lap("weave")
         context.user_message = guard_message(context.user_message, find_audience(turn, curation.entries))
-        return await record_turn(self._parts, prompt, turn, skeleton.anchors, context, self._waiting)
+        return await record_turn(self._parts, prompt, turn, skeleton.anchors, context)
 
     async def assemble(
         self, session_id: str, turn_id: str, tail: Sequence[Mapping[str, Any]] = ()

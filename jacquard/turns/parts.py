@@ -22,6 +22,7 @@ from jacquard.pipeline.evidence.rendering import EVERYTHING, NO_HINTS, EvidenceP
 from jacquard.pipeline.skeleton.automation import AutomationStream
 from jacquard.pipeline.weaving.assembler import ROLE_MESSAGES, Assembler
 from jacquard.pipeline.worlds import Noted
+from jacquard.turns.waiting import WaitingTurns
 from mnemosyne.documents.brought import TRUST
 from mnemosyne.evidence.blocks.derive import EvidenceBlockDeriver
 from mnemosyne.evidence.blocks.render import RefRenderer
@@ -72,6 +73,7 @@ class EngineParts:
       places; `ref_selector` follows selectors, `hasher` names texts, in all of them.
     - `assembler` joins the blocks into messages.
     - `events` receives the events, `tracing` the spans.
+    - `waiting` holds what is known of prepared turns; an erasure clears it.
     - `locks`: make calls on a session serial among processes; None: among the tasks of this process alone.
     """
 
@@ -107,6 +109,7 @@ class EngineParts:
     ref_selector: TextSelector | None = None
     hasher: Hasher = DEFAULT_HASHER
     assembler: Assembler = ROLE_MESSAGES
+    waiting: WaitingTurns = field(default_factory=WaitingTurns)
 
     def evidence_parts(self, *, redacts: bool = True) -> EvidenceParts:
         """Return what derives, resolves and renders evidence, the built-in part where the host brings none. `redacts`: whether a

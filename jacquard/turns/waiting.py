@@ -7,20 +7,19 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.world import WorldPack
 
 MOST_HELD = 256
-_NEEDED = {"prompt": ("reply_form",), "receipt": ("tags",)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WaitingTurn:
-    """A prepared turn: its record without most of the prompt and the receipt, the state that it started from, the name of the
-    world's agent, and the version of the session after it was written.
+    """A prepared turn: its record, which needs of the prompt only the form of the reply and of the receipt only the tags, the
+    state that it started from, the name of the world's agent, and the version of the session after it was written.
     """
 
     record: TurnRecord
@@ -42,11 +41,8 @@ class WaitingTurns:
 
     def keep(self, turn: WaitingTurn) -> None:
         """Keep the prepared turn of its session."""
-        record = turn.record
-        parts = {name: getattr(record, name) or {} for name in _NEEDED}
-        slim = {name: {key: parts[name][key] for key in keys if key in parts[name]} for name, keys in _NEEDED.items()}
-        self._held[record.session_id] = replace(turn, record=replace(record, **slim))
-        self._held.move_to_end(record.session_id)
+        self._held[turn.record.session_id] = turn
+        self._held.move_to_end(turn.record.session_id)
         if len(self._held) > MOST_HELD:
             self._held.popitem(last=False)
 

@@ -17,6 +17,7 @@ the words of a text.
 """
 
 _NODE_CHARS = 8
+_SCALARS = frozenset({int, float, bool, type(None)})
 T = TypeVar("T")
 
 
@@ -33,6 +34,8 @@ def size_of(*values: Any) -> int:
     stack = list(values)
     while stack and size <= SMALL_CHARS:
         value = stack.pop()
+        if type(value) in _SCALARS:
+            continue
         if isinstance(value, str):
             size += len(value)
         elif type(value) is dict or isinstance(value, Mapping):

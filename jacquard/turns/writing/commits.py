@@ -21,7 +21,7 @@ from jacquard.pipeline.record.events import emit_error
 from jacquard.pipeline.record.tools import resolve_refs
 from jacquard.pipeline.worlds import WorldSource
 from jacquard.turns.parts import EngineParts
-from jacquard.turns.waiting import WaitingTurn, WaitingTurns, agent_of
+from jacquard.turns.waiting import WaitingTurn, agent_of
 from jacquard.turns.writing.chunks import ChunkBuffer, Key
 from mnemosyne.chains.unanswered import is_closed_unanswered
 from mnemosyne.core.errors import NoPendingTurnError, TurnNotPendingError, VersionConflictError
@@ -54,9 +54,8 @@ class ReplyCommitter:
         emitter: EventEmitter,
         config: RuntimeConfig,
         worlds: WorldSource,
-        waiting: WaitingTurns,
     ) -> None:
-        self._parts, self._emitter, self._worlds, self._waiting = parts, emitter, worlds, waiting
+        self._parts, self._emitter, self._worlds = parts, emitter, worlds
         self._limits, chunks = config.limits, config.chunks
         self._chunks = ChunkBuffer(
             expire_seconds=chunks.expire_seconds, max_chars=chunks.max_chars, limits=self._limits
@@ -123,7 +122,7 @@ class ReplyCommitter:
         decide = partial(build_commit, agent=waiting.agent, at=at, refs=refs, limits=self._limits)
         commit, result = await calculate(decide, record, state, reply, size=size_of(reply.content, state))
         head = await store.commit_turn(session_id, commit, expected_version=waiting.version)
-        self._waiting.drop(session_id)
+        self._parts.waiting.drop(session_id)
         emitter = self._emitter_of(record)
         await emitter.emit(EventType.MESSAGE_APPENDED, session_id, record.turn_id, role="assistant", messages=1)
         await emitter.emit(
@@ -141,7 +140,7 @@ class ReplyCommitter:
 
     async def _find_waiting(self, session_id: str, turn_id: str | None) -> WaitingTurn | None:
         """Return the turn that waits for its reply as this engine prepared it, if nothing was written to the session since."""
-        held = self._waiting.find(session_id, turn_id)
+        held = self._parts.waiting.find(session_id, turn_id)
         if held is None:
             return None
         head = await self._parts.store.head(session_id, None if turn_id is None else held.record.branch_id)

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
-from mnemosyne.core.codec import decode, encode
+from mnemosyne.core.codec import JsonTree, decode, encode
 from mnemosyne.core.errors import DamagedRecordError, UnreadableError
 from mnemosyne.damage import LEFT_OUT, DamageNote, LostTree
 from mnemosyne.schema.memory import session_scope, world_scope
@@ -230,6 +230,28 @@ def read_tree(connection: Connection, data: bytes | None, place: str) -> Any:
     except DamagedRecordError as error:
         note_damage(connection, error, place, "It was passed by")
         return LostTree(error)
+
+
+def read_blob(connection: Connection, data: bytes | None, place: str) -> Any:
+    """Return a large part of a turn's record, None for none, whose fields are decoded when they are read; a `LostTree`, and a
+    note, when it cannot be read.
+    """
+    if data is None or type(data) is not bytes:
+        return read_tree(connection, data, place)
+    known = connection.bodies.find(place, data)
+    if known is not None:
+        return known
+    try:
+        sealed = unpack_blob(data)
+        body = unseal(sealed, place)
+    except UnreadableError:
+        return read_tree(connection, data, place)
+    if len(body) == len(sealed):
+        # Without a checksum nothing but decoding it tells whether it is sound.
+        return read_tree(connection, data, place)
+    tree = JsonTree(body)
+    connection.bodies.keep(place, data, len(body), tree)
+    return tree
 
 
 def note_damage(connection: Connection, error: DamagedRecordError, place: str, effect: str = LEFT_OUT) -> None:

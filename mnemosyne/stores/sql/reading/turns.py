@@ -33,6 +33,7 @@ from mnemosyne.stores.sql.blobs import (
     message_place,
     note_damage,
     place_of,
+    read_blob,
     read_body,
     read_tree,
     snapshot_place,
@@ -193,7 +194,7 @@ def _turn_of(
         return turn_place(column, session.key, row[1:])
 
     def blob(column: str, data: bytes | None) -> Any:
-        return read_tree(connection, data, blob_place(column, session.key, turn_id))
+        return read_blob(connection, data, blob_place(column, session.key, turn_id))
 
     if status == TurnStatus.COMMITTED:
         messages = tuple(placed.message for placed in read_messages(connection, session.key, said))
