@@ -34,16 +34,18 @@ def size_of(*values: Any) -> int:
     stack = list(values)
     while stack and size <= SMALL_CHARS:
         value = stack.pop()
-        if type(value) in _SCALARS:
-            continue
         if isinstance(value, str):
             size += len(value)
-        elif type(value) is dict or isinstance(value, Mapping):
-            size += _NODE_CHARS * len(value)
-            if size <= SMALL_CHARS:
-                stack.extend(value.values())
-        elif isinstance(value, list | tuple):
-            size += _NODE_CHARS * len(value)
-            if size <= SMALL_CHARS:
-                stack.extend(value)
+            continue
+        if not isinstance(value, list | tuple):
+            if not isinstance(value, Mapping):
+                continue
+            value = value.values()
+        size += _NODE_CHARS * len(value)
+        if size <= SMALL_CHARS:
+            for each in value:
+                if type(each) is str:
+                    size += len(each)
+                elif type(each) not in _SCALARS:
+                    stack.append(each)
     return size
