@@ -1,6 +1,6 @@
 """Rules for postal addresses: those that a text labels, and streets with their town. Pure.
 
-The address of a museum or a hotel stands in guides as often as a person's does in letters. What is said beside it decides: it
+A guide names the address of a museum or a hotel as often as a person's does in letters. What is said beside it decides: it
 stays where the words around it speak of a place that is open to all, and of nobody's home.
 """
 
