@@ -60,6 +60,9 @@ class Call:
         return self.body
 
 
+VIEWER = Query(name="viewer", doc="See and edit what this character may know; with a token of a viewer it is that one.")
+AUTHOR = Query(name="author", doc="Who makes the edit, in a service without tenants; with tenants it is the token.")
+
 Run = Callable[[Call], Awaitable[Any]]
 
 

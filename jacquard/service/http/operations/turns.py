@@ -16,6 +16,7 @@ from jacquard.core.errors import (
     WorldUnavailableError,
 )
 from jacquard.pipeline.record.commit import CommitResult
+from jacquard.pipeline.record.prepared_turn import PreparedTurn
 from jacquard.service.http.call_settings import config_for, id_from_key
 from jacquard.service.http.operation import Call, Operation
 from jacquard.service.http.viewer_guard import check_turn
@@ -123,8 +124,8 @@ class UsageRequest:
     turn_id: str | None = None
 
 
-async def prepare_turn(call: Call) -> bytes:
-    """Prepare a turn."""
+async def prepare(call: Call) -> PreparedTurn:
+    """Prepare a turn and return it as it is."""
     sent = call.read(TurnRequest)
     turn = await call.runtime.engine.prepare_turn(
         call.session_id,
@@ -135,7 +136,12 @@ async def prepare_turn(call: Call) -> bytes:
     )
     # A turn that is there already is answered from its record, whoever it was made for.
     await check_turn(call, turn.turn_id)
-    return encode_turn(turn)
+    return turn
+
+
+async def prepare_turn(call: Call) -> bytes:
+    """Prepare a turn."""
+    return encode_turn(await prepare(call))
 
 
 async def swipe(call: Call) -> bytes:
