@@ -191,8 +191,14 @@ async def test_a_page_of_another_site_cannot_send_what_needs_no_permission(tmp_p
         answer = await client.post("/api/v1/erasures", **erase)
         assert (answer.status_code, answer.json()["error"]["code"]) == (403, "foreign_origin")
         assert (await client.get("/api/v1/sessions/s")).status_code == 200
+        for kind in ("text/plain", "application/x-www-form-urlencoded"):
+            told = {"Origin": origin, "Content-Type": kind}
+            assert (await client.post("/api/v1/erasures", content=erase["content"], headers=told)).status_code == 403
         own = await client.get("/api/v1/sessions", headers={"Origin": "http://127.0.0.1"})
         assert own.status_code == 200
+        # A browser asks before it sends JSON, and gets no permission; other programs may send an origin.
+        program = await client.post("/api/v1/sessions", json={"session_id": "t"}, headers={"Origin": origin})
+        assert program.status_code == 201
 
 
 async def test_browsers_of_other_sites_get_no_permission(tmp_path):
