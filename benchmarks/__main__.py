@@ -408,6 +408,7 @@ def costs(
 @app.command("service")
 def service(
     turns: Annotated[int, typer.Option("--turns", min=20, help="Turns at half of the capacity.")] = 20_000,
+    compared: Annotated[int, typer.Option("--compared", min=50, help="Turns beside the library.")] = 1_000,
     sessions: Annotated[int, typer.Option("--sessions", min=1, help="Sessions from the start.")] = 200,
     workers: Annotated[int, typer.Option("--workers", min=1, help="Processes of the service.")] = 1,
     overload: Annotated[
@@ -421,7 +422,12 @@ def service(
     Prints times, memory and refusals; exits with 1 when something acknowledged is lost.
     """
     settings = service_bench.Settings(
-        turns=turns, sessions=sessions, workers=workers, overload=overload, embedder=embedder
+        turns=turns,
+        compared_turns=compared,
+        sessions=sessions,
+        workers=workers,
+        overload=overload,
+        embedder=embedder,
     )
     figures = _measure(partial(service_bench.run, settings), service_bench.show, json_file)
     if figures["lost"] or figures["failures"]:

@@ -8,13 +8,13 @@ from jacquard.cli.commands import (
     explain,
     files,
     index,
-    memory,
     parts,
     replay,
     sessions,
     turns,
 )
 from jacquard.cli.commands.authoring import packs, templates
+from jacquard.cli.commands.memory import evidence, lore, verbs
 from jacquard.cli.commands.operations import service, stores
 from jacquard.cli.overview import new_app
 from jacquard.cli.tenant_option import add_tenant_option
@@ -27,6 +27,7 @@ for command in (
     turns.weave,
     turns.commit,
     turns.action,
+    sessions.sessions,
     sessions.state,
     sessions.history,
     sessions.fork,
@@ -44,14 +45,16 @@ app.command()(index.reindex)
 app.command()(index.check)
 app.command()(erase.erase)
 app.command()(erase.sweep)
-app.command()(memory.consolidate)
+app.command()(evidence.consolidate)
 app.add_typer(documents.doc)
 app.add_typer(parts.embedder)
-app.add_typer(memory.evidence)
-app.add_typer(memory.lore)
+app.add_typer(evidence.evidence)
+app.add_typer(lore.lore)
+app.add_typer(verbs.memory)
 app.add_typer(templates.template)
 add_tenant_option(app)
 app.command()(service.serve)
+app.command()(service.mcp)
 app.command()(stores.migrate)
 app.command()(stores.backup)
 app.command()(stores.restore)

@@ -21,7 +21,8 @@ WINDOW_USAGES = 24
 class SessionStart:
     """A session to create, with everything that comes from its world.
 
-    `turns` are committed in order as depths 1..n of branch `main`; `entries` may name them by `turn_id` and depth.
+    `turns` are committed in order as depths 1..n of branch `main`; `entries` may name them by `turn_id` and depth. `extra` is what
+    the metadata of its document says beside locale and time, as the id of its `profile`.
     """
 
     session_id: str
@@ -31,6 +32,7 @@ class SessionStart:
     turns: tuple[ImportedTurn, ...] = ()
     entries: tuple[MemoryEntry, ...] = ()
     at: datetime | None = None
+    extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
