@@ -20,7 +20,7 @@ help:
 	@echo "make fuzz     coverage-guided fuzzing (FUZZ='reply --minutes 60'; reply, pack or importers)"
 	@echo "make bench    ours beside LangChain, LlamaIndex, Haystack and code by hand (BENCH='--data DIR --sizes 1000,100000')"
 	@echo "make costs    what turns cost: the other benchmarks"
-	@echo "make acceptance  our activation of world info beside SillyTavern's own code (needs node; ACCEPTANCE='--cases 14000')"
+	@echo "make acceptance  our activation of world info beside SillyTavern's own code, in node and in Chromium (ACCEPTANCE='--cases 14000')"
 	@echo "make test-frameworks  the adapters of agent frameworks, each against its framework (1.8 GB in two environments)"
 
 # A CPU build of torch is taken where the index offers one; elsewhere the platform's own build of the same release.
