@@ -82,6 +82,16 @@ class Subject(StrEnum):
     INPUT = "input"
 
 
+class Beside(StrEnum):
+    """How a block joins a prompt that a chat client has written itself: it has such a text of its own (ABSENT), or the block is
+    added where the prompt stays the same over many turns (LASTING) or where it changes (CHANGING).
+    """
+
+    ABSENT = "absent"
+    LASTING = "lasting"
+    CHANGING = "changing"
+
+
 class BlockKind(StrEnum):
     """What a block is, and so what its id is an id of. Ids of two kinds never mean the same thing, however they are spelled.
 
@@ -115,7 +125,7 @@ class KindTraits:
 
     `slot` is theirs; None where the manifest of their template says it. `source` is what their source is, or begins with.
     `has_own_part`: a context package has them in a part of its own, whatever their slot. `layer` is the wrapper that they
-    stand in. `subject` is None where the slot says it.
+    stand in. `subject` and `beside` are None where the slot says it.
     """
 
     source: str
@@ -123,14 +133,15 @@ class KindTraits:
     has_own_part: bool = False
     layer: str | None = None
     subject: Subject | None = None
+    beside: Beside | None = None
 
 
 KINDS: Mapping[BlockKind, KindTraits] = MappingProxyType(
     {
         BlockKind.INPUT: KindTraits(slot=INPUT_SLOT, source=USER_SOURCE, has_own_part=True, subject=Subject.INPUT),
         BlockKind.TEMPLATE: KindTraits(source=TEMPLATE_SOURCE),
-        BlockKind.DIRECTIVE: KindTraits(source=TEMPLATE_SOURCE),
-        BlockKind.INJECTION: KindTraits(source=TEMPLATE_SOURCE),
+        BlockKind.DIRECTIVE: KindTraits(source=TEMPLATE_SOURCE, beside=Beside.LASTING),
+        BlockKind.INJECTION: KindTraits(source=TEMPLATE_SOURCE, beside=Beside.CHANGING),
         BlockKind.WORLD_INFO: KindTraits(slot=WORLD_INFO_SLOT, source=WORLD_INFO_SOURCE, subject=Subject.WORLD),
         BlockKind.INSTRUCTION: KindTraits(slot=INSTRUCTION_SLOT, source=HOST_SOURCE, subject=Subject.NONE),
         BlockKind.CONTEXT: KindTraits(slot=DOCUMENT_SLOT, source=DOCUMENT_SOURCE, subject=Subject.NONE),
@@ -163,7 +174,8 @@ class SlotTraits:
 
     `shared_layer` is their layer of seed 003 (None: history and input, which have none). `part` and `package_type` say where a
     context package has them and as what. `remedy` is what a user can do when the block does not fit that must stay;
-    `block_id` is its id in the shipped templates, where that is not the name of the slot.
+    `block_id` is its id in the shipped templates, where that is not the name of the slot. `needs_state`: without a state in the
+    world it does not join a client's own prompt.
     """
 
     shared_layer: str | None = Layer.KNOWLEDGE.value
@@ -172,6 +184,8 @@ class SlotTraits:
     subject: Subject = Subject.WORLD
     remedy: str = ""
     block_id: str = ""
+    beside: Beside = Beside.CHANGING
+    needs_state: bool = False
 
 
 _FACTS_REMEDY = "it is a fact about the user: end it with valid_to, or say it shorter"
@@ -183,16 +197,20 @@ SLOTS: Mapping[str, SlotTraits] = MappingProxyType(
             part=PackagePart.DEVELOPER_BLOCKS,
             package_type="format_rules",
             remedy="it is the pack's `instruction` in world.yaml with the format of replies: shorten it",
+            beside=Beside.LASTING,
+            needs_state=True,
         ),
         "persona": SlotTraits(
             shared_layer=SYSTEM_PROMPT,
             package_type="core_profile",
             remedy="it is `persona` in world.yaml: shorten it",
+            beside=Beside.ABSENT,
         ),
         "axiom": SlotTraits(
             shared_layer=Layer.FRAMEWORK.value,
             block_id="axioms",
             remedy="they are the pack's lore of the category axiom: say them shorter, or make some of them encyclopedia",
+            beside=Beside.LASTING,
         ),
         "directive": SlotTraits(
             shared_layer=Layer.FRAMEWORK.value, part=PackagePart.DEVELOPER_BLOCKS, subject=Subject.DIRECTIVE
@@ -200,23 +218,30 @@ SLOTS: Mapping[str, SlotTraits] = MappingProxyType(
         WORLD_INFO_SLOT: SlotTraits(),
         f"{FLESH_SLOT}.{KNOWLEDGE_SECTION}": SlotTraits(part=PackagePart.OWN, subject=Subject.MEMORIES),
         FLESH_SLOT: SlotTraits(shared_layer=Layer.EXPERIENCE.value, part=PackagePart.OWN, subject=Subject.MEMORIES),
-        "status": SlotTraits(shared_layer=Layer.TODO.value, subject=Subject.STATE),
-        "limits": SlotTraits(shared_layer=Layer.TODO.value, subject=Subject.STATE),
-        "active_quests": SlotTraits(shared_layer=Layer.TODO.value, package_type="goals", subject=Subject.STATE),
+        "status": SlotTraits(shared_layer=Layer.TODO.value, subject=Subject.STATE, needs_state=True),
+        "limits": SlotTraits(shared_layer=Layer.TODO.value, subject=Subject.STATE, needs_state=True),
+        "active_quests": SlotTraits(
+            shared_layer=Layer.TODO.value, package_type="goals", subject=Subject.STATE, needs_state=True
+        ),
         "todo": SlotTraits(shared_layer=Layer.TODO.value, remedy="it is the session's to-do list: close tasks"),
         "guidance": SlotTraits(
             shared_layer=Layer.TODO.value,
             package_type="goals",
             subject=Subject.GUIDANCE,
+            needs_state=True,
             remedy="it holds the goal: shorten the step of the quest that it comes from",
         ),
         DOCUMENT_SLOT: SlotTraits(
             remedy="it is a context block of the session: shorten it, or give it a lower priority", subject=Subject.NONE
         ),
-        REFUSALS_SLOT: SlotTraits(shared_layer=Layer.TODO.value, subject=Subject.STATE),
+        REFUSALS_SLOT: SlotTraits(shared_layer=Layer.TODO.value, subject=Subject.STATE, needs_state=True),
         **{
             f"{FACTS_SLOT}.{kind}": SlotTraits(
-                shared_layer=layer.value, part=part, package_type=kind, remedy=_FACTS_REMEDY, subject=Subject.NONE
+                shared_layer=layer.value,
+                part=part,
+                package_type=kind,
+                remedy=_FACTS_REMEDY,
+                subject=Subject.NONE,
             )
             for kind, layer, part in (
                 ("core_profile", Layer.EXPERIENCE, PackagePart.SYSTEM_BLOCKS),
@@ -228,14 +253,19 @@ SLOTS: Mapping[str, SlotTraits] = MappingProxyType(
                 ("safety_rules", Layer.FRAMEWORK, PackagePart.DEVELOPER_BLOCKS),
             )
         },
-        FACTS_SLOT: SlotTraits(shared_layer=Layer.EXPERIENCE.value, remedy=_FACTS_REMEDY, subject=Subject.NONE),
-        SUMMARY_SLOT: SlotTraits(shared_layer=Layer.COMPRESSION.value, part=PackagePart.OWN, subject=Subject.TALK),
-        HISTORY_SLOT: SlotTraits(shared_layer=None, part=PackagePart.OWN, subject=Subject.TALK),
+        FACTS_SLOT: SlotTraits(
+            shared_layer=Layer.EXPERIENCE.value, remedy=_FACTS_REMEDY, subject=Subject.NONE, beside=Beside.LASTING
+        ),
+        SUMMARY_SLOT: SlotTraits(
+            shared_layer=Layer.COMPRESSION.value, part=PackagePart.OWN, subject=Subject.TALK, beside=Beside.LASTING
+        ),
+        HISTORY_SLOT: SlotTraits(shared_layer=None, part=PackagePart.OWN, subject=Subject.TALK, beside=Beside.ABSENT),
         INPUT_SLOT: SlotTraits(
             shared_layer=None,
             part=PackagePart.OWN,
             subject=Subject.INPUT,
             remedy="it is the user's message: shorten it",
+            beside=Beside.ABSENT,
         ),
     }
 )
@@ -256,9 +286,25 @@ def slot_of(kind: BlockKind) -> str:
     return slot
 
 
+def _traits_of_template_block(block_id: str) -> SlotTraits:
+    return next((traits for slot, traits in SLOTS.items() if (traits.block_id or slot) == block_id), _OTHER)
+
+
 def remedy_of(block_id: str) -> str:
     """Return what a user can do when a block does not fit that must stay, as half a sentence; empty where nothing is known."""
-    return next((traits.remedy for slot, traits in SLOTS.items() if (traits.block_id or slot) == block_id), "")
+    return _traits_of_template_block(block_id).remedy
+
+
+def place_beside(kind: BlockKind, block_id: str, *, has_state: bool) -> Beside:
+    """Return how a block joins a client's own prompt, in a world with a state or without one."""
+    kind_traits = KINDS.get(kind)
+    if kind_traits is None:
+        return Beside.ABSENT
+    slot = kind_traits.slot
+    traits = _traits_of_template_block(block_id) if slot is None else slot_traits(slot)
+    if traits.needs_state and not has_state:
+        return Beside.ABSENT
+    return kind_traits.beside or traits.beside
 
 
 def subject_of(source: str) -> Subject:

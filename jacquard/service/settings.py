@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 from jacquard.config.fields import Credential, bounded_field, check, credential_field, plain_field
 from jacquard.config.settings import SERVICE, load_section
+from jacquard.core.errors import ConfigError
 from mnemosyne.schema.memory import EMPTY
 
 
@@ -35,7 +37,9 @@ class ServiceLimits:
     tenant_a_minute: int = bounded_field(
         0, 0, 1_000_000, doc="How many requests of one tenant a process takes in a minute (0: no limit)."
     )
-    streams: int = bounded_field(100, 1, 100_000, doc="How many streams of events are open at once.")
+    streams: int = bounded_field(
+        100, 1, 100_000, doc="How many streams of events and calls of the proxy are open at once."
+    )
     open_tenants: int = bounded_field(64, 1, 10_000, doc="How many tenants' stores stay open while nobody uses them.")
     shutdown_seconds: float = bounded_field(
         30.0, 0.0, 600.0, doc="How long running requests may take when the service ends."
@@ -43,6 +47,42 @@ class ServiceLimits:
 
     def __post_init__(self) -> None:
         check(self)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProxySettings:
+    """What the proxy does with the calls of chat clients. The model server is `upstream` of the service."""
+
+    enabled: bool = plain_field(
+        True, doc="Whether calls are turns; otherwise every call passes through as it came, and nothing is stored."
+    )
+    place: str = plain_field(
+        "before_last_user",
+        doc="Where our message goes: `after_system`, `before_last_user`, or `depth:N` (before the Nth message from the end).",
+    )
+    max_tokens: int = bounded_field(
+        4_000, 0, 1_000_000, doc="How many tokens our message may have (0: nothing is added)."
+    )
+    rules: str | None = plain_field(
+        None, doc="The file of rules by which calls that are no turn are recognised; without it the shipped ones."
+    )
+    key: str | None = credential_field(
+        None, Credential.KEY, doc="The key of the model server; with `tenants` it is the one that is sent there."
+    )
+    prepare_seconds: float = bounded_field(
+        20.0, 0.1, 600.0, doc="How long the engine may take before a call passes through without it."
+    )
+    silent_seconds: float = bounded_field(
+        600.0, 1.0, 86_400.0, doc="How long the model server may say nothing before a call is given up."
+    )
+
+    def __post_init__(self) -> None:
+        """Check the values; ConfigError for a place that there is not."""
+        check(self)
+        if re.fullmatch(r"after_system|before_last_user|depth:[0-9]{1,4}", self.place) is None:
+            raise ConfigError(
+                f"ProxySettings.place: is {self.place[:40]!r}, but must be after_system, before_last_user or depth:N"
+            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,6 +102,7 @@ class ServiceSettings:
     workers: int = bounded_field(1, 1, 128, doc="How many processes.")
     tenants: bool = plain_field(False, doc="Whether every request needs a token (`jacquard tokens`).")
     limits: ServiceLimits = field(default=ServiceLimits())
+    proxy: ProxySettings = field(default=ProxySettings())
 
     def __post_init__(self) -> None:
         check(self)

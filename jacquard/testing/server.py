@@ -2,15 +2,16 @@
 
     python -m jacquard.testing.server --port 8099 'tool:weather {"city": "Oslo"}' 'text:It rains in Oslo.'
 
-It speaks `POST /v1/chat/completions` and `POST /v1/responses`, whole and as a stream, with tools and usage, on 127.0.0.1, and
-needs nothing but the standard library. Each request takes the next step of the script; the last step answers all later ones
-(with `--loop`, the script begins again):
+It speaks `POST /v1/chat/completions`, `POST /v1/responses` and Anthropic's `POST /v1/messages`, whole and as a stream, with tools
+and usage, on 127.0.0.1, and needs nothing but the standard library. Each request takes the next step of the script; the last step
+answers all later ones (with `--loop`, the script begins again):
 
     text:...                   this text
     echo                       the text of the newest message of the user
     tool:NAME {JSON}           a call of this tool; several, one after the other, with ` && ` between them, are called at once
     slow:SECONDS text:...      another step, after a delay
-    status:N                   HTTP status N with an error body
+    pause:SECONDS text:...     another step, with a delay between the events of its stream
+    status:N NAME=VALUE ...    HTTP status N with an error body, and with these headers
     unmetered:...              a text, and no word of what it cost
 
 In Python, `ScriptedServer("text:Hello.")` is a context manager that records every request; in place of steps it takes one function
@@ -25,7 +26,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any
@@ -84,6 +85,8 @@ class Step:
     status: int = 200
     seconds: float = 0.0
     is_metered: bool = True
+    headers: tuple[tuple[str, str], ...] = ()
+    pause_seconds: float = 0.0
 
     @classmethod
     def read(cls, step: str, request: ScriptedRequest | None = None) -> Step:
@@ -92,17 +95,28 @@ class Step:
         if name == "slow":
             seconds, _, then = rest.partition(" ")
             after = cls.read(then, request)
-            return cls(text=after.text, calls=after.calls, status=after.status, seconds=float(seconds))
+            return replace(after, seconds=float(seconds))
+        if name == "pause":
+            seconds, _, then = rest.partition(" ")
+            return replace(cls.read(then, request), pause_seconds=float(seconds))
         if name == "tool":
             return cls(calls=tuple(_read_call(each) for each in rest.split(" && ")))
         if name == "status":
-            return cls(status=int(rest))
+            status, *headers = rest.split()
+            return cls(status=int(status), headers=tuple(_read_header(each) for each in headers))
         if name == "echo":
             said = [message.text for message in request.messages if message.role == "user"] if request else []
             return cls(text=said[-1] if said else "")
         if name in ("text", "unmetered"):
             return cls(text=rest, is_metered=name == "text")
-        raise ValueError(f"{step!r} is no step; begin with text:, echo, tool:, slow:, status: or unmetered:.")
+        raise ValueError(f"{step!r} is no step; begin with text:, echo, tool:, slow:, pause:, status: or unmetered:.")
+
+
+def _read_header(words: str) -> tuple[str, str]:
+    name, equals, value = words.partition("=")
+    if not name or not equals:
+        raise ValueError(f"{words!r} is no header; write it as NAME=VALUE.")
+    return name, value
 
 
 def _read_call(words: str) -> tuple[str, Mapping[str, Any]]:
@@ -114,8 +128,9 @@ def _read_call(words: str) -> tuple[str, Mapping[str, Any]]:
 
 
 def _read_messages(body: Mapping[str, Any]) -> Iterator[SeenMessage]:
-    if isinstance(body.get("instructions"), str):
-        yield SeenMessage(role="system", text=body["instructions"])
+    for name in ("instructions", "system"):
+        if body.get(name):
+            yield SeenMessage(role="system", text=_read_content(body[name]))
     given = body.get("messages", body.get("input")) or ()
     items: Any = [{"role": "user", "content": given}] if isinstance(given, str) else given
     for item in items:
@@ -143,7 +158,8 @@ Script = Callable[[ScriptedRequest], Step | str]
 class ScriptedServer:
     """The server, run in threads. `steps` are texts as above, or one function that answers each request.
 
-    ValueError for a step that cannot be read. `requests` are all that came in, in order.
+    ValueError for a step that cannot be read. `requests` are all that came in, in order, and
+    `cancelled` the numbers of those whose client went away while their stream was sent.
     """
 
     def __init__(self, *steps: str | Script, port: int = 0, loop: bool = False, verbose: bool = False) -> None:
@@ -156,6 +172,7 @@ class ScriptedServer:
         self._lock = threading.Lock()
         self.verbose = verbose
         self.requests: list[ScriptedRequest] = []
+        self.cancelled: list[int] = []
         self._http = _Server(("127.0.0.1", port), _Handler)
         self._http.owner = self
         self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
@@ -232,15 +249,22 @@ class _Handler(BaseHTTPRequestHandler):
             raise
         time.sleep(step.seconds)
         if step.status != 200:
-            self._send_json(step.status, {"error": {"message": "scripted failure", "type": "server_error"}})
+            failure = {"error": {"message": "scripted failure", "type": "server_error"}}
+            self._send_json(step.status, failure, step.headers)
             return
-        shape = _Responses(request, step) if self.path.endswith("/responses") else _ChatCompletions(request, step)
+        path = self.path.partition("?")[0]
+        if path.endswith("/count_tokens"):
+            self._send_json(200, {"input_tokens": len(request.text) // CHARS_PER_TOKEN})
+            return
+        shapes: dict[str, type[_ChatCompletions | _Responses | _Messages]]
+        shapes = {"responses": _Responses, "messages": _Messages}
+        shape = shapes.get(path.rpartition("/")[2], _ChatCompletions)(request, step)
         if request.is_stream:
-            self._send_events(shape.events())
+            self._send_events(shape.events(), request, step)
         else:
             self._send_json(200, shape.whole())
 
-    def _send_events(self, events: Iterator[str]) -> None:
+    def _send_events(self, events: Iterator[str], request: ScriptedRequest, step: Step) -> None:
         try:
             self.send_response(200)
             self.send_header("Content-Type", "text/event-stream")
@@ -249,16 +273,19 @@ class _Handler(BaseHTTPRequestHandler):
             for event in events:
                 self.wfile.write(event.encode())
                 self.wfile.flush()
+                time.sleep(step.pause_seconds)
         except OSError:
-            pass
+            self.server.owner.cancelled.append(request.number)
         self.close_connection = True
 
-    def _send_json(self, status: int, value: Any) -> None:
+    def _send_json(self, status: int, value: Any, headers: Sequence[tuple[str, str]] = ()) -> None:
         data = json.dumps(value, ensure_ascii=False).encode()
         try:
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(data)))
+            for name, text in headers:
+                self.send_header(name, text)
             self.end_headers()
             self.wfile.write(data)
             self.wfile.flush()
@@ -345,6 +372,54 @@ class _ChatCompletions(_Answer):
         if (self.request.body.get("stream_options") or {}).get("include_usage") and self.step.is_metered:
             yield f"data: {json.dumps({**self._frame('chat.completion.chunk', []), 'usage': self._usage()})}\n\n"
         yield "data: [DONE]\n\n"
+
+
+class _Messages(_Answer):
+    """The shapes of Anthropic's `/v1/messages`."""
+
+    def _content(self) -> list[dict[str, Any]]:
+        text: list[dict[str, Any]] = [{"type": "text", "text": self.step.text}] if self.step.text else []
+        return text + [
+            {"type": "tool_use", "id": ident, "name": name, "input": json.loads(arguments)}
+            for ident, name, arguments in self.calls
+        ]
+
+    def whole(self) -> dict[str, Any]:
+        asked, answered = self.tokens
+        return {
+            "id": f"msg_{self.request.number}",
+            "type": "message",
+            "role": "assistant",
+            "model": self.model,
+            "content": self._content(),
+            "stop_reason": "tool_use" if self.step.calls else "end_turn",
+            "stop_sequence": None,
+            "usage": {"input_tokens": asked, "output_tokens": answered},
+        }
+
+    def events(self) -> Iterator[str]:
+        def event(kind: str, **facts: Any) -> str:
+            return f"event: {kind}\ndata: {json.dumps({'type': kind, **facts}, ensure_ascii=False)}\n\n"
+
+        whole = self.whole()
+        usage = {"input_tokens": whole["usage"]["input_tokens"], "output_tokens": 1}
+        yield event("message_start", message={**whole, "content": [], "stop_reason": None, "usage": usage})
+        yield event("ping")
+        for place, block in enumerate(whole["content"]):
+            empty = {**block, "text": ""} if block["type"] == "text" else {**block, "input": {}}
+            yield event("content_block_start", index=place, content_block=empty)
+            if block["type"] == "text":
+                for piece in _pieces(block["text"]):
+                    yield event("content_block_delta", index=place, delta={"type": "text_delta", "text": piece})
+            else:
+                words = json.dumps(block["input"], ensure_ascii=False)
+                yield event(
+                    "content_block_delta", index=place, delta={"type": "input_json_delta", "partial_json": words}
+                )
+            yield event("content_block_stop", index=place)
+        ends = {"stop_reason": whole["stop_reason"], "stop_sequence": None}
+        yield event("message_delta", delta=ends, usage={"output_tokens": whole["usage"]["output_tokens"]})
+        yield event("message_stop")
 
 
 class _Responses(_Answer):

@@ -15,7 +15,7 @@ import os
 import socket
 import threading
 import warnings
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -125,6 +125,14 @@ def _schema_argument(schema: Mapping[str, Any] | None) -> dict[str, Any]:
     return {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(schema)}}}
 
 
+class ProviderError(Exception):
+    """A provider refused a call, or failed: its HTTP status, what it said (without credentials), and when to come again."""
+
+    def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None) -> None:
+        self.status, self.detail, self.headers = status, detail, dict(headers or {})
+        super().__init__(detail)
+
+
 class LiteLlmModel:
     """One model that LiteLLM can reach: `openai/gpt-4o-mini`, `gemini/…`, or any name with an OpenAI-like `api_base`.
 
@@ -154,6 +162,50 @@ class LiteLlmModel:
     async def generate(self, request: LlmRequest) -> LlmResponse:
         """Return one completion. Raises ModelError when there is none, with the codes named above."""
         return await self._run(self._complete(request))
+
+    async def complete_chat(
+        self, arguments: Mapping[str, Any], api_key: str | None = None
+    ) -> AsyncGenerator[str, None]:
+        """Yield the answer to a call of the OpenAI chat API: one JSON text, or with `stream` one for each chunk.
+
+        `arguments` are parameters of that API alone (litellm takes addresses and keys among its own); what the model does not know
+        is dropped. ProviderError with the provider's status; an iteration that ends early ends the call.
+        """
+        given = {"drop_params": True, "max_retries": 0, "num_retries": 0, **arguments, "model": self.model}
+        place = {**self._endpoint_arguments(), **({"api_key": api_key} if api_key else {})}
+        with sending(str(message.get("content")) for message in arguments.get("messages", ())) as sent:
+            reply = await self._run(self._open_chat({**given, **place}, sent, api_key))
+            if not arguments.get("stream"):
+                yield reply.model_dump_json(exclude_none=True)
+                return
+            chunks = aiter(reply)
+            try:
+                while (chunk := await self._run(self._next_chunk(chunks, sent, api_key))) is not None:
+                    yield chunk.model_dump_json(exclude_none=True)
+            finally:
+                with anyio.CancelScope(shield=True), suppress(Exception):
+                    await self._run(_close_stream(reply))
+
+    async def _open_chat(self, arguments: Mapping[str, Any], sent: SentTexts, api_key: str | None) -> Any:
+        try:
+            return await _litellm().acompletion(**arguments)
+        except ImportError as error:
+            raise ProviderError(503, f"LiteLLM is not installed ({error}); install the extra `models`") from None
+        except Exception as error:
+            raise self._provider_error(error, sent, api_key) from None
+
+    async def _next_chunk(self, chunks: Any, sent: SentTexts, api_key: str | None) -> Any:
+        try:
+            return await anext(chunks, None)
+        except Exception as error:
+            raise self._provider_error(error, sent, api_key) from None
+
+    def _provider_error(self, error: Exception, sent: SentTexts, api_key: str | None) -> ProviderError:
+        status = getattr(error, "status_code", None)
+        received = getattr(getattr(error, "response", None), "headers", None) or {}
+        headers = {name: str(received[name]) for name in ("retry-after",) if name in received}
+        detail = mask_credentials(self._detail(error, sent), *([api_key] if api_key else ()))
+        return ProviderError(status if isinstance(status, int) else 502, detail, headers)
 
     async def close(self) -> None:
         """End calls that are under way and release the connections; further calls raise ModelError `unavailable`."""
@@ -294,6 +346,12 @@ def _code(error: BaseException) -> str:
     if isinstance(status, int) and 400 <= status < 500 and status != 429:
         return "refused"
     return "unavailable" if isinstance(status, int) else "bad_answer"
+
+
+async def _close_stream(reply: Any) -> None:
+    close = getattr(reply, "aclose", None)
+    if close is not None:
+        await close()
 
 
 def _count(usage: Any, name: str) -> int | None:

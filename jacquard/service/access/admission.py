@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from time import monotonic
 
@@ -43,16 +43,28 @@ class Admission:
         return len(self._waiting)
 
     @asynccontextmanager
-    async def admit(self, tenant: str) -> AsyncIterator[None]:
-        """Hold a place for one request; TooManyRequestsError where there is none in time."""
+    async def admit(self, tenant: str) -> AsyncIterator[Callable[[], None]]:
+        """Hold a place for one request; TooManyRequestsError where there is none in time.
+
+        What is given gives the place back before the end, for a request that waits for another server; it counts among those of
+        its tenant until its end.
+        """
         self._check_tenant(tenant)
         self._by_tenant[tenant] = self._by_tenant.get(tenant, 0) + 1
         try:
             await self._enter()
+            has_left = False
+
+            def leave() -> None:
+                nonlocal has_left
+                if not has_left:
+                    has_left = True
+                    self._leave()
+
             try:
-                yield
+                yield leave
             finally:
-                self._leave()
+                leave()
         finally:
             left = self._by_tenant[tenant] - 1
             if left:

@@ -1,14 +1,17 @@
 """The gate of the application: who makes a request, and whether it is let in. Pure ASGI, so that streams pass through as they come.
 
 In this order: the request's id, its Host (on the loopback address), its token, the limits of the tenant and of the process, the
-size and the pace of its body, and its time. What is refused is answered in the form of all errors.
+size and the pace of its body, and its time. What is refused is answered in the form of all errors. An endpoint that waits for
+another server calls `state.wait_outside` first: it gives its place back, counts as a stream, and has no limit of time from then on.
 """
 
 from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from math import inf
 from time import monotonic
 from typing import Any
 
@@ -100,6 +103,7 @@ class Gate:
             return
         if not self._settings.tenants:
             _check_host(headers.get("host", ""))
+            _check_origin(headers)
         note.principal = await self._find_principal(headers)
         reader = _LimitedBody(receive, headers, self._limits.body_bytes, self._limits.body_seconds)
         try:
@@ -109,8 +113,12 @@ class Gate:
             if scope["path"] in CHEAP_PATHS:
                 await self._app(scope, reader.receive, send)
                 return
-            async with self._admission.admit(note.principal.tenant):
-                with anyio.move_on_after(self._limits.request_seconds) as time:
+            async with self._admission.admit(note.principal.tenant) as leave:
+                with (
+                    anyio.move_on_after(self._limits.request_seconds) as time,
+                    self._waiting_outside(leave, time) as wait,
+                ):
+                    scope["state"]["wait_outside"] = wait
                     await self._app(scope, reader.receive, send)
         except TooManyRequestsError as error:
             raise Refusal(429, "too_many_requests", error.reason, {"retry-after": str(error.seconds)}) from None
@@ -141,6 +149,25 @@ class Gate:
         finally:
             self._ending.remove(stream)
             self._streams -= 1
+
+    @contextmanager
+    def _waiting_outside(self, leave: Callable[[], None], time: anyio.CancelScope) -> Iterator[Callable[[], None]]:
+        """Give what an endpoint calls before it waits for another server: from then on it counts as a stream."""
+        waits = False
+
+        def wait_outside() -> None:
+            nonlocal waits
+            if self._streams >= self._limits.streams:
+                raise TooManyRequestsError(f"{self._limits.streams} streams are open already (limits.streams).", 5)
+            waits = True
+            self._streams += 1
+            time.deadline = inf
+            leave()
+
+        try:
+            yield wait_outside
+        finally:
+            self._streams -= waits
 
     async def _find_principal(self, headers: dict[str, str]) -> Principal:
         if self._find is None:
@@ -191,6 +218,13 @@ class _LimitedBody:
 def _request_id(headers: dict[str, str]) -> str:
     told = headers.get(REQUEST_ID, "")
     return told if _SAFE_ID.fullmatch(told) else secrets.token_hex(8)
+
+
+def _check_origin(headers: dict[str, str]) -> None:
+    """Refuse what a page of another site sends: a browser asks no leave for a request without a content type."""
+    origin = headers.get("origin")
+    if origin is not None and origin.partition("://")[2] != headers.get("host"):
+        raise Refusal(403, "foreign_origin", "Pages of other sites may not call this service; call it from a server.")
 
 
 def _check_host(host: str) -> None:

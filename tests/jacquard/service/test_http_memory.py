@@ -23,8 +23,10 @@ async def test_a_memory_goes_all_its_ways(tmp_path):
     ):
         await client.post("/sessions", json={"session_id": "s"})
         headers = {"Idempotency-Key": "k"}
-        body = {"text": FACT, "title": "boat", "author": "ana"}
-        first, again = [await client.post("/sessions/s/memory", json=body, headers=headers) for _ in range(2)]
+        body, ana = {"text": FACT, "title": "boat"}, {"author": "ana"}
+        first, again = [
+            await client.post("/sessions/s/memory", json=body, headers=headers, params=ana) for _ in range(2)
+        ]
         assert first.status_code == 201
         assert first.json() == again.json()
         assert first.json()["author"] == "ana"
@@ -33,8 +35,7 @@ async def test_a_memory_goes_all_its_ways(tmp_path):
         assert (await client.post(f"{memory}/pin", json={})).status_code == 200
         edited = (await client.request("PATCH", memory, json={"text": FIXED})).json()
         found = (await client.post("/sessions/s/memory/search", json={"text": "boat key"})).json()
-        # It is pinned, so recall leaves it out.
-        assert found == []
+        assert [(each["text"], each["pinned"]) for each in found] == [(FIXED, True)]
         assert (await client.post(f"/sessions/s/memory/{edited['edit_id']}/unpin", json={})).status_code == 200
         found = (await client.post("/sessions/s/memory/search", json={"text": "boat key"})).json()
         assert [each["text"] for each in found] == [FIXED]
@@ -63,13 +64,17 @@ async def test_a_viewer_remembers_for_itself(tmp_path):
         httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1/api/v1") as client,
     ):
         await client.post("/sessions", json={"session_id": "s"}, headers={"Authorization": f"Bearer {token}"})
-        made = await client.post("/sessions/s/memory", json={"text": FACT, "author": "tom"}, headers=headers[0])
+        made = await client.post(
+            "/sessions/s/memory", json={"text": FACT}, params={"author": "tom"}, headers=headers[0]
+        )
         # With tenants the log names the token, whatever the request says.
         assert made.json()["author"] == headers[0]["Authorization"].split("_")[1]
         search = {"text": "boat key"}
         own = await client.post("/sessions/s/memory/search", json=search, headers=headers[0])
         assert [each["text"] for each in own.json()] == [FACT]
         assert (await client.post("/sessions/s/memory/search", json=search, headers=headers[1])).json() == []
+        other = await client.get("/sessions/s/memory-log", params={"viewer": "tom"}, headers=headers[0])
+        assert (other.status_code, other.json()["error"]["code"]) == (403, "viewer_bound")
         hidden = await client.delete(f"/sessions/s/memory/{made.json()['edit_id']}", headers=headers[1])
         assert hidden.status_code == 404
         refused = await client.put("/sessions/s/state", json={"changes": {"a": 1}}, headers=headers[0])

@@ -1,0 +1,204 @@
+"""One call as a turn of the engine: prepared before the call, kept after it. Nothing here may fail the client's call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+from urllib.parse import quote
+from weakref import WeakValueDictionary
+
+import anyio
+
+from jacquard.integrations.core.adapter import COUNTED, REPORTED_WITH_MORE
+from jacquard.integrations.core.mapping import read_arguments
+from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_from_record
+from jacquard.service.proxy.conversation import Placed, ensure_session, place, session_of
+from jacquard.service.proxy.our_text import settings_for, take_our_text
+from jacquard.service.proxy.replies.answers import AnswerReader
+from jacquard.service.proxy.requests.chat_request import ChatRequest, OurText, text_of
+from jacquard.service.settings import ProxySettings
+from jacquard.service.tenants import TenantRuntimes
+from jacquard.service.values import Principal
+from jacquard.templating.profiles import ReplyForm
+from jacquard.turns.writing.branches import find_input
+from jacquard.wiring.runtime import Runtime
+from mnemosyne.core.masking.call_logs import open_log
+from mnemosyne.schema.document import ModelUsage, ModelUsageStage, ToolCall
+from mnemosyne.schema.session import Message, Role
+
+_log = open_log(__name__)
+FRAMEWORK = "proxy"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KeptTurn:
+    """A prepared turn, and what is added to the client's messages for it. `call` numbers the calls of the model in the turn.
+
+    `reply` is set where the engine answers the turn itself, and no model is called.
+    """
+
+    session_id: str
+    turn_id: str
+    ours: OurText
+    reply_form: ReplyForm
+    call: int
+    began: float
+    reply: str | None = None
+
+    @property
+    def receipt(self) -> str:
+        """The address of its receipt in this service."""
+        return f"/api/v1/sessions/{quote(self.session_id, safe='')}/turns/{quote(self.turn_id, safe='')}/receipt"
+
+
+class TurnKeeper:
+    """Makes turns of calls, on the runtime of the caller's tenant."""
+
+    def __init__(self, settings: ProxySettings, tenants: TenantRuntimes) -> None:
+        self._settings, self._tenants = settings, tenants
+        # Held only while a call uses it, so that two calls do not both bring a session to where they are.
+        self._locks: WeakValueDictionary[tuple[str, str], anyio.Lock] = WeakValueDictionary()
+
+    async def begin(self, principal: Principal, headers: Mapping[str, str], request: ChatRequest) -> KeptTurn:
+        """Bring the session to where the client is and prepare the turn. TimeoutError; any error of the engine."""
+        began = perf_counter()
+        session_id = session_of(headers, request)
+        lock = self._locks.setdefault((principal.tenant, session_id), anyio.Lock())
+        with anyio.fail_after(self._settings.prepare_seconds):
+            async with lock, self._tenants.use(principal.tenant) as runtime:
+                return await self._begin(runtime, principal, session_id, request, began)
+
+    async def _begin(
+        self, runtime: Runtime, principal: Principal, session_id: str, request: ChatRequest, began: float
+    ) -> KeptTurn:
+        await ensure_session(runtime, session_id)
+        turn, ours = await self._find_waiting(runtime, session_id, request) or await self._prepare(
+            runtime, session_id, request, principal.viewer
+        )
+        if request.tail:
+            await _record_tools(runtime, session_id, turn.turn_id, request)
+        answered = sum(each.get("role") == "assistant" for each in request.tail)
+        return KeptTurn(
+            session_id=session_id,
+            turn_id=turn.turn_id,
+            ours=ours,
+            reply_form=turn.reply_form,
+            call=answered + 1,
+            began=began,
+            reply=turn.reply,
+        )
+
+    async def _prepare(
+        self, runtime: Runtime, session_id: str, request: ChatRequest, viewer: str | None
+    ) -> tuple[PreparedTurn, OurText]:
+        engine = runtime.engine
+        placed = await place(runtime, session_id, request)
+        has_state = await _has_state(runtime, session_id)
+        shown = [each for each in request.messages if each.get("role") in ("user", "assistant")]
+        tokens = await engine.estimate_messages([_plain(each) for each in shown])
+        config = settings_for(
+            engine.config,
+            viewer=viewer,
+            has_state=has_state,
+            is_cut=placed.is_cut,
+            shown=placed.shown,
+            shown_tokens=tokens + 16,
+            our_tokens=self._settings.max_tokens,
+        )
+        if placed.again_turn is not None:
+            turn = await engine.swipe(session_id, config, turn_id=placed.again_turn)
+        else:
+            turn = await engine.prepare_turn(session_id, placed.user, config)
+        return turn, await self._take(runtime, turn, placed, has_state=has_state)
+
+    async def _take(self, runtime: Runtime, turn: PreparedTurn, placed: Placed, *, has_state: bool) -> OurText:
+        if not self._settings.max_tokens:
+            return OurText()
+        locale = (await runtime.world_of(turn.session_id)).locale
+        return take_our_text(turn, has_state=has_state, is_cut=placed.is_cut, locale=locale)
+
+    async def _find_waiting(
+        self, runtime: Runtime, session_id: str, request: ChatRequest
+    ) -> tuple[PreparedTurn, OurText] | None:
+        """Return the turn that a call with results of tools goes on with: its text is the same as in its first call."""
+        if not request.tail or request.last_user is None:
+            return None
+        pending = (await runtime.store.window(session_id, message_limit=1)).pending
+        said = None if pending is None else find_input(pending)
+        if pending is None or said is None or pending.prompt is None:
+            return None
+        if said.content != text_of(request.messages[request.last_user].get("content")):
+            return None
+        turn = turn_from_record(pending, 0)
+        # A summary was in the turn's prompt only where the client had left messages out.
+        placed = Placed(user=said, shown=0, is_cut=True)
+        return turn, await self._take(runtime, turn, placed, has_state=await _has_state(runtime, session_id))
+
+    async def keep(self, principal: Principal, turn: KeptTurn, answer: AnswerReader, *, is_whole: bool) -> None:
+        """Commit what was said, with what it cost; what the model said before it was cut off is kept as the client saw it.
+
+        An answer that calls tools is no reply yet: the turn waits for the results.
+        """
+        try:
+            async with self._tenants.use(principal.tenant) as runtime:
+                engine = runtime.engine
+                if answer.usage:
+                    usage = _usage_of(turn, answer)
+                    await engine.record_model_usage(turn.session_id, usage, turn_id=turn.turn_id)
+                said = answer.raw if is_whole else answer.shown
+                if said.strip() and not answer.calls_tools:
+                    reply = Message(role=Role.ASSISTANT, content=said)
+                    await engine.commit_assistant_message(turn.session_id, reply, turn_id=turn.turn_id)
+        except Exception as error:
+            _log.warning("proxy: a reply could not be kept (%s)", type(error).__name__)
+
+
+async def _has_state(runtime: Runtime, session_id: str) -> bool:
+    return bool((await runtime.store.window(session_id, message_limit=1)).state)
+
+
+def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
+    return {"role": message["role"], "content": text_of(message.get("content"))}
+
+
+async def _record_tools(runtime: Runtime, session_id: str, turn_id: str, request: ChatRequest) -> None:
+    """Record the calls of tools whose results this call brings: those after the assistant's newest message."""
+    newest = max(at for at, each in enumerate(request.tail) if each.get("role") == "tool")
+    asked = [at for at in range(newest) if request.tail[at].get("role") == "assistant"]
+    if not asked:
+        return
+    message = request.tail[asked[-1]]
+    functions = {
+        call.get("id"): call.get("function") or {} for call in message.get("tool_calls") or () if isinstance(call, dict)
+    }
+    for each in request.tail[asked[-1] + 1 :]:
+        function = functions.get(each.get("tool_call_id"))
+        if each.get("role") != "tool" or not isinstance(function, dict):
+            continue
+        call = ToolCall(
+            tool_call_id=f"{turn_id}.{each['tool_call_id']}",
+            tool=str(function.get("name") or "tool"),
+            args_digest=read_arguments(function.get("arguments")),
+            called_at=runtime.engine.parts.clock.now(),
+            extra={"call_id": each["tool_call_id"], "framework": FRAMEWORK, "turn_id": turn_id},
+        )
+        await runtime.engine.record_tool_call(session_id, call, result=text_of(each.get("content")) or None)
+
+
+def _usage_of(turn: KeptTurn, answer: AnswerReader) -> ModelUsage:
+    counts = answer.usage
+    asked = counts.get("prompt_tokens", counts.get("input_tokens", 0))
+    said = counts.get("completion_tokens", counts.get("output_tokens", 0))
+    return ModelUsage(
+        model_usage_id=f"{turn.turn_id}.m{turn.call}",
+        model=answer.model,
+        stage=ModelUsageStage.TOOL_CALL if answer.calls_tools else ModelUsageStage.ANSWER,
+        prompt_tokens=asked,
+        completion_tokens=said,
+        total_tokens=counts.get("total_tokens", asked + said),
+        latency_ms=round((perf_counter() - turn.began) * 1000),
+        # The provider counts the client's own messages too, so its count corrects nothing of ours.
+        extra={"framework": FRAMEWORK, COUNTED: REPORTED_WITH_MORE},
+    )

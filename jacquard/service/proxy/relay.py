@@ -1,0 +1,130 @@
+"""The answer of a call: it passes from the model server to the client part by part, and ends with either of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import anyio
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from jacquard.service.proxy.requests.headers import Headers, headers_for_client
+from jacquard.service.proxy.upstreams.protocol import Upstream, UpstreamAnswer, UpstreamCall, UpstreamError
+from mnemosyne.core import codec
+
+EVENTS = "text/event-stream"
+
+
+class Passage(Protocol):
+    """What watches, and may change, the body of an answer on its way.
+
+    1. `take` is given each part of a stream of events, `end` is called once when the stream is whole; what they return is sent.
+    2. A body that is no stream is given to `whole`.
+    3. `close` is called once at the end, also where the client hung up or the answer broke off; it must not raise.
+    """
+
+    async def take(self, part: bytes) -> bytes:
+        """Return what the client gets of a part of the stream."""
+        ...
+
+    async def end(self) -> bytes:
+        """Return what the client gets last."""
+        ...
+
+    async def whole(self, status: int, body: bytes) -> bytes:
+        """Return what the client gets as the whole body."""
+        ...
+
+    async def close(self) -> None:
+        """Keep what was said so far, where that has not been done."""
+        ...
+
+
+class Relay(Response):
+    """The response that makes the call and passes the answer on.
+
+    A client that hangs up ends the call at once, also while the model server has not begun to answer.
+    """
+
+    def __init__(
+        self, upstream: Upstream, call: UpstreamCall, own_headers: Mapping[str, str], passage: Passage | None = None
+    ) -> None:
+        super().__init__()
+        self._upstream, self._call, self._passage = upstream, call, passage
+        self._own = [(name.lower(), value) for name, value in own_headers.items()]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Make the call."""
+        try:
+            async with anyio.create_task_group() as tasks:
+
+                async def cancel_when_gone() -> None:
+                    while (await receive())["type"] != "http.disconnect":
+                        pass
+                    tasks.cancel_scope.cancel()
+
+                tasks.start_soon(cancel_when_gone)
+                await self._relay(send)
+                tasks.cancel_scope.cancel()
+        finally:
+            if self._passage is not None:
+                with anyio.CancelScope(shield=True):
+                    await self._passage.close()
+
+    async def _relay(self, send: Send) -> None:
+        try:
+            async with self._upstream.call(self._call) as answer:
+                if _is_stream(answer):
+                    await self._relay_events(answer, send)
+                else:
+                    await self._relay_whole(answer, send)
+        except UpstreamError as error:
+            await _send_whole(send, 502, self._head([]), upstream_fault(str(error)))
+
+    async def _relay_events(self, answer: UpstreamAnswer, send: Send) -> None:
+        await send(_start(answer.status, self._head(answer.headers)))
+        try:
+            async for part in answer.parts():
+                shown = part if self._passage is None else await self._passage.take(part)
+                if shown:
+                    await send({"type": "http.response.body", "body": shown, "more_body": True})
+        except UpstreamError:
+            # The answer has begun: it ends without its end, and the client sees the connection break as it would without us.
+            raise BrokenAnswerError from None
+        last = b"" if self._passage is None else await self._passage.end()
+        await send({"type": "http.response.body", "body": last, "more_body": False})
+
+    async def _relay_whole(self, answer: UpstreamAnswer, send: Send) -> None:
+        body = b"".join([part async for part in answer.parts()])
+        if self._passage is not None:
+            body = await self._passage.whole(answer.status, body)
+        await _send_whole(send, answer.status, self._head(answer.headers), body)
+
+    def _head(self, received: Headers) -> Headers:
+        return [*headers_for_client(received), *self._own]
+
+
+class BrokenAnswerError(Exception):
+    """The model server's answer broke off after it had begun."""
+
+
+def upstream_fault(sentence: str, kind: str = "upstream_unreachable") -> bytes:
+    """Return the body of an answer that says what is wrong with the model server, in the form of its own errors."""
+    return codec.encode({"type": "error", "error": {"message": sentence, "type": kind, "code": kind, "param": None}})
+
+
+def _is_stream(answer: UpstreamAnswer) -> bool:
+    return any(name.lower() == "content-type" and value.lower().startswith(EVENTS) for name, value in answer.headers)
+
+
+def _start(status: int, headers: Headers) -> Message:
+    pairs = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+    return {"type": "http.response.start", "status": status, "headers": pairs}
+
+
+async def _send_whole(send: Send, status: int, headers: Headers, body: bytes) -> None:
+    if not any(name.lower() == "content-type" for name, _ in headers):
+        headers = [*headers, ("content-type", "application/json")]
+    await send(_start(status, [*headers, ("content-length", str(len(body)))]))
+    await send({"type": "http.response.body", "body": body, "more_body": False})

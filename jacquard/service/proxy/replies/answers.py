@@ -1,0 +1,216 @@
+"""Answers of model servers, whole or as a stream: what is said is read, and may be shown otherwise. Pure.
+
+A `ReplyView` decides what the client sees of the text. Everything else of an answer (tools, usage, reasoning, unknown fields) is
+left as it came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from filament import StreamParser
+from filament.reply.values import EventKind, ParseEvent
+from jacquard.service.proxy.replies.events import DONE, data_of, value_of, write_event
+from jacquard.service.proxy.requests.chat_request import Api
+
+
+class ReplyView(Protocol):
+    """What the client sees of one text of a reply, however it is cut into pieces."""
+
+    def take(self, piece: str) -> str:
+        """Return what is shown of the next piece."""
+        ...
+
+    def end(self) -> str:
+        """Return what is shown last."""
+        ...
+
+
+class WholeView:
+    """Shows a reply as it is."""
+
+    def take(self, piece: str) -> str:
+        """Return the piece."""
+        return piece
+
+    def end(self) -> str:
+        """Return nothing more."""
+        return ""
+
+
+class ContentView:
+    """Shows the content of a reply in named elements: without thoughts and without updates of the state."""
+
+    def __init__(self) -> None:
+        self._parser = StreamParser()
+
+    def take(self, piece: str) -> str:
+        """Return what is certain to be content."""
+        return _content_of(self._parser.feed(piece))
+
+    def end(self) -> str:
+        """Return the rest of the content."""
+        return _content_of(self._parser.close().tail)
+
+
+def _content_of(events: tuple[ParseEvent, ...]) -> str:
+    return "".join(event.text for event in events if event.kind is EventKind.TEXT and event.tag == "content")
+
+
+@dataclass(slots=True)
+class _Spoken:
+    view: ReplyView
+    raw: list[str] = field(default_factory=list)
+    shown: list[str] = field(default_factory=list)
+    has_ended: bool = False
+
+    def take(self, piece: str) -> str:
+        if self.has_ended:
+            return piece
+        self.raw.append(piece)
+        text = self.view.take(piece)
+        self.shown.append(text)
+        return text
+
+    def end(self) -> str:
+        if self.has_ended:
+            return ""
+        self.has_ended = True
+        text = self.view.end()
+        self.shown.append(text)
+        return text
+
+
+class AnswerReader:
+    """Reads one answer of either API. `make_view` makes the view of each text of it."""
+
+    def __init__(self, api: Api, make_view: Callable[[], ReplyView] = WholeView) -> None:
+        self._api, self._make_view = api, make_view
+        self._texts: dict[int, _Spoken] = {}
+        self._frame: Mapping[str, Any] = {}
+        self.calls_tools = False
+        self.is_complete = False
+        self.model = ""
+        self.usage: dict[str, int] = {}
+
+    @property
+    def raw(self) -> str:
+        """What the model has said so far, in its first answer where it gives several."""
+        return "".join(piece for text in self._said() for piece in text.raw)
+
+    @property
+    def shown(self) -> str:
+        """What of it the client was shown."""
+        return "".join(piece for text in self._said() for piece in text.shown)
+
+    def _said(self) -> list[_Spoken]:
+        if self._api is Api.OPENAI:
+            return [self._texts[0]] if 0 in self._texts else []
+        return [self._texts[place] for place in sorted(self._texts)]
+
+    def _text(self, place: int) -> _Spoken:
+        if place not in self._texts:
+            self._texts[place] = _Spoken(self._make_view())
+        return self._texts[place]
+
+    def take(self, event: bytes) -> bytes:
+        """Return what the client gets of an event of a stream; the same bytes where nothing of it is shown otherwise."""
+        data = data_of(event)
+        if data == DONE:
+            self.is_complete = True
+            return self.end() + event
+        value = value_of(data) if data else None
+        if not isinstance(value, dict):
+            return event
+        self._note(value)
+        return self._take_chunk(value, event) if self._api is Api.OPENAI else self._take_named(value, event)
+
+    def end(self) -> bytes:
+        """Return what is shown of texts that have not ended, for a stream that ends without saying so."""
+        rest = {place: text.end() for place, text in self._texts.items() if not text.has_ended}
+        choices = [
+            {"index": place, "delta": {"content": text}, "finish_reason": None} for place, text in rest.items() if text
+        ]
+        if not choices or self._api is not Api.OPENAI:
+            return b""
+        return write_event({**self._frame, "choices": choices})
+
+    def _take_chunk(self, chunk: dict[str, Any], event: bytes) -> bytes:
+        self._frame = {name: value for name, value in chunk.items() if name not in ("choices", "usage")}
+        is_changed = False
+        for choice in _mappings(chunk.get("choices")):
+            delta = choice.get("delta")
+            if not isinstance(delta, dict):
+                continue
+            self.calls_tools |= bool(delta.get("tool_calls"))
+            told = choice.get("index")
+            place = told if isinstance(told, int) else 0
+            said, ends = delta.get("content"), choice.get("finish_reason") is not None
+            if not isinstance(said, str) and not (ends and place in self._texts):
+                continue
+            text = self._text(place)
+            shown = text.take(said) if isinstance(said, str) else ""
+            shown += text.end() if ends else ""
+            if shown != (said or ""):
+                delta["content"], is_changed = shown, True
+        return write_event(chunk) if is_changed else event
+
+    def _take_named(self, value: dict[str, Any], event: bytes) -> bytes:
+        kind, place = value.get("type"), value.get("index")
+        if kind == "message_stop":
+            self.is_complete = True
+        if not isinstance(place, int):
+            return event
+        block, delta = value.get("content_block"), value.get("delta")
+        if kind == "content_block_start" and isinstance(block, dict):
+            self.calls_tools |= block.get("type") == "tool_use"
+        if kind == "content_block_delta" and isinstance(delta, dict) and isinstance(delta.get("text"), str):
+            said = delta["text"]
+            delta["text"] = self._text(place).take(said)
+            return event if delta["text"] == said else write_event(value, str(kind))
+        if kind == "content_block_stop" and place in self._texts:
+            rest = self._texts[place].end()
+            if rest:
+                last = {"type": "content_block_delta", "index": place, "delta": {"type": "text_delta", "text": rest}}
+                return write_event(last, "content_block_delta") + event
+        return event
+
+    def take_whole(self, body: dict[str, Any]) -> bool:
+        """Read an answer that is no stream, and put what is shown into it; return whether that changed it."""
+        self._note(body)
+        self.is_complete = True
+        holders: list[tuple[int, dict[str, Any], str]] = []
+        if self._api is Api.OPENAI:
+            for place, choice in enumerate(_mappings(body.get("choices"))):
+                message = choice.get("message")
+                if isinstance(message, dict):
+                    self.calls_tools |= bool(message.get("tool_calls"))
+                    holders.append((place, message, "content"))
+        else:
+            for place, block in enumerate(_mappings(body.get("content"))):
+                self.calls_tools |= block.get("type") == "tool_use"
+                holders.append((place, block, "text"))
+        is_changed = False
+        for place, holder, name in holders:
+            said = holder.get(name)
+            if isinstance(said, str):
+                text = self._text(place)
+                holder[name] = text.take(said) + text.end()
+                is_changed |= holder[name] != said
+        return is_changed
+
+    def _note(self, value: Mapping[str, Any]) -> None:
+        """Keep the model's name and the counts of tokens."""
+        held = value.get("message") if isinstance(value.get("message"), dict) else value
+        assert isinstance(held, Mapping)
+        if isinstance(held.get("model"), str):
+            self.model = held["model"]
+        for usage in (held.get("usage"), value.get("usage")):
+            if isinstance(usage, dict):
+                self.usage |= {name: count for name, count in usage.items() if type(count) is int}
+
+
+def _mappings(value: Any) -> list[dict[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []

@@ -1,0 +1,50 @@
+"""An answer that the engine gives itself, in the form of a model server's. Pure."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from jacquard.service.proxy.replies.events import DONE, write_event
+from jacquard.service.proxy.requests.chat_request import Api
+
+
+def write_answer(api: Api, ident: str, model: str, text: str, *, is_stream: bool) -> bytes:
+    """Return the body of an answer that says `text`: JSON, or a stream of events. No model was called, so its usage is 0."""
+    write = _write_openai if api is Api.OPENAI else _write_anthropic
+    return write(ident, model, text, is_stream=is_stream)
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
+def _write_openai(ident: str, model: str, text: str, *, is_stream: bool) -> bytes:
+    said = {"role": "assistant", "content": text}
+    frame = {"id": ident, "created": 0, "model": model}
+    if not is_stream:
+        usage = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+        choice = {"index": 0, "message": said, "finish_reason": "stop"}
+        return _json({**frame, "object": "chat.completion", "choices": [choice], "usage": usage})
+    frame = {**frame, "object": "chat.completion.chunk"}
+    chunks = ({"delta": said, "finish_reason": None}, {"delta": {}, "finish_reason": "stop"})
+    events = [write_event({**frame, "choices": [{"index": 0, **chunk}]}) for chunk in chunks]
+    return b"".join([*events, f"data: {DONE}\n\n".encode()])
+
+
+def _write_anthropic(ident: str, model: str, text: str, *, is_stream: bool) -> bytes:
+    usage = {"input_tokens": 0, "output_tokens": 0}
+    frame = {"id": ident, "type": "message", "role": "assistant", "model": model, "stop_sequence": None, "usage": usage}
+    block = {"type": "text", "text": text}
+    if not is_stream:
+        return _json({**frame, "content": [block], "stop_reason": "end_turn"})
+    ends = {"stop_reason": "end_turn", "stop_sequence": None}
+    values: list[dict[str, Any]] = [
+        {"type": "message_start", "message": {**frame, "content": [], "stop_reason": None}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": ends, "usage": {"output_tokens": 0}},
+        {"type": "message_stop"},
+    ]
+    return b"".join(write_event(value, value["type"]) for value in values)

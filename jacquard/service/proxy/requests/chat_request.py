@@ -1,0 +1,192 @@
+"""Calls of chat clients in one form, whichever API they speak, and the places where our text goes into them. Pure.
+
+Nothing that the client sent is changed: our text is added beside it, as a message or as a content part of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+AFTER_SYSTEM, BEFORE_LAST_USER, DEPTH = "after_system", "before_last_user", "depth:"
+_SYSTEM_ROLES = ("system", "developer")
+
+
+class Api(StrEnum):
+    """The API of a call."""
+
+    OPENAI = "openai"
+    ANTHROPIC = "anthropic"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChatRequest:
+    """One call. `messages` are those of `body` in the form of the OpenAI API, oldest first, the system text among them."""
+
+    api: Api
+    body: Mapping[str, Any]
+    messages: tuple[Mapping[str, Any], ...]
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The most tokens that the answer may have, where the call says it."""
+        told = self.body.get("max_completion_tokens", self.body.get("max_tokens"))
+        return told if isinstance(told, int) and not isinstance(told, bool) else None
+
+    @property
+    def last_user(self) -> int | None:
+        """The place of the newest message of the user."""
+        return _last_of_role(self.messages, "user")
+
+    @property
+    def continues(self) -> bool:
+        """Whether the model is to go on with the assistant's newest message, rather than to answer the user."""
+        said = [each for each in self.messages if each.get("role") in ("user", "assistant", "tool")]
+        return bool(said) and said[-1].get("role") == "assistant"
+
+    @property
+    def tail(self) -> tuple[Mapping[str, Any], ...]:
+        """The tool calls and results after the newest message of the user, with what the assistant said beside them."""
+        if self.last_user is None or not any(
+            each.get("role") == "tool" for each in self.messages[self.last_user + 1 :]
+        ):
+            return ()
+        return self.messages[self.last_user + 1 :]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OurText:
+    """What is added to a call: `lasting` stays the same over many calls, `changing` does not. Empty texts are left out."""
+
+    lasting: str = ""
+    changing: str = ""
+
+
+def read_request(api: Api, data: bytes) -> ChatRequest | None:
+    """Return a call; None for what is no call of a chat API as we know it, which the model server may judge."""
+    try:
+        body = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    messages = body.get("messages") if isinstance(body, dict) else None
+    if not isinstance(messages, list) or not all(isinstance(each, dict) for each in messages):
+        return None
+    read = tuple(messages) if api is Api.OPENAI else tuple(_from_anthropic(body))
+    return ChatRequest(api=api, body=body, messages=read)
+
+
+def text_of(content: Any) -> str:
+    """Return the text of a message's content: a text, or the texts of its parts, a line each."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else ()
+    return "\n".join(part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str))
+
+
+def with_our_text(request: ChatRequest, ours: OurText, place: str) -> bytes:
+    """Return the body of a call with our text: what lasts after the system messages, what changes at `place`."""
+    add = _add_to_openai if request.api is Api.OPENAI else _add_to_anthropic
+    body = add(request, ours, place)
+    try:
+        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        # Half of a surrogate pair can only be written as an escape.
+        return json.dumps(body, separators=(",", ":")).encode()
+
+
+def _add_to_openai(request: ChatRequest, ours: OurText, place: str) -> dict[str, Any]:
+    messages: list[Any] = list(request.messages)
+    leading = _count_leading(messages)
+    spot = _spot_of(messages, leading, place)
+    if ours.changing:
+        messages.insert(spot, {"role": "system", "content": ours.changing})
+    if ours.lasting:
+        messages.insert(leading, {"role": "system", "content": ours.lasting})
+    return {**request.body, "messages": messages}
+
+
+def _add_to_anthropic(request: ChatRequest, ours: OurText, place: str) -> dict[str, Any]:
+    messages: list[Any] = list(request.body["messages"])
+    body = dict(request.body)
+    beside = [ours.lasting, ours.changing] if place == AFTER_SYSTEM else [ours.lasting]
+    blocks = [{"type": "text", "text": text} for text in beside if text]
+    if blocks:
+        own = body.get("system")
+        given = [{"type": "text", "text": own}] if isinstance(own, str) else list(own or ())
+        body["system"] = [*given, *blocks]
+    if ours.changing and place != AFTER_SYSTEM:
+        spot = min(_spot_of(messages, 0, place), len(messages) - 1)
+        # The roles of this API take turns, so our text becomes a part of the user's message.
+        users = [at for at, each in enumerate(messages) if each.get("role") == "user" and not _has_results(each)]
+        before = [at for at in users if at <= spot] or users[:1]
+        if before:
+            message = messages[before[-1]]
+            content = message.get("content")
+            parts = [{"type": "text", "text": content}] if isinstance(content, str) else list(content or ())
+            messages[before[-1]] = {**message, "content": [{"type": "text", "text": ours.changing}, *parts]}
+            body["messages"] = messages
+    return body
+
+
+def _spot_of(messages: Sequence[Mapping[str, Any]], leading: int, place: str) -> int:
+    """Return the index before which our changing text goes; it parts no tool call from its results."""
+    users = [at for at, each in enumerate(messages) if each.get("role") == "user" and not _has_results(each)]
+    last = users[-1] if users else len(messages)
+    if place == AFTER_SYSTEM:
+        return leading
+    if place == BEFORE_LAST_USER:
+        return max(last, leading)
+    # Counted from the newest message of the user, so that calls with results of tools have it at the same place.
+    spot = max(min(last + 1, len(messages)) - int(place.removeprefix(DEPTH)), leading)
+    while spot > leading and messages[spot : spot + 1] and messages[spot].get("role") == "tool":
+        spot -= 1
+    return spot
+
+
+def _has_results(message: Mapping[str, Any]) -> bool:
+    content = message.get("content")
+    parts = content if isinstance(content, list) else ()
+    return any(isinstance(part, dict) and part.get("type") == "tool_result" for part in parts)
+
+
+def _count_leading(messages: Sequence[Mapping[str, Any]]) -> int:
+    places = (at for at, each in enumerate(messages) if each.get("role") not in _SYSTEM_ROLES)
+    return next(places, len(messages))
+
+
+def _last_of_role(messages: Sequence[Mapping[str, Any]], role: str) -> int | None:
+    return next((at for at in range(len(messages) - 1, -1, -1) if messages[at].get("role") == role), None)
+
+
+def _from_anthropic(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    if body.get("system"):
+        yield {"role": "system", "content": text_of(body["system"])}
+    for message in body["messages"]:
+        content, role = message.get("content"), message.get("role")
+        parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+        for part in parts:
+            if part.get("type") == "tool_result":
+                yield {
+                    "role": "tool",
+                    "tool_call_id": part.get("tool_use_id"),
+                    "content": text_of(part.get("content")),
+                }
+        calls = [_call_of(part) for part in parts if part.get("type") == "tool_use"]
+        rest = [part for part in parts if part.get("type") not in ("tool_result", "tool_use", "thinking")]
+        if isinstance(content, str):
+            yield {"role": role, "content": content}
+        elif rest or calls:
+            plain = text_of(rest) if all(part.get("type") == "text" for part in rest) else rest
+            yield {"role": role, "content": plain, **({"tool_calls": calls} if calls else {})}
+
+
+def _call_of(part: Mapping[str, Any]) -> dict[str, Any]:
+    arguments = json.dumps(part.get("input") or {}, ensure_ascii=False)
+    return {
+        "id": part.get("id"),
+        "type": "function",
+        "function": {"name": part.get("name"), "arguments": arguments},
+    }

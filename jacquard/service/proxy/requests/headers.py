@@ -1,0 +1,83 @@
+"""Which headers of a call go upstream, and which of an answer come back. Pure.
+
+Without tenants the client's keys go upstream as they are. With tenants they are tokens of this service: none of them leaves it, and
+the upstream key of the server takes their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+Headers = list[tuple[str, str]]
+
+SESSION = "x-jacquard-session"
+RECEIPT = "X-Jacquard-Receipt"
+ERROR = "X-Jacquard-Error"
+PASSED = "X-Jacquard-Pass"
+OWN_PREFIX = "x-jacquard-"
+
+_HOP_BY_HOP = frozenset(
+    {
+        "connection",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+_NOT_UPSTREAM = _HOP_BY_HOP | {
+    "accept-encoding",
+    "content-length",
+    "cookie",
+    "expect",
+    "forwarded",
+    "host",
+    "origin",
+    "referer",
+    "x-real-ip",
+    "x-request-id",
+}
+KEY_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key", "x-auth-token"})
+"""Headers in which clients send their key."""
+
+_NOT_BACK = _HOP_BY_HOP | {
+    "alt-svc",
+    "content-encoding",
+    "content-length",
+    "date",
+    "server",
+    "set-cookie",
+    "strict-transport-security",
+}
+
+
+def headers_for_upstream(sent: Iterable[tuple[str, str]], key_headers: Headers | None) -> Headers:
+    """Return the headers of the call to the model server, in their order.
+
+    `key_headers` are those of the server's own key; None: the client's own keys go upstream. What belongs to one connection, to
+    this service or to a browser's page here is left out, and so is compression, because events are read as they pass.
+    """
+    pairs = [(name.lower(), value) for name, value in sent]
+    named = {word.strip().lower() for name, value in pairs if name == "connection" for word in value.split(",")}
+    kept = [(name, value) for name, value in pairs if _goes_up(name) and name not in named]
+    if key_headers is not None:
+        kept = [(name, value) for name, value in kept if name not in KEY_HEADERS] + key_headers
+    return [*kept, ("accept-encoding", "identity")]
+
+
+def _goes_up(name: str) -> bool:
+    return name not in _NOT_UPSTREAM and not name.startswith((OWN_PREFIX, "x-forwarded-", "sec-"))
+
+
+def headers_for_client(received: Iterable[tuple[str, str]]) -> Headers:
+    """Return the headers of an answer as the client gets them: limits, ids and times of the model server among them."""
+    pairs = [(name.lower(), value) for name, value in received]
+    return [(name, value) for name, value in pairs if name not in _NOT_BACK and not _is_own(name)]
+
+
+def _is_own(name: str) -> bool:
+    return name.startswith((OWN_PREFIX, "access-control-"))

@@ -1,0 +1,150 @@
+"""Rules that say which calls of a client are no turn: titles, summaries, quiet prompts, probes. Such calls pass untouched.
+
+A rule is plain data of a YAML file. Its texts are looked for as they are, without regard to case; there are no patterns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from filament import FilamentError
+from filament.payload import load_yaml
+from jacquard.core.errors import ConfigError
+from jacquard.service.proxy.requests.chat_request import ChatRequest, text_of
+
+PASS, TURN = "pass", "turn"
+MOST_RULES, MOST_TEXTS, MOST_CHARS = 1_000, 1_000, 10_000
+LOOKED_AT_CHARS = 20_000
+"""How much of the beginning, and of the end, of a message is searched for the texts of rules."""
+
+_SYSTEM = ("system", "developer")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CallRule:
+    """One rule; it holds where all of its conditions do. Of the texts of a condition one is enough.
+
+    `max_tokens`: the call asks for at most so many. `last_message`: the newest message holds a text; `system`: one of the leading
+    system messages does; `first_user`: the first message of the user does. `last_role`: the role of the newest message.
+    `no_user_message`: the user has said nothing in it. `header`: a header has a value, both without regard to case.
+    """
+
+    name: str
+    treat: str = PASS
+    max_tokens: int | None = None
+    last_message: tuple[str, ...] = ()
+    system: tuple[str, ...] = ()
+    first_user: tuple[str, ...] = ()
+    last_role: tuple[str, ...] = ()
+    no_user_message: bool = False
+    header: tuple[tuple[str, str], ...] = ()
+
+    def holds(self, request: ChatRequest, headers: Mapping[str, str]) -> bool:
+        """Return whether the rule holds for a call."""
+        messages = request.messages
+        last = messages[-1] if messages else {}
+        asked = request.max_tokens
+        leading = [each for each in messages if each.get("role") in _SYSTEM]
+        first = [each for each in messages if each.get("role") == "user"][:1]
+        return (
+            (self.max_tokens is None or (asked is not None and asked <= self.max_tokens))
+            and (not self.last_message or _holds_one([last], self.last_message))
+            and (not self.system or _holds_one(leading, self.system))
+            and (not self.first_user or _holds_one(first, self.first_user))
+            and (not self.last_role or last.get("role") in self.last_role)
+            and (not self.no_user_message or not first)
+            and all(headers.get(name, "").lower() == value.lower() for name, value in self.header)
+        )
+
+
+def _holds_one(messages: Sequence[Mapping[str, Any]], texts: Sequence[str]) -> bool:
+    for message in messages:
+        text = text_of(message.get("content"))
+        if len(text) > 2 * LOOKED_AT_CHARS:
+            text = f"{text[:LOOKED_AT_CHARS]}\n{text[-LOOKED_AT_CHARS:]}"
+        text = text.lower()
+        if any(each.lower() in text for each in texts):
+            return True
+    return False
+
+
+def find_rule(rules: Sequence[CallRule], request: ChatRequest, headers: Mapping[str, str]) -> CallRule | None:
+    """Return the first rule that holds for a call; None: the call is a turn."""
+    return next((rule for rule in rules if rule.holds(request, headers)), None)
+
+
+def load_rules(file: str | None) -> tuple[CallRule, ...]:
+    """Return the rules of a file, or the shipped ones. ConfigError with the file and the rule at fault. Reads a file."""
+    try:
+        if file is None:
+            text, named = files("jacquard.service.proxy").joinpath("rules.yaml").read_text("utf-8"), "rules.yaml"
+        else:
+            text, named = Path(file).read_text("utf-8"), file
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: the rules cannot be read ({type(error).__name__}); name a YAML file.") from None
+    try:
+        value = load_yaml(text)
+    except FilamentError as error:
+        raise ConfigError(f"{named}: {error}") from None
+    return read_rules(value, named)
+
+
+def read_rules(value: Any, file: str) -> tuple[CallRule, ...]:
+    """Return the rules that a YAML value holds: `rules`, a list of mappings. ConfigError that names the rule at fault."""
+    listed = value.get("rules") if isinstance(value, Mapping) else None
+    if not isinstance(listed, list) or len(listed) > MOST_RULES:
+        raise ConfigError(f"{file}: there is no list `rules` of at most {MOST_RULES} rules.")
+    return tuple(_read_rule(each, f"{file}: rule {number}") for number, each in enumerate(listed, start=1))
+
+
+def _read_rule(value: Any, where: str) -> CallRule:
+    if not isinstance(value, Mapping) or not isinstance(value.get("name"), str):
+        raise ConfigError(f"{where} has no name; write it as a mapping with `name` and its conditions.")
+    where = f"{where} ({value['name'][:60]})"
+    readers = {"treat": _read_treat, "max_tokens": _read_count, "no_user_message": _read_flag, "header": _read_header}
+    given: dict[str, Any] = {}
+    for name, each in value.items():
+        if name not in CallRule.__slots__:
+            known = ", ".join(CallRule.__slots__)
+            raise ConfigError(f"{where}: there is no condition {str(name)[:60]!r}; there are: {known}.")
+        if name != "name":
+            given[name] = readers.get(name, _read_texts)(each, f"{where}: {name}")
+    if not set(given) - {"treat"}:
+        raise ConfigError(f"{where} has no condition, so it would hold for every call; give it one.")
+    return CallRule(name=value["name"], **given)
+
+
+def _read_treat(value: Any, where: str) -> str:
+    if value not in (PASS, TURN):
+        raise ConfigError(f"{where} is {str(value)[:40]!r}, but must be {PASS} or {TURN}.")
+    return str(value)
+
+
+def _read_count(value: Any, where: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ConfigError(f"{where} is {str(value)[:40]!r}, but must be a whole number.")
+    return value
+
+
+def _read_flag(value: Any, where: str) -> bool:
+    if value is not True:
+        raise ConfigError(f"{where} is {str(value)[:40]!r}; write true, or leave it out.")
+    return True
+
+
+def _read_texts(value: Any, where: str) -> tuple[str, ...]:
+    texts = [value] if isinstance(value, str) else value
+    is_list = isinstance(texts, list) and 0 < len(texts) <= MOST_TEXTS
+    if not is_list or not all(isinstance(each, str) and 0 < len(each) <= MOST_CHARS for each in texts):
+        raise ConfigError(f"{where} must be a text or a list of texts, none of them empty.")
+    return tuple(texts)
+
+
+def _read_header(value: Any, where: str) -> tuple[tuple[str, str], ...]:
+    if not isinstance(value, Mapping) or not all(isinstance(each, str) for pair in value.items() for each in pair):
+        raise ConfigError(f"{where} must be a mapping from names of headers to their values.")
+    return tuple((name.lower(), text) for name, text in value.items())

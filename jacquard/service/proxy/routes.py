@@ -1,0 +1,148 @@
+"""The addresses of the proxy, below `/v1`, as clients of OpenAI and Anthropic know them."""
+
+from __future__ import annotations
+
+from urllib.parse import quote, unquote
+
+from anyio import to_thread
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from jacquard.service.access.principals import principal_of
+from jacquard.service.answers import JSON, describe
+from jacquard.service.proxy.keeping import TurnKeeper
+from jacquard.service.proxy.passage import TurnPassage
+from jacquard.service.proxy.relay import EVENTS, Relay, upstream_fault
+from jacquard.service.proxy.replies.own_answer import write_answer
+from jacquard.service.proxy.requests.chat_request import Api, ChatRequest, read_request, with_our_text
+from jacquard.service.proxy.requests.headers import ERROR, PASSED, RECEIPT, Headers, headers_for_upstream
+from jacquard.service.proxy.requests.rules import PASS, CallRule, find_rule, load_rules
+from jacquard.service.proxy.upstreams.protocol import Upstream, UpstreamCall
+from jacquard.service.settings import ServiceSettings
+from jacquard.service.tenants import TenantRuntimes
+from mnemosyne.core.masking.call_logs import open_log
+from mnemosyne.core.off_loop import calculate
+
+_log = open_log(__name__)
+
+PREFIX = "/v1"
+CHAT, MODELS, MESSAGES, COUNT = "/chat/completions", "/models", "/messages", "/messages/count_tokens"
+CONTINUED = "nothing to answer"
+"""The name under which a call passes that has no message of the user to answer."""
+NO_UPSTREAM = (
+    "No model server is set. Start the service with `jacquard serve --upstream http://HOST:PORT/v1`, or set "
+    "service.upstream in the settings file."
+)
+
+
+class Proxy:
+    """Answers the calls of chat clients; `upstream` is the model server (None: none is set, and every call is told so)."""
+
+    def __init__(self, settings: ServiceSettings, tenants: TenantRuntimes, upstream: Upstream | None) -> None:
+        self._settings, self._upstream = settings, upstream
+        self._rules: tuple[CallRule, ...] = ()
+        self._keeper = TurnKeeper(settings.proxy, tenants)
+
+    async def open(self) -> None:
+        """Read the rules; call it before the first request. ConfigError as in `load_rules`."""
+        self._rules = await to_thread.run_sync(load_rules, self._settings.proxy.rules)
+
+    def routes(self) -> list[Route]:
+        """Return the routes of the proxy.
+
+        Without tenants, whatever else clients call passes to the model server too; with tenants it would be called with the key of
+        the server, so there are the routes of chat clients alone.
+        """
+        known = [
+            Route(f"{PREFIX}{CHAT}", self.answer_chat, methods=["POST"]),
+            Route(f"{PREFIX}{MODELS}", self.pass_through, methods=["GET"]),
+            Route(f"{PREFIX}{MODELS}/{{model:path}}", self.pass_through, methods=["GET"]),
+            Route(f"{PREFIX}{COUNT}", self.pass_through, methods=["POST"]),
+            Route(f"{PREFIX}{MESSAGES}", self.answer_chat, methods=["POST"]),
+        ]
+        others = Route(f"{PREFIX}/{{path:path}}", self.pass_through, methods=["GET", "POST"])
+        return known if self._settings.tenants else [*known, others]
+
+    async def pass_through(self, request: Request) -> Response:
+        """Pass a call on as it came."""
+        if self._upstream is None:
+            return Response(upstream_fault(NO_UPSTREAM, "upstream_missing"), 503, media_type=JSON)
+        path = _raw_path(request)
+        if any(unquote(part) in (".", "..") for part in path.split("/")):
+            return Response(upstream_fault("There is no such address.", "not_found"), 404, media_type=JSON)
+        body = await request.body()
+        _wait_outside(request)
+        return Relay(self._upstream, self._call(request, body), {})
+
+    async def answer_chat(self, request: Request) -> Response:
+        """Answer a call that may be a turn: what the engine remembers is added, and the reply is kept.
+
+        Where the engine fails, the call passes through as it came, and a header says so.
+        """
+        if self._upstream is None or not self._settings.proxy.enabled:
+            return await self.pass_through(request)
+        body = await request.body()
+        api = Api.ANTHROPIC if request.url.path == f"{PREFIX}{MESSAGES}" else Api.OPENAI
+        call, principal = await calculate(read_request, api, body, size=len(body)), principal_of(request)
+        own: dict[str, str] = {}
+        passage: TurnPassage | None = None
+        if call is not None and (rule := self._find_pass(call, request)) is not None:
+            own[PASSED] = quote(rule)
+        elif call is not None:
+            try:
+                turn = await self._keeper.begin(principal, request.headers, call)
+                if turn.ours.lasting or turn.ours.changing:
+                    place = self._settings.proxy.place
+                    body = await calculate(with_our_text, call, turn.ours, place, size=len(body))
+                own[RECEIPT] = turn.receipt
+                if turn.reply is not None:
+                    return _answer_self(call, turn.reply, turn.turn_id, own)
+                passage = TurnPassage(self._keeper, principal, turn, api)
+            except Exception as error:
+                own[ERROR] = "timeout" if isinstance(error, TimeoutError) else describe(error).code
+                _log.warning("proxy: a call passes without the engine (%s)", own[ERROR])
+        _wait_outside(request)
+        return Relay(self._upstream, self._call(request, body), own, passage)
+
+    def _find_pass(self, call: ChatRequest, request: Request) -> str | None:
+        """Return the name of the rule by which a call passes untouched; None where it is a turn."""
+        rule = find_rule(self._rules, call, request.headers)
+        if rule is not None and rule.treat == PASS:
+            return rule.name
+        # A reply that goes on is stored with the client's next call, which shows the whole of it.
+        return CONTINUED if call.continues or call.last_user is None else None
+
+    def _call(self, request: Request, body: bytes) -> UpstreamCall:
+        path = _raw_path(request)
+        headers = headers_for_upstream(request.headers.items(), self._key_headers(path))
+        return UpstreamCall(method=request.method, path=path, query=request.url.query, headers=headers, body=body)
+
+    def _key_headers(self, path: str) -> Headers | None:
+        """Return the headers of the server's own key; None where the client's own goes upstream."""
+        if not self._settings.tenants:
+            return None
+        key = self._settings.proxy.key
+        if not key:
+            return []
+        return [("x-api-key", key)] if path in (MESSAGES, COUNT) else [("authorization", f"Bearer {key}")]
+
+
+def _answer_self(call: ChatRequest, reply: str, turn_id: str, headers: dict[str, str]) -> Response:
+    """Return the engine's own answer: the turn is complete, and no model is called."""
+    is_stream, model = bool(call.body.get("stream")), call.body.get("model")
+    body = write_answer(call.api, turn_id, model if isinstance(model, str) else "", reply, is_stream=is_stream)
+    return Response(body, headers=headers, media_type=EVENTS if is_stream else JSON)
+
+
+def _raw_path(request: Request) -> str:
+    """Return the path below `/v1` as it was sent, so that an encoded slash stays part of a model's name."""
+    raw: bytes = request.scope.get("raw_path") or quote(request.url.path).encode()
+    return raw.partition(b"?")[0].decode("latin-1").removeprefix(PREFIX)
+
+
+def _wait_outside(request: Request) -> None:
+    """Give the place among the requests that are worked on back: the model server works now."""
+    wait_outside = getattr(request.state, "wait_outside", None)
+    if wait_outside is not None:
+        wait_outside()

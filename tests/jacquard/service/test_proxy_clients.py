@@ -1,0 +1,125 @@
+"""The real `openai` client in front of the proxy, a scripted model server behind it."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+
+import httpx
+import openai
+import pytest
+
+from jacquard.service.running.application import build_app
+from jacquard.service.settings import ServiceSettings
+from jacquard.testing.server import ScriptedServer
+
+pytestmark = pytest.mark.anyio
+
+
+QUESTION = [{"role": "user", "content": "Weather?"}]
+TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}]
+
+
+@pytest.fixture
+def server():
+    with ScriptedServer() as server:
+        yield server
+
+
+@asynccontextmanager
+async def open_client(tmp_path, server, **settings):
+    app = build_app(
+        ServiceSettings(store=str(tmp_path / "store"), upstream=server.base_url, embedder="none", **settings)
+    )
+    transport = httpx.ASGITransport(app=app)
+    async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport) as http:
+        yield openai.AsyncOpenAI(base_url="http://127.0.0.1/v1", api_key="sk-client", http_client=http, max_retries=0)
+
+
+async def test_a_plain_call_gets_the_model_servers_answer(tmp_path, server):
+    server.set_script("text:It rains.")
+    async with open_client(tmp_path, server) as client:
+        answer = await client.chat.completions.create(model="m", messages=QUESTION, extra_body={"min_p": 0.1})
+    assert answer.choices[0].message.content == "It rains."
+    assert answer.usage.total_tokens > 0
+    assert server.requests[0].body["min_p"] == 0.1
+    assert server.requests[0].headers["authorization"] == "Bearer sk-client"
+
+
+async def test_a_stream_comes_through_with_its_usage(tmp_path, server):
+    server.set_script("text:It rains in Oslo.")
+    async with open_client(tmp_path, server) as client:
+        stream = await client.chat.completions.create(
+            model="m", messages=QUESTION, stream=True, stream_options={"include_usage": True}
+        )
+        chunks = [chunk async for chunk in stream]
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+    assert text == "It rains in Oslo."
+    assert chunks[-1].usage.total_tokens > 0
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_tools_come_through(tmp_path, server, streams):
+    server.set_script('tool:weather {"city": "Oslo"}')
+    async with open_client(tmp_path, server) as client:
+        answer = await client.chat.completions.create(model="m", messages=QUESTION, tools=TOOLS, stream=streams)
+        if streams:
+            calls = [chunk.choices[0].delta.tool_calls async for chunk in answer]
+            [[call]] = [each for each in calls if each]
+        else:
+            [call] = answer.choices[0].message.tool_calls
+    assert (call.function.name, call.function.arguments) == ("weather", '{"city": "Oslo"}')
+    assert server.requests[0].tools == ("weather",)
+
+
+async def test_too_many_requests_of_the_model_server_say_when_to_come_again(tmp_path, server):
+    server.set_script("status:429 retry-after=7 x-ratelimit-remaining-requests=0")
+    async with open_client(tmp_path, server) as client:
+        with pytest.raises(openai.RateLimitError) as caught:
+            await client.chat.completions.create(model="m", messages=QUESTION)
+    headers = caught.value.response.headers
+    assert (headers["retry-after"], headers["x-ratelimit-remaining-requests"]) == ("7", "0")
+    assert caught.value.body["message"] == "scripted failure"
+
+
+async def test_a_failure_of_the_model_server_is_the_clients_to_see(tmp_path, server):
+    server.set_script("status:500")
+    async with open_client(tmp_path, server) as client:
+        with pytest.raises(openai.InternalServerError, match="scripted failure"):
+            await client.chat.completions.create(model="m", messages=QUESTION, stream=True)
+
+
+async def test_models_are_those_of_the_model_server(tmp_path, server):
+    async with open_client(tmp_path, server) as client:
+        assert [model.id async for model in client.models.list()] == ["scripted"]
+
+
+async def test_a_model_server_that_does_not_run_is_named_as_the_fault(tmp_path):
+    class Gone:
+        base_url = "http://127.0.0.1:9/v1"
+
+    async with open_client(tmp_path, Gone) as client:
+        with pytest.raises(openai.InternalServerError, match="cannot be reached") as caught:
+            await client.chat.completions.create(model="m", messages=QUESTION)
+    assert caught.value.status_code == 502
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_a_model_that_litellm_knows_answers_too(tmp_path, server, monkeypatch, streams):
+    monkeypatch.setenv("OPENAI_API_BASE", server.base_url)
+    server.set_script("text:It rains.", "status:429 retry-after=7")
+
+    class Named:
+        base_url = "openai/scripted"
+
+    async with open_client(tmp_path, Named) as client:
+        told = {"api_base": "http://127.0.0.1:9/v1", "api_key": "sk-other", "mock_response": "No."}
+        answer = await client.chat.completions.create(model="m", messages=QUESTION, stream=streams, extra_body=told)
+        if streams:
+            text = "".join([chunk.choices[0].delta.content or "" async for chunk in answer if chunk.choices])
+        else:
+            text = answer.choices[0].message.content
+        assert [model.id async for model in client.models.list()] == ["openai/scripted"]
+        with pytest.raises(openai.RateLimitError):
+            await client.chat.completions.create(model="m", messages=QUESTION, stream=streams)
+    assert text == "It rains."
+    assert server.requests[0].headers["authorization"] == "Bearer sk-client"
