@@ -383,11 +383,14 @@ def costs(
     write_baseline: Annotated[
         Path | None, typer.Option("--write-baseline", metavar="FILE", help="Write the counts for later runs to keep.")
     ] = None,
+    warm_turns: Annotated[
+        int, typer.Option("--warm-turns", min=1, help="Turns before them that are not counted.")
+    ] = costs_bench.WARM_TURNS,
     embedder: EmbedderOption = "none",
     json_file: JsonOption = None,
 ) -> None:
     """Count what a turn does: calls, hops between threads, SQL, JSON values, templates, searches, bytes."""
-    figures = _measure(partial(costs_bench.run, turns, embedder), costs_bench.show, json_file)
+    figures = _measure(partial(costs_bench.run, turns, embedder, warm_turns=warm_turns), costs_bench.show, json_file)
     if write_baseline is not None:
         kept = json.dumps(costs_bench.baseline_of(figures), indent=1)
         write_baseline.write_text(kept + "\n", encoding="utf-8")

@@ -84,7 +84,7 @@ class TurnLoader:
         window = await self._load_window(context)
         context.stopwatch.lap("window")
         await emit_loaded(context.emitter, window)
-        world = await self._worlds.world(window.head.world_id)
+        world = await self._worlds.world(window.head.world_id, digest=window.world_digest)
         context.profile = await self._profiles.load(find_profile_setting(context.config, window), world)
         context.user_id = find_user(context.user_message, window.meta)
         context.facts = await self._users.facts(context.user_id) if context.user_id else ()

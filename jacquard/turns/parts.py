@@ -22,6 +22,7 @@ from jacquard.pipeline.evidence.rendering import EVERYTHING, NO_HINTS, EvidenceP
 from jacquard.pipeline.skeleton.automation import AutomationStream
 from jacquard.pipeline.weaving.assembler import ROLE_MESSAGES, Assembler
 from jacquard.pipeline.worlds import Noted
+from jacquard.turns.waiting import WaitingTurns
 from mnemosyne.documents.brought import TRUST
 from mnemosyne.evidence.blocks.derive import EvidenceBlockDeriver
 from mnemosyne.evidence.blocks.render import RefRenderer
@@ -73,6 +74,7 @@ class EngineParts:
       places; `ref_selector` follows selectors, `hasher` names texts, in all of them.
     - `assembler` joins the blocks into messages.
     - `events` receives the events, `tracing` the spans.
+    - `waiting` holds what is known of prepared turns; an erasure clears it.
     - `locks`: make calls on a session serial among processes; None: among the tasks of this process alone.
     """
 
@@ -108,6 +110,7 @@ class EngineParts:
     ref_selector: TextSelector | None = None
     hasher: Hasher = DEFAULT_HASHER
     assembler: Assembler = ROLE_MESSAGES
+    waiting: WaitingTurns = field(default_factory=WaitingTurns)
 
     def host_mark(self) -> str:
         """Return what tells the parts of a host apart from others: the class of each, with its `name` and `version` where it has

@@ -161,7 +161,7 @@ class Runtime:
             return await forget(self._memory_locations(), erasure)
 
     def _memory_locations(self) -> MemoryLocations:
-        caches = () if self.embedder is None else (self.embedder.forget,)
+        caches = (self.engine.parts.waiting.clear, *(() if self.embedder is None else (self.embedder.forget,)))
         return self.intake.place(self.store, self.index, self.retriever, caches)
 
     async def sweep(self, session_id: str | None = None) -> dict[str, int]:

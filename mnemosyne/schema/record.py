@@ -169,6 +169,7 @@ class SessionWindow:
     prepared turn after this head that waits for its reply, if any. `prefetch`: the newest late result of this branch.
     `summary`: the newest rolling summary of a turn on the path. `tasks`: the to-do list. `usages`: the newest model
     calls (at most WINDOW_USAGES), oldest first. `meta`: that of the session's document, None where none was ever written.
+    `world_digest`: that of the present version of its world, None where the store does not say it here.
     """
 
     head: SessionHead
@@ -181,6 +182,7 @@ class SessionWindow:
     tasks: tuple[Task, ...] = ()
     usages: tuple[ModelUsage, ...] = ()
     meta: Meta | None = None
+    world_digest: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

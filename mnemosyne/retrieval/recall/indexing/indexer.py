@@ -141,7 +141,8 @@ class Indexer:
         """
         if not self.is_used(scope):
             return IndexResult(entries=0)
-        result = await self.index_new(scope, vector_limit=0)
+        new = (await self.find_unindexed((scope,))).get(scope, ())
+        result = await self.index_new(scope, chains=new, vector_limit=0)
         await self.mend(scope)
         fault = await self.embed_waiting(scope)
         if not fault and scope not in self._complete:

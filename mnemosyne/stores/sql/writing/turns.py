@@ -223,7 +223,7 @@ def commit_turn(connection: Connection, session_id: str, commit: TurnCommit, exp
     TurnNotPendingError for an abandoned turn, and for one that was committed without a reply.
     """
     session = load_session(connection, session_id)
-    record = find_turn(connection, session, commit.turn_id)
+    record = find_turn(connection, session, commit.turn_id, with_blobs=False)
     if record.status is TurnStatus.ABANDONED or is_closed_unanswered(record):
         raise TurnNotPendingError(session_id, commit.turn_id)
     if record.status is TurnStatus.COMMITTED:
