@@ -119,7 +119,7 @@ from .pipeline.worlds import build_bare_world
 from .templating import find_shipped_templates
 from .templating.layouts import load_layout
 from .turns.engine import ContextEngine
-from .turns.parts import EngineParts
+from .turns.parts import EngineParts, HostParts
 from .wiring.factory import DefaultContextEngine, create_context_engine
 from .wiring.gc_tuning import ProcessTuning
 from .wiring.runtime import (
@@ -182,6 +182,7 @@ __all__ = [
     "GroupAwarePruner",
     "HeuristicSelector",
     "HistoryConfig",
+    "HostParts",
     "InMemoryEventBus",
     "IndexFeeder",
     "InputTooLargeError",

@@ -23,6 +23,10 @@ from mnemosyne.core.errors import UnreadableError
 KEY_HEADER = "idempotency-key"
 MOST_KEY_CHARS = 255
 PREFIX = "/api/"
+ONE_PROCESS = (
+    "This service runs in several processes, each of which would see a part: send the reply whole (POST …/reply) and "
+    "read the turns, or start it without --workers."
+)
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -48,11 +52,13 @@ def make_endpoint(operation: Operation, tenants: TenantRuntimes, records: Servic
         note = note_of(request)
         note.operation = operation.name
         check_access(operation, note.principal)
+        if operation.in_one_process and tenants.processes > 1:
+            raise Refusal(409, "several_processes", ONE_PROCESS)
+        key = _read_key(request, operation)
         ids = {name: _decode_id(name, value) for name, value in request.path_params.items()}
         query = _read_query(operation.query, request)
         note.principal = act_as(note.principal, query.get("viewer"), query.get("author"))
         body = None if operation.body is None else await _read_body(request, operation.body)
-        key = _read_key(request)
         note.turn_id = ids.get("turn_id") or getattr(body, "turn_id", None) or ""
         try:
             value = await run_operation(operation, tenants, records, note, ids=ids, query=query, body=body, key=key)
@@ -143,8 +149,11 @@ async def _read_body(request: Request, kind: Any) -> Any:
         raise Refusal(400, "bad_body", str(error)) from None
 
 
-def _read_key(request: Request) -> str:
+def _read_key(request: Request, operation: Operation) -> str:
     key = request.headers.get(KEY_HEADER, "")
+    if key and not operation.is_repeatable:
+        sentence = f"{operation.name} does more when it is called again, so it takes no Idempotency-Key; leave it out."
+        raise Refusal(400, "not_repeatable", sentence)
     if len(key) > MOST_KEY_CHARS:
         raise Refusal(400, "bad_key", f"The header Idempotency-Key has more than {MOST_KEY_CHARS} characters.")
     return key

@@ -182,7 +182,8 @@ def digest_of(book: WorldBook) -> str:
 def _world_file(world: ImportedWorld, names: Names) -> dict[str, Any]:
     language = _language(world)
     first = world.cards[0] if world.cards else None
-    own = instructions_of(first, user=names.user)[0].strip() if first is not None else ""
+    usual = _INSTRUCTIONS[language].format(char=names.char, user=names.user)
+    own = instructions_of(first, user=names.user, original=usual)[0].strip() if first is not None else ""
     titles = (world.title, names.char if world.cards else "", *(book.name for book in world.books), world.world_id)
     title = next(" ".join(each.split()) for each in titles if each.strip())
     value = {
@@ -190,7 +191,7 @@ def _world_file(world: ImportedWorld, names: Names) -> dict[str, Any]:
         "title": title,
         "locale": world.locale or ("zh-CN" if language == "zh" else "en"),
         "activation": world.activation,
-        "instruction": own or _INSTRUCTIONS[language].format(char=names.char, user=names.user),
+        "instruction": own or usual,
         "persona": dict(persona_of(world.cards, user=names.user)) if world.cards else {},
         "user_name": names.user,
         "entities": [

@@ -326,6 +326,7 @@ OPERATIONS = (
         scope=Scope.AUTHOR,
         answer=dict[str, Any],
         errors=(WorldUnavailableError,),
+        is_audited=True,
     ),
     Operation(
         name="put_world",
@@ -353,6 +354,7 @@ OPERATIONS = (
             Query(name="limit", doc="At most so many.", kind=int, default=50, least=1, most=MOST_LISTED),
         ),
         errors=(WorldUnavailableError,),
+        is_audited=True,
     ),
     Operation(
         name="erase",
@@ -364,6 +366,7 @@ OPERATIONS = (
         body=ErasureRequest,
         answer=ErasureAnswer,
         errors=(SessionNotFoundError, ConfigError),
+        is_audited=True,
     ),
     Operation(
         name="list_audits",

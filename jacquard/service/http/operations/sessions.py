@@ -439,6 +439,7 @@ OPERATIONS = (
         answer=SessionHead,
         errors=(SessionNotFoundError, TurnNotFoundError),
         open_to_viewers=True,
+        is_repeatable=False,
     ),
     Operation(
         name="edit_message",
@@ -449,7 +450,6 @@ OPERATIONS = (
         body=EditRequest,
         answer=SessionHead,
         errors=(SessionNotFoundError, ConfigError, InputTooLargeError),
-        open_to_viewers=True,
     ),
     Operation(
         name="adopt_messages",
@@ -491,6 +491,7 @@ OPERATIONS = (
         body=RepairRequest,
         answer=RepairResult,
         errors=(SessionNotFoundError, StateOpError, VersionConflictError),
+        is_repeatable=False,
     ),
     Operation(
         name="get_state",

@@ -203,6 +203,7 @@ OPERATIONS = (
         supersede,
         body=MemoryTextRequest,
         answer=MemoryEdit,
+        is_repeatable=False,
     ),
     _operation(
         "pin_memory",
@@ -219,6 +220,7 @@ OPERATIONS = (
         "Show a memory no longer in every prompt.",
         unpin,
         answer=MemoryEdit,
+        is_repeatable=False,
     ),
     _operation(
         "forget_memory",
@@ -228,6 +230,7 @@ OPERATIONS = (
         forget,
         query=(AUTHOR, VIEWER, Query(name="reason", doc="Why; the record of the erasure keeps it.", default="")),
         answer=ForgottenMemory,
+        is_audited=True,
     ),
     _operation(
         "memory_log",

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fetches the MCP Inspector into a folder outside of the repository; its command line lists and calls our tools over stdio and over HTTP.
 set -euo pipefail
-root=$(cd "$(dirname "$0")/../../.." && pwd)
+root=$(cd "$(dirname "$0")/../.." && pwd)
 python=${PYTHON:-python}
 release=${INSPECTOR_RELEASE:-2.12.0}
 for program in node npm; do
