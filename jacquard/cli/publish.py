@@ -11,6 +11,7 @@ from pathlib import Path
 from typer.main import get_command
 
 from jacquard.cli.app import app
+from mnemosyne.files import write_file
 
 OVERVIEW = Path(__file__).with_name("overview.json")
 _WHOLE = 1_000
@@ -24,4 +25,4 @@ def overview_json() -> str:
 
 
 if __name__ == "__main__":
-    OVERVIEW.write_text(overview_json(), encoding="utf-8")
+    write_file(OVERVIEW, overview_json())
