@@ -43,6 +43,7 @@ from .core.errors import (
     InputTooLargeError,
     JacquardError,
     LayoutError,
+    MemoryNotFoundError,
     MissingChunksError,
     ModelError,
     SelectorError,
@@ -93,6 +94,7 @@ from .core.receipt import (
 )
 from .memory.summarize.extract import ExtractSummarizer
 from .memory.summarize.model import ModelSummarizer
+from .memory.verbs.values import FoundMemory, Memory, MemoryAction, MemoryEdit
 from .pipeline.curation.breaker import BreakerChange, BreakingSelector, CircuitBreaker
 from .pipeline.curation.memory_blocks import MemoryLabels, render_memories
 from .pipeline.curation.recall_query import build_recall_query, recent_lines
@@ -131,6 +133,7 @@ from .wiring.runtime import (
     open_token_estimator,
     open_workshop,
 )
+from .wiring.verbs import MemoryVerbs
 
 __all__ = [
     "EXTENSION_POINTS",
@@ -174,6 +177,7 @@ __all__ = [
     "ExtractSummarizer",
     "FactRow",
     "FlashSelector",
+    "FoundMemory",
     "GeneratesText",
     "GreedyPriorityPruner",
     "GroupAwarePruner",
@@ -195,7 +199,12 @@ __all__ = [
     "LlmRequest",
     "LlmResponse",
     "LockConfig",
+    "Memory",
+    "MemoryAction",
+    "MemoryEdit",
     "MemoryLabels",
+    "MemoryNotFoundError",
+    "MemoryVerbs",
     "MessagePart",
     "MissingChunksError",
     "ModelError",

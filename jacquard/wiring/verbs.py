@@ -40,7 +40,7 @@ from mnemosyne.schema.memory import (
     session_scope,
     world_scope,
 )
-from mnemosyne.schema.query import SIGNAL_NAMES, EntryPlace, RetrievalQuery
+from mnemosyne.schema.query import SIGNAL_NAMES, Candidate, EntryPlace, RetrievalQuery
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import SessionHead, TurnKind, TurnStatus
 from mnemosyne.schema.world import WorldPack
@@ -82,8 +82,15 @@ class MemoryVerbs:
         await self._runtime.sync(session_id, change_encoder=False)
         pinned = await self._pinned_entries(session_id)
         query = await self._build_query(session_id, text, max(1, min(limit, MOST_FOUND)), pinned)
-        found = await self._runtime.retriever.recall(query)
-        entries = await self._load_entries([each.place for each in found.candidates])
+        # Beside a large world the few texts of a session have low scores of words, which say little in a small collection.
+        own = replace(query, world_id="", weights={**dict.fromkeys(query.weights, 0.0), Chain.LORE: 0.5})
+        candidates: dict[EntryPlace, Candidate] = {}
+        for asked in (query, own):
+            for each in (await self._runtime.retriever.recall(asked)).candidates:
+                if each.place not in candidates or each.score > candidates[each.place].score:
+                    candidates[each.place] = each
+        found = sorted(candidates.values(), key=lambda each: -each.score)[: query.limit]
+        entries = await self._load_entries([each.place for each in found])
         words = dict.fromkeys(_WORD.findall(text.lower()))
         return tuple(
             FoundMemory(
@@ -98,7 +105,7 @@ class MemoryVerbs:
                 trust=entry.trust,
                 pinned=entry.entry_id in pinned,
             )
-            for each in found.candidates
+            for each in found
             if (entry := entries.get(each.place)) is not None
         )
 

@@ -11,7 +11,7 @@ from anyio import to_thread
 from mcp import Client
 from typer.testing import CliRunner
 
-from jacquard import RuntimeConfig, open_runtime
+from jacquard import MemoryVerbs, RuntimeConfig, open_runtime
 from jacquard.cli.app import app as command
 from jacquard.client import RemoteEngine
 from jacquard.service.access.principals import RequestNote
@@ -21,7 +21,6 @@ from jacquard.service.running.application import build_app
 from jacquard.service.settings import ServiceSettings
 from jacquard.service.tenants import TenantRuntimes
 from jacquard.service.values import Principal
-from jacquard.wiring.verbs import MemoryVerbs
 from mnemosyne.core import codec
 
 ASSISTANT = RuntimeConfig(profile="assistant")

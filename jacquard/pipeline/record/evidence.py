@@ -14,8 +14,7 @@ from typing import Any
 from anyio import to_thread
 
 from filament import split_content
-from jacquard.core.block_kinds import SAID
-from jacquard.core.blocks import BlockKind
+from jacquard.core.block_kinds import INPUT_ID, SAID
 from jacquard.pipeline.record.prepared_turn import turn_from_record
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.core.off_loop import calculate, size_of
@@ -73,7 +72,7 @@ def find_shown_texts(record: TurnRecord | None, *, with_input: bool = True) -> t
     sources = {block.block_id: block.refs[0].evidence_id for block in turn.context_blocks if block.refs}
     shown = [ShownText(source_id=each.evidence_id, text=each.content) for each in turn.evidences]
     for span in turn.report.spans:
-        if span.kind is BlockKind.INPUT and not with_input:
+        if span.block_id == INPUT_ID and not with_input:
             continue
         said = turn.messages[span.message].content[span.start : span.end]
         # Texts of others are escaped, so every tag here is ours.

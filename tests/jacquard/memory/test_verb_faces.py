@@ -8,11 +8,11 @@ import pytest
 import typer.main
 from verb_faces import FACES, Tools
 
+from jacquard import MemoryVerbs
 from jacquard.cli.app import app
 from jacquard.client import RemoteVerbs
 from jacquard.service.http.routes import OPERATIONS
 from jacquard.service.mcp.tools import TOOLS
-from jacquard.wiring.verbs import MemoryVerbs
 
 FACT, FIXED = "The boat key hangs behind the blue clock.", "The boat key lies under the red mat."
 QUESTION = "Where is the boat key?"

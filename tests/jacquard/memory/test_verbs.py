@@ -6,9 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from jacquard import ConfigError, RuntimeConfig, open_runtime
-from jacquard.memory.verbs.values import MemoryAction
-from jacquard.wiring.verbs import MemoryVerbs
+from jacquard import ConfigError, MemoryAction, MemoryVerbs, RuntimeConfig, open_runtime
 from mnemosyne import Message, Role, StateOpError, export_session, import_session
 from mnemosyne.evidence.documents import index_documents
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from jacquard import RuntimeConfig
+from jacquard import MemoryNotFoundError, RuntimeConfig
+from jacquard.client import RemoteEngine
 from jacquard.service.access.records import using_records
 from jacquard.service.running.application import build_app
 from jacquard.service.settings import ServiceSettings
@@ -46,6 +47,23 @@ async def test_a_memory_goes_all_its_ways(tmp_path):
         assert (await client.delete(memory)).json()["evidence_ids"]
         missing = await client.get(memory)
         assert (missing.status_code, missing.json()["error"]["code"]) == (404, "memory_not_found")
+
+
+async def test_a_host_acts_for_a_character(tmp_path):
+    app = build_app(ServiceSettings(store=str(tmp_path / "store"), embedder="none"), RuntimeConfig(profile="assistant"))
+    async with (
+        app.router.lifespan_context(app),
+        RemoteEngine("http://127.0.0.1", transport=httpx.ASGITransport(app)) as engine,
+    ):
+        await engine.prepare_turn("s", "Hello.")
+        elara, tom = engine.verbs(author="ana", viewer="elara"), engine.verbs(viewer="tom")
+        made = await elara.remember("s", FACT, key="k")
+        assert await elara.remember("s", FACT, key="k") == made
+        assert await tom.search("s", "boat key") == ()
+        with pytest.raises(MemoryNotFoundError):
+            await tom.memory("s", made.edit_id)
+        assert [head.session_id for head in await tom.sessions()] == ["s"]
+        assert await elara.forget("s", made.edit_id, reason="asked for") == (made.edit_id,)
 
 
 async def test_a_viewer_remembers_for_itself(tmp_path):

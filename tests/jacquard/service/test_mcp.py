@@ -22,7 +22,7 @@ from jacquard.service.access.records import using_records
 from jacquard.service.running.application import build_app
 from jacquard.service.settings import ServiceLimits, ServiceSettings
 from jacquard.service.values import Principal, Scope
-from mnemosyne.core.tokens import CalibratedEstimator
+from mnemosyne import CalibratedEstimator
 
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parents[3]
