@@ -68,7 +68,7 @@ _SAID = re.compile(
 )
 _TITLED = re.compile(r"(?:Mrs?|Ms|Miss|Mx|Dr|Prof|Herr|Frau|Mme|Sra?)\.?[ ]")
 _FORM_WORDS = """
-a all an and any anonymous are as at be blank by can customer default do does email error false first for from full
+a ah all alright an and any anonymous are as at be blank by can customer default do does email error false first for from full
 guest has he hello her here hi his how i id if in invalid is it last many may my n na name new no none not null number
 of off ok on one optional or our owner patient pending phone please read required see she some string tba tbd test
 thank thanks that the their there they this title to true unknown user var was we what when where which who why will
@@ -114,9 +114,9 @@ _RELATIVES = (
     r"neighbou?r|flatmate|roommate|fianc[eé]e?|girlfriend|boyfriend|manager|colleague"
 )
 _MADE_BY = (
-    r"(?:book|report|request|approv|submitt|fil|witness|receiv|referr|examin|prepar|complet|order|collect|pai|inspect|"
+    r"(?:book|report|request|approv|submitt|fil|witness|receiv|referr|examin|prepar|complet|order|collect|inspect|"
     r"verifi|review|"
-    r"interview|treat|admitt|discharg|deliver|register|enter|check)(?:ed|d)? by"
+    r"interview|treat|admitt|discharg|deliver|register|enter|check)ed by|paid by"
 )
 _ARTISTS = (
     r"author|director|composer|singer|actor|writer|painter|producer|character|player|monster|winner|president|emperor|inventor|"
@@ -158,7 +158,7 @@ _CHINESE_ROLES = (
     r"出租人|房东|监护人|负责人|当事人|本人|车主|业主|委托人|代理人|借款人|担保人|证人|原告|被告|员工|会员|"
     r"机主|死者|预约人|就诊人|付款人|收款人|预订人|户主|住户|租户|房客|受访者|采访对象|被采访人|报案人|举报人|投诉人|反映人|报告人|"
     r"经手人|审批人|审核人|填表人|记录人|值班员|乘机人|乘车人|领取人|取件人|使用人|继承人|立遗嘱人|收票人|参会人|参保人|报名人|"
-    r"学员|考生|候选人|应聘者|求职者|班主任|驾驶员|司机(?:师傅)?|(?:主治|值班|责任|主诊|接诊|家庭)?(?:医生|医师)|护士|护工|"
+    r"学员|考生|应聘者|求职者|班主任|驾驶员|司机(?:师傅)?|(?:主治|值班|责任|主诊|接诊|家庭)?(?:医生|医师)|护士|护工|"
     r"户名|开户名|姓名"
 )
 _ROLE_MORE = r"(?:\d{1,2}|姓名|名字|户名|[(（][^()（）\n]{1,8}[)）])?"
