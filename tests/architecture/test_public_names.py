@@ -13,8 +13,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("filament", "mnemosyne", "jacquard")
-CONTRACTS = ("jacquard.integrations", "jacquard.sync", "jacquard.testing", "mnemosyne.testing")
-"""Contract suites have modules of their own, because they need pytest, and adapters, because each needs its framework."""
+CONTRACTS = ("jacquard.client", "jacquard.integrations", "jacquard.sync", "jacquard.testing", "mnemosyne.testing")
+"""What needs another package has a module of its own: the client httpx, contract suites pytest, adapters their frameworks."""
 _BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 

@@ -11,17 +11,16 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-HEAD_SECONDS = 10.0
-"""How long the head of a request may take to arrive."""
-
 MOST_HEAD_BYTES = 65_536
-
-UNREAD_SECONDS = 30.0
-"""How long a client may leave more unread than the system and the server hold for it."""
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """Closes a connection whose next head takes too long or is too long, and one whose answer is not read."""
+    """Closes a connection whose next head takes longer than `head_seconds` or is too long, and one that for `unread_seconds` leaves
+    more of its answer unread than the system and the server hold for it.
+    """
+
+    head_seconds = 10.0
+    unread_seconds = 30.0
 
     _timer: asyncio.TimerHandle | None = None
     _unread_timer: asyncio.TimerHandle | None = None
@@ -43,7 +42,7 @@ class LimitedProtocol(HttpToolsProtocol):
         """The client reads more slowly than it is answered."""
         super().pause_writing()
         if self._unread_timer is None:
-            self._unread_timer = asyncio.get_running_loop().call_later(UNREAD_SECONDS, self.transport.abort)
+            self._unread_timer = asyncio.get_running_loop().call_later(self.unread_seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
         """The client has read on."""
@@ -80,7 +79,7 @@ class LimitedProtocol(HttpToolsProtocol):
         return super().on_message_complete()
 
     def _start_timer(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(HEAD_SECONDS, self._give_up)
+        self._timer = asyncio.get_running_loop().call_later(self.head_seconds, self._give_up)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -137,7 +137,7 @@ def _check_unedited(path: Path, told: Mapping[str, Any]) -> None:
 
 
 def _note_written(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return the files of a pack whose `imported.json` says how each file of a book was written, and that it lies in a folder."""
+    """Return the files of a pack whose `imported.json` says how each file of a book was written, and that it is in a folder."""
     if IMPORTED_FILE not in files:
         return dict(files)
     value = {**json.loads(files[IMPORTED_FILE]), IN_FOLDER: True}

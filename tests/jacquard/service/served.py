@@ -12,11 +12,9 @@ from jacquard.service.running.protocol import LimitedProtocol
 
 
 @contextmanager
-def serve_app(app):
+def serve_app(app, protocol=LimitedProtocol):
     """Serve on a free port; give the port."""
-    config = uvicorn.Config(
-        app, host="127.0.0.1", port=0, http=LimitedProtocol, ws="none", log_config=None, access_log=False
-    )
+    config = uvicorn.Config(app, host="127.0.0.1", port=0, http=protocol, ws="none", log_config=None, access_log=False)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

@@ -13,7 +13,7 @@ from served import serve_app
 
 from jacquard.service.access.admission import Admission
 from jacquard.service.access.gate import Gate
-from jacquard.service.running import protocol
+from jacquard.service.running.protocol import LimitedProtocol
 from jacquard.service.settings import ServiceLimits, ServiceSettings
 
 GIGABYTE = 1_000_000_000
@@ -38,6 +38,10 @@ def read_to_end(connection):
         received += more
 
 
+class Impatient(LimitedProtocol):
+    head_seconds = unread_seconds = 0.2
+
+
 async def never_called(scope, receive, send):
     raise AssertionError
 
@@ -49,16 +53,14 @@ async def endless_answer(scope, receive, send):
 
 
 @pytest.mark.parametrize("begun", [b"", b"GET /x HTTP/1.1\r\nHost: a\r\n"])
-def test_a_head_that_does_not_come_is_not_waited_for(monkeypatch, begun):
-    monkeypatch.setattr(protocol, "HEAD_SECONDS", 0.2)
-    with serve_app(never_called) as port, connect(port) as connection:
+def test_a_head_that_does_not_come_is_not_waited_for(begun):
+    with serve_app(never_called, Impatient) as port, connect(port) as connection:
         connection.sendall(begun)
         assert read_to_end(connection) == b""
 
 
-def test_an_answer_that_is_not_read_is_given_up(monkeypatch):
-    monkeypatch.setattr(protocol, "UNREAD_SECONDS", 0.2)
-    with serve_app(endless_answer) as port, connect(port) as connection:
+def test_an_answer_that_is_not_read_is_given_up():
+    with serve_app(endless_answer, Impatient) as port, connect(port) as connection:
         connection.sendall(b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n")
         time.sleep(1)
         # What the system had taken can be read, and then nothing more.
