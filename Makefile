@@ -20,7 +20,7 @@ help:
 	@echo "make fuzz     coverage-guided fuzzing (FUZZ='reply --minutes 60'; reply, pack or importers)"
 	@echo "make bench    ours beside LangChain, LlamaIndex, Haystack and code by hand (BENCH='--data DIR --sizes 1000,100000')"
 	@echo "make costs    what turns cost: the other benchmarks"
-	@echo "make acceptance  our activation of world info beside SillyTavern's own code (needs node; ACCEPTANCE='--cases 14000')"
+	@echo "make acceptance  SillyTavern and the openai package against ours (needs node, chromium; ACCEPTANCE='--cases 14000')"
 	@echo "make test-frameworks  the adapters of agent frameworks, each against its framework (1.8 GB in two environments)"
 
 # A CPU build of torch is taken where the index offers one; elsewhere the platform's own build of the same release.
@@ -102,7 +102,8 @@ PROVIDERS_a := langchain-openai pydantic-ai-slim[openai] autogen-ext[openai] age
 PROVIDERS_b := llama-index-llms-openai llama-index-llms-openai-like
 
 acceptance: $(VENV)/.dev
-	@PYTHON=$(abspath $(BIN)/python) tests/acceptance/run.sh $(ACCEPTANCE)
+	@PYTHON=$(abspath $(BIN)/python) tests/acceptance/world_info.sh $(ACCEPTANCE)
+	@PYTHON=$(abspath $(BIN)/python) tests/acceptance/proxy.sh
 
 test-frameworks: .venv-frameworks-a/.installed .venv-frameworks-b/.installed
 	.venv-frameworks-a/bin/python -m pytest -c tests/frameworks/pytest.ini tests/frameworks

@@ -34,6 +34,7 @@ from jacquard.turns.writing.branches import find_input
 from jacquard.wiring.runtime import Runtime
 from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage, ToolCall
+from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import Message, Role
 
 _log = open_log(__name__)
@@ -104,6 +105,26 @@ class TurnKeeper:
             await _record_tools(runtime, session_id, turn.turn_id, request)
         return turn, ours
 
+    async def text_of_newest_turn(
+        self, principal: Principal, headers: Mapping[str, str], request: ChatRequest
+    ) -> OurText:
+        """Return what was added to the call of the newest turn, where that turn answers the user's newest message.
+
+        TimeoutError; any error of the engine.
+        """
+        with anyio.fail_after(self._settings.prepare_seconds):
+            said = await read_said(headers, request)
+            async with self._tenants.use(principal.tenant) as runtime:
+                session_id = said.named or await self._finder.find(runtime, principal.tenant, said)
+                head = await runtime.store.head(session_id)
+                record = None if head.turn_id is None else await runtime.store.turn(session_id, head.turn_id)
+                asked = None if record is None else find_input(record)
+                if record is None or asked is None or record.prompt is None:
+                    return OurText()
+                if not form_of(asked).is_same(said.user_form):
+                    return OurText()
+                return await self._take_again(runtime, record, asked)
+
     async def _prepare(
         self, runtime: Runtime, session_id: str, request: ChatRequest, said: Said, viewer: str | None
     ) -> tuple[PreparedTurn, OurText]:
@@ -125,13 +146,12 @@ class TurnKeeper:
             turn = await engine.swipe(session_id, config, turn_id=placed.again_turn)
         else:
             turn = await engine.prepare_turn(session_id, placed.user, config)
-        return turn, await self._take(runtime, turn, placed, has_state=has_state)
+        return turn, self._take(turn, placed, has_state=has_state)
 
-    async def _take(self, runtime: Runtime, turn: PreparedTurn, placed: Placed, *, has_state: bool) -> OurText:
+    def _take(self, turn: PreparedTurn, placed: Placed, *, has_state: bool) -> OurText:
         if not self._settings.max_tokens:
             return OurText()
-        locale = (await runtime.world_of(turn.session_id)).locale
-        return take_our_text(turn, has_state=has_state, is_cut=placed.is_cut, locale=locale)
+        return take_our_text(turn, has_state=has_state, is_cut=placed.is_cut)
 
     async def _find_waiting(
         self, runtime: Runtime, session_id: str, request: ChatRequest
@@ -145,10 +165,14 @@ class TurnKeeper:
             return None
         if said.content != text_of(request.messages[request.last_user].get("content")):
             return None
-        turn = turn_from_record(pending, 0)
+        return turn_from_record(pending, 0), await self._take_again(runtime, pending, said)
+
+    async def _take_again(self, runtime: Runtime, record: TurnRecord, said: Message) -> OurText:
+        """Return the text of a stored turn."""
         # A summary was in the turn's prompt only where the client had left messages out.
         placed = Placed(user=said, shown=0, is_cut=True)
-        return turn, await self._take(runtime, turn, placed, has_state=await _has_state(runtime, session_id))
+        has_state = await _has_state(runtime, record.session_id)
+        return self._take(turn_from_record(record, 0), placed, has_state=has_state)
 
     async def keep(self, principal: Principal, turn: KeptTurn, answer: AnswerReader, *, is_whole: bool) -> None:
         """Commit what was said, with what it cost; what the model said before it was cut off is kept as the client saw it.

@@ -245,6 +245,22 @@ async def test_group_chat(tmp_path, server):
     assert [each["content"] for each in held if each["content"].startswith("Bob")] == ["Bob: So it is."] * 3
 
 
+async def test_the_next_speaker_of_a_group_gets_the_text_of_the_same_turn(tmp_path, server):
+    async with open_http(tmp_path, server) as http:
+        messages = await talk(http, ["Bees live behind the mill.", *(f"Tell me of tea {n}." for n in range(4))], "s")
+        messages = [*messages[-2:], user("Where do the bees live?")]
+        nudge = {"role": "system", "content": "[Write the next reply only as Bob.]"}
+        for spoken in ([], [reply("Ann: Reply 5.")], [reply("Ann: Reply 5."), reply("Bob: Reply 6.")]):
+            body = {"messages": [SYSTEM, *messages, *spoken, nudge]}
+            answer = await http.post("/v1/chat/completions", json=body, headers={"X-Jacquard-Session": "s"})
+            assert ("x-jacquard-receipt" in answer.headers) == (not spoken)
+        first, *later = (request.body["messages"] for request in server.requests[-3:])
+        assert "mill" in added(server)
+        for sent in later:
+            assert sent[: len(first) - 1] == first[:-1]
+        assert len(await stored(http, "s")) == 12
+
+
 @pytest.mark.parametrize("restarts", [False, True])
 async def test_truncated_by_the_client_without_a_name(tmp_path, server, restarts):
     """The beginning is gone, and with it what the session was found by first."""
