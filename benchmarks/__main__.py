@@ -383,11 +383,14 @@ def costs(
     write_baseline: Annotated[
         Path | None, typer.Option("--write-baseline", metavar="FILE", help="Write the counts for later runs to keep.")
     ] = None,
+    warm_turns: Annotated[
+        int, typer.Option("--warm-turns", min=1, help="Turns before them that are not counted.")
+    ] = costs_bench.WARM_TURNS,
     embedder: EmbedderOption = "none",
     json_file: JsonOption = None,
 ) -> None:
     """Count what a turn does: calls, hops between threads, SQL, JSON values, templates, searches, bytes."""
-    figures = _measure(partial(costs_bench.run, turns, embedder), costs_bench.show, json_file)
+    figures = _measure(partial(costs_bench.run, turns, embedder, warm_turns=warm_turns), costs_bench.show, json_file)
     if write_baseline is not None:
         kept = json.dumps(costs_bench.baseline_of(figures), indent=1)
         write_baseline.write_text(kept + "\n", encoding="utf-8")
@@ -405,6 +408,7 @@ def costs(
 @app.command("service")
 def service(
     turns: Annotated[int, typer.Option("--turns", min=20, help="Turns at half of the capacity.")] = 20_000,
+    compared: Annotated[int, typer.Option("--compared", min=50, help="Turns beside the library.")] = 1_000,
     sessions: Annotated[int, typer.Option("--sessions", min=1, help="Sessions from the start.")] = 200,
     workers: Annotated[int, typer.Option("--workers", min=1, help="Processes of the service.")] = 1,
     overload: Annotated[
@@ -418,7 +422,12 @@ def service(
     Prints times, memory and refusals; exits with 1 when something acknowledged is lost.
     """
     settings = service_bench.Settings(
-        turns=turns, sessions=sessions, workers=workers, overload=overload, embedder=embedder
+        turns=turns,
+        compared_turns=compared,
+        sessions=sessions,
+        workers=workers,
+        overload=overload,
+        embedder=embedder,
     )
     figures = _measure(partial(service_bench.run, settings), service_bench.show, json_file)
     if figures["lost"] or figures["failures"]:

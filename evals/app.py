@@ -284,7 +284,9 @@ def redaction(
     detector: Annotated[
         str, typer.Option("--detector", metavar="NAME", help="As `redaction.detector` of the settings.")
     ] = "none",
-    misses: Annotated[bool, typer.Option("--misses", help="List the misses of the half `tune`.")] = False,
+    misses: Annotated[
+        bool, typer.Option("--misses", help="List the misses of the halves that rules are written from.")
+    ] = False,
     json_file: JsonFileOption = None,
 ) -> None:
     """Score redaction on labelled texts: what it finds, by class and language, and which harmless texts it touches."""

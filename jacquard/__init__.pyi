@@ -93,6 +93,7 @@ from .core.receipt import (
 )
 from .memory.summarize.extract import ExtractSummarizer
 from .memory.summarize.model import ModelSummarizer
+from .memory.verbs.values import FoundMemory, Memory, MemoryAction, MemoryEdit
 from .pipeline.curation.breaker import BreakerChange, BreakingSelector, CircuitBreaker
 from .pipeline.curation.memory_blocks import MemoryLabels, render_memories
 from .pipeline.curation.recall_query import build_recall_query, recent_lines
@@ -118,7 +119,7 @@ from .pipeline.worlds import build_bare_world
 from .templating import find_shipped_templates
 from .templating.layouts import load_layout
 from .turns.engine import ContextEngine
-from .turns.parts import EngineParts
+from .turns.parts import EngineParts, HostParts
 from .wiring.factory import DefaultContextEngine, create_context_engine
 from .wiring.gc_tuning import ProcessTuning
 from .wiring.runtime import (
@@ -131,6 +132,7 @@ from .wiring.runtime import (
     open_token_estimator,
     open_workshop,
 )
+from .wiring.verbs import MemoryVerbs
 
 __all__ = [
     "EXTENSION_POINTS",
@@ -174,11 +176,13 @@ __all__ = [
     "ExtractSummarizer",
     "FactRow",
     "FlashSelector",
+    "FoundMemory",
     "GeneratesText",
     "GreedyPriorityPruner",
     "GroupAwarePruner",
     "HeuristicSelector",
     "HistoryConfig",
+    "HostParts",
     "InMemoryEventBus",
     "IndexFeeder",
     "InputTooLargeError",
@@ -194,7 +198,11 @@ __all__ = [
     "LlmRequest",
     "LlmResponse",
     "LockConfig",
+    "Memory",
+    "MemoryAction",
+    "MemoryEdit",
     "MemoryLabels",
+    "MemoryVerbs",
     "MessagePart",
     "MissingChunksError",
     "ModelError",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jacquard.cli.app import main
+from jacquard.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -148,6 +148,20 @@ def test_the_report_names_what_becomes_of_each_field_and_a_dry_run_writes_nothin
     run("history", "--session", "mira", code=1)
 
 
+def test_fields_of_one_fate_are_told_in_one_line(run, files):
+    lines = _import(run, files, "Coast.json", more=["--dry-run"]).stdout.splitlines()
+    assert len(lines) == len({line.partition(":")[0] for line in lines})
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16-le", "utf-16-be"])
+def test_a_chat_with_a_byte_order_mark_is_recognised(run, files, encoding):
+    mark = "" if encoding == "utf-8-sig" else "\ufeff"
+    text = (files / "chat.jsonl").read_text(encoding="utf-8")
+    (files / "marked.jsonl").write_bytes(f"{mark}{text}".encode(encoding))
+    told = json.loads(_import(run, files, "marked.jsonl", more=["--dry-run", "--json"]).stdout)
+    assert [(file["format"], file["chats"]) for file in told["files"]] == [("chat", {"marked": 3})]
+
+
 def test_a_second_import_changes_nothing(run, files):
     names = ("Mira.json", "Coast.json", "chat.jsonl")
     _import(run, files, *names)
@@ -219,6 +233,28 @@ def test_what_is_exported_is_what_was_imported(run, files):
     assert json.loads((files / "again.json").read_text(encoding="utf-8")) == card
 
 
+def test_what_was_played_since_is_exported_under_the_names_of_the_chat(run, files):
+    _import(run, files, "Mira.json", "chat.jsonl")
+    _weave(run, "Is it cold?")
+    run("commit", "--session", "mira", "--text", "As the sea.")
+    assert "wrote" in run("export", "mira", "--format", "chat", "--to", files / "out.jsonl").stderr
+    lines = [json.loads(line) for line in (files / "out.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [(line["name"], line["mes"]) for line in lines[-2:]] == [("Tom", "Is it cold?"), ("Mira", "As the sea.")]
+    assert all(line["send_date"] for line in lines[1:])
+
+
+def test_activation_is_chosen_at_import_and_stays_that_of_a_pack(run, files):
+    assert (
+        "by sillytavern from now on" in _import(run, files, "Coast.json", more=["--activation", "sillytavern"]).stderr
+    )
+    pack = files / "pack"
+    _import(run, files, "Coast.json", more=["--world", str(pack), "--session", "p"])
+    told = _import(
+        run, files, "Coast.json", more=["--world", str(pack), "--session", "p", "--activation", "sillytavern"]
+    )
+    assert "write `activation: sillytavern` there" in told.stderr
+
+
 def test_a_card_is_written_as_a_png_and_read_again(run, files):
     _import(run, files, "Mira.json")
     run("export", "mira", "--format", "card", "--to", files / "mira.png")
@@ -241,6 +277,36 @@ def test_a_world_is_written_as_a_pack_that_can_be_edited(run, files):
     refused = _import(run, files, "Coast.json", more=["--world", pack], code=1)
     assert "was edited since the book was imported" in refused.stderr
     assert "1912" in lore.read_text(encoding="utf-8")
+
+
+def test_the_world_of_a_session_is_written_to_a_folder_later(run, files):
+    _import(run, files, "Mira.json", "chat.jsonl")
+    pack = files / "later"
+    _import(run, files, "Coast.json", more=["--world", str(pack)])
+    lore = pack / "lore" / "imported" / "coast.yaml"
+    lore.write_text(lore.read_text(encoding="utf-8").replace("- id:", "- viewers: [joss]\n  id:"), encoding="utf-8")
+    asked = (
+        "weave",
+        "--session",
+        "mira",
+        "--world",
+        pack,
+        "--embedder",
+        "none",
+        "--input",
+        "The lighthouse?",
+        "--viewer",
+    )
+    told = "dark since the storm of 1911"
+    assert told in run(*asked, "joss").stdout
+    assert told not in run(*asked, "mira").stdout
+    # What was edited there is not replaced by what the store knows of the book.
+    assert "Name that folder" in _import(run, files, "Coast.json", code=1).stderr
+    assert _import(run, files, "chat.jsonl")
+    run("init", files / "own")
+    refused = _import(run, files, "Coast.json", code=1, more=["--world", str(files / "own")])
+    assert "Name another session" in refused.stderr
+    assert not (files / "own" / "lore" / "imported").exists()
 
 
 def test_a_book_comes_into_the_pack_of_an_author(run, files):

@@ -39,8 +39,10 @@ Say = Callable[[str], None]
 Progress = Callable[[str, int, int], None]
 
 
-async def run(turns: int, embedder: str, say: Say, progress: Progress) -> dict[str, Any]:
-    """Play and count; return the medians by part and count, and the functions that are called most."""
+async def run(
+    turns: int, embedder: str, say: Say, progress: Progress, *, warm_turns: int = WARM_TURNS
+) -> dict[str, Any]:
+    """Play and count, after `warm_turns` that are not counted; return the medians by part and count, and what is called most."""
     counters = Counters()
     counters.install()
     try:
@@ -48,7 +50,7 @@ async def run(turns: int, embedder: str, say: Say, progress: Progress) -> dict[s
             async with open_runtime(Path(name) / "store", world=WORLD, embedder=embedder) as runtime:
                 await runtime.warm()
                 await runtime.ensure_session("costs")
-                counted = await _play(runtime, counters, turns, progress)
+                counted = await _play(runtime, counters, warm_turns, turns, progress)
     finally:
         counters.uninstall()
     functions = {name: count // turns for name, count in list(counters.functions.items())[:MOST_CALLED]}
@@ -66,12 +68,12 @@ async def run(turns: int, embedder: str, say: Say, progress: Progress) -> dict[s
 
 
 async def _play(
-    runtime: Runtime, counters: Counters, turns: int, progress: Progress
+    runtime: Runtime, counters: Counters, warm_turns: int, turns: int, progress: Progress
 ) -> Mapping[str, list[Mapping[str, int]]]:
     counted: dict[str, list[Mapping[str, int]]] = {part: [] for part in PARTS}
-    engine, all_turns = runtime.engine, WARM_TURNS + turns
+    engine, all_turns = runtime.engine, warm_turns + turns
     for number, text in enumerate(islice(scenes(all_turns, SEED), all_turns)):
-        if number == WARM_TURNS:
+        if number == warm_turns:
             counters.forget_functions()
         counters.start()
         prepared = await engine.prepare_turn("costs", text)
@@ -82,7 +84,7 @@ async def _play(
         counters.start()
         await engine.settle(SETTLE_SECONDS)
         behind = counters.stop()
-        if number >= WARM_TURNS:
+        if number >= warm_turns:
             for part, counts in zip(PARTS, (prepare, commit, behind), strict=True):
                 counted[part].append(counts)
         progress("turns", number + 1, all_turns)

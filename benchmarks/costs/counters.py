@@ -106,7 +106,9 @@ class Counters:
             counts["token estimates"] += 1
         elif name == _TEMPLATE and "environment" in frame.f_globals:
             counts["templates rendered"] += frame.f_lasti < _FIRST_INSTRUCTIONS
-        elif name == "run_in_thread" or (name == "run_sync" and module == "anyio.to_thread"):
+        elif name == "submit" and module == "concurrent.futures.thread":
+            counts["thread hops"] += 1
+        elif name == "run_sync" and module == "anyio.to_thread":
             # A coroutine is entered whenever it goes on; the place in its code tells the first time.
             counts["thread hops"] += frame.f_lasti < _FIRST_INSTRUCTIONS
 

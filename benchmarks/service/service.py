@@ -1,21 +1,24 @@
 """The service beside the library in this process: a turn's time at half of the capacity, memory, and what comes past capacity.
 
 The service is `jacquard serve` in a process of its own, over SQLite; both play the same inputs in the same world at the same
-rate, half of what the service can do. A turn is prepared and its reply committed: two requests.
+rate, half of what the service can do, by turns in short parts, so that other work on the machine meets both alike. A turn is
+prepared and its reply committed: two requests.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import process_time
 from typing import Any
 
 import anyio
@@ -25,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.conversation import scenes
-from benchmarks.service.http_client import HttpClient
+from benchmarks.service.http_client import Answer, HttpClient
 from benchmarks.service.load import OK, Play, Played, Sessions, find_capacity, play_at_rate
 from evals.errors import SetupError
 from evals.reporting.figures import percentiles
@@ -36,9 +39,11 @@ WORLD = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"
 REPLY = '<content>So be it, 就这样吧。</content><state_update>[["ADD", "hero.gold", 1]]</state_update>'
 SEED = 31
 INPUTS = 400
-TOO_MANY, UNAVAILABLE = 429, 503
+CREATED, TOO_MANY, UNAVAILABLE = 201, 429, 503
 START_SECONDS = 60.0
 MEMORY_ROWS = 20
+PART_TURNS = 50
+WARM_AT_ONCE = 4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,6 +55,7 @@ class Settings:
     turns: int = 20_000
     sessions: int = 200
     compared_turns: int = 1_000
+    warm_seconds: float = 5.0
     capacity_seconds: float = 10.0
     at_once: int = 16
     overload: float = 3.0
@@ -69,13 +75,12 @@ async def run(
             over_http = _http_player(client)
             sessions = Sessions(prefix="bench", inputs=lambda turn: texts[turn % len(texts)])
             sessions.open(settings.sessions)
-            await play_at_rate(over_http, sessions, 20.0, min(200, settings.turns), SEED)
+            await find_capacity(over_http, sessions, WARM_AT_ONCE, settings.warm_seconds)
             capacity = await find_capacity(over_http, sessions, settings.at_once, settings.capacity_seconds)
             rate = capacity / 2
             say(f"capacity {capacity:.1f} turns/s; half of it is played")
-            steady = await play_at_rate(over_http, sessions, rate, settings.compared_turns, SEED)
-            library = await _play_library(folder / "library", settings, texts, rate)
-            all_played, memory = list(steady), [_memory_mb(process.pid)]
+            compared = await _compare(folder / "library", settings, texts, rate, over_http, sessions, process.pid)
+            all_played, memory = list(compared.http), [_memory_mb(process.pid)]
             part = max(1, settings.turns // MEMORY_ROWS)
             for row in range(MEMORY_ROWS):
                 all_played += await play_at_rate(over_http, sessions, rate, part, SEED + row)
@@ -89,15 +94,22 @@ async def run(
         "settings": asdict(settings),
         "capacity": capacity,
         "rate": rate,
-        "http": _times(steady),
-        "library": _times(library),
+        "http": _times(compared.http),
+        "library": _times(compared.library),
+        "processor_ms": {
+            "http": 1000 * compared.http_seconds / len(compared.http),
+            "library": 1000 * compared.library_seconds / len(compared.library),
+        },
         "long": _times(all_played),
         "memory_mb": memory,
         "overload": {"turns": len(overload), "answers": _count_answers(overload), **_times(overload)},
         "without_retry_after": sum(_is_refused(each) and not each.says_when for each in overload),
         "after": _times(after),
+        "refused": sum(_is_refused(each) for each in [*all_played, *after]),
         "failures": [
-            f"{each.session_id}: HTTP {each.status} {each.code}" for each in [*all_played, *after] if each.status != OK
+            f"{each.session_id}: HTTP {each.status} {each.code}"
+            for each in [*all_played, *overload, *after]
+            if each.status != OK and not _is_refused(each)
         ],
         "lost": lost,
     }
@@ -117,18 +129,21 @@ async def _serve(store: Path, settings: Settings) -> AsyncIterator[tuple[int, Pr
         "--workers": settings.workers,
     }
     options = [str(part) for pair in given.items() for part in pair]
-    process = await anyio.open_process([sys.executable, "-m", "jacquard", "serve", *options], stdout=None, stderr=None)
+    log = await to_thread.run_sync(store.with_suffix(".log").open, "wb")
+    command = [sys.executable, "-m", "jacquard", "serve", *options]
+    process = await anyio.open_process(command, stdout=None, stderr=log)
     try:
-        await _wait_until_ready(port, process)
+        await _wait_until_ready(port, process, Path(log.name))
         yield port, process
     finally:
         process.terminate()
         with anyio.move_on_after(START_SECONDS):
             await process.wait()
         await process.aclose()
+        log.close()
 
 
-async def _wait_until_ready(port: int, process: Process) -> None:
+async def _wait_until_ready(port: int, process: Process, log: Path) -> None:
     with anyio.move_on_after(START_SECONDS):
         while process.returncode is None:
             try:
@@ -138,7 +153,8 @@ async def _wait_until_ready(port: int, process: Process) -> None:
             except OSError:
                 pass
             await anyio.sleep(0.2)
-    raise SetupError("The service did not start; see what it said above.")
+    said = await to_thread.run_sync(log.read_text, "utf-8", "replace")
+    raise SetupError(f"The service did not start. Its log: {said[-2_000:]}")
 
 
 def _http_player(client: HttpClient) -> Play:
@@ -147,28 +163,55 @@ def _http_player(client: HttpClient) -> Play:
     async def play(played: Played, text: str) -> None:
         address = f"/api/v1/sessions/{played.session_id}"
         if played.session_id not in started:
+            answer = await client.post("/api/v1/sessions", {"session_id": played.session_id})
+            if answer.status != CREATED:
+                _note(played, answer)
+                return
             started.add(played.session_id)
-            await client.post("/api/v1/sessions", {"session_id": played.session_id})
         answer = await client.post(f"{address}/turns", {"message": text})
         if answer.status == OK:
             played.turn_id = answer.value["turn_id"]
             answer = await client.post(f"{address}/reply", {"message": REPLY, "turn_id": played.turn_id})
             played.acknowledged = answer.status == OK
-        played.status, played.says_when = answer.status, "retry-after" in answer.headers
-        if answer.status != OK:
-            played.code = str(answer.value.get("error", {}).get("code", ""))
+        _note(played, answer)
 
     return play
 
 
-async def _play_library(store: Path, settings: Settings, texts: Sequence[str], rate: float) -> list[Played]:
+def _note(played: Played, answer: Answer) -> None:
+    played.status, played.says_when = answer.status, "retry-after" in answer.headers
+    if answer.status != OK:
+        played.code = str(answer.value.get("error", {}).get("code", ""))
+
+
+@dataclass(kw_only=True, slots=True)
+class _Compared:
+    """Turns over HTTP and in this process, and the seconds of the processor that the service and this process took for them."""
+
+    http: list[Played] = field(default_factory=list)
+    library: list[Played] = field(default_factory=list)
+    http_seconds: float = 0.0
+    library_seconds: float = 0.0
+
+
+async def _compare(
+    store: Path, settings: Settings, texts: Sequence[str], rate: float, over_http: Play, served: Sessions, pid: int
+) -> _Compared:
+    compared = _Compared()
     async with open_runtime(store, world=WORLD, embedder=settings.embedder) as runtime:
         await runtime.warm()
-        play = _library_player(runtime)
+        in_process = _library_player(runtime)
         sessions = Sessions(prefix="bench", inputs=lambda turn: texts[turn % len(texts)])
         sessions.open(settings.sessions)
-        await play_at_rate(play, sessions, 20.0, min(200, settings.turns), SEED)
-        return await play_at_rate(play, sessions, rate, settings.compared_turns, SEED)
+        await find_capacity(in_process, sessions, WARM_AT_ONCE, settings.warm_seconds)
+        for part in range(max(1, settings.compared_turns // PART_TURNS)):
+            before = _processor_seconds(pid)
+            compared.http += await play_at_rate(over_http, served, rate, PART_TURNS, SEED + part)
+            compared.http_seconds += _processor_seconds(pid) - before
+            before = process_time()
+            compared.library += await play_at_rate(in_process, sessions, rate, PART_TURNS, SEED + part)
+            compared.library_seconds += process_time() - before
+    return compared
 
 
 def _library_player(runtime: Runtime) -> Play:
@@ -223,6 +266,18 @@ def _is_refused(played: Played) -> bool:
     return played.status in (TOO_MANY, UNAVAILABLE)
 
 
+def _processor_seconds(pid: int) -> float:
+    """Return the seconds of the processor that a process and its children have taken; 0 where the system does not say."""
+    total = 0
+    for each in (pid, *_children_of(pid)):
+        try:
+            fields = Path(f"/proc/{each}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        except OSError:
+            continue
+        total += int(fields[11]) + int(fields[12])
+    return total / os.sysconf("SC_CLK_TCK") if total else 0.0
+
+
 def _memory_mb(pid: int) -> float:
     """Return the resident memory of a process and its children, in MB; 0 where the system does not say."""
     total = 0
@@ -273,6 +328,11 @@ def show(figures: Mapping[str, Any], out: Console) -> None:
     out.print(
         f"capacity {figures['capacity']:.1f} turns/s; played at {figures['rate']:.1f}; HTTP adds {more:.1f} ms at p50"
     )
+    spent = figures["processor_ms"]
+    out.print(
+        f"processor time of a turn: {spent['library']:.1f} ms in process (with the load), "
+        f"{spent['http']:.1f} ms of the service over HTTP"
+    )
     memory = figures["memory_mb"]
     out.print(f"memory of the service: {memory[0]:.0f} MB at first, {memory[-1]:.0f} MB at the end; rows: {memory}")
     overload = figures["overload"]
@@ -280,6 +340,9 @@ def show(figures: Mapping[str, Any], out: Console) -> None:
         f"past capacity: {overload['turns']} turns, answers {overload['answers']}, "
         f"{figures['without_retry_after']} refusals without Retry-After"
     )
-    out.print(f"acknowledged and lost: {len(figures['lost'])}; failures below capacity: {len(figures['failures'])}")
+    out.print(
+        f"acknowledged and lost: {len(figures['lost'])}; failures: {len(figures['failures'])}; "
+        f"refused at half of the capacity: {figures['refused']} (none, unless the machine has other work)"
+    )
     for line in [*figures["lost"], *figures["failures"]][:10]:
         out.print(f"  {line}")

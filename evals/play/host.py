@@ -62,6 +62,8 @@ async def play_script(
     """
     world = build_bare_world("bare") if play.world is None else await to_thread.run_sync(load_world, play.world)
     settings = limit_prompts(config, play.budget)
+    if play.world is None and not settings.locale:
+        settings = replace(settings, locale=play.locale)
     played = []
     async with open_engine(world, locale=play.locale, embedder=embedder, config=settings) as opened:
         host = Host(play, opened)

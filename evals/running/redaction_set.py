@@ -19,7 +19,9 @@ from evals.errors import DatasetError
 from mnemosyne import Redactor
 
 LANGUAGES = ("en", "zh")
-HALVES = ("tune", "held_out", "later", "fresh")
+HALVES = ("tune", "held_out", "later", "fresh", "unseen", "last")
+LISTED = ("tune", "later", "fresh", "unseen")
+"""Halves whose misses are listed: the rules have been written with them in view."""
 KINDS = ("sensitive", "harmless")
 UNSTRUCTURED = ("address", "name", "password")
 """Classes whose form says little: the others are counted as `structured`."""
@@ -136,7 +138,8 @@ def _places_kept(text: str, redacted: str) -> frozenset[int]:
 
 def redaction_json(rows: Sequence[RedactedText]) -> dict[str, Any]:
     """Return counts by half: of all, of structured classes, and of each class, for both languages and each of them; and the
-    misses of the half `tune`. Misses of other halves are never listed, so that nobody writes rules for them.
+    misses of the halves that rules are written from. Misses of other halves are never listed, so that nobody writes rules for
+    them.
 
     A count is `{count, right, share, beside}`: `share` is recall of sensitive texts, and of harmless ones the share that was
     touched; `beside` counts sensitive texts of which more went than their mark and two signs.
@@ -148,7 +151,7 @@ def redaction_json(rows: Sequence[RedactedText]) -> dict[str, Any]:
             report["halves"][half] = {
                 kind: _count_kind([row for row in own if row.labelled.kind == kind]) for kind in KINDS
             }
-    missed = [row for row in rows if row.labelled.half == "tune" and not row.right]
+    missed = [row for row in rows if row.labelled.half in LISTED and not row.right]
     report["misses"] = [
         {"id": row.labelled.text_id, "text": row.labelled.text, "redacted": row.redacted} for row in missed
     ]

@@ -44,6 +44,8 @@ from mnemosyne import (
     Author,
     AuthorKind,
     CalibratedEstimator,
+    Chain,
+    CorpusDocument,
     EvidenceSource,
     EvidenceType,
     IngestOptions,
@@ -60,6 +62,7 @@ from mnemosyne import (
     TokenEstimator,
     WindowMessage,
     has_cjk,
+    session_scope,
     to_session,
 )
 
@@ -67,7 +70,10 @@ SELECT_LIMIT = 5
 DEFAULT_CACHE = Path(".jacquard") / "evals"
 SHARED = "shared"
 _NOTHING = Selection(entry_ids=())
-_NO_NAMES: Mapping[str, str] = {}
+_NO_NAMES: Mapping[str, tuple[str, ...]] = {}
+_PAGE = 1_000
+_PARTED = "\n\n"
+"""Between what was said at different times, in the transcript of a conversation."""
 
 Progress = Callable[[str, int, int], None]
 """Told what is done (`indexing` or `queries`), how far, of how many."""
@@ -194,18 +200,28 @@ class _Runner:
             await anyio.Path(file).unlink(missing_ok=True)
         return rows
 
-    async def _put_documents(self, store: SqliteStore, pool: Pool, head: SessionHead) -> Mapping[str, str]:
-        """Put the documents of a pool into a session as evidence; return their ids by those of the evidence."""
+    async def _put_documents(self, store: SqliteStore, pool: Pool, head: SessionHead) -> Mapping[str, tuple[str, ...]]:
+        """Put the documents of a pool into a session as evidence, a conversation as one: its transcript. Return the ids of what
+        each passage holds.
+        """
         ingestor = RedactingIngestor(store, RegexRedactor(), SystemClock())
         # The labels are of the texts as they are.
         options = IngestOptions(redact=False, dedup=False, as_document=True)
-        names: dict[str, str] = {}
-        for document in pool.documents:
+        parts: dict[str, Sequence[CorpusDocument]] = {}
+        for whole in _whole_documents(pool.documents):
             source = EvidenceSource(
-                kind=SourceKind.RAG, name=str(document.metadata.get("title", "")), uri=f"set:{document.document_id}"
+                kind=SourceKind.RAG, name=str(whole[0].metadata.get("title", "")), uri=f"set:{whole[0].document_id}"
             )
-            done = await ingestor.ingest(head.session_id, document.text, source, EvidenceType.RAG_DOC, options=options)
-            names[str(done.evidence_id)] = document.document_id
+            text = _PARTED.join(part.text for part in whole)
+            done = await ingestor.ingest(head.session_id, text, source, EvidenceType.RAG_DOC, options=options)
+            parts[str(done.evidence_id)] = whole
+        names: dict[str, tuple[str, ...]] = {}
+        scope, after = session_scope(head.session_id), 0
+        while page := await store.entries_after(scope, Chain.LORE, after, _PAGE):
+            for item in page:
+                if (document_id := str(item.entry.metadata.get("document_id", ""))) in parts:
+                    names[item.entry.entry_id] = tuple(_name_parts(item.entry, parts[document_id]))
+            after = page[-1].sequence
         return names
 
     async def _row(
@@ -214,7 +230,7 @@ class _Runner:
         head: SessionHead,
         memory: PoolMemory,
         ids: frozenset[str],
-        names: Mapping[str, str],
+        names: Mapping[str, tuple[str, ...]],
     ) -> Row:
         turn = self._plan(query, head)
         started = perf_counter()
@@ -295,16 +311,45 @@ class _Runner:
         )
 
 
-def _name_documents(entry_ids: Sequence[str], names: Mapping[str, str]) -> Mapping[str, str]:
+def _whole_documents(documents: Iterable[CorpusDocument]) -> Iterable[Sequence[CorpusDocument]]:
+    """Yield what makes one document: a conversation of several messages, or a text by itself."""
+    talks: dict[str, list[CorpusDocument]] = {}
+    for document in documents:
+        if document.chain is Chain.HISTORY and document.session is not None:
+            talks.setdefault(document.session, []).append(document)
+        else:
+            yield (document,)
+    yield from talks.values()
+
+
+def _name_parts(passage: MemoryEntry, parts: Sequence[CorpusDocument]) -> Iterable[str]:
+    """Yield the ids of the parts of a document of which a passage holds half or more, in order."""
+    low, high = map(int, str(passage.metadata["section_id"]).removeprefix("chars:").split("-"))
+    begin = 0
+    for part in parts:
+        end = begin + len(part.text)
+        if 2 * (min(high, end) - max(low, begin)) >= end - begin:
+            yield part.document_id
+        begin = end + len(_PARTED)
+
+
+def _name_documents(entry_ids: Sequence[str], names: Mapping[str, tuple[str, ...]]) -> Mapping[str, str]:
     """Return the ids of documents, in order, each with its best passage; an entry that is no passage is its own document."""
     found: dict[str, str] = {}
     for entry_id in entry_ids:
-        found.setdefault(names.get(entry_id.rpartition("#")[0], entry_id), entry_id)
+        for name in names.get(entry_id, (entry_id,)):
+            found.setdefault(name, entry_id)
     return found
 
 
-def _document_tokens(entry_ids: Sequence[str], names: Mapping[str, str], sizes: Mapping[str, int]) -> Iterable[int]:
-    return (sizes.get(passage, 0) for passage in _name_documents(entry_ids, names).values())
+def _document_tokens(
+    entry_ids: Sequence[str], names: Mapping[str, tuple[str, ...]], sizes: Mapping[str, int]
+) -> Iterable[int]:
+    """Yield the tokens of each document's passage; one that holds several counts once."""
+    counted = set[str]()
+    for passage in _name_documents(entry_ids, names).values():
+        yield 0 if passage in counted else sizes.get(passage, 0)
+        counted.add(passage)
 
 
 async def _select(selector: Selector, request: SelectionRequest) -> tuple[Selection, str | None]:

@@ -41,22 +41,30 @@ def walk_anchors(tree: Any, at: Tokens = ()) -> Iterator[tuple[str, Tokens]]:
     stack: list[tuple[Any, Tokens]] = [(tree, at)]
     while stack:
         node, tokens = stack.pop()
+        inner: list[tuple[Any, Tokens]] = []
+        # Loops, because a turn walks the state several times and a comprehension is a call.
         if is_mapping(node):
             for anchor in anchors_of(node):
                 yield anchor, tokens
-            inner = [
-                (value, (*tokens, key)) for key, value in node.items() if type(value) not in _LEAVES and key != META
-            ]
+            for key, value in node.items():
+                if type(value) not in _LEAVES and key != META:
+                    inner.append((value, (*tokens, key)))
         elif isinstance(node, list | tuple):
-            inner = [(value, (*tokens, str(place))) for place, value in enumerate(node) if type(value) not in _LEAVES]
-        else:
-            continue
+            for place, value in enumerate(node):
+                if type(value) not in _LEAVES:
+                    inner.append((value, (*tokens, str(place))))
         stack.extend(reversed(inner))
 
 
 def item_number(names: Iterable[str]) -> int:
     """Return the highest number of the names `item_<n>` among these, 0 if there is none."""
-    return max((int(match[1]) for match in map(_MADE_ID.fullmatch, names) if match), default=0)
+    return max(map(made_number, names), default=0)
+
+
+def made_number(name: str) -> int:
+    """Return the number of a name `item_<n>`, 0 for any other name."""
+    match = _MADE_ID.fullmatch(name)
+    return int(match[1]) if match else 0
 
 
 def next_item_id(taken: Iterable[str]) -> Iterator[str]:
@@ -75,8 +83,28 @@ def with_anchors(tree: Any) -> Any:
     former alone, and these must still mean the same). The same tree gives the same ids; a tree in which none is missing
     is returned unchanged.
     """
+    if not _has_nameless(tree):
+        return tree
     fresh = next_item_id({*read_removed_ids(tree), *(anchor for anchor, _ in walk_anchors(tree))})
     return _assign_ids(_assign_ids(tree, fresh, everywhere=False), fresh, everywhere=True)
+
+
+def _has_nameless(tree: Any) -> bool:
+    """Return whether any list holds a mapping without an `id`; `$meta` is not searched."""
+    stack = [tree]
+    while stack:
+        node = stack.pop()
+        if is_mapping(node):
+            for key, value in node.items():
+                if type(value) not in _LEAVES and key != META:
+                    stack.append(value)
+        elif isinstance(node, list | tuple):
+            for item in node:
+                if type(item) not in _LEAVES:
+                    if _is_nameless(item):
+                        return True
+                    stack.append(item)
+    return False
 
 
 def list_made_ids(tree: Any) -> list[tuple[str, str]]:

@@ -7,8 +7,10 @@ from typing import Any
 
 from filament.payload import number_text
 from filament.state.conventions import META, anchors_of, is_mapping, is_pair, meta_of
-from filament.state.rules import LISTS, Rules, rules_at_root
+from filament.state.rules import LIMITS, LISTS, TYPES, UNITS, Rules, rules_at_root
 from filament.state.verdicts import RefusedError
+
+_SHOWN_RULES = (LIMITS, TYPES, UNITS)
 
 
 def display(tree: Any) -> Any:
@@ -55,6 +57,7 @@ def _walk_limits(node: Any, rules: Rules, base: str, field: str) -> Iterator[tup
     """Yield (rule, path) for the fields of a node; `base` is its path, `rules` are a mapping's own."""
     if is_mapping(node):
         base = next(iter(anchors_of(node)), base)
+        has_rules = not rules.meta.keys().isdisjoint(_SHOWN_RULES)
         for key, value in node.items():
             if key == META:
                 continue
@@ -63,7 +66,7 @@ def _walk_limits(node: Any, rules: Rules, base: str, field: str) -> Iterator[tup
                 yield from _walk_limits(value, rules.rules_below(key, value), path, key)
             elif rules.is_list(key, value):
                 yield from _walk_limits(value, rules, path, key)
-            elif rule := _describe_rule(rules, key):
+            elif has_rules and (rule := _describe_rule(rules, key)):
                 yield rule, path
     elif isinstance(node, list | tuple):
         for item in node:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from filament.state.anchors import item_number, read_removed_ids, walk_anchors
+from filament.state.anchors import item_number, made_number, read_removed_ids, walk_anchors
 from filament.state.conventions import ID, META, anchors_of, is_pair
 from filament.state.pointer import Tokens, list_place, look_up, split_pointer, step
 from filament.state.rules import Rules, rules_at_root
@@ -65,7 +65,7 @@ class AnchorIndex:
         self.places[anchor] = tokens
         self._entered += 1
         self._order[anchor] = self._entered
-        self._made = max(self._made, item_number((anchor,)))
+        self._made = max(self._made, made_number(anchor))
         if anchor in self.gone:
             self._back.add(anchor)
 

@@ -81,10 +81,11 @@ class Rules:
 
     def rules_below(self, field: str, child: Mapping[str, Any], *, entry: bool = False) -> Rules:
         """Return the rules of a mapping in `field`: the field itself, or an `entry` of the list there."""
-        container = is_container(child)
-        is_group = not entry and not self.container and _is_group(child)
+        # A turn asks this for each mapping of the state, so that nothing is looked up twice.
+        container, own, free = is_container(child), meta_of(child), self.is_free
+        is_group = not entry and not self.container and _is_group(child, own)
         shape = self._rules_named(field) if is_group else self.shape_below(field, entry=entry)
-        meta = merge_meta(meta_of(shape), meta_of(child))
+        meta = merge_meta(meta_of(shape), own) if shape else own
         pattern = meta.get(TEMPLATE, EMPTY)
         if is_mapping(pattern) and (is_group or (entry and container and self.container)):
             pattern = merge_shapes(self.pattern, pattern)
@@ -99,11 +100,11 @@ class Rules:
             meta=meta,
             shape=shape,
             pattern=pattern if is_mapping(pattern) else EMPTY,
-            updatable=self.is_free or (updatable if isinstance(updatable, bool) else self.may_update(field)),
-            extensible=self.is_free or extensible,
+            updatable=free or (updatable if isinstance(updatable, bool) else self.may_update(field)),
+            extensible=free or extensible,
             lists=_lists_of(meta) if meta else _NO_FIELDS,
             container=container,
-            closed=closed and not self.is_free,
+            closed=closed and not free,
             typed=self.typed,
             authority=self.authority,
         )
@@ -238,8 +239,8 @@ class Rules:
         return word in ("self", "all") if isinstance(word, str) else isinstance(word, list | tuple) and SELF in word
 
 
-def _is_group(child: Mapping[str, Any]) -> bool:
-    return ID not in child and isinstance(meta_of(child).get(TEMPLATE), Mapping)
+def _is_group(child: Mapping[str, Any], meta: Mapping[str, Any]) -> bool:
+    return ID not in child and bool(meta) and is_mapping(meta.get(TEMPLATE))
 
 
 def rules_at_root(tree: Any, authority: Authority = Authority.MODEL) -> Rules:

@@ -2,5 +2,6 @@
 
 from jacquard.client.engine import RemoteEngine, RemoteIngestor
 from jacquard.client.errors import ServiceError, ServiceUnreachableError
+from jacquard.client.verbs import RemoteVerbs
 
-__all__ = ["RemoteEngine", "RemoteIngestor", "ServiceError", "ServiceUnreachableError"]
+__all__ = ["RemoteEngine", "RemoteIngestor", "RemoteVerbs", "ServiceError", "ServiceUnreachableError"]

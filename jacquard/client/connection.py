@@ -63,14 +63,17 @@ class Connection:
         query: Mapping[str, str | int] | None = None,
         once: bool = False,
         keyed: bool = True,
+        key: str | None = None,
     ) -> bytes:
         """Return the body of the answer; `address` are the parts behind `/api/v1`, each of which is encoded.
 
-        `once`: a broken connection is an error at once, because the service could not know the call again. Unless `keyed`, a
-        POST has no idempotency key. Raises the engine's own errors, ServiceError and ServiceUnreachableError.
+        `once`: a broken connection is an error at once, because the service could not know the call again. Unless `keyed`, and
+        with `once`, a POST has no idempotency key; `key` is one of the caller's own. Raises the engine's own errors, ServiceError
+        and ServiceUnreachableError.
         """
         path = "/api/v1/" + "/".join(quote(part, safe="") for part in address)
-        headers = {KEY_HEADER: uuid4().hex} if method == "POST" and keyed else {}
+        has_key = method == "POST" and (key is not None or (keyed and not once))
+        headers = {KEY_HEADER: key or uuid4().hex} if has_key else {}
         content = None if body is None else codec.encode(dict(body))
         if content is not None:
             headers["Content-Type"] = "application/json"

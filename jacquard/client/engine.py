@@ -19,6 +19,7 @@ from typing import Any, Self, TypeVar
 import httpx
 
 from jacquard.client.connection import Connection
+from jacquard.client.verbs import RemoteVerbs
 from jacquard.client.wire import decode_turn, message_to_wire
 from jacquard.config.sections import RuntimeConfig
 from jacquard.memory.consolidate.consolidator import ConsolidationResult
@@ -156,6 +157,10 @@ class RemoteEngine:
         """As `ContextEngine.abort_assistant_message`."""
         body = {"turn_id": turn_id, "message_id": message_id}
         return int((await self._ask(dict, "POST", ("sessions", session_id, "reply", "abort"), body))["chunks"])
+
+    def verbs(self, *, author: str | None = None, viewer: str | None = None) -> RemoteVerbs:
+        """Return the memory verbs of the service, for who edits as `author` and may know what `viewer` may."""
+        return RemoteVerbs(self._connection, author=author, viewer=viewer)
 
     def ingestor_of(self, session_id: str) -> RemoteIngestor:
         """As `ContextEngine.ingestor_of`."""

@@ -77,7 +77,8 @@ class RuntimeConfig:
     profile: str = plain_field(
         "auto",
         doc="What kind of agent prompts are for: `story`, `assistant`, `coding`, `support`, or one of the world pack; `auto` is "
-        "what the pack names, `story` for a pack that names none, and `assistant` without a pack.",
+        "what the pack names, `story` for a pack that names none, and `assistant` without a pack. A session remembers the profile "
+        "that it was started with; a turn with `auto` has that one.",
     )
     locale: str = plain_field(
         "",

@@ -46,10 +46,18 @@ class Sensitivity(StrEnum):
     SECRET = "secret"
 
 
+_LEVELS: Mapping[str, int] = {level: rank for rank, level in enumerate(Sensitivity)}
+
+
+def sensitivity_rank(level: str) -> int:
+    """Return the place of a level among all, 0 for the least sensitive; KeyError for any other word."""
+    return _LEVELS[level]
+
+
 def sensitivity_of(metadata: Mapping[str, object]) -> Sensitivity:
     """Return how sensitive a text is by its metadata (`sensitivity`); an unknown word counts as the most sensitive."""
     told = metadata.get("sensitivity", Sensitivity.PUBLIC)
-    return Sensitivity(told) if isinstance(told, str) and told in tuple(Sensitivity) else Sensitivity.SECRET
+    return Sensitivity(told) if isinstance(told, str) and told in _LEVELS else Sensitivity.SECRET
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,7 +6,7 @@ have the form of a quest is left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +53,9 @@ class Quest:
 
 def read_plain_value(value: object) -> object:
     """Return the value of a VWD pair `[scalar, description]`, and any other value as it is."""
+    kind = type(value)
+    if kind is str or kind is dict:
+        return value
     if isinstance(value, list | tuple) and len(value) == 2 and isinstance(value[1], str) and is_scalar(value[0]):
         return value[0]
     return value
@@ -65,15 +68,20 @@ def is_scalar(value: object) -> bool:
 
 def read_quests(state: Mapping[str, Any]) -> tuple[Quest, ...]:
     """Return all quests of a state, in its order."""
+    return tuple(_quest(key, raw) for key, raw in _raw_quests(state))
+
+
+def _raw_quests(state: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     quests = state.get(QUESTS_KEY)
-    if not isinstance(quests, Mapping):
-        return ()
-    return tuple(_quest(str(key), raw) for key, raw in quests.items() if key != META and isinstance(raw, Mapping))
+    if isinstance(quests, Mapping):
+        for key, raw in quests.items():
+            if key != META and isinstance(raw, Mapping):
+                yield str(key), raw
 
 
 def find_active_quests(state: Mapping[str, Any]) -> tuple[Quest, ...]:
     """Return the quests whose status is active, in the state's order."""
-    return tuple(quest for quest in read_quests(state) if quest.status == ACTIVE)
+    return tuple(_quest(key, raw) for key, raw in _raw_quests(state) if _text(raw.get("status")) == ACTIVE)
 
 
 def drop_quests(state: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,6 +122,8 @@ def _objective(index: int, raw: Mapping[str, Any]) -> Objective:
 
 
 def _text(value: object) -> str:
+    if type(value) is str:
+        return value
     plain = read_plain_value(value)
     return "" if plain is None or not is_scalar(plain) else str(plain)
 

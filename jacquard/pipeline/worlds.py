@@ -119,9 +119,9 @@ class WorldSource:
         self._cache_pack(whole)
         return changed
 
-    async def world(self, world_id: str, *, write: bool = True) -> WorldPack:
+    async def world(self, world_id: str, *, write: bool = True, digest: str | None = None) -> WorldPack:
         """Return the present version of a world. Without `write`, a given or noted pack is returned and the store is
-        not changed.
+        not changed. `digest`: that of the present version, where it was just read.
 
         A session that never had a pack is in an empty world: its world has no name, or neither store nor notes know it.
         Raises WorldUnavailableError where the pack of a known world is missing, WorldPackError and TemplateError where
@@ -135,6 +135,9 @@ class WorldSource:
                 return given
             if world_id not in self._named:
                 await self.store_pack(given)
+        held = self._held.get(world_id)
+        if held is not None and held.digest == digest:
+            return held
         for _ in range(_TRIES):
             digest = await self._store.world_digest(world_id)
             held = self._held.get(world_id)

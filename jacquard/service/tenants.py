@@ -64,6 +64,11 @@ class TenantRuntimes:
         finally:
             opened.users -= 1
 
+    @property
+    def processes(self) -> int:
+        """How many processes serve the same store, this one among them."""
+        return self._settings.workers
+
     async def check(self) -> None:
         """Read from the store of the default tenant. What it raises says that the service cannot be used now."""
         async with self.use() as runtime:

@@ -31,13 +31,16 @@ class Principal:
     """Who makes a request: the tenant and the scope of its token.
 
     With a `viewer`, every prompt, search and listing is that of this character, whatever the request asks for. `token_id` names
-    the token in audits and logs, and is no secret.
+    the token in audits and logs, and is no secret. `author` names who edits, where no token does. `is_model`: what it sends was
+    written by a model.
     """
 
     tenant: str = DEFAULT_TENANT
     scope: Scope = Scope.ADMIN
     viewer: str | None = None
     token_id: str = ""
+    author: str = ""
+    is_model: bool = False
 
     def allows(self, scope: Scope) -> bool:
         """Return whether this principal may do what needs `scope`."""

@@ -32,6 +32,7 @@ LOOP_DEPTH = 12
 INCLUDE_COST_CHARS = 4_000
 FILE_LIMIT_BYTES = 65_536
 
+_NUMBERS = frozenset({int, float, bool, type(None)})
 T = TypeVar("T")
 
 
@@ -133,12 +134,16 @@ def tree_size(value: object) -> int:
         size += NODE_CHARS
         if isinstance(node, str):
             size += len(node)
+        elif type(node) in _NUMBERS:
+            pass
         elif type(node) is dict or isinstance(node, Mapping):
-            check_size(size + NODE_CHARS * len(node))
+            if size + NODE_CHARS * len(node) > OUTPUT_LIMIT_CHARS:
+                check_size(size + NODE_CHARS * len(node))
             stack.extend(node)
             stack.extend(node.values())
         elif isinstance(node, list | tuple):
-            check_size(size + NODE_CHARS * len(node))
+            if size + NODE_CHARS * len(node) > OUTPUT_LIMIT_CHARS:
+                check_size(size + NODE_CHARS * len(node))
             stack.extend(node)
         if size > OUTPUT_LIMIT_CHARS:
             check_size(size)

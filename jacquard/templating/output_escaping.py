@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from types import GeneratorType
 from typing import Any
 
@@ -30,6 +31,8 @@ from jacquard.templating.limits import (
 )
 
 MAX_INDENT = 64
+
+_LAST_LIMITS: ContextVar[tuple[object, str] | None] = ContextVar("last_limits", default=None)
 
 
 class PrintError(Exception):
@@ -131,9 +134,16 @@ def show_limits(value: Any) -> Markup:
     if not isinstance(value, Mapping):
         raise PrintError("`limits` shows the rules of a mapping, such as `status`")
     pay(value)
+    last = _LAST_LIMITS.get()
+    # A template asks whether there are any before it shows them.
+    text = last[1] if last is not None and last[0] is value else _limits_text(value)
+    _LAST_LIMITS.set((value, text))
+    return Markup(pay_for_value(text))
+
+
+def _limits_text(value: Mapping[str, Any]) -> str:
     rows = list_limits(strip_mark(value)).items()
-    lines = (" ".join(f"{rule}: {', '.join(paths)}".split()) for rule, paths in rows)
-    return Markup(pay_for_value(escape_text("\n".join(lines))))
+    return escape_text("\n".join(" ".join(f"{rule}: {', '.join(paths)}".split()) for rule, paths in rows))
 
 
 def show_text(value: Any, boundary: Any = "") -> Markup:

@@ -22,6 +22,8 @@ from mnemosyne.schema.world import BARE_DIGEST, PlannerRules, WorldPack
 FOLDER = "profiles"
 BOUNDARY_CHARS = 12
 AUTO = "auto"
+PROFILE = "profile"
+"""The key in the metadata of a session's document that says which profile the session was started with."""
 STORY_ID, ASSISTANT_ID = "story", "assistant"
 _MOST_PARENTS = 8
 _TEXTS = ("layout", "template")

@@ -60,9 +60,9 @@ class PromptComposer:
         """
         ids = await evidence_ids_of(self._parts.store, turn.session_id, curation.entries)
         codes = self._codes_of(turn, context)
-        inputs, layout = await to_thread.run_sync(self._decide, turn, skeleton, curation, codes, ids)
-        if not layout.orders:
-            return await to_thread.run_sync(_build, inputs, layout, {})
+        inputs, layout, prompt = await to_thread.run_sync(self._try, turn, skeleton, curation, codes, ids)
+        if prompt is not None:
+            return prompt
         usages: list[ModelUsage] = []
         degraded = await apply_degradations(
             layout.orders,
@@ -87,8 +87,7 @@ class PromptComposer:
         codes = self._codes_of(turn, context)
         try:
             ids = await evidence_ids_of(self._parts.store, turn.session_id, missed.entries)
-            inputs, layout = await to_thread.run_sync(self._decide, turn, skeleton, missed, codes, ids)
-            return None if layout.orders else await to_thread.run_sync(_build, inputs, layout, {})
+            return (await to_thread.run_sync(self._try, turn, skeleton, missed, codes, ids))[2]
         except ContextEngineError:
             return None
 
@@ -96,6 +95,18 @@ class PromptComposer:
         """Return what the turn was done without so far, with the damaged records that were passed by."""
         scopes = session_scope(turn.session_id), world_scope(turn.world.world_id)
         return (*context.degradations, *damage_codes(self._parts.store, context.damage_mark, *scopes))
+
+    def _try(
+        self,
+        turn: PlannedTurn,
+        skeleton: Skeleton,
+        curation: Curation,
+        codes: tuple[str, ...],
+        evidence_ids: Mapping[str, str],
+    ) -> tuple[PromptInputs, PromptLayout, PreparedTurn | None]:
+        """Decide, and build the prompt unless a block has to be degraded first. Takes long: call it off the event loop."""
+        inputs, layout = self._decide(turn, skeleton, curation, codes, evidence_ids)
+        return inputs, layout, None if layout.orders else _build(inputs, layout, {})
 
     def _decide(
         self,
@@ -105,7 +116,7 @@ class PromptComposer:
         codes: tuple[str, ...],
         evidence_ids: Mapping[str, str],
     ) -> tuple[PromptInputs, PromptLayout]:
-        """Join both streams, and decide which blocks the prompt keeps. Takes long: call it off the event loop."""
+        """Join both streams, and decide which blocks the prompt keeps."""
         parts, config, entries = self._parts, turn.config, curation.entries
         count = parts.estimator.estimate
         names = tuple(evidence_ids.get(entry_uri(entry), entry.entry_id) for entry in entries)

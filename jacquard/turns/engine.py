@@ -51,6 +51,7 @@ from jacquard.pipeline.skeleton.state_fit import StateLimit
 from jacquard.pipeline.skeleton.stream import SkeletonStream, state_tokens_of
 from jacquard.pipeline.weaving.tool_pairs import check_pairs, check_tail_fits
 from jacquard.pipeline.worlds import WorldSource
+from jacquard.templating.profiles import AUTO, PROFILE
 from jacquard.turns.background import BackgroundWork
 from jacquard.turns.compose import PromptComposer
 from jacquard.turns.context import TurnContext
@@ -191,7 +192,8 @@ class ContextEngine:
     async def start_session(self, session_id: str, world: WorldPack) -> SessionHead:
         """Create a session from a world, which becomes the present version of it in the store.
 
-        SessionExistsError; ConfigError where the world has not the profile that the settings name.
+        The session remembers the profile that the settings name: later turns without one have it too. SessionExistsError;
+        ConfigError where the world has not that profile.
         """
         return await self._start(session_id, world, self._config.profile)
 
@@ -199,7 +201,9 @@ class ContextEngine:
         # Before anything is written: a session whose profile is unknown could not be played.
         await self._profiles.load(profile, world)
         await self._worlds.store_pack(world)
-        return await self._parts.store.create_session(session_start(session_id, world, self._parts.clock.now()))
+        extra = {} if profile == AUTO else {PROFILE: profile}
+        start = session_start(session_id, world, self._parts.clock.now(), extra=extra)
+        return await self._parts.store.create_session(start)
 
     async def prepare_turn(
         self,

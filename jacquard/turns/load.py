@@ -38,7 +38,7 @@ from jacquard.pipeline.record.prepared_turn import request_fingerprint, turn_id_
 from jacquard.pipeline.refusals import find_last_report
 from jacquard.pipeline.skeleton.history import SPARE_MESSAGES, find_other_tokens, history_limits
 from jacquard.pipeline.worlds import WorldSource, translate_bare_world
-from jacquard.templating.profiles import with_profile
+from jacquard.templating.profiles import AUTO, PROFILE, with_profile
 from jacquard.turns.context import TurnContext
 from jacquard.turns.parts import EngineParts
 from jacquard.turns.profile_source import ProfileSource
@@ -72,6 +72,7 @@ class TurnLoader:
         self._profiles = profiles
         self._planner = TurnPlanner(parts.planner, parts.refiner, parts.tracing)
         self._users = UserFacts(parts.store, parts.clock)
+        self._host_mark = parts.host_mark()
         self._world_info = WorldInfoReader()
         self._translated: dict[tuple[str, str, str], WorldPack] = {}
 
@@ -83,8 +84,8 @@ class TurnLoader:
         window = await self._load_window(context)
         context.stopwatch.lap("window")
         await emit_loaded(context.emitter, window)
-        world = await self._worlds.world(window.head.world_id)
-        context.profile = await self._profiles.load(context.config.profile, world)
+        world = await self._worlds.world(window.head.world_id, digest=window.world_digest)
+        context.profile = await self._profiles.load(find_profile_setting(context.config, window), world)
         context.user_id = find_user(context.user_message, window.meta)
         context.facts = await self._users.facts(context.user_id) if context.user_id else ()
         return window, with_profile(self._in_language_of(window, world, context.config.locale), context.profile)
@@ -99,6 +100,8 @@ class TurnLoader:
         if context.facts:
             # What is remembered since the turn was prepared belongs into the prompt that is asked for again.
             digest = "\0".join((digest, *(f"{fact.fact_id} {fact.valid_to}" for fact in context.facts)))
+        if self._host_mark:
+            digest = f"{digest}\0{self._host_mark}"
         context.fingerprint = request_fingerprint(text, context.config, digest)
         turn_id = context.requested_turn_id or turn_id_after(window, text)
         context.turn_id = turn_id
@@ -259,6 +262,14 @@ class TurnLoader:
 def find_locale(window: SessionWindow) -> str:
     """Return the locale that the session's document names; empty where it names none."""
     return "" if window.meta is None else window.meta.locale.strip()
+
+
+def find_profile_setting(config: RuntimeConfig, window: SessionWindow) -> str:
+    """Return the profile that a turn's configuration names, else the one that the session was started with, else `auto`."""
+    if config.profile != AUTO or window.meta is None:
+        return config.profile
+    named = window.meta.extra.get(PROFILE)
+    return named.strip() or AUTO if isinstance(named, str) else AUTO
 
 
 def _without_prompt_if_lost(record: TurnRecord) -> TurnRecord:

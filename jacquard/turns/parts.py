@@ -22,6 +22,7 @@ from jacquard.pipeline.evidence.rendering import EVERYTHING, NO_HINTS, EvidenceP
 from jacquard.pipeline.skeleton.automation import AutomationStream
 from jacquard.pipeline.weaving.assembler import ROLE_MESSAGES, Assembler
 from jacquard.pipeline.worlds import Noted
+from jacquard.turns.waiting import WaitingTurns
 from mnemosyne.documents.brought import TRUST
 from mnemosyne.evidence.blocks.derive import EvidenceBlockDeriver
 from mnemosyne.evidence.blocks.render import RefRenderer
@@ -35,6 +36,7 @@ from mnemosyne.protocols import (
     EvidenceResolver,
     Fetch,
     Hasher,
+    IdGenerator,
     Redactor,
     Renderer,
     SessionLocks,
@@ -72,6 +74,7 @@ class EngineParts:
       places; `ref_selector` follows selectors, `hasher` names texts, in all of them.
     - `assembler` joins the blocks into messages.
     - `events` receives the events, `tracing` the spans.
+    - `waiting` holds what is known of prepared turns; an erasure clears it.
     - `locks`: make calls on a session serial among processes; None: among the tasks of this process alone.
     """
 
@@ -107,6 +110,28 @@ class EngineParts:
     ref_selector: TextSelector | None = None
     hasher: Hasher = DEFAULT_HASHER
     assembler: Assembler = ROLE_MESSAGES
+    waiting: WaitingTurns = field(default_factory=WaitingTurns)
+
+    def host_mark(self) -> str:
+        """Return what tells the parts of a host apart from others: the class of each, with its `name` and `version` where it has
+        them, and its options; empty where all are built in. A prompt that other parts made is no answer to a repeated request.
+        """
+        given: dict[str, object] = {
+            "deriver": self.deriver,
+            "renderer": self.renderer,
+            "assembler": None if self.assembler is ROLE_MESSAGES else self.assembler,
+            "resolver": self.resolver,
+            "ref_selector": self.ref_selector,
+            "hasher": None if self.hasher is DEFAULT_HASHER else self.hasher,
+            **{f"pruner {name}": pruner for name, pruner in _pruners_of(self.pruner).items()},
+            **{f"fetcher {scheme}": fetch for scheme, fetch in self.fetchers.items()},
+        }
+        marks = [f"{what}: {_name_of(part)}" for what, part in given.items() if part is not None]
+        if self.derive_options != EVERYTHING:
+            marks.append(repr(self.derive_options))
+        if self.render_hints != NO_HINTS:
+            marks.append(repr(self.render_hints))
+        return "\n".join(marks)
 
     def evidence_parts(self, *, redacts: bool = True) -> EvidenceParts:
         """Return what derives, resolves and renders evidence, the built-in part where the host brings none. `redacts`: whether a
@@ -132,9 +157,63 @@ class EngineParts:
         )
 
 
+def _pruners_of(pruner: Pruner | Mapping[str, Pruner] | None) -> Mapping[str, object]:
+    return pruner if isinstance(pruner, Mapping) else {"": pruner}
+
+
+def _name_of(part: object) -> str:
+    """Return how a part is called: its function or class, with its `name` and `version`."""
+    kind = part if hasattr(part, "__qualname__") else type(part)
+    said = (getattr(part, name, "") for name in ("name", "version"))
+    return " ".join(
+        (f"{kind.__module__}.{getattr(kind, '__qualname__', '')}", *(each for each in said if isinstance(each, str)))
+    )
+
+
 def _mark_authored(options: DeriveOptions) -> DeriveOptions:
     """Return options whose instructions, which the host wrote, have the label of that unless they have one."""
     marked = tuple(
         replace(block, extra={TRUST: Trust.AUTHORED.value, **block.extra}) for block in options.custom_instructions
     )
     return replace(options, custom_instructions=marked)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HostParts:
+    """What a host puts in the place of built-in parts of an engine that `open_runtime` opens (seed 002 section 19.2); None, or
+    what is left out: the built-in one.
+
+    Each is described at its Protocol. `pruner` prunes always, or is chosen by the name in `prune.policy`. `fetchers`, by scheme,
+    fetch the texts of evidence that lies elsewhere. `id_generator` names new evidence.
+    """
+
+    deriver: BlockDeriver | None = None
+    renderer: Renderer | None = None
+    assembler: Assembler = ROLE_MESSAGES
+    resolver: EvidenceResolver | None = None
+    fetchers: Mapping[str, Fetch] = field(default_factory=lambda: EMPTY)
+    ref_selector: TextSelector | None = None
+    id_generator: IdGenerator | None = None
+    hasher: Hasher = DEFAULT_HASHER
+    derive_options: DeriveOptions = EVERYTHING
+    render_hints: RenderHints = NO_HINTS
+    pruner: Pruner | Mapping[str, Pruner] | None = None
+
+    def put_into(self, parts: EngineParts) -> EngineParts:
+        """Return the parts of an engine with these."""
+        return replace(
+            parts,
+            deriver=self.deriver,
+            renderer=self.renderer,
+            assembler=self.assembler,
+            resolver=self.resolver,
+            fetchers=self.fetchers,
+            ref_selector=self.ref_selector,
+            hasher=self.hasher,
+            derive_options=self.derive_options,
+            render_hints=self.render_hints,
+            pruner=self.pruner,
+        )
+
+
+NO_PARTS = HostParts()

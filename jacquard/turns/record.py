@@ -11,12 +11,18 @@ from jacquard.pipeline.record.events import emit_prepared, emit_usage, emit_wove
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, build_record, usages_of
 from jacquard.turns.context import TurnContext
 from jacquard.turns.parts import EngineParts
+from jacquard.turns.waiting import WaitingTurn, agent_of
 
 
 async def record_turn(
-    parts: EngineParts, prompt: PreparedTurn, turn: PlannedTurn, anchors: Mapping[str, str], context: TurnContext
+    parts: EngineParts,
+    prompt: PreparedTurn,
+    turn: PlannedTurn,
+    anchors: Mapping[str, str],
+    context: TurnContext,
 ) -> PreparedTurn:
     """Write a composed turn in one transaction, with its evidence and the model calls that it took; return it with its version.
+    If it waits for a reply, `parts.waiting` has it from then on.
 
     VersionConflictError when another writer came first, and StoreError; then nothing was written.
     """
@@ -42,6 +48,12 @@ async def record_turn(
         head = await store.save_prepared(
             record, expected_version=version, evidences=prompt.evidences, blocks=blocks, usages=usages
         )
+        parts.waiting.drop(turn.session_id)
+        # Otherwise the store had the turn already, perhaps with its reply.
+        if head.version > version:
+            slim = replace(record, prompt={"reply_form": prompt.reply_form.value}, receipt={"tags": report.tags})
+            agent = agent_of(turn.world)
+            parts.waiting.keep(WaitingTurn(record=slim, state=turn.window.state, agent=agent, version=head.version))
     prompt = replace(prompt, version=head.version)
     await emit_prepared(emitter, prompt)
     for usage in usages:

@@ -16,8 +16,10 @@ from jacquard.config.extension_points import open_named_plugin
 from jacquard.config.sections import EvidenceConfig, RedactionConfig, RuntimeConfig
 from jacquard.core.errors import ConfigError
 from jacquard.pipeline.curation.selectors.heuristic import fingerprint_text
+from jacquard.turns.parts import NO_PARTS, HostParts
 from mnemosyne.core.tokens import estimate_tokens, line_cost
 from mnemosyne.evidence import FolderVault, IngestRules, RedactingIngestor
+from mnemosyne.host_parts import UuidV4Generator
 from mnemosyne.plugins import REDACTORS
 from mnemosyne.privacy.forget import MemoryLocations
 from mnemosyne.privacy.redact import RegexRedactor
@@ -73,9 +75,15 @@ class IngestServices:
 
 
 def open_ingest_services(
-    store: Store, location: StoreLocation, index: Path, settings: RuntimeConfig, clock: Clock
+    store: Store,
+    location: StoreLocation,
+    index: Path,
+    settings: RuntimeConfig,
+    clock: Clock,
+    host: HostParts = NO_PARTS,
 ) -> IngestServices:
-    """Return redactor, vault and ingestor of a store; `index` is the folder of its index.
+    """Return redactor, vault and ingestor of a store; `index` is the folder of its index. The host may name new evidence
+    (`id_generator`), hash its texts and follow its selectors.
 
     Raises ConfigError where a detector is not installed, and RedactionError for faulty redaction rules.
     """
@@ -84,7 +92,16 @@ def open_ingest_services(
     rules = IngestRules(ttl_seconds=ttl_of(settings.evidence))
     return IngestServices(
         redactor=redactor,
-        ingestor=RedactingIngestor(store, redactor, clock, vault=vault, rules=rules),
+        ingestor=RedactingIngestor(
+            store,
+            redactor,
+            clock,
+            vault=vault,
+            rules=rules,
+            new_id=(host.id_generator or UuidV4Generator()).generate,
+            hash_text=host.hasher.digest,
+            text_selector=host.ref_selector,
+        ),
         vault=vault,
         options=options_of(settings),
         paths=(*_files_of(location), index, vault.folder),

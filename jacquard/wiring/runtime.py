@@ -28,7 +28,7 @@ from jacquard.pipeline.worlds import BARE_WORLDS, build_bare_world
 from jacquard.templating import find_shipped_templates
 from jacquard.templating.profiles import AUTO
 from jacquard.turns.engine import ContextEngine
-from jacquard.turns.parts import EngineParts
+from jacquard.turns.parts import NO_PARTS, EngineParts, HostParts
 from jacquard.wiring.embedder import find_language, reopen_embedder
 from jacquard.wiring.embedder import open_embedder as open_embedder
 from jacquard.wiring.gc_tuning import ProcessTuning
@@ -161,7 +161,7 @@ class Runtime:
             return await forget(self._memory_locations(), erasure)
 
     def _memory_locations(self) -> MemoryLocations:
-        caches = () if self.embedder is None else (self.embedder.forget,)
+        caches = (self.engine.parts.waiting.clear, *(() if self.embedder is None else (self.embedder.forget,)))
         return self.intake.place(self.store, self.index, self.retriever, caches)
 
     async def sweep(self, session_id: str | None = None) -> dict[str, int]:
@@ -249,6 +249,7 @@ async def open_runtime(
     config: RuntimeConfig | None = None,
     tenant: str = DEFAULT_TENANT,
     bare: bool = False,
+    parts: HostParts = NO_PARTS,
 ) -> AsyncIterator[Runtime]:
     """Open a store (any address that `mnemosyne.stores.open.open_store` knows; default `.jacquard`) and an engine on
     it.
@@ -257,7 +258,8 @@ async def open_runtime(
     its world in the store. Without one, and with a `profile` in the settings or with `bare`, sessions start without a pack.
     `embedder`: `auto` (a model that a Python package carries, else words alone), `none`, the
     name of such a package, a model folder, either after `onnx:`, a remote model as litellm names it, or that of a
-    plugin. `tenant`: whose sessions they are. Raises WorldPackError, StoreUnavailableError, ConfigError.
+    plugin. `tenant`: whose sessions they are. `parts`: those of the host.
+    Raises WorldPackError, StoreUnavailableError, ConfigError.
     """
     settings = config or RuntimeConfig()
     location = await to_thread.run_sync(locate_store, store, tenant)
@@ -267,7 +269,7 @@ async def open_runtime(
         opened = await to_thread.run_sync(partial(store_at, location, tenant=tenant))
         language = await find_language(opened, pack) if embedder == "auto" else None
         fit = await to_thread.run_sync(
-            _build_fittings, opened, location, folder, tenant, settings, embedder, language, notes, pack, bare
+            _build_fittings, opened, location, folder, tenant, settings, embedder, language, notes, pack, bare, parts
         )
         tuning = ProcessTuning()
         try:
@@ -322,6 +324,7 @@ def _build_fittings(
     notes: WorldNotes,
     pack: WorldPack | None,
     bare: bool,
+    host: HostParts,
 ) -> _Fittings:
     """Return the parts. Reads files and imports what settings name, so call it off the event loop."""
     named = open_embedder(embedder, language=language)
@@ -337,7 +340,7 @@ def _build_fittings(
         index_degradations=index.degradations_for,
         open_former=reopen_embedder,
     )
-    intake = open_ingest_services(opened, location, folder, settings, SystemClock())
+    intake = open_ingest_services(opened, location, folder, settings, SystemClock(), host)
     watchers = open_observability(settings.observability)
     wrap = partial(trace_model, tracing=watchers.tracing, capture_content=settings.observability.capture_content)
     selector, selecting = open_selector(settings.selector, wrap)
@@ -370,7 +373,7 @@ def _build_fittings(
         opening=build_bare_world("bare") if pack is None and (bare or settings.profile != AUTO) else None,
     )
     return _Fittings(
-        parts=parts,
+        parts=host.put_into(parts),
         index=index,
         retriever=retriever,
         embedder=vectors,

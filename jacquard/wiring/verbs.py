@@ -13,16 +13,19 @@ from anyio import to_thread
 
 from filament.state.changes.sizes import OpLimits
 from filament.state.verdicts import Authority
+from jacquard.config.input_limits import check_user_message
 from jacquard.core.errors import ConfigError, MemoryNotFoundError
-from jacquard.memory.verbs.editor import MemoryEditor
-from jacquard.memory.verbs.find import find_memory
-from jacquard.memory.verbs.log import load_edits, read_log
+from jacquard.memory.verbs.editor import MOST_CHARS, MemoryEditor
+from jacquard.memory.verbs.find import find_memory, has_words
+from jacquard.memory.verbs.log import ACTION, is_undone, load_edits, read_log
 from jacquard.memory.verbs.values import FoundMemory, Memory, MemoryAction, MemoryEdit
 from jacquard.pipeline.curation.recall_query import may_recall
 from jacquard.wiring.runtime import Runtime
 from mnemosyne.chains.audience import may_read, read_audience
 from mnemosyne.chains.lore import gated_entries, hidden_entries, may_know
 from mnemosyne.chains.state import apply_reply_ops, view_state
+from mnemosyne.core.codec import format_time
+from mnemosyne.evidence.documents import is_document
 from mnemosyne.host_parts import UuidV4Generator
 from mnemosyne.protocols import Clock, IdGenerator
 from mnemosyne.schema.erasure import Erasure
@@ -31,12 +34,13 @@ from mnemosyne.schema.memory import (
     Chain,
     LoreCategory,
     MemoryEntry,
+    Trust,
     document_of,
     is_profile_session,
     session_scope,
     world_scope,
 )
-from mnemosyne.schema.query import SIGNAL_NAMES, EntryPlace, RetrievalQuery
+from mnemosyne.schema.query import SIGNAL_NAMES, Candidate, EntryPlace, RetrievalQuery
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import SessionHead, TurnKind, TurnStatus
 from mnemosyne.schema.world import WorldPack
@@ -49,10 +53,9 @@ _WORD = re.compile(r"[\u3400-\u9fff]{2}|[^\W_]+")
 class MemoryVerbs:
     """What a caller may do to the memory of a runtime by hand.
 
-    `author` names the caller in the log of edits. A caller with a `viewer` sees and edits what this viewer may know; with
-    `is_host` true (the default without a viewer) everything. `is_model`: the caller passes on what a model wrote. Every method
-    raises SessionNotFoundError for an unknown session, MemoryNotFoundError for an unknown
-    id, and ConfigError, in words, for what cannot be done.
+    `author` names the caller in the log of edits. A caller with a `viewer` sees and edits what this viewer may know, one without
+    everything. `is_model`: the caller passes on what a model wrote. Every method raises SessionNotFoundError for an unknown
+    session, MemoryNotFoundError for an unknown id, InputTooLargeError and, for what cannot be done, ConfigError.
     """
 
     def __init__(
@@ -67,19 +70,27 @@ class MemoryVerbs:
 
     async def sessions(self, query: str = "", *, limit: int = 50) -> tuple[SessionHead, ...]:
         """Return the heads of sessions whose id contains the words of `query`, in alphabetical order."""
-        wanted = query.lower().split()
         names = [name for name in await self._store.sessions() if not is_profile_session(name)]
-        found = [name for name in sorted(names) if all(word in name.lower() for word in wanted)]
+        found = [name for name in sorted(names) if has_words(name, query)]
         return tuple([await self._store.head(name) for name in found[:limit]])
 
     async def search(self, session_id: str, text: str, *, limit: int = 10) -> tuple[FoundMemory, ...]:
         """Return the memories that recall finds for a text, best first, and why; without what the caller may not know."""
         if not text.strip():
             raise ConfigError("The text is empty; give what to search for.")
+        check_user_message(text, self._runtime.engine.config.limits)
         await self._runtime.sync(session_id, change_encoder=False)
-        query = await self._build_query(session_id, text, max(1, min(limit, MOST_FOUND)))
-        found = await self._runtime.retriever.recall(query)
-        entries = await self._load_entries([each.place for each in found.candidates])
+        pinned = await self._pinned_entries(session_id)
+        query = await self._build_query(session_id, text, max(1, min(limit, MOST_FOUND)), pinned)
+        # Beside a large world the few texts of a session have low scores of words, which say little in a small collection.
+        own = replace(query, world_id="", weights={**dict.fromkeys(query.weights, 0.0), Chain.LORE: 0.5})
+        candidates: dict[EntryPlace, Candidate] = {}
+        for asked in (query, own):
+            for each in (await self._runtime.retriever.recall(asked)).candidates:
+                if each.place not in candidates or each.score > candidates[each.place].score:
+                    candidates[each.place] = each
+        found = sorted(candidates.values(), key=lambda each: -each.score)[: query.limit]
+        entries = await self._load_entries([each.place for each in found])
         words = dict.fromkeys(_WORD.findall(text.lower()))
         return tuple(
             FoundMemory(
@@ -92,8 +103,9 @@ class MemoryVerbs:
                 signals={name: value for name in SIGNAL_NAMES if (value := getattr(each.signals, name)) is not None},
                 words=tuple(word for word in words if word in entry.text.lower()),
                 trust=entry.trust,
+                pinned=entry.entry_id in pinned,
             )
-            for each in found.candidates
+            for each in found
             if (entry := entries.get(each.place)) is not None
         )
 
@@ -144,7 +156,8 @@ class MemoryVerbs:
         ConfigError for a memory that was made of turns: `supersede` takes it from recall, and an erasure of the session erases it.
         """
         memory = await self.memory(session_id, memory_id)
-        if await self._store.get_evidence(session_id, memory.memory_id) is None:
+        evidence = await self._store.get_evidence(session_id, memory.memory_id)
+        if evidence is None or not is_document(evidence):
             raise ConfigError(
                 f"Memory {memory_id!r} was made of turns or of a world; `supersede` takes it from recall, and an erasure of the "
                 "session, or an edit of the world, erases it."
@@ -205,12 +218,11 @@ class MemoryVerbs:
     async def lore(self, world_id: str, query: str = "") -> tuple[MemoryEntry, ...]:
         """Return the lore of a world whose title or text contains the words of `query`, in the pack's order."""
         world = await self._world(world_id)
-        wanted = query.lower().split()
         state = view_state({})
         return tuple(
             entry
             for entry in world.lore
-            if all(word in f"{entry.title} {entry.text}".lower() for word in wanted)
+            if has_words(f"{entry.title} {entry.text}", query)
             and (self._is_host or may_know(entry, self._viewer, state))
         )
 
@@ -235,7 +247,8 @@ class MemoryVerbs:
             title=title,
             keys=keys,
             viewers=viewers,
-            metadata={"added_by": self._author},
+            trust=Trust.MODEL if self._is_model else Trust.AUTHORED,
+            metadata={"added_by": self._author, "added_at": format_time(self._clock.now())},
         )
         await self._store_lore(world, (*world.lore, entry))
         return entry
@@ -250,7 +263,11 @@ class MemoryVerbs:
             raise ConfigError(f"World {world_id!r} has no entry {entry_id!r}; list its lore for the ids.")
         old = world.lore[place]
         new = replace(
-            old, text=old.text if text is None else _checked(text), title=old.title if title is None else title
+            old,
+            text=old.text if text is None else _checked(text),
+            title=old.title if title is None else title,
+            trust=Trust.MODEL if self._is_model else old.trust,
+            metadata={**old.metadata, "edited_by": self._author, "edited_at": format_time(self._clock.now())},
         )
         await self._store_lore(world, (*world.lore[:place], new, *world.lore[place + 1 :]))
         return new
@@ -261,8 +278,9 @@ class MemoryVerbs:
 
     async def _world(self, world_id: str) -> WorldPack:
         given = self._runtime.world
-        if world_id not in await self._store.worlds() and (given is None or given.world_id != world_id):
-            raise ConfigError(f"There is no world {world_id!r}.")
+        known = {*await self._store.worlds(), *((given.world_id,) if given is not None else ())}
+        if world_id not in known:
+            raise ConfigError(f"There is no world {world_id!r}; there are: {', '.join(sorted(known)) or 'none'}.")
         return await self._runtime.engine.worlds.world(world_id, write=False)
 
     async def _editable_world(self, world_id: str) -> WorldPack:
@@ -275,10 +293,20 @@ class MemoryVerbs:
             )
         return world
 
-    async def _build_query(self, session_id: str, text: str, limit: int) -> RetrievalQuery:
+    async def _pinned_entries(self, session_id: str) -> frozenset[str]:
+        """Return the ids of the entries that are pinned: recall leaves them out, and a search does not."""
+        edits = await load_edits(self._store, session_id)
+        pins = [each for each in edits if each.metadata.get(ACTION) == MemoryAction.PIN.value and not is_undone(each)]
+        return frozenset(name for each in pins for name in each.metadata.get(TAKES_FROM_RECALL, ()))
+
+    async def _build_query(self, session_id: str, text: str, limit: int, pinned: frozenset[str]) -> RetrievalQuery:
         head = await self._store.head(session_id)
         scopes = (world_scope(head.world_id), session_scope(session_id))
-        gated = await self._store.gated_entries(scopes)
+        gated = tuple(
+            entry
+            for entry in await self._store.gated_entries(scopes)
+            if entry.metadata.get(TAKES_FROM_RECALL) not in pinned
+        )
         if self._is_host:
             gated = tuple(entry for entry in gated if TAKES_FROM_RECALL in entry.metadata)
             admits = None
@@ -332,10 +360,15 @@ class MemoryVerbs:
             viewer=self._viewer,
             all_viewers=self._is_host,
             is_model=self._is_model,
+            recall=self.search,
         )
 
 
 def _checked(text: str) -> str:
     if not text.strip():
         raise ConfigError("The text is empty; give what the entry says.")
+    if len(text) > MOST_CHARS:
+        raise ConfigError(
+            f"The text has {len(text)} characters, and an entry at most {MOST_CHARS}; make several of it."
+        )
     return text

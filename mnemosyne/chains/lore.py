@@ -44,5 +44,6 @@ def entries_by_category(
     lore: Iterable[MemoryEntry], category: LoreCategory, hidden: frozenset[str] = frozenset()
 ) -> tuple[MemoryEntry, ...]:
     """Return the entries of a category that are not hidden: highest priority first, ties by id."""
-    chosen = (entry for entry in lore if entry.kind == category.value and entry.entry_id not in hidden)
+    wanted = category.value
+    chosen = (entry for entry in lore if entry.kind == wanted and entry.entry_id not in hidden)
     return tuple(sorted(chosen, key=lambda entry: (-entry.priority, entry.entry_id)))

@@ -7,10 +7,11 @@ or the reader of packs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
+from typing import Any
 
-from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope
+from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry, session_scope
 from mnemosyne.schema.record import ImportedTurn, SessionStart
 from mnemosyne.schema.session import Author, AuthorKind, Message, Role
 from mnemosyne.schema.world import PrologueEvent, PrologueNarrative, PrologueTurn, WorldPack
@@ -18,12 +19,14 @@ from mnemosyne.schema.world import PrologueEvent, PrologueNarrative, PrologueTur
 MAIN_BRANCH = "main"
 
 
-def session_start(session_id: str, world: WorldPack, at: datetime | None = None) -> SessionStart:
+def session_start(
+    session_id: str, world: WorldPack, at: datetime | None = None, *, extra: Mapping[str, Any] = EMPTY
+) -> SessionStart:
     """Return a new session of `world`.
 
     The prologue becomes turns `p001`.. at depths 1.. of branch `main`, with messages `p001.u` and `p001.a`; a summary
     becomes narrative entry `p001.summary`, a macro narrative is placed at its last turn, an event at its own. `at` is
-    the time of the start; the turns of the prologue have no time.
+    the time of the start; the turns of the prologue have no time. `extra` is metadata of its document.
     """
     return SessionStart(
         session_id=session_id,
@@ -33,6 +36,7 @@ def session_start(session_id: str, world: WorldPack, at: datetime | None = None)
         turns=tuple(_build_turn(number, turn, world) for number, turn in enumerate(world.prologue, start=1)),
         entries=tuple(_build_entries(session_scope(session_id), world)),
         at=at,
+        extra=extra,
     )
 
 

@@ -7,7 +7,7 @@ filament's rules read all of them. Stores call this module to apply ops; it must
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from filament.state.changes.judge import AppliedOps, JudgedOps, judge_ops
@@ -70,12 +70,16 @@ def apply_action_ops(state: Mapping[str, Any], ops: Sequence[Any], *, state_char
     return apply_reply_ops(state, ops, limits=OpLimits(state_chars=state_chars), authority=Authority.AUTHOR)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
 class StateView:
-    """A state tree with its anchors looked up once, for many questions about it; created by `view_state`."""
+    """A state tree with its anchors looked up once, at the first question about it; created by `view_state`."""
 
-    tree: Mapping[str, Any]
-    index: AnchorIndex
+    def __init__(self, tree: Mapping[str, Any]) -> None:
+        self.tree = tree
+
+    @cached_property
+    def index(self) -> AnchorIndex:
+        """The anchors of the tree."""
+        return AnchorIndex(self.tree)
 
     def read(self, path: str) -> tuple[bool, Any]:
         """Return (True, value) of a flat path, or (False, None) when nothing is there; for a VWD, the value without its
@@ -119,7 +123,7 @@ class StateView:
 
 def view_state(state: Mapping[str, Any]) -> StateView:
     """Return a view of a state, for more than one question."""
-    return StateView(tree=state, index=AnchorIndex(state))
+    return StateView(state)
 
 
 def read_value(state: Mapping[str, Any] | StateView, path: str) -> tuple[bool, Any]:

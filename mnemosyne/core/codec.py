@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from datetime import datetime
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, TypeVar, cast, get_args, get_type_hints
 
 import msgspec
@@ -39,7 +39,43 @@ def _plain_mapping(value: Any) -> Any:
     raise NotImplementedError(f"{type(value).__name__} has no JSON form")
 
 
-_ENCODER = msgspec.json.Encoder(enc_hook=_plain_mapping)
+_FIELDS = msgspec.json.Decoder(dict[str, JsonText])
+
+
+class JsonTree(Mapping[str, Any]):
+    """A JSON object that is encoded already: `encode` copies it, and each of its fields is decoded when it is first read."""
+
+    def __init__(self, json: bytes) -> None:
+        self.json = json
+        self._read: dict[str, Any] = {}
+
+    @cached_property
+    def _fields(self) -> Mapping[str, Any]:
+        """The fields, each as JSON; decoded where half a surrogate pair is among them."""
+        try:
+            return _FIELDS.decode(self.json)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            self._read = decode(self.json, dict)
+            return self._read
+
+    def __getitem__(self, key: str) -> Any:
+        field = self._fields[key]
+        if key not in self._read:
+            self._read[key] = decode(bytes(field), Any)
+        return self._read[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+
+def _json_form(value: Any) -> Any:
+    return JsonText(value.json) if isinstance(value, JsonTree) else _plain_mapping(value)
+
+
+_ENCODER = msgspec.json.Encoder(enc_hook=_json_form)
 
 
 @lru_cache(maxsize=64)

@@ -29,6 +29,7 @@ from mnemosyne.schema.document import (
 )
 from mnemosyne.schema.evidence import ContextBlock, Evidence
 from mnemosyne.schema.memory import EMPTY
+from mnemosyne.schema.record import SessionStart
 from mnemosyne.schema.session import Message, Ref, WindowMessage
 
 
@@ -96,6 +97,19 @@ def bare_frame(session_id: str, locale: str, created_at: datetime | None) -> Ses
     """Return the frame of a session that was never stored as a document."""
     meta = Meta(locale=locale, created_at=created_at) if locale or created_at is not None else None
     return SessionDocument(session=Session(session_id=session_id), meta=meta)
+
+
+def started_frame(start: SessionStart) -> SessionDocument:
+    """Return the frame of a session that starts with metadata of its own. The locale stays that of its world."""
+    meta = Meta(created_at=start.at, extra=start.extra)
+    return SessionDocument(session=Session(session_id=start.session_id), meta=meta)
+
+
+def with_locale(frame: SessionDocument, locale: str) -> SessionDocument:
+    """Return a frame with the locale of its session's world, where its metadata names none."""
+    if frame.meta is None or frame.meta.locale or not locale:
+        return frame
+    return replace(frame, meta=replace(frame.meta, locale=locale))
 
 
 def compose_document(

@@ -1,7 +1,7 @@
 """Ranks the evidence of a session for a turn: what was found since the last reply first, then by words and age. Pure.
 
-Relevance is BM25 over name and text of each item, on its absolute scale: a word that all items contain says nothing. Of items
-that the words do not tell apart the newer is better.
+Relevance is BM25 over name and text of each item (of a pointer, whose text lies elsewhere: what describes it), on its absolute
+scale: a word that all items contain says nothing. Of items that the words do not tell apart the newer is better.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from mnemosyne.schema.query import Signals
 
 READ_CHARS = 8_000
 """How much of a text is read for its words."""
+
+DESCRIBES = ("title", "summary", "description", "abstract", "snippet", "keywords", "tags", "query")
+"""Keys of the metadata whose texts stand for the content of an item that has none."""
 
 _HALF_RELEVANT = 1.0
 """The BM25 score that counts half."""
@@ -47,7 +50,7 @@ def rank_evidence(
     """
     if not evidences:
         return ()
-    scores = _score([_count_words(each.source.name, each.content[:READ_CHARS]) for each in evidences], terms)
+    scores = _score([_count_words(each.source.name, _readable(each)[:READ_CHARS]) for each in evidences], terms)
     ranked = []
     for place, each in enumerate(evidences):
         age, words = len(evidences) - 1 - place, scores[place]
@@ -60,6 +63,16 @@ def rank_evidence(
             (-round(score, 6), age, RankedEvidence(evidence=each, score=score, signals=signals, is_fresh=is_fresh))
         )
     return tuple(each for _, _, each in sorted(ranked, key=lambda item: item[:2]))
+
+
+def _readable(evidence: Evidence) -> str:
+    """Return the text of an item; of a pointer, what its metadata says of it, and its address."""
+    if evidence.content:
+        return evidence.content
+    said = (evidence.metadata.get(key) for key in DESCRIBES)
+    texts = (each if isinstance(each, list | tuple) else (each,) for each in said)
+    parts = [part for listed in texts for part in listed if isinstance(part, str)]
+    return "\n".join((*parts, evidence.source.uri.replace("_", " ")))
 
 
 def _score(texts: Sequence[tuple[Mapping[str, int], int]], terms: Mapping[str, float]) -> list[float]:

@@ -7,6 +7,10 @@ from typing import Any
 
 from mnemosyne.formats.values import Fate, FieldFate
 
+FOR_EXPORT = "kept for export"
+"""What an import says of a field that has no effect on a prompt."""
+AT_INPUT = "the text stands right before the input"
+"""What an import says of the place of a note that other programs put between the messages."""
 _MOST_FIELDS = 2_000
 
 

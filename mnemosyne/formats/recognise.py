@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -38,6 +39,7 @@ WORLD, CORPUS = "world", "corpus"
 WORLD_FILE = "world.yaml"
 _HEAD_BYTES, _READ_BYTES = 4_000_000, 16_000
 _PNG, _ZIP, _JPEG = b"\x89PNG\r\n\x1a\n", b"PK\x03\x04", b"\xff\xd8\xff"
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _SQLITE = b"SQLite format 3\x00"
 
 Read = Callable[[Path, ImportRequest], ImportedFile]
@@ -148,6 +150,8 @@ def _recognise_database(path: Path) -> str:
 
 
 def _recognise_text(path: Path, data: bytes) -> str | None:
+    if data.startswith(_UTF16):
+        data = data.decode("utf-16", "ignore").encode("utf-8", "ignore")
     first = _first_line(data)
     if is_chub_line(first):
         return "foreign-chat"
@@ -155,7 +159,7 @@ def _recognise_text(path: Path, data: bytes) -> str | None:
         return "chat"
     if isinstance(first, Mapping) and {"id", "chain", "text"} <= set(first):
         return CORPUS
-    if data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"{", b"[") and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
+    if data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"{", b"["):
         return _recognise_plain_text(path, data)
     value = parse_file_json(decode_text(read_file_bytes(path), str(path)), str(path))
     return next((name for name, fits in _IN_JSON.items() if fits(value)), None)

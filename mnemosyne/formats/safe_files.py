@@ -32,7 +32,9 @@ def read_file_bytes(path: Path, most_bytes: int = MOST_BYTES, *, whole: bool = T
     except OSError as error:
         raise CorpusError(f"{path}: cannot be read ({error.strerror or error}).") from error
     if len(data) > most_bytes and whole:
-        raise CorpusError(f"{path}: has more than {most_bytes:,} bytes; split it.")
+        raise CorpusError(
+            f"{path}: has more than {most_bytes:,} bytes, which is more than is read; split a book, make a picture smaller."
+        )
     return data[:most_bytes]
 
 
@@ -62,10 +64,17 @@ def parse_file_json(text: str, name: str) -> Any:
     except json.JSONDecodeError as error:
         raise CorpusError(f"{name}:{error.lineno}:{error.colno}: is not JSON ({error.msg}).") from None
     except (RecursionError, ValueError) as error:
-        raise CorpusError(f"{name}: cannot be read as JSON ({error}); flatten or shorten it.") from None
+        raise CorpusError(f"{name}: {unread_json(error)}.") from None
     for path, reason in plain_faults(value):
         raise CorpusError(f"{name}: {'.'.join(map(str, path)) or 'the file'} {reason}.")
     return value
+
+
+def unread_json(error: Exception) -> str:
+    """Return what is wrong with JSON that is well formed and that Python refuses to read."""
+    if isinstance(error, RecursionError):
+        return "cannot be read as JSON: lists or mappings in it are nested too deep; flatten them"
+    return "cannot be read as JSON: a number in it has thousands of digits; shorten it"
 
 
 def read_json_file(path: Path, most_bytes: int = MOST_BYTES) -> Any:

@@ -53,7 +53,7 @@ class FieldFate:
     """What happened to a field, with `*` for the items of lists and mappings: `entries.*.probability`.
 
     `count` is how many values it had that are not empty. `note` says what changed, or why it is not supported; a field that is
-    kept for export only says so.
+    kept for export says so.
     """
 
     field: str

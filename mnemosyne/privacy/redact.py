@@ -230,6 +230,7 @@ def _matches(plain: str, rules: RedactionRules) -> Iterable[SensitiveSpan]:
         others = [(other.begin, other.end) for other in _merge_spans(found.get(rule.unless, ()))]
         for span in find_spans(rule.pattern, plain, group=rule.group, seconds=seconds):
             holds = rule.holds is None or rule.holds(plain[span[0] : span[1]])
+            holds = holds and (rule.holds_at is None or rule.holds_at(plain, *span))
             if holds and not _touches(span, others):
                 sensitive = SensitiveSpan(rule=rule.name, begin=span[0], end=span[1])
                 found.setdefault(rule.name, []).append(sensitive)

@@ -16,11 +16,21 @@ from mnemosyne.protocols.host import (
     TokenEstimator,
 )
 from mnemosyne.protocols.ingestion import EvidenceIngestor, Importer, OriginalVault, PiiDetector, Redactor
-from mnemosyne.protocols.recall import Embedder, EntrySource, Index, MendableIndex, ReencodableIndex, Retriever, Vectors
+from mnemosyne.protocols.recall import (
+    BatchIndex,
+    Embedder,
+    EntrySource,
+    Index,
+    MendableIndex,
+    ReencodableIndex,
+    Retriever,
+    Vectors,
+)
 from mnemosyne.protocols.rendering import BlockDeriver, EvidenceResolver, Fetch, Renderer, ResolveRef, TextSelector
 from mnemosyne.protocols.store import Store
 
 __all__ = [
+    "BatchIndex",
     "BlockDeriver",
     "Clock",
     "Embedder",

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mnemosyne.schema.memory import Chain, MemoryEntry
-from mnemosyne.schema.query import Hit, IndexFilter, Recall, RetrievalQuery
+from mnemosyne.schema.query import Hit, IndexFilter, Recall, RetrievalQuery, TextSearch
 from mnemosyne.schema.record import SequencedEntry
 
 Vectors = npt.NDArray[np.float32]
@@ -150,6 +150,15 @@ class ReencodableIndex(Index, Protocol):
         """Put the staged scope, which holds at least the entries of `scope`, in its place; the caller keeps others from
         writing to both. IndexUnavailableError; then the scope may have entries of both, and another call finishes the change.
         """
+        ...
+
+
+@runtime_checkable
+class BatchIndex(Index, Protocol):
+    """An `Index` that answers several searches for words at once, so that a recall costs it one switch of threads."""
+
+    async def search_texts(self, searches: Sequence[TextSearch]) -> list[tuple[Hit, ...]]:
+        """Return what `search_text` returns for each search, in their order."""
         ...
 
 

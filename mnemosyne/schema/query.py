@@ -172,6 +172,14 @@ class RetrievalQuery:
         return 2 * (entry.depth - self.shown_from + 1) > entry.depth - first + 1
 
 
+class TextSearch(NamedTuple):
+    """One search for words in an index; see `Index.search_text`."""
+
+    text: str | Mapping[str, float]
+    where: IndexFilter
+    limit: int
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Signals:
     """All score parts of a candidate; None where that arm did not return it."""

@@ -21,7 +21,8 @@ WINDOW_USAGES = 24
 class SessionStart:
     """A session to create, with everything that comes from its world.
 
-    `turns` are committed in order as depths 1..n of branch `main`; `entries` may name them by `turn_id` and depth.
+    `turns` are committed in order as depths 1..n of branch `main`; `entries` may name them by `turn_id` and depth. `extra` is what
+    the metadata of its document says beside locale and time, as the id of its `profile`.
     """
 
     session_id: str
@@ -31,6 +32,7 @@ class SessionStart:
     turns: tuple[ImportedTurn, ...] = ()
     entries: tuple[MemoryEntry, ...] = ()
     at: datetime | None = None
+    extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -167,6 +169,7 @@ class SessionWindow:
     prepared turn after this head that waits for its reply, if any. `prefetch`: the newest late result of this branch.
     `summary`: the newest rolling summary of a turn on the path. `tasks`: the to-do list. `usages`: the newest model
     calls (at most WINDOW_USAGES), oldest first. `meta`: that of the session's document, None where none was ever written.
+    `world_digest`: that of the present version of its world, None where the store does not say it here.
     """
 
     head: SessionHead
@@ -179,6 +182,7 @@ class SessionWindow:
     tasks: tuple[Task, ...] = ()
     usages: tuple[ModelUsage, ...] = ()
     meta: Meta | None = None
+    world_digest: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,4 +1,5 @@
-"""Redaction on the labelled set: the aims hold on the half that no rule was written for, and only misses of `tune` are shown."""
+"""Redaction on the labelled set: the aims hold on the half that no rule was written for, and only misses of parts that rules were
+written from are shown."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typer.testing import CliRunner
 
 from evals.app import REDACTION_SET, app
 from evals.errors import DatasetError
-from evals.running.redaction_set import read_texts, redaction_json, run_redaction
+from evals.running.redaction_set import LISTED, read_texts, redaction_json, run_redaction
 from mnemosyne import RedactResult, RegexRedactor
 
 
@@ -21,7 +22,7 @@ def report():
 
 
 def test_the_set_has_two_languages_in_two_halves_with_the_same_classes():
-    texts = [each for each in read_texts(REDACTION_SET) if each.half != "later"]
+    texts = [each for each in read_texts(REDACTION_SET) if each.half in ("tune", "held_out")]
     assert len({each.text_id for each in texts}) == len(texts)
     assert min(Counter(each.kind for each in texts).values()) >= 400
     halves = {
@@ -40,16 +41,21 @@ def test_the_aims_hold_on_the_held_out_half(report):
         assert found["sensitive"][name]["both"]["share"] >= 0.95
 
 
-def test_texts_written_after_the_rules_keep_what_was_found_in_them(report):
-    later = report["halves"]["later"]
-    assert later["sensitive"]["structured"]["both"]["share"] >= 0.95
-    assert later["sensitive"]["all"]["both"]["right"] >= 73
-    assert later["harmless"]["all"]["both"]["right"] >= 69
+@pytest.mark.parametrize(
+    ("half", "names", "touched"), [("later", 20, 0), ("fresh", 40, 0), ("unseen", 40, 2), ("last", 27, 1)]
+)
+def test_texts_written_after_the_rules_keep_what_was_found_in_them(report, half, names, touched):
+    found = report["halves"][half]
+    assert found["sensitive"]["structured"]["both"]["share"] >= 0.95
+    assert found["sensitive"]["name"]["both"]["right"] >= names
+    assert found["sensitive"]["name"]["both"]["share"] >= 0.85
+    harmless = found["harmless"]["all"]["both"]
+    assert harmless["count"] - harmless["right"] <= touched
 
 
-def test_only_misses_of_the_half_tune_are_listed(report):
+def test_only_misses_of_halves_that_rules_were_written_from_are_listed(report):
     halves = {each.text_id: each.half for each in read_texts(REDACTION_SET)}
-    assert all(halves[miss["id"]] == "tune" for miss in report["misses"])
+    assert {halves[miss["id"]] for miss in report["misses"]} <= set(LISTED)
 
 
 class FixedRedactor:

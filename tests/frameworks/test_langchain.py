@@ -13,7 +13,9 @@ import httpx
 from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain_core.documents import Document
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.tools import create_retriever_tool
 from langchain_openai import ChatOpenAI
@@ -22,7 +24,7 @@ from langgraph.types import Command
 
 from jacquard import ConfigError
 from jacquard.integrations import SessionRecall
-from jacquard.integrations.langchain import ContextMiddleware, ContextRetriever
+from jacquard.integrations.langchain import ContextMiddleware, ContextModel, ContextRetriever
 from jacquard.sync import create_context_engine
 from jacquard.testing.framework import AgentSetup, FrameworkContract, open_scene
 from jacquard.testing.server import ScriptedServer
@@ -183,3 +185,81 @@ def test_after_detach_neither_an_engine_nor_a_session_is_needed():
             agent.adapter.detach()
         bare = create_agent(agent.model, [], middleware=[agent.middleware])
         assert bare.invoke({"messages": [("user", "Hello?")]})["messages"][-1].text == "Hello."
+
+
+THREAD = {"configurable": {"thread_id": "s1"}}
+
+
+def chat_model(server):
+    return ChatOpenAI(
+        model="scripted",
+        base_url=server.base_url,
+        api_key="none",
+        stream_usage=True,
+        max_retries=0,
+        http_async_client=httpx.AsyncClient(),
+    )
+
+
+def test_a_chain_without_an_agent_has_our_prompt_and_commits_its_answers():
+    async def work():
+        async with open_scene(
+            server, "text:Noted.", "text:The seventh heron.", "text:The heron.", "text:Bye."
+        ) as scene:
+            model = ContextModel(scene.engine, chat_model(server))
+            template = ChatPromptTemplate.from_messages([("system", "Be brief."), ("human", "{question}")])
+            chain = template | model | StrOutputParser()
+            assert await chain.ainvoke({"question": "The password is the seventh heron."}, THREAD) == "Noted."
+            question = {"question": "What is the password?"}
+            assert await chain.ainvoke(question, THREAD) == "The seventh heron."
+            pieces = [piece async for piece in chain.astream(question, THREAD)]
+            assert "".join(pieces) == "The heron."
+            assert await anyio.to_thread.run_sync(chain.invoke, {"question": "Bye."}, THREAD) == "Bye."
+            said = [text for _, text in await scene.said("s1")]
+            # The same words again are another turn.
+            assert said[2:6] == ["What is the password?", "The seventh heron.", "What is the password?", "The heron."]
+            assert said[-2:] == ["Bye.", "Bye."]
+            second = server.requests[1].messages
+            assert second[0].text.startswith("Be brief.")
+            assert any("seventh heron" in each.text for each in second[1:-1])
+            assert len((await scene.document("s1")).session.model_usage) == 4
+
+    with ScriptedServer() as server:
+        anyio.run(work)
+
+
+def test_a_chain_goes_on_in_its_turn_with_the_results_of_tools():
+    async def work():
+        async with open_scene(server, 'tool:weather {"city": "Oslo"}', "text:It rains.") as scene:
+            model = ContextModel(scene.engine, chat_model(server).bind_tools([weather]), session="s1")
+            asked = HumanMessage("How is the weather?")
+            first = await model.ainvoke([asked])
+            result = ToolMessage("Rain.", tool_call_id=first.tool_calls[0]["id"])
+            assert (await model.ainvoke([asked, first, result])).text == "It rains."
+            assert await scene.said("s1") == [("user", "How is the weather?"), ("assistant", "It rains.")]
+            assert server.requests[1].messages[:-2] == server.requests[0].messages
+
+    with ScriptedServer() as server:
+        anyio.run(work)
+
+
+def weather(city: str) -> str:
+    """Return the weather."""
+    return "Rain."
+
+
+def test_a_chain_whose_model_fails_or_that_names_no_session_says_so():
+    async def work():
+        async with open_scene(server, "status:500", "text:Hello.") as scene:
+            model = ContextModel(scene.engine, chat_model(server))
+            with pytest.raises(ConfigError, match="names no session"):
+                await model.ainvoke("Hello.")
+            with pytest.raises(ConfigError, match="no message of the user"):
+                await model.ainvoke([("system", "x")], THREAD)
+            with pytest.raises(Exception, match="500"):
+                await model.ainvoke("Hello?", THREAD)
+            assert (await model.ainvoke("Hello again.", THREAD)).text == "Hello."
+            model.detach()
+
+    with ScriptedServer() as server:
+        anyio.run(work)

@@ -8,6 +8,7 @@ import pytest
 
 from jacquard import EvidenceConfig, RuntimeConfig, open_runtime
 from mnemosyne import Evidence, EvidenceSource, EvidenceType, IngestOptions, SessionStart, SourceKind, ToolCall
+from mnemosyne.evidence.relevance import rank_evidence
 
 pytestmark = pytest.mark.anyio
 
@@ -119,3 +120,19 @@ async def test_a_quota_of_none_leaves_a_line_for_each(runtime):
     config = RuntimeConfig(evidence=EvidenceConfig(limit=0))
     turn = await runtime.engine.prepare_turn("s", "What of Arles?", config)
     assert [each.code for each in turn.report.evidence] == ["below_cut"]
+
+
+async def test_a_pointer_is_found_by_what_describes_it():
+    def pointer(name, uri, **metadata):
+        source = EvidenceSource(kind=SourceKind.RAG, name="wiki", uri=uri)
+        return Evidence(evidence_id=name, type=EvidenceType.RAG_DOC, source=source, metadata=metadata)
+
+    shelf = [
+        pointer("mill", "wiki://1", title="The mill by the river"),
+        pointer("bridge", "wiki://2", keywords=["bridge", "toll"], summary=7),
+        pointer("tower", "wiki://places/old_tower"),
+        pointer("bare", "wiki://4"),
+    ]
+    for word, name in (("river", "mill"), ("toll", "bridge"), ("tower", "tower")):
+        ranked = rank_evidence(shelf, {word: 1.0}, since=datetime(2026, 1, 1, tzinfo=UTC))
+        assert [each.evidence.evidence_id for each in ranked if each.signals.fts] == [name]

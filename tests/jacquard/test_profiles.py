@@ -269,3 +269,25 @@ async def test_our_words_are_in_the_language_of_the_settings_where_there_is_no_p
     assert "你是长对话中的助手" in whole(turn)
     assert "以上下文里的 result 为准" in whole(turn)
     assert "Text inside" not in whole(turn)
+
+
+@pytest.mark.anyio
+async def test_a_session_remembers_the_profile_that_it_was_started_with(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "s.db")
+    async with make_engine("auto", store) as usual:
+        # Sessions that were started without one go on as they did.
+        assert await usual.start_session("plain", build_bare_world("w")) is not None
+        assert (await usual.prepare_turn("plain", "Hello.")).report.profile == "assistant"
+        async with make_engine("coding", store) as coding:
+            await coding.start_session(SESSION, build_bare_world("w"))
+        assert (await ask(usual, CODE)).report.profile == "coding"
+        chosen = await usual.prepare_turn(SESSION, "Now help me.", RuntimeConfig(profile="support"))
+        assert chosen.report.profile == "support"
+        assert (await ask(usual, "And now?")).report.profile == "coding"
+        assert (await usual.prepare_turn("plain", "Hi.")).report.profile == "assistant"
+        document = await store.get_session(SESSION)
+        assert document is not None
+        copy = replace(document, session=replace(document.session, session_id="copy"))
+        await store.put_session("copy", copy)
+        assert (await usual.prepare_turn("copy", "And here?")).report.profile == "coding"
+    await store.close()

@@ -11,10 +11,12 @@ from jacquard import (
     AssemblerError,
     BlockSpan,
     ConfigError,
+    HostParts,
     PromptMessage,
     RedactionConfig,
     RuntimeConfig,
     create_context_engine,
+    open_runtime,
     read_snapshot,
     replay_prompt,
 )
@@ -388,3 +390,49 @@ async def test_ids_of_the_host():
     async with create_context_engine(MemoryStore(), id_generator=Numbers()) as engine:
         evidence = await take(engine, dedup=False)
         assert evidence.evidence_id == "id-1"
+
+
+class LoudRenderer:
+    """A renderer of the host."""
+
+    name = "loud"
+
+    def __init__(self, version):
+        self.version = version
+        self._usual = RefRenderer()
+
+    async def render_block(self, block, resolver, hints=None):
+        done = await self._usual.render_block(block, resolver, hints)
+        return replace(done, rendered_content=done.rendered_content.upper())
+
+
+async def test_a_runtime_takes_the_parts_of_a_host(tmp_path):
+    class Numbers:
+        def __init__(self):
+            self.last = 0
+
+        def generate(self):
+            self.last += 1
+            return f"host-{self.last}"
+
+    parts = HostParts(renderer=LoudRenderer("1"), hasher=Blake(), id_generator=Numbers())
+    config = RuntimeConfig(profile="assistant")
+    async with open_runtime(tmp_path / "s", embedder="none", config=config, parts=parts) as runtime:
+        evidence = await take(runtime.engine, dedup=False)
+        assert (evidence.evidence_id, evidence.content_hash) == ("host-1", Blake().digest(MILL))
+        turn = await ask(runtime.engine)
+        assert "THE MILL STANDS BY THE RIVER." in turn.text
+
+
+async def test_a_prompt_of_other_parts_is_no_answer_to_a_repeated_request():
+    store = MemoryStore()
+    texts = []
+    for version in ("1", "1", "2", None):
+        given = {} if version is None else {"renderer": LoudRenderer(version)}
+        async with create_context_engine(store, **given) as engine:
+            if not texts:
+                await take(engine)
+            turn = await engine.prepare_turn("s1", "What of the mill by the river?", turn_id="t1")
+            texts.append(((await store.turn("s1", "t1")).fingerprint, "THE MILL" in turn.text))
+    assert [loud for _, loud in texts] == [True, True, True, False]
+    assert [texts[0][0] == each for each, _ in texts] == [True, True, False, False]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
@@ -18,6 +19,7 @@ from mnemosyne import (
     Chain,
     EmbedderUnavailableError,
     EntryList,
+    MemoryEntry,
     MemoryIndex,
     Vectors,
     word_tokens,
@@ -87,6 +89,57 @@ async def test_one_by_one_equals_all_at_once(fresh_feeder: bool, by_words_first:
     ]
     assert one == pytest.approx(other, abs=1e-6)
     assert await grown.count(SESSION) == len(TALK)
+
+
+def passage(document: str, number: int, text: str) -> MemoryEntry:
+    metadata = {"document_id": document, "section_id": f"chars:{number}-{number}"}
+    made = entry(f"{document}#{number}", text, scope=SESSION, chain=Chain.LORE)
+    return replace(made, kind="document", metadata=metadata)
+
+
+PASSAGES = [
+    passage("d1", 0, "The lantern hangs in the mill."),
+    passage("d1", 1, "Nobody has lit it for years."),
+    passage("d1", 2, "The miller moved away."),
+    passage("d1", 3, "His daughter kept the key."),
+    entry("lore", "A ferryman waits.", scope=SESSION, chain=Chain.LORE),
+    passage("d2", 0, "Bridges are toll-free."),
+    passage("d2", 1, "The toll house is a bakery now."),
+]
+
+
+async def test_a_passage_is_found_by_the_passages_around_it_in_its_document_alone() -> None:
+    index = MemoryIndex()
+    await Indexer(EntryList(PASSAGES), index, None).index_new(SESSION)
+    assert set(await found(index, "lantern")) == {"d1#0", "d1#1", "d1#2"}
+    assert set(await found(index, "key")) == {"d1#1", "d1#2", "d1#3"}
+    assert set(await found(index, "ferryman")) == {"lore"}
+    assert set(await found(index, "bakery")) == {"d2#0", "d2#1"}
+
+
+@pytest.mark.parametrize("fresh_feeder", [False, True])
+async def test_passages_one_by_one_equal_all_at_once(fresh_feeder: bool) -> None:
+    model = LetterEmbedder()
+    whole, grown, filled = MemoryIndex(), MemoryIndex(), MemoryIndex()
+    await Indexer(EntryList(PASSAGES), whole, model).index_new(SESSION)
+    await Indexer(EntryList(PASSAGES), filled, model).index_new(SESSION, vector_limit=0)
+    await Indexer(EntryList(PASSAGES), filled, model).fill_vectors(SESSION)
+    source = EntryList()
+    feeder = Indexer(source, grown, model)
+    for each in PASSAGES:
+        source.append([each])
+        feeder = Indexer(source, grown, model) if fresh_feeder else feeder
+        await feeder.index_new(SESSION)
+        await feeder.feed(SESSION)
+    for text in ("lantern", "key mill", "toll ferryman"):
+        assert await found(grown, text) == pytest.approx(await found(whole, text))
+    query = (await model.embed(["silver key"], "query"))[0]
+    one, other, third = [
+        {hit.entry_id: hit.score for hit in await index.search_vector(query, where(SESSION), 9, model="letters")}
+        for index in (whole, grown, filled)
+    ]
+    assert one == pytest.approx(other, abs=1e-6)
+    assert one == pytest.approx(third, abs=1e-6)
 
 
 async def test_vectors_lean_on_neighbours_and_have_length_one() -> None:

@@ -6,7 +6,7 @@ world is a function of what was imported, and turns and memories have ids that f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -27,9 +27,10 @@ from mnemosyne.schema.record import ImportedTurn, SessionStart
 from mnemosyne.schema.session import Author, AuthorKind, Message, Role, SessionHead
 from mnemosyne.schema.world import RECALL, WorldPack
 from mnemosyne.world import load_world, load_world_files
-from mnemosyne.world.imported.folder import FolderChange, holds_pack, plan_additions, plan_new_pack
+from mnemosyne.world.imported.folder import IN_FOLDER, holds_pack, plan_additions, plan_new_pack
 from mnemosyne.world.imported.lore import slug_of
 from mnemosyne.world.imported.pack import ImportedWorld, imported_world_of, join_imports, names_for, pack_files
+from mnemosyne.world.reading.files import WORLD_FILE
 
 IMPORTED = "imported-"
 """How the ids of worlds begin that are made of imported files alone."""
@@ -94,8 +95,8 @@ async def bring_in(runtime: Runtime, incoming: IncomingFiles, progress: Progress
     outcome = ImportOutcome()
     sessions = _name_sessions(incoming)
     first = next(iter(sessions))
-    head = await _find_head(runtime, first)
-    world = await _bring_in_world(runtime, incoming, head, first, outcome)
+    heads = {session_id: await _find_head(runtime, session_id) for session_id in sessions}
+    world = await _bring_in_world(runtime, incoming, heads, first, outcome)
     for session_id, chats in sessions.items():
         await _bring_in_session(runtime, session_id, chats, incoming, world, outcome, progress)
     outcome.memories = await _bring_in_memories(runtime, first, incoming.memories)
@@ -125,52 +126,97 @@ async def _find_head(runtime: Runtime, session_id: str) -> SessionHead | None:
 
 
 async def _bring_in_world(
-    runtime: Runtime, incoming: IncomingFiles, head: SessionHead | None, session_id: str, outcome: ImportOutcome
+    runtime: Runtime,
+    incoming: IncomingFiles,
+    heads: Mapping[str, SessionHead | None],
+    session_id: str,
+    outcome: ImportOutcome,
 ) -> WorldPack | None:
     """Return the world of the sessions, with what the files add to it, as the store has it now; None where there is none."""
-    if incoming.folder is not None:
-        change, world = await to_thread.run_sync(_plan_folder, incoming)
-        outcome.written = await to_thread.run_sync(change.write)
-        world = await to_thread.run_sync(load_world, incoming.folder) if world is None or change.files else world
+    head, folder = heads[session_id], incoming.folder
+    if folder is not None:
+        if await to_thread.run_sync(holds_pack, folder):
+            made = None
+        else:
+            new_id = slug_of(folder.resolve().name)
+            made = await _join_stored_world(runtime, incoming, head, new_id) or _describe_new(incoming, new_id)
+        world = await to_thread.run_sync(_write_folder, incoming, made, heads, outcome)
     else:
-        made = await _join_stored_world(runtime, incoming, head, session_id)
+        made = await _join_stored_world(runtime, incoming, head, f"{IMPORTED}{slug_of(session_id)}")
         if made is None:
             return None if head is None or head.world_id in BARE_WORLDS else await runtime.world_of(session_id)
         world = await to_thread.run_sync(_load_made, made, not incoming.chats)
     outcome.world_id = world.world_id
+    outcome.notes += _describe_activation(incoming, world)
     if await runtime.store.world_digest(world.world_id) != world.digest:
         outcome.lore_changed = await runtime.engine.worlds.store_pack(world)
     return world
 
 
-def _plan_folder(incoming: IncomingFiles) -> tuple[FolderChange, WorldPack | None]:
+def _write_folder(
+    incoming: IncomingFiles,
+    made: ImportedWorld | None,
+    heads: Mapping[str, SessionHead | None],
+    outcome: ImportOutcome,
+) -> WorldPack:
+    """Write what is imported into the pack in the folder, or make the folder the pack of a new world; return the pack.
+
+    ConfigError, with nothing written, where one of the sessions is in another world.
+    """
     folder = incoming.folder
     assert folder is not None
-    if holds_pack(folder):
+    if made is not None:
+        world, world_id = None, made.world_id
+        change = plan_new_pack(folder, pack_files(made, has_greeting=not incoming.chats))
+    else:
         world = load_world(folder)
-        return plan_additions(folder, world, incoming.cards, incoming.books), world
-    made = _describe_new(incoming, slug_of(folder.resolve().name))
-    return plan_new_pack(folder, pack_files(made, has_greeting=not incoming.chats)), None
+        world_id, change = world.world_id, plan_additions(folder, world, incoming.cards, incoming.books)
+    for session_id, head in heads.items():
+        if head is not None and head.world_id not in (*BARE_WORLDS, world_id):
+            raise ConfigError(
+                f"Session {session_id!r} is in world {head.world_id!r}, and {folder} holds world {world_id!r}. Name another "
+                "session, or another folder."
+            )
+    outcome.written = change.write()
+    return load_world(folder) if world is None or change.files else world
+
+
+def _describe_activation(incoming: IncomingFiles, world: WorldPack) -> list[str]:
+    if not incoming.activation:
+        return []
+    if incoming.activation == world.activation:
+        return [f"The entries reach prompts by {world.activation} from now on."]
+    return [
+        f"The entries reach prompts by {world.activation}, as {incoming.folder}/{WORLD_FILE} says; write "
+        f"`activation: {incoming.activation}` there to change it."
+    ]
 
 
 async def _join_stored_world(
-    runtime: Runtime, incoming: IncomingFiles, head: SessionHead | None, session_id: str
+    runtime: Runtime, incoming: IncomingFiles, head: SessionHead | None, new_id: str
 ) -> ImportedWorld | None:
-    """Return what the world of a session is made of, with these files; None where they bring no lore and there is no such world.
+    """Return what the world of a session is made of, with these files, or a new world with this id; None where they bring no lore
+    and there is no such world.
 
-    ConfigError where the session is in a world that an author wrote.
+    ConfigError where the session is in a world that an author wrote, or may have edited in a folder.
     """
     brings_lore = bool(incoming.cards or incoming.books)
     if head is None or head.world_id in BARE_WORLDS:
-        return _describe_new(incoming, f"{IMPORTED}{slug_of(session_id)}") if brings_lore else None
+        return _describe_new(incoming, new_id) if brings_lore else None
     if not head.world_id.startswith(IMPORTED):
         if brings_lore:
             raise ConfigError(
-                f"Session {session_id!r} is in world {head.world_id!r}, which was not imported. Name the folder of its pack with "
-                "--world DIR, so that what is imported is written there; or choose another session."
+                f"Session {head.session_id!r} is in world {head.world_id!r}, which was not imported. Name the folder of its pack "
+                "with --world DIR, so that what is imported is written there; or choose another session."
             )
         return None
-    before = imported_world_of(await runtime.world_of(session_id))
+    world = await runtime.world_of(head.session_id)
+    if brings_lore and world.imported.get(IN_FOLDER) is True:
+        raise ConfigError(
+            f"The world of session {head.session_id!r} was written to a folder, where it can be edited. Name that folder with "
+            "--world DIR."
+        )
+    before = imported_world_of(world)
     told = _describe_new(incoming, head.world_id)
     return replace(
         join_imports(before, incoming.cards, incoming.books),

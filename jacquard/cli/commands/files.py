@@ -214,15 +214,15 @@ def _show_file(file: ImportedFile) -> None:
         *([f"{len(file.memories)} memories"] if file.memories else []),
     ]
     show(f"{file.path} ({file.format}): {', '.join(held) or 'nothing'}", "bold")
-    kept = [fate for fate in file.fates if fate.fate is Fate.KEPT and not fate.note]
-    if kept:
-        show(f"  kept: {', '.join(f'{fate.field} ({fate.count})' for fate in kept)}")
-    for fate in file.fates:
-        if fate not in kept:
-            show(f"  {fate.fate.value}: {fate.field} ({fate.count}){f': {fate.note}' if fate.note else ''}")
+    lines: dict[tuple[Fate, str], list[str]] = {}
     counts = Counter[Fate]()
-    for fate in file.fates:
-        counts[fate.fate] += fate.count
+    for each in file.fates:
+        lines.setdefault((each.fate, each.note), []).append(f"{each.field} ({each.count})")
+        counts[each.fate] += each.count
+    order = list(Fate)
+    for fate, note in sorted(lines, key=lambda line: (order.index(line[0]), bool(line[1]))):
+        why = f" ({note.removeprefix('kept ')})" if note else ""
+        show(f"  {fate.value}{why}: {', '.join(lines[fate, note])}")
     show(f"  {', '.join(f'{counts[each]} {each.value}' for each in Fate)}", "dim")
     for note in file.notes:
         say(f"  {note}", "yellow")
@@ -308,12 +308,10 @@ def export(
         async with open_store(store, embedder="none") as runtime:
             if format_ is ExportFormat.CHAT:
                 await write_chat(runtime, session, to, branch_id=branch)
-                return
-            world = await runtime.world_of(session)
-            if format_ is ExportFormat.WORLD_INFO:
-                await to_thread.run_sync(write_book, world, name, to)
+            elif format_ is ExportFormat.WORLD_INFO:
+                await to_thread.run_sync(write_book, await runtime.world_of(session), name, to)
             else:
-                await to_thread.run_sync(write_card, world, name, to, image)
+                await to_thread.run_sync(write_card, await runtime.world_of(session), name, to, image)
         if to is not None:
             say(f"wrote {to}", "green")
 

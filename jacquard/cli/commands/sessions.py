@@ -1,12 +1,14 @@
-"""`state`, `history`, `fork`, `switch`: show a session and move between its branches."""
+"""`sessions`, `state`, `history`, `fork`, `switch`: find a session, show it, move between its branches."""
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
+from jacquard.cli.commands.memory.options import AuthorOption, using_verbs
 from jacquard.cli.shared import (
     DEFAULT_STORE,
     BranchOption,
@@ -14,13 +16,16 @@ from jacquard.cli.shared import (
     SessionOption,
     StoreOption,
     clean,
+    fail,
     open_store,
     out,
     print_json,
     run,
+    say,
     show,
 )
 from jacquard.cli.show import show_tree
+from jacquard.wiring.verbs import MemoryVerbs
 from mnemosyne.core import codec
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import SessionHead
@@ -28,17 +33,54 @@ from mnemosyne.schema.session import SessionHead
 TurnOption = Annotated[str | None, typer.Option("--turn", "--at", metavar="ID", help="The turn (default: the newest).")]
 
 
+def sessions(
+    query: Annotated[str, typer.Argument(metavar="[WORDS]", help="Only sessions whose id contains these words.")] = "",
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="At most so many.")] = 50,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+) -> None:
+    """List sessions, with the world, the branch and the number of turns of each."""
+
+    async def work() -> tuple[SessionHead, ...]:
+        async with using_verbs(store) as verbs:
+            return await verbs.sessions(query, limit=limit)
+
+    found = run(work)
+    if as_json:
+        print_json(found)
+        return
+    for head in found:
+        show(f"{head.session_id} · world {head.world_id} · branch {head.branch_id} · {head.depth} turns")
+    if not found:
+        say("There is no such session." if query else "There is no session.")
+
+
 def state(
     session: SessionOption,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="PATH=VALUE", help="Set a value, as hero.health=7 (JSON, else text); more than once."
+        ),
+    ] = None,
+    author: AuthorOption = "host",
     turn: TurnOption = None,
     branch: BranchOption = None,
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the state of a session, at present or after any turn."""
+    """Print the state of a session, at present or after any turn; with --set, change it first, all or none.
+
+    A change is a turn of its own, without messages, on the active branch.
+    """
+    wanted = dict(_read_change(each) for each in changes or ())
+    if wanted and (turn is not None or branch is not None):
+        raise fail("--set changes the state as it is now; leave --turn and --branch out.", code=2)
 
     async def work() -> None:
         async with open_store(store, embedder="none") as runtime:
+            if wanted:
+                await MemoryVerbs(runtime, author=author).set_state(session, wanted)
             head = await runtime.store.head(session, branch)
             tree = await runtime.store.state_at(session, turn or head.turn_id)
             if as_json:
@@ -116,6 +158,16 @@ def switch(
         _print_head(session, head, as_json=as_json)
 
     run(work)
+
+
+def _read_change(text: str) -> tuple[str, Any]:
+    path, sign, value = text.partition("=")
+    if not sign or not path.strip():
+        raise fail(f"--set {text!r} has no path; write it as hero.health=7.", code=2)
+    try:
+        return path.strip(), json.loads(value)
+    except ValueError:
+        return path.strip(), value
 
 
 def _print_head(session: str, head: SessionHead, *, as_json: bool) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 from anyio import to_thread
 
@@ -22,11 +23,12 @@ from jacquard.memory.verbs.log import (
     load_edit,
     load_edits,
 )
-from jacquard.memory.verbs.values import Memory, MemoryAction, MemoryEdit
+from jacquard.memory.verbs.values import FoundMemory, Memory, MemoryAction, MemoryEdit
 from jacquard.pipeline.evidence.context_blocks import UNPINNED
 from jacquard.pipeline.record.evidence import find_shown_texts
-from mnemosyne.chains.audience import audience_field
+from mnemosyne.chains.audience import audience_field, may_read, read_audience
 from mnemosyne.core.codec import format_time
+from mnemosyne.evidence import without_shown
 from mnemosyne.evidence.documents import IS_DOCUMENT, remove_passages, write_passages
 from mnemosyne.protocols import Clock, EvidenceIngestor, IdGenerator, Store
 from mnemosyne.schema.evidence import (
@@ -38,13 +40,19 @@ from mnemosyne.schema.evidence import (
     Priority,
     SourceKind,
 )
-from mnemosyne.schema.ingest import IngestOptions
-from mnemosyne.schema.memory import TAKES_FROM_RECALL, UNDONE_AT, Trust
+from mnemosyne.schema.ingest import IngestOptions, ShownText
+from mnemosyne.schema.memory import EMPTY, TAKES_FROM_RECALL, UNDONE_AT, Trust
 
 SOURCE = "memory"
 PIN_PREFIX = "pinned:"
 PINNED = "pinned_memory"
+WAS_PINNED = "memory_was_pinned"
+"""The field of an edit of a pinned memory: undone, it pins the memory again."""
 MOST_CHARS = 20_000
+MOST_TITLE_CHARS = 200
+
+Recall: TypeAlias = Callable[[str, str], Awaitable[tuple[FoundMemory, ...]]]
+"""Finds the memories of a session for a text."""
 
 
 class MemoryEditor:
@@ -52,7 +60,7 @@ class MemoryEditor:
 
     `author` says whose edits they are (kept in the log). With a `viewer`, only what this viewer may know can be edited, and what
     is remembered is for this viewer alone; `all_viewers`: the caller may know everything. `is_model`: texts come from a model, so
-    what its prompt had shown is not remembered again, and what is left is trusted as a model is.
+    what its prompt had shown, or `recall` finds, is not remembered again, and what is left is trusted as a model is.
     """
 
     def __init__(
@@ -66,9 +74,11 @@ class MemoryEditor:
         viewer: str | None = None,
         all_viewers: bool = True,
         is_model: bool = False,
+        recall: Recall | None = None,
     ) -> None:
         self._store, self._ingestor, self._clock, self._ids = store, ingestor, clock, ids
         self._author, self._viewer, self._all_viewers, self._is_model = author, viewer, all_viewers, is_model
+        self._recall = recall
 
     async def remember(self, session_id: str, text: str, *, title: str = "", key: str | None = None) -> MemoryEdit:
         """Store a text as a memory of the session; the same `key` stores it once.
@@ -102,13 +112,14 @@ class MemoryEditor:
 
     async def unpin(self, session_id: str, memory_id: str) -> MemoryEdit:
         """Show a memory no longer in every prompt. ConfigError for one that is not pinned."""
+        await self._store.head(session_id)
         pinned = await self._pin_of(session_id, memory_id)
-        if pinned is None:
+        viewers = () if pinned is None else read_audience(pinned.metadata)
+        if pinned is None or not (self._all_viewers or may_read(viewers, self._viewer)):
             raise ConfigError(f"Memory {memory_id!r} is not pinned.")
-        await self._take_back(session_id, pinned)
-        await self._hide(session_id, memory_id)
-        made = await self._record(session_id, MemoryAction.UNPIN, Memory(memory_id=memory_id, kind="", text=""))
-        return _required(made)
+        await self._end_pin(session_id, pinned)
+        memory = Memory(memory_id=memory_id, kind="", text="", viewers=viewers)
+        return _required(await self._record(session_id, MemoryAction.UNPIN, memory))
 
     async def undo(self, session_id: str, edit_id: str) -> MemoryEdit:
         """Undo an edit; a second call changes nothing.
@@ -121,15 +132,23 @@ class MemoryEditor:
             raise MemoryNotFoundError(f"There is no edit {edit_id!r} in session {session_id!r}; the log shows the ids.")
         if is_undone(evidence):
             return edit
+        pins: list[Evidence] = []
         if edit.action in (MemoryAction.REMEMBER, MemoryAction.EDIT, MemoryAction.SUPERSEDE):
             for later in await load_edits(self._store, session_id, edit_id):
-                if not is_undone(later) and later.metadata.get(ACTION) != MemoryAction.UNPIN.value:
+                if later.metadata.get(ACTION) == MemoryAction.PIN.value and not is_undone(later):
+                    pins.append(later)
+                elif not is_undone(later) and later.metadata.get(ACTION) != MemoryAction.UNPIN.value:
                     raise ConfigError(f"Edit {later.evidence_id!r} builds on edit {edit_id!r}; undo that one first.")
+        for each in pins:
+            await self._end_pin(session_id, each)
         if edit.action is MemoryAction.UNPIN:
             await self.pin(session_id, edit.memory_id)
         elif edit.action is MemoryAction.PIN:
             await self._hide(session_id, edit.memory_id)
-        return _required(await self._take_back(session_id, evidence))
+        done = _required(await self._take_back(session_id, evidence))
+        if WAS_PINNED in evidence.metadata:
+            await self.pin(session_id, edit.memory_id)
+        return done
 
     async def _find(self, session_id: str, memory_id: str) -> Memory:
         return await find_memory(self._store, session_id, memory_id, self._viewer, all_viewers=self._all_viewers)
@@ -138,14 +157,15 @@ class MemoryEditor:
         if text.strip() == memory.text.strip():
             raise ConfigError(f"Memory {memory.memory_id!r} has this text already.")
         pinned = await self._pin_of(session_id, memory.memory_id)
-        if pinned is not None:
-            await self._take_back(session_id, pinned)
-            await self._hide(session_id, memory.memory_id)
-        if not text.strip() and action is MemoryAction.SUPERSEDE:
-            done = _required(await self._record(session_id, action, memory, takes=memory.entry_ids))
+        more = {} if pinned is None else {WAS_PINNED: "yes"}
+        has_successor = bool(text.strip()) or action is not MemoryAction.SUPERSEDE
+        if has_successor:
+            done = await self._write(session_id, action, text, title=memory.title, replaced=memory, more=more)
         else:
-            done = await self._write(session_id, action, text, title=memory.title, replaced=memory)
-            if pinned is not None:
+            done = _required(await self._record(session_id, action, memory, memory.entry_ids, more))
+        if pinned is not None:
+            await self._end_pin(session_id, pinned)
+            if has_successor:
                 await self.pin(session_id, done.edit_id)
         return done
 
@@ -158,6 +178,7 @@ class MemoryEditor:
         title: str = "",
         replaced: Memory | None = None,
         key: str | None = None,
+        more: Mapping[str, Any] = EMPTY,
     ) -> MemoryEdit:
         if not text.strip():
             raise ConfigError("The text is empty; give what is to be remembered.")
@@ -165,30 +186,43 @@ class MemoryEditor:
             raise ConfigError(
                 f"The text has {len(text)} characters, and a memory at most {MOST_CHARS}; ingest it as a document."
             )
+        if len(title) > MOST_TITLE_CHARS:
+            raise ConfigError(f"The title has {len(title)} characters, and may have {MOST_TITLE_CHARS}.")
         await self._store.head(session_id)
         done = await self._ingestor.ingest(
             session_id,
             text,
             EvidenceSource(kind=SourceKind.LLM if self._is_model else SourceKind.USER, name=title or SOURCE),
             EvidenceType.USER_INPUT,
-            metadata=self._metadata(action, replaced, () if replaced is None else replaced.entry_ids),
+            metadata={**self._metadata(action, replaced, () if replaced is None else replaced.entry_ids), **more},
             options=IngestOptions(
                 dedup=False,
                 as_document=True,
                 trust=self._trust_of(replaced),
                 idempotency_key=None if key is None else f"memory {key}",
-                shown=await self._shown(session_id) if self._is_model else (),
+                shown=await self._find_known(session_id, text, replaced) if self._is_model else (),
             ),
         )
         if done.evidence is None:
             raise ConfigError(
-                "Nothing of this text is new: the prompt of the last turn had shown it. It is not remembered again."
+                "Nothing of this text is new: memory or the prompt of the last turn has it. It is not remembered again."
             )
         return _required(done.evidence)
 
-    async def _shown(self, session_id: str) -> Any:
+    async def _find_known(self, session_id: str, text: str, replaced: Memory | None) -> tuple[ShownText, ...]:
+        """Return the texts that a model knows from memory: what its prompt showed, but for what the user has just said, and what
+        recall finds. The text of the memory that is replaced may be repeated.
+        """
         window = await self._store.window(session_id, message_limit=1)
-        return await to_thread.run_sync(find_shown_texts, window.pending or window.previous)
+        record = window.pending or window.previous
+        known = await to_thread.run_sync(partial(find_shown_texts, record, with_input=False))
+        if self._recall is not None:
+            now = None if record is None else record.turn_id
+            found = await self._recall(session_id, text)
+            known += tuple(
+                ShownText(source_id=each.memory_id, text=each.text) for each in found if not now or each.turn_id != now
+            )
+        return known if replaced is None else await to_thread.run_sync(_others, known, replaced.text)
 
     def _trust_of(self, replaced: Memory | None) -> Trust:
         own = Trust.MODEL if self._is_model else Trust.USER
@@ -210,14 +244,19 @@ class MemoryEditor:
         return told
 
     async def _record(
-        self, session_id: str, action: MemoryAction, memory: Memory, takes: tuple[str, ...] = ()
+        self,
+        session_id: str,
+        action: MemoryAction,
+        memory: Memory,
+        takes: tuple[str, ...] = (),
+        more: Mapping[str, Any] = EMPTY,
     ) -> Evidence:
         evidence = Evidence(
             evidence_id=self._ids.generate(),
             type=EvidenceType.OTHER,
             source=EvidenceSource(kind=SourceKind.SYSTEM, name=memory.title or SOURCE),
             trust=Trust.USER,
-            metadata={IS_DOCUMENT: True, **self._metadata(action, memory, takes)},
+            metadata={IS_DOCUMENT: True, **self._metadata(action, memory, takes), **more},
             created_at=self._clock.now(),
         )
         await self._store.put_evidence(session_id, evidence)
@@ -231,6 +270,10 @@ class MemoryEditor:
         marked = replace(evidence, metadata={**evidence.metadata, **undone})
         await self._store.put_evidence(session_id, marked)
         return marked
+
+    async def _end_pin(self, session_id: str, pinned: Evidence) -> None:
+        await self._take_back(session_id, pinned)
+        await self._hide(session_id, str(pinned.metadata[TARGET]))
 
     async def _pin_of(self, session_id: str, memory_id: str) -> Evidence | None:
         found = await load_edits(self._store, session_id, memory_id)
@@ -259,6 +302,11 @@ class MemoryEditor:
             extra=extra,
         )
         await self._store.put_context_blocks(session_id, (block,))
+
+
+def _others(known: tuple[ShownText, ...], text: str) -> tuple[ShownText, ...]:
+    """Return the known texts of which nothing stands in `text`."""
+    return tuple(each for each in known if not without_shown(text, (each,)).sources)
 
 
 def _required(evidence: Evidence) -> MemoryEdit:

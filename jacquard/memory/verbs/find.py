@@ -16,6 +16,12 @@ SENSITIVITY = "sensitivity"
 _WITH_TEXT = frozenset({MemoryAction.REMEMBER.value, MemoryAction.EDIT.value, MemoryAction.SUPERSEDE.value})
 
 
+def has_words(text: str, query: str) -> bool:
+    """Return whether a text contains every word of a query, as any part of a word and in any case."""
+    lowered = text.lower()
+    return all(word in lowered for word in query.lower().split())
+
+
 async def find_memory(
     store: Store, session_id: str, memory_id: str, viewer: str | None, *, all_viewers: bool
 ) -> Memory:
@@ -31,16 +37,15 @@ async def find_memory(
     for edit in await load_edits(store, session_id, memory.memory_id):
         action = edit.metadata.get(ACTION)
         if action in (MemoryAction.EDIT.value, MemoryAction.SUPERSEDE.value) and not is_undone(edit):
-            successor = f"; its successor is {edit.evidence_id!r}" if edit.content else ""
-            raise ConfigError(
-                f"Memory {memory_id!r} was superseded by edit {edit.evidence_id!r}{successor}. Undo that first."
-            )
+            advice = "Name that one, or undo it first." if edit.content else "Undo that first."
+            raise ConfigError(f"Memory {memory_id!r} was superseded by edit {edit.evidence_id!r}. {advice}")
     return memory
 
 
 async def _find(store: Store, session_id: str, world_id: str, memory_id: str) -> Memory | None:
     evidence = await store.get_evidence(session_id, memory_id)
-    if evidence is None:
+    if evidence is None or not is_document(evidence):
+        # An entry that a prompt has shown is evidence too, under its own id.
         for scope in (session_scope(session_id), world_scope(world_id)):
             for entry in await store.entries(scope, (memory_id,)):
                 if TAKES_FROM_RECALL in entry.metadata:

@@ -61,7 +61,7 @@ class MemoryEdit:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FoundMemory:
     """A memory that a search found, and why: `score` (higher is better, comparable within one search), what each arm gave, and
-    the words of the search that occur in it.
+    the words of the search that occur in it. One that is `pinned` is in every prompt, while it fits.
     """
 
     memory_id: str
@@ -73,3 +73,4 @@ class FoundMemory:
     signals: Mapping[str, float] = field(default_factory=dict)
     words: tuple[str, ...] = ()
     trust: Trust = Trust.AUTHORED
+    pinned: bool = False

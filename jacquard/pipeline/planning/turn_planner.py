@@ -85,7 +85,7 @@ class TurnPlanner:
                 on_plan(rules)
             planned = await self._refine_plan(user_message, window, world, config.planner, rules, locked)
             plan = count_focus_switches(planned.plan, window)
-            due, injected_at = await calculate(find_due_injections, window, world, size=size)
+            due, injected_at = await calculate(find_due_injections, window, world, size=size if world.injections else 0)
             if plan.triage is Triage.NUMERICAL:
                 due, injected_at = (), dict(_previous_plan(window).get("injected_at", {}))
             plan = replace(plan, injections=due, injected_at=injected_at)
@@ -171,6 +171,8 @@ def with_focus(plan: PlanContext, settings: PlannerConfig, window: SessionWindow
 
 
 def _find_locked_quest(settings: PlannerConfig, window: SessionWindow) -> str | None:
+    if settings.focus is None:
+        return None
     active = {quest.quest_id for quest in find_active_quests(window.state)}
     return settings.focus if settings.focus in active else None
 

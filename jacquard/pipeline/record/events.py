@@ -58,15 +58,15 @@ async def emit_woven(emitter: EventEmitter, turn: PreparedTurn, config: RuntimeC
     report, session_id, turn_id = turn.report, turn.session_id, turn.turn_id
     by_type = Counter(block.block_type.value for block in turn.context_blocks)
     await emitter.emit(EventType.BLOCKS_DERIVED, session_id, turn_id, blocks=dict(by_type))
-    actions = Counter(decision.action.value for decision in report.decisions)
+    actions = Counter(decision.action for decision in report.decisions)
     left = [decision for decision in report.decisions if decision.action is not Action.KEPT]
     await emitter.emit(
         EventType.PRUNE_COMPLETED,
         session_id,
         turn_id,
-        kept=actions[Action.KEPT.value],
-        dropped=actions[Action.DROPPED.value],
-        degraded=actions[Action.DEGRADED.value],
+        kept=actions[Action.KEPT],
+        dropped=actions[Action.DROPPED],
+        degraded=actions[Action.DEGRADED],
         reasons=dict(Counter(decision.code for decision in left)),
         dropped_blocks=[decision.block_id for decision in left],
     )

@@ -14,7 +14,7 @@ from typing import Any
 from anyio import to_thread
 
 from filament import split_content
-from jacquard.core.block_kinds import SAID
+from jacquard.core.block_kinds import INPUT_ID, SAID
 from jacquard.pipeline.record.prepared_turn import turn_from_record
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.core.off_loop import calculate, size_of
@@ -61,14 +61,19 @@ async def evidence_ids_of(store: Store, session_id: str, entries: Collection[Mem
     return ids
 
 
-def find_shown_texts(record: TurnRecord | None) -> tuple[ShownText, ...]:
-    """Return the texts in a turn's prompt, by which echoes of them are recognised; none before there is a prompt."""
+def find_shown_texts(record: TurnRecord | None, *, with_input: bool = True) -> tuple[ShownText, ...]:
+    """Return the texts in a turn's prompt, by which echoes of them are recognised; none before there is a prompt.
+
+    Without the input, what the user has just said is new.
+    """
     if record is None or record.prompt is None:
         return ()
     turn = turn_from_record(record, 0)
     sources = {block.block_id: block.refs[0].evidence_id for block in turn.context_blocks if block.refs}
     shown = [ShownText(source_id=each.evidence_id, text=each.content) for each in turn.evidences]
     for span in turn.report.spans:
+        if span.block_id == INPUT_ID and not with_input:
+            continue
         said = turn.messages[span.message].content[span.start : span.end]
         # Texts of others are escaped, so every tag here is ours.
         is_written = turn.report.as_written and span.kind in SAID

@@ -290,8 +290,8 @@ def build_record(
         messages=tuple(messages),
         fingerprint=fingerprint,
         plan=plan_to_json(turn.plan),
-        receipt=codec.to_plain(turn.report if with_report else _report_to_store(turn.report)),
-        prompt=codec.to_plain(
+        receipt=_to_json(turn.report if with_report else _report_to_store(turn.report)),
+        prompt=_to_json(
             StoredPrompt(
                 messages=turn.messages,
                 text=turn.text,
@@ -309,6 +309,10 @@ def build_record(
         anchors=anchors,
         created_at=message.at,
     )
+
+
+def _to_json(value: Report | StoredPrompt) -> codec.JsonTree:
+    return codec.JsonTree(codec.encode(value))
 
 
 def turn_from_record(record: TurnRecord, version: int) -> PreparedTurn:

@@ -33,7 +33,7 @@ DEFERS_OVERSIZE = 2
 """From this version on, oversize blocks were packed last."""
 SNAPSHOT_KEY = "tape"
 _STATUS = "status"
-_LEAVES = frozenset((str, int, float, bool))
+_LEAVES = frozenset((str, int, float, bool, type(None)))
 _NONE_SUCH = object()
 _LATER: Mapping[str, Any] = MappingProxyType({"tasks": {}, "boundary": ""})
 """Variables that snapshots of older releases lack, because those releases did not have them."""
@@ -132,7 +132,7 @@ def read_snapshot(record: TurnRecord) -> PromptSnapshot | None:
 
 
 def _drop_defaults(value: Any) -> Any:
-    if value is None or type(value) in _LEAVES:
+    if type(value) in _LEAVES:
         return value
     leaner = _LEANERS.get(type(value))
     if leaner is None:
@@ -151,11 +151,13 @@ def _drop_default_fields(kind: type[Any]) -> Callable[[Any], Any]:
     if issubclass(kind, datetime):
         return codec.format_time
     if issubclass(kind, Mapping):
-        return lambda held: {key: _drop_defaults(inner) for key, inner in held.items()}
+        return lambda held: {
+            key: inner if type(inner) in _LEAVES else _drop_defaults(inner) for key, inner in held.items()
+        }
     if issubclass(kind, set | frozenset):
         return sorted
     if issubclass(kind, Sequence) and not issubclass(kind, str):
-        return lambda held: [_drop_defaults(inner) for inner in held]
+        return lambda held: [inner if type(inner) in _LEAVES else _drop_defaults(inner) for inner in held]
     return lambda held: held
 
 

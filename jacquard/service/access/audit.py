@@ -1,6 +1,6 @@
-"""The audit of reads: who has read what only the host may see, and when; never what was read.
+"""The audit of calls: who has read what only the host may see, who has erased, and when; never what was read or erased.
 
-Erasures have an audit of their own in the store of each tenant.
+What an erasure removed is in an audit of its own in the store of each tenant.
 """
 
 from __future__ import annotations
@@ -17,37 +17,34 @@ from mnemosyne.protocols import Clock, Store
 from mnemosyne.schema.evidence import Evidence, EvidenceSource, EvidenceType, SourceKind
 from mnemosyne.schema.query import EvidenceFilter
 
-_SESSION = "audited reads"
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AuditedRead:
-    """One read: when (aware), with which token, by which operation, in which request."""
+class AuditedCall:
+    """One call: when (aware), with which token, by which operation, in which request."""
 
     at: datetime | None
-    tenant: str
     token_id: str
     operation: str
     request_id: str
 
 
 class AuditTrail:
-    """The audited reads of all tenants, in a store of the service's own tenant."""
+    """The audited calls of all tenants, in a store of the service's own tenant: a session for each of them."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store, self._clock = store, clock
 
     async def record(self, principal: Principal, operation: str, request_id: str) -> None:
-        """Write that a read is about to be answered."""
+        """Write that a call is about to be answered."""
         told = {
-            "tenant": principal.tenant,
             "token_id": principal.token_id,
             "operation": operation,
             "request_id": request_id,
         }
-        await ensure_session(self._store, _SESSION, self._clock)
+        session_id = _session_of(principal.tenant)
+        await ensure_session(self._store, session_id, self._clock)
         await self._store.put_evidence(
-            _SESSION,
+            session_id,
             Evidence(
                 evidence_id=uuid4().hex,
                 type=EvidenceType.OTHER,
@@ -58,20 +55,24 @@ class AuditTrail:
             ),
         )
 
-    async def reads(self, tenant: str) -> tuple[AuditedRead, ...]:
-        """Return the audited reads of a tenant, oldest first."""
+    async def calls(self, tenant: str, limit: int) -> tuple[AuditedCall, ...]:
+        """Return the newest audited calls of a tenant, at most `limit`, oldest first."""
+        where = EvidenceFilter(limit=limit, newest=True)
         try:
-            found = await self._store.list_evidences(_SESSION, EvidenceFilter())
+            found = await self._store.list_evidences(_session_of(tenant), where)
         except SessionNotFoundError:
             return ()
-        return tuple(_from_evidence(each) for each in found if each.metadata.get("tenant") == tenant)
+        return tuple(_from_evidence(each) for each in found)
 
 
-def _from_evidence(evidence: Evidence) -> AuditedRead:
+def _session_of(tenant: str) -> str:
+    return f"audited calls of {tenant}"
+
+
+def _from_evidence(evidence: Evidence) -> AuditedCall:
     told: Mapping[str, object] = evidence.metadata
-    return AuditedRead(
+    return AuditedCall(
         at=evidence.created_at,
-        tenant=str(told["tenant"]),
         token_id=str(told.get("token_id", "")),
         operation=str(told.get("operation", "")),
         request_id=str(told.get("request_id", "")),

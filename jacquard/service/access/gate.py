@@ -103,6 +103,7 @@ class Gate:
             return
         if not self._settings.tenants:
             _check_host(headers.get("host", ""))
+            _check_origin(headers)
         note.principal = await self._find_principal(headers)
         reader = _LimitedBody(receive, headers, self._limits.body_bytes, self._limits.body_seconds)
         try:
@@ -217,6 +218,13 @@ class _LimitedBody:
 def _request_id(headers: dict[str, str]) -> str:
     told = headers.get(REQUEST_ID, "")
     return told if _SAFE_ID.fullmatch(told) else secrets.token_hex(8)
+
+
+def _check_origin(headers: dict[str, str]) -> None:
+    """Refuse what a page of another site sends: a browser asks no leave for a request without a content type."""
+    origin = headers.get("origin")
+    if origin is not None and origin.partition("://")[2] != headers.get("host"):
+        raise Refusal(403, "foreign_origin", "Pages of other sites may not call this service; call it from a server.")
 
 
 def _check_host(host: str) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from starlette.requests import HTTPConnection
 
-from jacquard.service.values import LOCAL, Principal
+from jacquard.service.answers import Refusal
+from jacquard.service.values import LOCAL, Principal, Scope
 
 
 @dataclass(kw_only=True, slots=True)
@@ -34,6 +35,20 @@ class RequestNote:
 def principal_of(request: HTTPConnection) -> Principal:
     """Return who makes a request; of a service without tenants it is `LOCAL`."""
     return note_of(request).principal
+
+
+def act_as(principal: Principal, viewer: str | None, author: str | None = None) -> Principal:
+    """Return a principal that sees what `viewer` may know and edits as `author`; Refusal for another viewer than its token's.
+
+    Where there is a token, edits are its own, whatever `author` says.
+    """
+    if viewer and principal.viewer not in (None, viewer):
+        raise Refusal(
+            403, "viewer_bound", f"This caller is bound to the viewer {principal.viewer!r}; leave viewer out."
+        )
+    if viewer:
+        principal = replace(principal, viewer=viewer, scope=Scope.PLAY)
+    return replace(principal, author=author.strip()) if author and not principal.token_id else principal
 
 
 def note_of(request: HTTPConnection) -> RequestNote:

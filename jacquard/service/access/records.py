@@ -1,4 +1,4 @@
-"""The service's own records: tokens and the audit of reads, in a tenant that is reserved for them."""
+"""The service's own records: tokens and the audit of calls, in a tenant that is reserved for them."""
 
 from __future__ import annotations
 

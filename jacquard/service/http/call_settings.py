@@ -1,4 +1,4 @@
-"""The settings of one call, and the ids that its idempotency key gives to what it makes. Pure."""
+"""The settings and the memory verbs of one call, and the ids that its idempotency key gives to what it makes. Pure."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from jacquard.config.settings import config_from_mapping
 from jacquard.core.errors import ConfigError
 from jacquard.service.http.operation import Call
 from jacquard.service.values import Scope
+from jacquard.wiring.verbs import MemoryVerbs
 
 
 def config_for(call: Call, given: Mapping[str, Any] | None) -> RuntimeConfig | None:
@@ -37,6 +38,13 @@ def _check_settings(given: Mapping[str, Any]) -> None:
             raise ConfigError(
                 f"{'.'.join(path)} can only be set in the settings of the service, or with a token of scope admin."
             )
+
+
+def verbs_for(call: Call) -> MemoryVerbs:
+    """Return the memory verbs for who makes a call."""
+    principal = call.principal
+    author = principal.token_id or principal.author or "host"
+    return MemoryVerbs(call.runtime, author=author, viewer=principal.viewer, is_model=principal.is_model)
 
 
 def id_from_key(call: Call, kind: str) -> str | None:

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from jacquard.service.access.principals import note_of
+from jacquard.service.access.principals import RequestNote, act_as, note_of
 from jacquard.service.access.records import ServiceRecords
 from jacquard.service.answers import JSON, Refusal, answer_error, describe
 from jacquard.service.http.operation import Call, Operation, Query
@@ -23,6 +23,10 @@ from mnemosyne.core.errors import UnreadableError
 KEY_HEADER = "idempotency-key"
 MOST_KEY_CHARS = 255
 PREFIX = "/api/"
+ONE_PROCESS = (
+    "This service runs in several processes, each of which would see a part: send the reply whole (POST …/reply) and "
+    "read the turns, or start it without --workers."
+)
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -47,21 +51,17 @@ def make_endpoint(operation: Operation, tenants: TenantRuntimes, records: Servic
     async def endpoint(request: Request) -> Response:
         note = note_of(request)
         note.operation = operation.name
-        _check_access(operation, note.principal)
+        check_access(operation, note.principal)
+        if operation.in_one_process and tenants.processes > 1:
+            raise Refusal(409, "several_processes", ONE_PROCESS)
+        key = _read_key(request, operation)
         ids = {name: _decode_id(name, value) for name, value in request.path_params.items()}
         query = _read_query(operation.query, request)
+        note.principal = act_as(note.principal, query.get("viewer"), query.get("author"))
         body = None if operation.body is None else await _read_body(request, operation.body)
-        key = _read_key(request)
         note.turn_id = ids.get("turn_id") or getattr(body, "turn_id", None) or ""
         try:
-            if operation.is_audited:
-                note.audit = operation.name
-                if records is not None:
-                    await records.audit.record(note.principal, operation.name, note.request_id)
-            async with tenants.use(note.principal.tenant) as runtime:
-                value = await operation.run(
-                    Call(runtime=runtime, note=note, records=records, ids=ids, query=query, body=body, key=key)
-                )
+            value = await run_operation(operation, tenants, records, note, ids=ids, query=query, body=body, key=key)
         except Refusal:
             raise
         except Exception as error:
@@ -79,7 +79,23 @@ def make_endpoint(operation: Operation, tenants: TenantRuntimes, records: Servic
     return endpoint
 
 
-def _check_access(operation: Operation, principal: Principal) -> None:
+async def run_operation(
+    operation: Operation, tenants: TenantRuntimes, records: ServiceRecords | None, note: RequestNote, **sent: Any
+) -> Any:
+    """Run an operation for a caller that may call it, and return its answer; `sent` are the other fields of `Call`.
+
+    A read that is audited is written down first. Raises what the operation raises, and what opening a tenant's store raises.
+    """
+    if operation.is_audited:
+        note.audit = operation.name
+        if records is not None:
+            await records.audit.record(note.principal, operation.name, note.request_id)
+    async with tenants.use(note.principal.tenant) as runtime:
+        return await operation.run(Call(runtime=runtime, note=note, records=records, **sent))
+
+
+def check_access(operation: Operation, principal: Principal) -> None:
+    """Raise Refusal where a caller may not call an operation."""
     needed = operation.scope.value
     if not principal.allows(operation.scope):
         raise Refusal(403, "forbidden", f"This needs a token of scope {needed}.", scope=needed)
@@ -103,10 +119,11 @@ def _read_query(known: tuple[Query, ...], request: Request) -> Mapping[str, Any]
         if name not in by_name:
             listed = ", ".join(by_name) or "none"
             raise Refusal(400, "bad_query", f"There is no parameter {name!r} here; there are: {listed}.", name=name)
-    return {each.name: _read_parameter(each, request.query_params.get(each.name)) for each in known}
+    return {each.name: read_parameter(each, request.query_params.get(each.name)) for each in known}
 
 
-def _read_parameter(known: Query, sent: str | None) -> Any:
+def read_parameter(known: Query, sent: str | None) -> Any:
+    """Return the value of a parameter that was sent as text (None: was left out); Refusal for one that it cannot have."""
     if sent is None:
         return known.default
     if known.kind is bool and sent in ("true", "false"):
@@ -132,8 +149,11 @@ async def _read_body(request: Request, kind: Any) -> Any:
         raise Refusal(400, "bad_body", str(error)) from None
 
 
-def _read_key(request: Request) -> str:
+def _read_key(request: Request, operation: Operation) -> str:
     key = request.headers.get(KEY_HEADER, "")
+    if key and not operation.is_repeatable:
+        sentence = f"{operation.name} does more when it is called again, so it takes no Idempotency-Key; leave it out."
+        raise Refusal(400, "not_repeatable", sentence)
     if len(key) > MOST_KEY_CHARS:
         raise Refusal(400, "bad_key", f"The header Idempotency-Key has more than {MOST_KEY_CHARS} characters.")
     return key

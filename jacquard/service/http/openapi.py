@@ -87,12 +87,12 @@ def _describe(operation: Operation, body: Any, answer: Any, error: Any) -> dict[
         "parameters": [_id(name) for name in _ID.findall(operation.path)] + [_query(each) for each in operation.query],
         "responses": _answers(operation, answer, error),
     }
-    if operation.method == "POST":
+    if operation.method == "POST" and operation.is_repeatable:
         described["parameters"].append(
             {
                 "name": "Idempotency-Key",
                 "in": "header",
-                "description": "The same key with the same body is the same call.",
+                "description": "The same key with the same body is the same call: nothing is made twice.",
                 "schema": {"type": "string", "maxLength": 255},
             }
         )

@@ -60,6 +60,9 @@ class Call:
         return self.body
 
 
+VIEWER = Query(name="viewer", doc="See and edit what this character may know; with a token of a viewer it is that one.")
+AUTHOR = Query(name="author", doc="Who makes the edit, in a service without tenants; with tenants it is the token.")
+
 Run = Callable[[Call], Awaitable[Any]]
 
 
@@ -70,7 +73,9 @@ class Operation:
     `path` has ids in braces (`/api/v1/sessions/{session_id}`). `run` may return an answer of its own (a page, a stream). `errors`
     are those that a caller has to expect beside those of every operation. Only what is `open_to_viewers` may be called with a token
     that is bound to a viewer: what it returns is then filtered for that viewer.
-    What is `is_audited` returns texts that prompts would withhold.
+    What is `is_audited` returns texts that prompts would withhold, or erases. What is not `is_repeatable` is done once more
+    when a call comes again, so it takes no idempotency key. What is `in_one_process` keeps what it needs in memory, so a service
+    of several processes refuses it.
     """
 
     name: str
@@ -86,3 +91,5 @@ class Operation:
     errors: tuple[type[ContextEngineError], ...] = ()
     open_to_viewers: bool = False
     is_audited: bool = False
+    is_repeatable: bool = True
+    in_one_process: bool = False

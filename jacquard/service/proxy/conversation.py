@@ -29,6 +29,9 @@ MESSAGE_CHARS = 400
 SPARE, DEEP = 40, 4_000
 """How many stored messages are read beside those that the client shows; the second, where none of them is known."""
 MOST_BRANCHES, MOST_EDITS = 30, 8
+MOST_REWRITTEN = 400
+"""How many messages may follow an edited one; each of their turns is written once more."""
+
 MOST_EXCHANGES, MOST_SESSIONS = 50_000, 500
 
 
@@ -80,7 +83,7 @@ class _Found:
 
     def edited(self, said: Said) -> WindowMessage | None:
         """Return the stored message that the client shows with another text, where all that follows it agrees."""
-        if self.length == len(said.before) or not self.ends_with(said):
+        if self.length == len(said.before) or not self.ends_with(said) or len(self.stored) - self.end > MOST_REWRITTEN:
             return None
         mine, theirs = said.forms[self.length], self.forms[self.end]
         rest = zip(said.forms[self.length + 1 :], self.forms[self.end + 1 :], strict=True)

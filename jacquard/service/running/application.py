@@ -23,7 +23,7 @@ from jacquard.config.sections import RuntimeConfig
 from jacquard.service.access.admission import Admission
 from jacquard.service.access.gate import Gate
 from jacquard.service.access.principals import RequestNote, note_of
-from jacquard.service.access.records import open_records
+from jacquard.service.access.records import ServiceRecords, open_records
 from jacquard.service.answers import Refusal
 from jacquard.service.http.endpoints import EncodedPaths
 from jacquard.service.http.routes import API_VERSION, answer_http_fault, make_routes
@@ -36,6 +36,15 @@ from jacquard.service.running.metrics import ServiceMetrics
 from jacquard.service.settings import ServiceSettings
 from jacquard.service.tenants import TenantRuntimes
 from jacquard.service.values import Scope
+
+try:
+    from jacquard.service.mcp.calls import Service
+    from jacquard.service.mcp.server import build_server, make_http
+except ImportError:
+    # The extra `mcp` is not installed.
+    HAS_MCP = False
+else:
+    HAS_MCP = True
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -51,6 +60,7 @@ def build_app(settings: ServiceSettings, engine: RuntimeConfig | None = None, *,
     tenants = TenantRuntimes(settings, _without_metrics(engine or RuntimeConfig()), metrics.count_event)
     records = open_records(settings.store) if settings.tenants else None
     streams: list[anyio.CancelScope] = []
+    mcp = _make_mcp(settings, tenants, records)
     upstream = _make_upstream(settings)
     proxy = Proxy(settings, tenants, upstream)
 
@@ -60,6 +70,8 @@ def build_app(settings: ServiceSettings, engine: RuntimeConfig | None = None, *,
             if records is not None:
                 stack.push_async_callback(records.close)
             await stack.enter_async_context(tenants)
+            if mcp is not None:
+                await stack.enter_async_context(mcp[1].run())
             await proxy.open()
             if upstream is not None:
                 stack.push_async_callback(upstream.close)
@@ -92,10 +104,20 @@ def build_app(settings: ServiceSettings, engine: RuntimeConfig | None = None, *,
         ],
     )
     app.router.routes.extend(make_routes(tenants, records))
+    if mcp is not None:
+        app.add_route("/mcp", mcp[0], ["POST"])
     app.router.routes.extend(proxy.routes())
     app.add_exception_handler(HTTPException, answer_http_fault)
     _add_probes(app, tenants, metrics)
     return app
+
+
+def _make_mcp(settings: ServiceSettings, tenants: TenantRuntimes, records: ServiceRecords | None) -> Any:
+    """Return the endpoint of MCP and what runs it; None where its package is not installed."""
+    if not HAS_MCP:
+        return None
+    server = build_server(Service(tenants=tenants, records=records), lambda context: note_of(context.request))
+    return make_http(server, settings)
 
 
 def _add_probes(app: FastAPI, tenants: TenantRuntimes, metrics: ServiceMetrics) -> None:

@@ -46,6 +46,12 @@ def configure_logs() -> None:
     )
 
 
+def log_start(host: str, port: int, workers: int) -> None:
+    """Write where the service is about to listen."""
+    shown = f"[{host}]" if ":" in host else host
+    structlog.get_logger().info("serving", address=f"http://{shown}:{port}", workers=workers)
+
+
 def log_request(note: RequestNote) -> None:
     """Write the line of a request that is over."""
     facts: dict[str, Any] = {

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 from jacquard.adapters.observe.prometheus import PrometheusMetrics
 from jacquard.service.access.admission import Admission
@@ -60,6 +61,17 @@ class ServiceMetrics:
         """Return all metrics in the text format that Prometheus reads; blocks on files where several processes share them."""
         if SHARED_FOLDER not in os.environ:
             return generate_latest(self._registry)
+        _forget_ended_processes()
         shared = CollectorRegistry()
         MultiProcessCollector(shared)  # type: ignore[no-untyped-call]
         return generate_latest(shared)
+
+
+def _forget_ended_processes() -> None:
+    """Take what a process had under way out of the sums, once it was killed; what it had counted stays in them."""
+    for file in Path(os.environ[SHARED_FOLDER]).glob("gauge_live*_*.db"):
+        number = int(file.stem.rpartition("_")[2])
+        try:
+            os.kill(number, 0)
+        except ProcessLookupError:
+            mark_process_dead(number)  # type: ignore[no-untyped-call]

@@ -1,6 +1,7 @@
-"""The HTTP protocol of uvicorn with limits on the head of a request, which uvicorn does not limit in time or in size.
+"""The HTTP protocol of uvicorn with limits that uvicorn has not: on the head of a request, and on an answer that nobody reads.
 
-A client that sends its head slowly, or without an end, would otherwise hold a connection and memory as long as it likes.
+A client that sends its head slowly or without an end, or reads its answer slowly, would otherwise hold a connection and memory as
+long as it likes.
 """
 
 from __future__ import annotations
@@ -15,11 +16,15 @@ HEAD_SECONDS = 10.0
 
 MOST_HEAD_BYTES = 65_536
 
+UNREAD_SECONDS = 30.0
+"""How long a client may leave more unread than the system and the server hold for it."""
 
-class LimitedHeadProtocol(HttpToolsProtocol):
-    """Closes a connection whose next head takes too long or is too long."""
+
+class LimitedProtocol(HttpToolsProtocol):
+    """Closes a connection whose next head takes too long or is too long, and one whose answer is not read."""
 
     _timer: asyncio.TimerHandle | None = None
+    _unread_timer: asyncio.TimerHandle | None = None
     _head_bytes = 0
     _is_in_head = True
 
@@ -31,7 +36,19 @@ class LimitedHeadProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop waiting."""
         self._stop_timer()
+        self._stop_unread_timer()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """The client reads more slowly than it is answered."""
+        super().pause_writing()
+        if self._unread_timer is None:
+            self._unread_timer = asyncio.get_running_loop().call_later(UNREAD_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """The client has read on."""
+        super().resume_writing()
+        self._stop_unread_timer()
 
     def data_received(self, data: bytes) -> None:
         """Read what has come, unless the head is too long."""
@@ -69,6 +86,11 @@ class LimitedHeadProtocol(HttpToolsProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _stop_unread_timer(self) -> None:
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+            self._unread_timer = None
 
     def _give_up(self) -> None:
         self._timer = None

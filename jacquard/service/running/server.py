@@ -12,18 +12,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import anyio
 import uvicorn
 from fastapi import FastAPI
 from uvicorn.supervisors import Multiprocess
 
+from jacquard.config.sections import RuntimeConfig
 from jacquard.config.settings import load_config
 from jacquard.core.errors import ConfigError
 from jacquard.service.access.gate import LOOPBACK_HOSTS
 from jacquard.service.proxy.requests.rules import load_rules
 from jacquard.service.running.application import build_app
-from jacquard.service.running.logs import configure_logs
+from jacquard.service.running.logs import configure_logs, log_start
 from jacquard.service.running.metrics import SHARED_FOLDER
 from jacquard.service.settings import ServiceSettings, load_service_settings
+from jacquard.service.tenants import TenantRuntimes
 from mnemosyne.schema.memory import EMPTY
 
 
@@ -32,7 +35,7 @@ def serve(file: Path | None = None, options: Mapping[str, Any] = EMPTY) -> None:
 
     `file` and `options` are those of `load_service_settings`; each process reads them. ConfigError that lists every fault of
     theirs, for an address other than the loopback one without tenants, for several processes on a store in memory, and for a
-    file of rules that cannot be read.
+    file of rules that cannot be read; StoreUnavailableError and WorldPackError where store and world cannot be used.
     """
     settings = load_service_settings(file, options=options)
     if settings.host not in LOOPBACK_HOSTS and not settings.tenants:
@@ -44,7 +47,9 @@ def serve(file: Path | None = None, options: Mapping[str, Any] = EMPTY) -> None:
         raise ConfigError("Several workers cannot share a store in memory; name another store, or leave --workers out.")
     # Read here too, so that a fault in the file is said before anything starts.
     load_rules(settings.proxy.rules)
+    anyio.run(_check_store, settings, load_config(file))
     configure_logs()
+    log_start(settings.host, settings.port, settings.workers)
     if settings.workers == 1:
         uvicorn.Server(_configure(settings, file, options)).run()
         return
@@ -56,6 +61,12 @@ def serve(file: Path | None = None, options: Mapping[str, Any] = EMPTY) -> None:
             Multiprocess(config, sockets=[socket]).run()
         finally:
             socket.close()
+
+
+async def _check_store(settings: ServiceSettings, engine: RuntimeConfig) -> None:
+    """Open what the first request would open, so that a fault is said at once."""
+    async with TenantRuntimes(settings, engine) as tenants:
+        await tenants.check()
 
 
 def build_served(file: Path | None, options: Mapping[str, Any]) -> FastAPI:
@@ -97,9 +108,9 @@ def _end_with_parent() -> None:
 def _find_protocol() -> type:
     """Return our protocol where httptools is installed, which it is on all platforms but Windows."""
     try:
-        from jacquard.service.running.protocol import LimitedHeadProtocol
+        from jacquard.service.running.protocol import LimitedProtocol
     except ImportError:
         from uvicorn.protocols.http.h11_impl import H11Protocol
 
         return H11Protocol
-    return LimitedHeadProtocol
+    return LimitedProtocol

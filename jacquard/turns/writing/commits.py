@@ -21,6 +21,7 @@ from jacquard.pipeline.record.events import emit_error
 from jacquard.pipeline.record.tools import resolve_refs
 from jacquard.pipeline.worlds import WorldSource
 from jacquard.turns.parts import EngineParts
+from jacquard.turns.waiting import WaitingTurn, agent_of
 from jacquard.turns.writing.chunks import ChunkBuffer, Key
 from mnemosyne.chains.unanswered import is_closed_unanswered
 from mnemosyne.core.errors import NoPendingTurnError, TurnNotPendingError, VersionConflictError
@@ -47,7 +48,13 @@ async def retry_on_conflict(decide: Callable[..., Awaitable[T]], session_id: str
 class ReplyCommitter:
     """Commits replies, and joins those that come in chunks."""
 
-    def __init__(self, parts: EngineParts, emitter: EventEmitter, config: RuntimeConfig, worlds: WorldSource) -> None:
+    def __init__(
+        self,
+        parts: EngineParts,
+        emitter: EventEmitter,
+        config: RuntimeConfig,
+        worlds: WorldSource,
+    ) -> None:
         self._parts, self._emitter, self._worlds = parts, emitter, worlds
         self._limits, chunks = config.limits, config.chunks
         self._chunks = ChunkBuffer(
@@ -103,26 +110,19 @@ class ReplyCommitter:
         self, session_id: str, reply: Message, turn_id: str | None, refs: tuple[Ref, ...]
     ) -> CommitResult:
         store = self._parts.store
-        if turn_id is None:
-            window = await store.window(session_id, message_limit=1)
-            if window.pending is None:
-                raise NoPendingTurnError(session_id)
-            record = window.pending
-        else:
-            record = await store.turn(session_id, turn_id)
-            window = await store.window(session_id, message_limit=1, branch_id=record.branch_id)
-        if is_closed_unanswered(record):
-            raise TurnNotPendingError(session_id, record.turn_id)
+        waiting = await self._find_waiting(session_id, turn_id)
+        if waiting is None:
+            waiting = await self._load_waiting(session_id, turn_id)
+        record, state = waiting.record, waiting.state
         if record.status is TurnStatus.COMMITTED:
-            return read_commit_result(record, window.head.version)
+            return read_commit_result(record, waiting.version)
         check_reply(reply.content, self._limits)
         refs = await resolve_refs(store, session_id, refs or reply.refs)
-        world = await self._worlds.world(window.head.world_id)
-        agent = str(world.persona.get("name") or "assistant")
-        decide = partial(build_commit, agent=agent, at=self._parts.clock.now(), refs=refs, limits=self._limits)
-        size = size_of(reply.content, window.state)
-        commit, result = await calculate(decide, record, window.state, reply, size=size)
-        head = await store.commit_turn(session_id, commit, expected_version=window.head.version)
+        at = self._parts.clock.now()
+        decide = partial(build_commit, agent=waiting.agent, at=at, refs=refs, limits=self._limits)
+        commit, result = await calculate(decide, record, state, reply, size=size_of(reply.content, state))
+        head = await store.commit_turn(session_id, commit, expected_version=waiting.version)
+        self._parts.waiting.drop(session_id)
         emitter = self._emitter_of(record)
         await emitter.emit(EventType.MESSAGE_APPENDED, session_id, record.turn_id, role="assistant", messages=1)
         await emitter.emit(
@@ -137,6 +137,32 @@ class ReplyCommitter:
             set_aside=len(result.set_aside),
         )
         return replace(result, version=head.version)
+
+    async def _find_waiting(self, session_id: str, turn_id: str | None) -> WaitingTurn | None:
+        """Return the turn that waits for its reply as this engine prepared it, if nothing was written to the session since."""
+        held = self._parts.waiting.find(session_id, turn_id)
+        if held is None:
+            return None
+        head = await self._parts.store.head(session_id, None if turn_id is None else held.record.branch_id)
+        is_current = head.version == held.version and head.branch_id == held.record.branch_id
+        return held if is_current else None
+
+    async def _load_waiting(self, session_id: str, turn_id: str | None) -> WaitingTurn:
+        """Return the pending turn, or `turn_id`, which may be committed already, from the store."""
+        store = self._parts.store
+        if turn_id is None:
+            window = await store.window(session_id, message_limit=1)
+            if window.pending is None:
+                raise NoPendingTurnError(session_id)
+            record = window.pending
+        else:
+            record = await store.turn(session_id, turn_id)
+            window = await store.window(session_id, message_limit=1, branch_id=record.branch_id)
+        if is_closed_unanswered(record):
+            raise TurnNotPendingError(session_id, record.turn_id)
+        is_over = record.status is TurnStatus.COMMITTED
+        agent = "" if is_over else agent_of(await self._worlds.world(window.head.world_id))
+        return WaitingTurn(record=record, state=window.state, agent=agent, version=window.head.version)
 
     def _emitter_of(self, record: TurnRecord) -> EventEmitter:
         """Return an emitter with the tags of a turn, which may have had a configuration of its own."""

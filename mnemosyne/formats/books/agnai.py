@@ -10,9 +10,9 @@ from typing import Any
 from mnemosyne.core.errors import CorpusError
 from mnemosyne.formats.books.conversions import has_text
 from mnemosyne.formats.books.entries import build_entries, count_extra, numbered
-from mnemosyne.formats.books.fields import BY_ACTIVATION, ENABLED, FOR_EXPORT, take_fields
+from mnemosyne.formats.books.fields import BY_ACTIVATION, ENABLED, take_fields
 from mnemosyne.formats.books.foreign import keep_original, native_names, read_book_file
-from mnemosyne.formats.losses import FieldCounter
+from mnemosyne.formats.losses import FOR_EXPORT, FieldCounter
 from mnemosyne.formats.values import ImportedFile, WorldBook
 
 FORMAT = "agnai"

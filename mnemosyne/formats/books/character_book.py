@@ -20,13 +20,12 @@ from mnemosyne.formats.books.fields import (
     CARD_NAMES,
     EXTENSION_NAMES,
     FIELDS_BY_NAME,
-    FOR_EXPORT,
     OTHER_NAMES,
     take_fields,
     to_position,
 )
 from mnemosyne.formats.books.keys import is_regex_key
-from mnemosyne.formats.losses import FieldCounter
+from mnemosyne.formats.losses import FOR_EXPORT, FieldCounter
 from mnemosyne.formats.safe_files import read_json_file
 from mnemosyne.formats.values import ImportedFile, WorldBook
 
@@ -37,7 +36,7 @@ OWN_EXTENSION = "jacquard/world_info"
 
 _HELD = ("name", "priority", "case_sensitive", "use_regex", "position")
 _TAKEN = ("id", "uid", "extensions", "position")
-_NOT_HEEDED = "SillyTavern does not heed it; kept for export"
+_NOT_HEEDED = f"SillyTavern does not heed it; {FOR_EXPORT}"
 _AFTER_CHAR = 1
 _MOST_NAMED = 100
 _TOP_NAMES = {**OTHER_NAMES, **FIELDS_BY_NAME}

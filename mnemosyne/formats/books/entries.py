@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from mnemosyne.formats.books.conversions import has_keys, has_text, kind_of
-from mnemosyne.formats.books.fields import BY_ACTIVATION, FOR_EXPORT
+from mnemosyne.formats.books.fields import BY_ACTIVATION
 from mnemosyne.formats.books.keys import leading_decorators
-from mnemosyne.formats.losses import FieldCounter
+from mnemosyne.formats.losses import FOR_EXPORT, FieldCounter
 from mnemosyne.formats.macros import count_macros
 from mnemosyne.formats.values import BookEntry, ImportedFile, WorldBook
 
-UNKNOWN = "unknown; kept for export"
+UNKNOWN = f"unknown; {FOR_EXPORT}"
 _MOST_NAMED_UIDS = 8
 _MOST_NAMED_FIELDS = 200
 _MOST_NAME_CHARS = 80

@@ -27,11 +27,10 @@ from mnemosyne.formats.books.conversions import (
     to_text,
 )
 from mnemosyne.formats.books.keys import is_regex_key
-from mnemosyne.formats.losses import FieldCounter
+from mnemosyne.formats.losses import FOR_EXPORT, FieldCounter
 
 BY_ACTIVATION = "heeded with activation: sillytavern"
 """What an import says of a field that decides by SillyTavern's rules only, where it is not as SillyTavern has it by default."""
-FOR_EXPORT = "kept for export"
 _COMMA_NOTE = "a key holds a comma, and is looked for as one text"
 
 _POSITIONS = {

@@ -13,8 +13,8 @@ from typing import Any
 
 from mnemosyne.core.errors import CorpusError
 from mnemosyne.formats.books.entries import count_unknown, file_of_book
-from mnemosyne.formats.books.fields import FIELDS_BY_NAME, FOR_EXPORT, NativeField
-from mnemosyne.formats.losses import FieldCounter
+from mnemosyne.formats.books.fields import FIELDS_BY_NAME, NativeField
+from mnemosyne.formats.losses import FOR_EXPORT, FieldCounter
 from mnemosyne.formats.safe_files import read_json_file
 from mnemosyne.formats.values import ImportedFile, WorldBook
 

@@ -13,7 +13,7 @@ from typing import Any
 from mnemosyne.core.errors import CorpusError
 from mnemosyne.formats.books.conversions import has_text, kind_of, to_keys
 from mnemosyne.formats.books.entries import build_entries, numbered
-from mnemosyne.formats.books.fields import BY_ACTIVATION, FOR_EXPORT, take_fields
+from mnemosyne.formats.books.fields import BY_ACTIVATION, take_fields
 from mnemosyne.formats.books.foreign import (
     COMMA_KEYS,
     COMMA_KEYS_SECONDARY,
@@ -21,7 +21,7 @@ from mnemosyne.formats.books.foreign import (
     native_names,
     read_book_file,
 )
-from mnemosyne.formats.losses import FieldCounter
+from mnemosyne.formats.losses import FOR_EXPORT, FieldCounter
 from mnemosyne.formats.values import ImportedFile, WorldBook
 
 KOBOLD, AI_DUNGEON = "kobold", "ai_dungeon"

@@ -10,10 +10,10 @@ from typing import Any
 from mnemosyne.core.errors import CorpusError
 from mnemosyne.formats.books.conversions import to_other_flag
 from mnemosyne.formats.books.entries import build_entries, count_extra, count_unknown, numbered
-from mnemosyne.formats.books.fields import BY_ACTIVATION, ENABLED, FIELDS_BY_NAME, FOR_EXPORT, take_fields
+from mnemosyne.formats.books.fields import BY_ACTIVATION, ENABLED, FIELDS_BY_NAME, take_fields
 from mnemosyne.formats.books.foreign import keep_original, native_names, read_book_file
 from mnemosyne.formats.books.keys import is_regex_key
-from mnemosyne.formats.losses import FieldCounter
+from mnemosyne.formats.losses import FOR_EXPORT, FieldCounter
 from mnemosyne.formats.values import ImportedFile, WorldBook
 
 FORMAT = "novelai"

@@ -8,7 +8,7 @@ from typing import Any
 
 from mnemosyne.core.errors import CorpusError
 from mnemosyne.formats.books.entries import build_entries, count_extra, numbered
-from mnemosyne.formats.books.fields import BY_ACTIVATION, FOR_EXPORT, take_fields
+from mnemosyne.formats.books.fields import BY_ACTIVATION, take_fields
 from mnemosyne.formats.books.foreign import (
     COMMA_KEYS,
     COMMA_KEYS_SECONDARY,
@@ -17,7 +17,7 @@ from mnemosyne.formats.books.foreign import (
     read_book_file,
 )
 from mnemosyne.formats.books.keys import is_regex_key
-from mnemosyne.formats.losses import FieldCounter
+from mnemosyne.formats.losses import FOR_EXPORT, FieldCounter
 from mnemosyne.formats.values import ImportedFile, WorldBook
 
 FORMAT = "risu"

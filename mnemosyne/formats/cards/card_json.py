@@ -39,7 +39,7 @@ _SIGNS = ("first_mes", "mes_example", "char_persona", "char_greeting", "world_sc
 _TEXT_SIGNS = ("personality", "scenario")
 """Fields of which only a text is a sign of a card."""
 _FLAT_EXPORT_ONLY = ("avatar", "chat", "create_date", "fav", "metadata", *EXPORT_ONLY)
-_ASSETS_NOTE = "pictures and sounds are not imported; kept for export only"
+_ASSETS_NOTE = "pictures and sounds are not imported; kept for export"
 
 
 def is_card(value: Any) -> bool:
@@ -201,7 +201,7 @@ def _count_others(
     known |= {"extensions", "character_book", "assets"}
     export_only = _FLAT_EXPORT_ONLY if not prefix else tuple(EXPORT_ONLY)
     for name in export_only:
-        counter.keep(f"{prefix}{name}", source.get(name), "kept for export only")
+        counter.keep(f"{prefix}{name}", source.get(name), "kept for export")
     assets = source.get("assets")
     for asset in assets if isinstance(assets, list) else (assets,):
         counter.refuse(f"{prefix}assets.*", asset, _ASSETS_NOTE)
@@ -209,7 +209,7 @@ def _count_others(
         counter.refuse(
             "talkativeness", source.get("talkativeness"), "how often the character speaks up in a group chat"
         )
-        counter.refuse("data", source.get("data"), "has no texts of a card; kept for export only")
+        counter.refuse("data", source.get("data"), "has no texts of a card; kept for export")
         known |= {"talkativeness", "spec", "spec_version", "data"}
     counter.keep_others(prefix, source, {*known, *export_only})
     if prefix:
@@ -218,10 +218,10 @@ def _count_others(
 
 def _read_book(value: Any, path: str, card_name: str, counter: FieldCounter) -> WorldBook | None:
     if not isinstance(value, Mapping):
-        counter.refuse(path, value, f"{kind_of(value)} in the place of a book; kept for export only")
+        counter.refuse(path, value, f"{kind_of(value)} in the place of a book; kept for export")
         return None
     try:
         return parse_character_book(value, card_name, counter, f"{path}.")
     except CorpusError as error:
-        counter.refuse(path, value, f"cannot be read ({error}); kept for export only")
+        counter.refuse(path, value, f"cannot be read ({error}); kept for export")
         return None

@@ -7,14 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mnemosyne.formats.losses import FieldCounter
+from mnemosyne.formats.losses import AT_INPUT, FOR_EXPORT, FieldCounter
 from mnemosyne.formats.macros import count_macros
 from mnemosyne.formats.values import DepthPrompt
 
 ORIGINAL = re.compile(r"\{\{original\}\}", re.IGNORECASE)
 """Where a card's instructions repeat those of the user."""
-_ORIGINAL_NOTE = "repeats the user's own instructions, of which an import has none; kept as written"
-_EXPORT_ONLY = "kept for export only"
+_ORIGINAL_NOTES = {
+    "system_prompt": "stands for the instructions of the program; becomes the usual ones of an imported world",
+    "post_history_instructions": "stands for the instructions of the program, of which there are none here; left out",
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,21 +53,21 @@ FIELDS = (
 )
 """The fields that CharacterCard has, in the order in which a card is written."""
 EXPORT_ONLY = {
-    "creator": _EXPORT_ONLY,
-    "character_version": _EXPORT_ONLY,
-    "creator_notes_multilingual": _EXPORT_ONLY,
-    "source": _EXPORT_ONLY,
-    "creation_date": _EXPORT_ONLY,
-    "modification_date": _EXPORT_ONLY,
+    "creator": FOR_EXPORT,
+    "character_version": FOR_EXPORT,
+    "creator_notes_multilingual": FOR_EXPORT,
+    "source": FOR_EXPORT,
+    "creation_date": FOR_EXPORT,
+    "modification_date": FOR_EXPORT,
 }
 """Fields of `data` that say something of the card, and nothing to a reader of the story."""
 _REFUSED_EXTENSIONS = {
-    "talkativeness": "how often the character speaks up in a group chat; kept for export only",
-    "world": "the name of a book in a file of its own: import that file too; kept for export only",
-    "regex_scripts": "scripts over texts are never run; kept for export only",
-    "risuai": "scripts, triggers and settings of Risu are never run; kept for export only",
-    "TavernHelper_scripts": "scripts are never run; kept for export only",
-    "tavern_helper": "scripts are never run; kept for export only",
+    "talkativeness": "how often the character speaks up in a group chat; kept for export",
+    "world": "the name of a book in a file of its own: import that file too; kept for export",
+    "regex_scripts": "scripts over texts are never run; kept for export",
+    "risuai": "scripts, triggers and settings of Risu are never run; kept for export",
+    "TavernHelper_scripts": "scripts are never run; kept for export",
+    "tavern_helper": "scripts are never run; kept for export",
 }
 _ROLES = ("system", "user", "assistant")
 
@@ -108,7 +110,7 @@ def read_text(value: Any, path: str, counter: FieldCounter, *, note: str = "") -
     if value and isinstance(value, list) and all(isinstance(each, str) for each in value):
         counter.change(path, value, "a list of texts; each becomes a line")
         return "\n".join(value)
-    counter.refuse(path, value, f"{kind_of(value)} in the place of a text; {_EXPORT_ONLY}")
+    counter.refuse(path, value, f"{kind_of(value)} in the place of a text; {FOR_EXPORT}")
     return ""
 
 
@@ -123,18 +125,18 @@ def read_texts(value: Any, path: str, counter: FieldCounter, *, is_comma_list: b
     if isinstance(value, str):
         counter.change(path, value, "a text; becomes a list of one")
         return (value,) if value else ()
-    counter.refuse(path, value, f"{kind_of(value)} in the place of a list of texts; {_EXPORT_ONLY}")
+    counter.refuse(path, value, f"{kind_of(value)} in the place of a list of texts; {FOR_EXPORT}")
     return ()
 
 
 def read_extensions(value: Any, prefix: str, counter: FieldCounter) -> DepthPrompt | None:
     """Return the character's note of the extensions of a card, or None; every extension is counted."""
     if not isinstance(value, Mapping):
-        counter.refuse(prefix.rstrip("."), value, f"{kind_of(value)} in the place of a mapping; {_EXPORT_ONLY}")
+        counter.refuse(prefix.rstrip("."), value, f"{kind_of(value)} in the place of a mapping; {FOR_EXPORT}")
         return None
     for name, reason in _REFUSED_EXTENSIONS.items():
         counter.refuse(f"{prefix}{name}", value.get(name), reason)
-    counter.keep(f"{prefix}fav", value.get("fav"), _EXPORT_ONLY)
+    counter.keep(f"{prefix}fav", value.get("fav"), FOR_EXPORT)
     counter.keep_others(prefix, value, {*_REFUSED_EXTENSIONS, "fav", "depth_prompt"})
     return _read_depth_prompt(value.get("depth_prompt"), f"{prefix}depth_prompt", counter)
 
@@ -154,13 +156,13 @@ def kind_of(value: Any) -> str:
 
 def _read_depth_prompt(value: Any, path: str, counter: FieldCounter) -> DepthPrompt | None:
     if not isinstance(value, Mapping):
-        counter.refuse(path, value, f"{kind_of(value)} in the place of a mapping; {_EXPORT_ONLY}")
+        counter.refuse(path, value, f"{kind_of(value)} in the place of a mapping; {FOR_EXPORT}")
         return None
     text = read_text(value.get("prompt"), f"{path}.prompt", counter)
     counter.keep_others(f"{path}.", value, ("prompt", "depth", "role"))
     if not text:
-        counter.keep(f"{path}.depth", value.get("depth"), f"of an empty text; {_EXPORT_ONLY}")
-        counter.keep(f"{path}.role", value.get("role"), f"of an empty text; {_EXPORT_ONLY}")
+        counter.keep(f"{path}.depth", value.get("depth"), f"of an empty text; {FOR_EXPORT}")
+        counter.keep(f"{path}.role", value.get("role"), f"of an empty text; {FOR_EXPORT}")
         return None
     _count_card_macros((text,), f"{path}.prompt", counter)
     prompt = DepthPrompt(text=text)
@@ -173,7 +175,7 @@ def _read_depth_prompt(value: Any, path: str, counter: FieldCounter) -> DepthPro
 
 def _read_depth(value: Any, path: str, default: int, counter: FieldCounter) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        counter.keep(path, value)
+        counter.change(path, value, AT_INPUT)
         return value
     number = value.strip() if isinstance(value, str) else ""
     if isinstance(value, float) and value >= 0:
@@ -188,7 +190,7 @@ def _read_depth(value: Any, path: str, default: int, counter: FieldCounter) -> i
 
 def _read_role(value: Any, path: str, default: str, counter: FieldCounter) -> str:
     if isinstance(value, str) and value in _ROLES:
-        counter.keep(path, value)
+        counter.change(path, value, AT_INPUT)
         return value
     role = default
     if isinstance(value, str) and value.strip().lower() in _ROLES:
@@ -202,9 +204,9 @@ def _read_role(value: Any, path: str, default: str, counter: FieldCounter) -> st
 def _count_other(value: Any, taken: Any, path: str, name: str, counter: FieldCounter) -> None:
     """Count a field that says what the field `name`, which was taken, says too."""
     if (tuple(value) if isinstance(value, list) else value) == taken:
-        counter.keep(path, value, f"the same as {name}; {_EXPORT_ONLY}")
+        counter.keep(path, value, f"the same as {name}; {FOR_EXPORT}")
     else:
-        counter.refuse(path, value, f"{name} was taken, which says something else; {_EXPORT_ONLY}")
+        counter.refuse(path, value, f"{name} was taken, which says something else; {FOR_EXPORT}")
 
 
 def count_beside_data(document: Mapping[str, Any], taken: Mapping[str, Any], counter: FieldCounter) -> None:
@@ -216,14 +218,12 @@ def count_beside_data(document: Mapping[str, Any], taken: Mapping[str, Any], cou
         if name in names and taken[names[name].attribute]:
             _count_other(value, taken[names[name].attribute], name, f"data.{names[name].name}", counter)
         else:
-            counter.keep(name, value, f"beside data; {_EXPORT_ONLY}")
+            counter.keep(name, value, f"beside data; {FOR_EXPORT}")
 
 
 def _count_card_macros(texts: tuple[str, ...], path: str, counter: FieldCounter) -> None:
-    plain = []
-    for text in texts:
-        without, count = ORIGINAL.subn(" ", text)
-        for _ in range(count):
-            counter.change(f"{path}: {{{{original}}}}", note=_ORIGINAL_NOTE)
-        plain.append(without)
-    count_macros(plain, path, counter)
+    note = _ORIGINAL_NOTES.get(path.rpartition(".")[2])
+    for text in texts if note else ():
+        for _ in ORIGINAL.findall(text):
+            counter.change(f"{path}: {{{{original}}}}", note=note or "")
+    count_macros([ORIGINAL.sub(" ", text) for text in texts] if note else texts, path, counter)

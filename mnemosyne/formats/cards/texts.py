@@ -35,16 +35,14 @@ def greetings_of(card: CharacterCard, *, user: str) -> tuple[str, ...]:
     return tuple(text for text in texts if text)
 
 
-def instructions_of(card: CharacterCard, *, user: str) -> tuple[str, str]:
+def instructions_of(card: CharacterCard, *, user: str, original: str = "") -> tuple[str, str]:
     """Return the system prompt of a card and its instructions after the chat, empty where it has none.
 
-    The names are filled in. `{{original}}` repeats the user's own instructions in other programs; an import has none, so it
-    becomes an empty text.
+    The names are filled in. `{{original}}` stands for what would be in the place of the text without the card: in the system prompt
+    it becomes `original`, after the chat there is no such text.
     """
-    system, after = (
-        _fill(ORIGINAL.sub("", text), card, user) for text in (card.system_prompt, card.post_history_instructions)
-    )
-    return system, after
+    system = _fill(ORIGINAL.sub(lambda _: original, card.system_prompt), card, user)
+    return system, _fill(ORIGINAL.sub("", card.post_history_instructions), card, user)
 
 
 def _persona(card: CharacterCard, user: str) -> Mapping[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from mnemosyne.core.errors import CorpusError
 from mnemosyne.core.plain_values import MAX_DEPTH, plain_faults
-from mnemosyne.formats.safe_files import MOST_BYTES, MOST_LINE_BYTES, decode_text, read_file_bytes
+from mnemosyne.formats.safe_files import MOST_BYTES, MOST_LINE_BYTES, decode_text, read_file_bytes, unread_json
 
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _LARGEST = 2**63 - 1
@@ -79,7 +79,7 @@ def _parse_line(number: int, raw: bytes) -> JsonLine:
     except json.JSONDecodeError as error:
         return JsonLine(number=number, value=None, fault=f"is not JSON at character {error.pos + 1} ({error.msg})")
     except (RecursionError, ValueError) as error:
-        return JsonLine(number=number, value=None, fault=f"cannot be read as JSON ({error})")
+        return JsonLine(number=number, value=None, fault=unread_json(error))
     if not isinstance(value, dict):
         return JsonLine(number=number, value=None, fault="is JSON, but no mapping")
     if next(plain_faults(value), None) is None:
@@ -100,7 +100,7 @@ def read_loose_json(path: Path, most_bytes: int = MOST_BYTES) -> Any:
     except json.JSONDecodeError as error:
         raise CorpusError(f"{path}:{error.lineno}:{error.colno}: is not JSON ({error.msg}).") from None
     except (RecursionError, ValueError) as error:
-        raise CorpusError(f"{path}: cannot be read as JSON ({error}); flatten or shorten it.") from None
+        raise CorpusError(f"{path}: {unread_json(error)}.") from None
 
 
 def plain_or_none(value: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 from mnemosyne.formats.chats.send_dates import read_date
 from mnemosyne.formats.chats.turns import SaidMessage
-from mnemosyne.formats.losses import FieldCounter
+from mnemosyne.formats.losses import FOR_EXPORT, FieldCounter
 from mnemosyne.schema.memory import NOBODY, VIEWERS
 from mnemosyne.schema.session import Author, AuthorKind, Message, Role
 
@@ -18,7 +18,7 @@ SWIPE_INFO = "swipe_info"
 CHUB_MES = "chub_mes"
 _IN_MESSAGE = ("mes", "name", "is_user", "swipes", SWIPE_INFO)
 _COUNTED = ("is_system", "send_date", "swipe_id", "extra")
-_FOR_EXPORT_FIELDS = (
+FOR_EXPORT_FIELDS = (
     *(
         "gen_started",
         "gen_finished",
@@ -33,8 +33,13 @@ _FOR_EXPORT_FIELDS = (
     ),
     *("variables", "api", "model"),
 )
-_FOR_EXPORT = "kept for export only"
 _SPEAKER_TYPES = ("narrator", "comment")
+
+
+def header_name(header: Mapping[str, Any], field: str) -> str:
+    """Return the name in a field of a header; empty where it has none, or says that the field is unused."""
+    value = header.get(field)
+    return value if isinstance(value, str) and value != "unused" else ""
 
 
 def is_message(line: Mapping[str, Any]) -> bool:
@@ -165,16 +170,16 @@ def _count_line(line: Mapping[str, Any], said: Message, counter: FieldCounter) -
     if said.at is not None:
         counter.keep("send_date", line.get("send_date"))
     else:
-        counter.change("send_date", line.get("send_date"), "not understood as a time; kept for export only")
+        counter.change("send_date", line.get("send_date"), "not understood as a time; kept for export")
     if said.role is Role.USER:
         for each in line["swipes"] if isinstance(line.get("swipes"), list) else ():
-            counter.keep("swipes.*", each, "of a message of the user; kept for export only")
+            counter.keep("swipes.*", each, "of a message of the user; kept for export")
     counter.keep("swipe_id", line.get("swipe_id"))
     for info in line[SWIPE_INFO] if isinstance(line.get(SWIPE_INFO), list) else ():
         counter.keep("swipe_info.*", info)
     extra = line.get("extra")
     for name, value in extra.items() if isinstance(extra, Mapping) else ():
-        counter.keep(f"extra.{name}", value, "" if name == "type" else _FOR_EXPORT)
-    for name in _FOR_EXPORT_FIELDS:
-        counter.keep(name, line.get(name), _FOR_EXPORT)
-    counter.keep_others("", line, {*_IN_MESSAGE, *_COUNTED, *_FOR_EXPORT_FIELDS})
+        counter.keep(f"extra.{name}", value, "" if name == "type" else FOR_EXPORT)
+    for name in FOR_EXPORT_FIELDS:
+        counter.keep(name, line.get(name), FOR_EXPORT)
+    counter.keep_others("", line, {*_IN_MESSAGE, *_COUNTED, *FOR_EXPORT_FIELDS})

@@ -85,7 +85,7 @@ def _read_conversation(value: Any, name: str, counter: FieldCounter) -> Chat:
     messages = value.get("messages") if isinstance(value, Mapping) else value
     header = {key: each for key, each in value.items() if key != "messages"} if isinstance(value, Mapping) else {}
     for key, each in header.items():
-        counter.keep(key, each, "kept for export only")
+        counter.keep(key, each, "kept for export")
     said: list[SaidMessage] = []
     for each in messages if isinstance(messages, list) else ():
         message = read_openai_message(each, counter) if isinstance(each, Mapping) else None

@@ -14,10 +14,10 @@ from typing import Any
 
 from mnemosyne.core.errors import CorpusError
 from mnemosyne.formats.chats.json_lines import JsonLine, read_json_lines
-from mnemosyne.formats.chats.jsonl_messages import HEADER, is_message, read_message
+from mnemosyne.formats.chats.jsonl_messages import HEADER, header_name, is_message, read_message
 from mnemosyne.formats.chats.send_dates import read_date
 from mnemosyne.formats.chats.turns import SaidMessage, chat_key, group_turns
-from mnemosyne.formats.losses import FieldCounter
+from mnemosyne.formats.losses import AT_INPUT, FOR_EXPORT, FieldCounter
 from mnemosyne.formats.values import AuthorsNote, Chat, ImportedFile
 from mnemosyne.schema.memory import EMPTY, VIEWERS
 from mnemosyne.schema.record import ImportedTurn, ImportRequest
@@ -25,11 +25,17 @@ from mnemosyne.schema.session import AuthorKind
 
 FORMAT = "sillytavern-chat"
 _HEADER_FIELDS = frozenset(("user_name", "character_name", "chat_metadata", "create_date", "name"))
-_UNUSED = "unused"
 _MOST_NAMES = 64
 _MOST_TOLD = 12
 _ROLES = {0: "system", 1: "user", 2: "assistant"}
-_NOTE = ("note_prompt", "note_interval", "note_depth", "note_role")
+_USED_METADATA = ("note_prompt", "note_interval", "main_chat")
+_NOTE_PLACE = ("note_depth", "note_role", "note_position")
+_REFUSED_METADATA = {
+    "world_info": f"the name of a book in a file of its own: import that file too; {FOR_EXPORT}",
+    **dict.fromkeys(
+        ("scenario", "mes_example", "system_prompt"), f"replaces the text of the card in this chat alone; {FOR_EXPORT}"
+    ),
+}
 NO_REQUEST = ImportRequest()
 
 
@@ -62,7 +68,7 @@ def read_chat(path: Path, request: ImportRequest = NO_REQUEST, *, dialect: str =
         name=path.stem,
         read_turns=partial(_read_turns, path, key, seen.header, seen.last_line),
         turn_count=turn_count,
-        user_name=_header_name(seen.header, "user_name") or seen.user_name,
+        user_name=header_name(seen.header, "user_name") or seen.user_name,
         character_names=tuple(seen.characters),
         started_at=seen.started_at or read_date(seen.header.get("create_date")),
         header=seen.header,
@@ -165,11 +171,6 @@ def _metadata(header: Mapping[str, Any]) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else EMPTY
 
 
-def _header_name(header: Mapping[str, Any], name: str) -> str:
-    value = header.get(name)
-    return value if isinstance(value, str) and value != _UNUSED else ""
-
-
 def _read_note(metadata: Mapping[str, Any]) -> AuthorsNote | None:
     text = metadata.get("note_prompt")
     if not isinstance(text, str) or not text.strip():
@@ -191,9 +192,15 @@ def _read_number(value: Any, fallback: int) -> int:
 def _count_header(header: Mapping[str, Any], counter: FieldCounter) -> None:
     for name, value in header.items():
         if name == "chat_metadata" and isinstance(value, Mapping):
+            has_note = _read_note(value) is not None
             for inner, each in value.items():
-                used = inner in _NOTE or inner == "main_chat"
-                counter.keep(f"chat_metadata.{inner}", each, "" if used else "kept for export only")
+                path = f"chat_metadata.{inner}"
+                if inner in _REFUSED_METADATA:
+                    counter.refuse(path, each, _REFUSED_METADATA[inner])
+                elif inner in _NOTE_PLACE and has_note:
+                    counter.change(path, each, AT_INPUT)
+                else:
+                    counter.keep(path, each, "" if inner in _USED_METADATA else FOR_EXPORT)
         elif name in _HEADER_FIELDS:
             counter.keep(name, value)
         else:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from mnemosyne.formats.chats.jsonl_messages import CHUB_MES, LINE, SWIPE_INFO
+from mnemosyne.formats.chats.jsonl_messages import CHUB_MES, LINE, SWIPE_INFO, header_name
 from mnemosyne.formats.chats.turns import count_inputs
 from mnemosyne.schema.memory import EMPTY, NOBODY, VIEWERS
 from mnemosyne.schema.record import ImportedTurn
@@ -31,16 +32,25 @@ def chat_jsonl(
 ) -> Iterator[str]:
     """Yield the lines of a chat, each with its line break; an empty header is not written.
 
+    A message that came from no such file and has no name or time gets those of the others.
     `alternatives` are further replies by turn id, besides those that the turns hold. A reply that differs from the turn's own in
     one message becomes a swipe of that message; one that differs in several, a swipe of the first of them with the texts of all.
     """
     if header:
         yield _dump(header)
+    names = {Role.USER: header_name(header, "user_name"), Role.ASSISTANT: header_name(header, "character_name")}
     for turn in turns:
+        names |= {message.role: message.author.id for message in turn.messages if message.author is not None}
         first = count_inputs(turn.messages)
         swipes = _find_swipes(turn.messages[first:], (*turn.alternatives, *alternatives.get(turn.turn_id, ())))
+        at = next((message.at for message in turn.messages if message.at is not None), None)
         for place, message in enumerate(turn.messages):
-            yield _dump(_line_of(message, swipes.get(place - first, ())))
+            is_foreign = LINE not in message.extra
+            name = (
+                message.author.id if message.author is not None else names.get(message.role, "") if is_foreign else ""
+            )
+            dated = replace(message, at=at) if is_foreign and message.at is None else message
+            yield _dump(_line_of(dated, name, swipes.get(place - first, ())))
 
 
 def _find_swipes(own: Replies, others: Iterable[Replies]) -> dict[int, list[Message]]:
@@ -62,12 +72,12 @@ def _find_swipes(own: Replies, others: Iterable[Replies]) -> dict[int, list[Mess
     return {place: swipes for place, swipes in found.items() if swipes}
 
 
-def _line_of(message: Message, swipes: Sequence[Message]) -> dict[str, Any]:
+def _line_of(message: Message, name: str, swipes: Sequence[Message]) -> dict[str, Any]:
     held = message.extra.get(LINE)
     kept: dict[str, Any] = dict(held) if isinstance(held, Mapping) else _new_fields(message)
     info = None if message.role is Role.USER else kept.pop(SWIPE_INFO, None)
     line = {
-        "name": message.author.id if message.author is not None else "",
+        "name": name,
         "is_user": message.role is Role.USER,
         **kept,
         "mes": kept.get(CHUB_MES, message.content),

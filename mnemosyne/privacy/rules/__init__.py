@@ -4,13 +4,15 @@ network. Pure; patterns are separate from the checks that exclude harmless texts
 
 from __future__ import annotations
 
+from mnemosyne.privacy.rules.addresses import ADDRESS_RULES
+from mnemosyne.privacy.rules.birth_dates import BIRTH_RULES
 from mnemosyne.privacy.rules.checks import is_id_card, is_luhn
 from mnemosyne.privacy.rules.numbers import NUMBER_RULES
-from mnemosyne.privacy.rules.people import PEOPLE_RULES
+from mnemosyne.privacy.rules.people import NAME_RULES
 from mnemosyne.privacy.rules.rule import IDENTITY, INTERNAL_URLS, PII, SECRETS, Rule
 from mnemosyne.privacy.rules.secrets import SECRET_KEY, SECRET_RULES
 
-RULES: tuple[Rule, ...] = (*SECRET_RULES, *NUMBER_RULES, *PEOPLE_RULES)
+RULES: tuple[Rule, ...] = (*SECRET_RULES, *NUMBER_RULES, *NAME_RULES, *BIRTH_RULES, *ADDRESS_RULES)
 DICTIONARIES = (PII, IDENTITY, SECRETS, INTERNAL_URLS)
 RULE_NAMES = tuple(dict.fromkeys(rule.name for rule in RULES))
 

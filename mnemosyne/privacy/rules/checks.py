@@ -109,6 +109,39 @@ def has_digit(text: str) -> bool:
     return any(map(str.isdigit, text))
 
 
+def is_like_a_password(text: str) -> bool:
+    """Return whether a word in the middle of prose looks like a password: letters, and digits or signs among them; no date, no
+    version, no file and no address.
+    """
+    plain = text.rstrip(".!?:")
+    if re.search(r"[A-Za-z]", plain) is None or re.search(r"[/\\@]|\.[a-z]{2,4}\Z|\Av?\d+[.\d-]*[a-z]{0,3}\Z", plain):
+        return False
+    return is_hard_to_guess(plain) and re.fullmatch(r"[A-Za-z]+(?:-[A-Za-z]+)*", plain) is None
+
+
+def is_no_form_word(text: str) -> bool:
+    """Return whether a value of letters after `password:` is one, and not what forms, types and docs say there."""
+    words = re.findall(r"[a-z]+", text.lower())
+    return not _FORM_WORDS.intersection(words)
+
+
+def is_no_prose(text: str) -> bool:
+    """Return whether some words are a row of nouns, as passphrases are, and no sentence."""
+    return not _SENTENCE_WORDS.intersection(re.findall(r"[a-z]+", text.lower()))
+
+
+_LISTED_FORM_WORDS = """
+auto based case change changed char chars characters confirm default digits empty encrypted entered expired field forgot
+generated hash hashed hidden input invalid length less letters management manager min missing must need needed new none not
+null only optional password passwords plain policy protected required reset safe secret secure see sensitive set shared
+something stored str string text too type undefined unknown use used using value varchar weak wrong your
+"""
+_LISTED_SENTENCE_WORDS = """
+and any are ask can choose for from has have here into its must need not only our required shall that the their them then
+they this used was what when which who will with words you your
+"""
+_FORM_WORDS = frozenset(_LISTED_FORM_WORDS.split())
+_SENTENCE_WORDS = frozenset(_LISTED_SENTENCE_WORDS.split())
 _DATE = re.compile(r"(?:19|20)\d{2}[-./ ]?(?:0[1-9]|1[0-2])[-./ ]?(?:0[1-9]|[12]\d|3[01])(?!\d)")
 _DECIMAL = re.compile(r"\d{1,3}(?:\.\d+)?$")
 _PROVINCES = frozenset(

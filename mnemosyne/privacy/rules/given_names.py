@@ -66,5 +66,22 @@ victoria vikram viktor viktoria vincent viola violet virginia vitaly vivian vlad
 wendy werner wilhelm willem william wilma winifred winston wojciech wolfgang xavier xiaoli xiaoming xin xiu yan yana
 yang yasmin yi ying yoko yolanda yong yosef youssef yuki yuna yuri yusuf yves yvonne zachary zahra zainab zeynep zoe
 zofia zsofia zuzana
+adaeze adebayo agata agnieszka alasdair aleksander alexa alistair aminata anders anneliese ansel aoife arabella archie
+arne asger aslaug ayumi azad bartholomew bastian beatrix benedikt bjarne blessing bojan bram branko bronwyn caitlin
+callum candace catriona chiamaka chinedu chiyo cillian clementine colm cordelia cormac cosima dagny daisuke dalia
+danica davor declan deirdre delphine demetrius dieudonne dilara dragan eamon ebba edda eero eilidh eirik elias elif
+elodie emre endre enzo erlend ewan fadi faisal farid fatou ferdinand fergus fiammetta finn fionn folke freya gaurav
+genevieve georgios gerhard gianluca gideon ginevra giorgos grainne gudrun gunnar gwyneth haakon hamid hanne harald
+haruto hayato hedwig hendrik hendrika hideo hilde hiroko hugh idris ifeoma ilaria ilona imogen ingeborg ionut iqbal
+isadora isak ismail jadwiga jarmila jasper joakim jolanta jorunn josephus juniper kaede kaito kalina karsten kaspar
+katya kazuki keiko kenzo khaled kirsten kjell konstantinos kunal laszlo latifa liesel lieselotte liv ljubica lothar
+lucian ludmila magda magnus maia mairead malgorzata marit marjan mateusz mats maude mehdi mette milena mirjam mohan
+mordecai nadezhda narges nasrin natsuki niamh nikos noor octavia odette odin oksana olena olumide ottilie ottoline
+padraig paloma parisa parveen pascale pavlos peregrine petr pieter prakash rafal raghav ramesh ravindra reiko rhys
+riccardo rikke roisin ronan rosalyn rosamund rowan rune ryota sadia saif salome sana sanna saoirse seamus shirin
+shreyas sigrid sigurd silas sinead siobhan slavko snezana solveig soren sota stavros stelian sunita susannah tadeusz
+taiwo takumi tamsin tarek teodora thandiwe theo thora thorsten tiago tilda tomoko torsten tove uchenna ulla umar
+urszula usha vasile vidar viveka vlad wiebke winnie xenia yael yannick yasmina yetunde yevgeny yuliya yumi yusra
+yvette zara zdenek zeynab zoran
 """
 GIVEN_NAMES = frozenset(_LISTED.split())

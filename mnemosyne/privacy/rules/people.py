@@ -1,4 +1,4 @@
-"""Rules for what a text says of a person under a label: names, addresses, dates of birth. Pure.
+"""Rules for what a text says of a person under a label: names. Pure.
 
 `Name:` alone stands before goods and places too, so that more must speak for a person: a common given name, or another label
 of a person near it. A name without a label is left alone: a tale is full of them.
@@ -9,15 +9,22 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from mnemosyne.privacy.rules.chinese_names import FAMILY_NAMES, NEVER_ENDS, NO_NAMES, TWO_SIGN_FAMILY_NAMES
+from mnemosyne.privacy.rules.chinese_names import (
+    FAMILY_NAMES,
+    GIVEN_SIGNS,
+    NEVER_BEGINS,
+    NEVER_ENDS,
+    NO_NAMES,
+    TWO_SIGN_FAMILY_NAMES,
+)
 from mnemosyne.privacy.rules.given_names import GIVEN_NAMES
-from mnemosyne.privacy.rules.rule import IDENTITY, Rule
+from mnemosyne.privacy.rules.rule import CHINESE_IS, HAN, IDENTITY, IS, Rule
 
 
 def is_latin_name(text: str) -> bool:
     """Return whether what follows a label of a person may be a name: it does not begin with a word of forms and prose."""
     words = re.findall(r"[^\W\d_]+", text.lower())
-    return bool(words) and words[0] not in _NO_NAMES
+    return bool(words) and words[0] not in _NO_NAMES and words[-1] not in _GROUPS
 
 
 def has_given_name(text: str) -> bool:
@@ -26,29 +33,57 @@ def has_given_name(text: str) -> bool:
     return len(words) >= 2 and is_latin_name(text) and not GIVEN_NAMES.isdisjoint(words)
 
 
+def is_person(text: str) -> bool:
+    """Return whether what follows a label that may be a person's has a title or a common given name."""
+    return _TITLED.match(text) is not None or has_given_name(text)
+
+
+def is_outside_of_a_tale(text: str, begin: int, end: int) -> bool:
+    """Return whether the name at `text[begin:end]` is not in words that a tale quotes (`'My name is Nobody,' said the parrot`)."""
+    return _SAID.match(text, end) is None
+
+
 def is_chinese_name(text: str) -> bool:
     """Return whether Chinese signs that begin with a family name may be a name."""
     return text not in NO_NAMES and text[:2] not in NO_NAMES and text[-1] not in NEVER_ENDS
 
 
+def is_chinese_full_name(text: str) -> bool:
+    """Return whether Chinese signs are a family name and signs that given names are made of: for where a text goes on after
+    them without a break.
+    """
+    begin = 2 if text.startswith(TWO_SIGN_FAMILY_NAMES) else 1
+    given = text[begin:]
+    return is_chinese_name(text) and bool(given) and all(sign in GIVEN_SIGNS for sign in given)
+
+
 def is_no_refusal(text: str) -> bool:
     """Return whether what follows `姓名：` is a name and not a word of forms, such as 不详 or 必填."""
-    return text not in NO_NAMES and is_latin_name(f"{text}x")
+    return text not in NO_NAMES and text[0] not in NEVER_BEGINS and is_latin_name(f"{text}x")
 
 
-def is_latin_address(text: str) -> bool:
-    """Return whether what follows a label of an address has a number and a name with a capital letter."""
-    return re.search(r"\d", text) is not None and re.search(r"[^\W\d_a-z][^\W\d_]{2}", text) is not None
-
-
+_SAID = re.compile(
+    r"[\w '’-]{0,40}[,.!?]?[\"'”’][ ]?(?:(?:the|he|she|they|it|[A-Z]\w{1,20})[ ])?(?:\w{1,20}[ ])?"
+    r"(?:said|says|asked|cried|replied|answered|whispered|shouted|laughed|announced|growled|murmured)\b"
+)
+_TITLED = re.compile(r"(?:Mrs?|Ms|Miss|Mx|Dr|Prof|Herr|Frau|Mme|Sra?)\.?[ ]")
 _FORM_WORDS = """
-a all an and any anonymous are as at be blank by can customer default do does email error false first for from full
+a ah all alright an and any anonymous are as at be blank by can customer default do does email error false first for from full
 guest has he hello her here hi his how i id if in invalid is it last many may my n na name new no none not null number
 of off ok on one optional or our owner patient pending phone please read required see she some string tba tbd test
 thank thanks that the their there they this title to true unknown user var was we what when where which who why will
+ah dear good hey oh well
 with yes you your monday tuesday wednesday thursday friday saturday sunday
 """
 _NO_NAMES = frozenset(_FORM_WORDS.split())
+_GROUP_WORDS = """
+ag agency associates association bank board bureau clinic club college committee company corp corporation council crew
+department desk division education foundation gmbh group holdings hospital house inc institute limited llc llp
+logistics ltd ministry office partners plc portal program school service services society solutions sons studio
+systems team traders trust union university
+"""
+_GROUPS = frozenset(_GROUP_WORDS.split())
+"""What the last word of a name is, where it is no person's."""
 _TITLE = r"(?:(?:Mrs?|Ms|Miss|Mx|Dr|Prof|Sir|Herr|Frau|Mme|Sra?|Señora?)\.?[ ]){0,2}"
 _WORD = r"(?:\p{Lu}(?:\.|[\p{L}'’-]{0,30})(?![\p{L}\d]|[ ]?[:=]))"
 _LINK = r"(?:[ ](?:van|von|der|den|de|del|della|da|di|dos|du|la|le|bin|ibn|al|el|ter|zu|y|e)){0,3}"
@@ -56,7 +91,6 @@ _LOWER = r"(?:(?:al|el|bin|ibn|van|von|de|di|da|le|la|d)[-'’]\p{Lu}[\p{L}'’-
 _MORE = rf"(?:{_LINK}[ ](?:{_WORD}|{_LOWER})|,[ ]{_WORD}(?=[^\p{{L}}]|\Z)|/{_WORD})"
 _NAME = rf"({_TITLE}{_WORD}{_MORE}{{0,4}})"
 _FULL_NAME = rf"({_TITLE}{_WORD}{_MORE}{{1,4}}|(?:(?:Mrs?|Ms|Miss|Mx|Dr|Prof|Herr|Frau|Mme)\.?[ ]){{1,2}}{_WORD})"
-_IS = r"[\"'”’]?[ \t]{0,3}(?:\([^()\n]{0,30}\)[ \t]{0,2})?(?:[:=]|[–-][ \t]|->|is[ \t])[ \t]{0,3}[\"'“‘]?"
 _PARTS = r"[ _-]?"
 _ROLES = (
     r"patient|customer|client|recipient|applicant|card[ _-]?holder|account[ _-]?(?:holder|owner)|"
@@ -67,6 +101,33 @@ _ROLES = (
     r"attn|att|signed by|"
     r"bill(?:ed)? to|sold to|prepared for|c/o"
 )
+_MORE_ROLES = (
+    r"witness(?: statement of)?|interview(?:ee|er)|complainant|attendee|participant|candidate|subscriber|resident|occupant|"
+    r"home[ _-]?owner|owner|proprietor|deceased|victim|suspect|trustee|executor|heir|carer|caretaker|trainee|"
+    r"(?:booked|reported|requested|approved|submitted|filed|witnessed|received|referred|examined|prepared|completed) by|signed|"
+    r"issued to|payable to|registered to|name of (?:next of kin|contact)|author of the (?:complaint|report)|"
+    r"(?:nurse|doctor|physician|teacher|officer|manager|clerk|driver)(?: (?:on (?:duty|call)|in charge|of record))|"
+    r"(?:attending|treating|family|responsible) (?:physician|doctor|nurse)|physician|surgeon|dentist|therapist|case ?worker"
+)
+_RELATIVES = (
+    r"husband|wife|partner|son|daughter|mother|mum|mom|father|dad|brother|sister|child|boss|landlord|doctor|"
+    r"neighbou?r|flatmate|roommate|fianc[eé]e?|girlfriend|boyfriend|manager|colleague"
+)
+_MADE_BY = (
+    r"(?:book|report|request|approv|submitt|fil|witness|receiv|referr|examin|prepar|complet|order|collect|inspect|"
+    r"verifi|review|"
+    r"interview|treat|admitt|discharg|deliver|register|enter|check)ed by|paid by"
+)
+_ARTISTS = (
+    r"author|director|composer|singer|actor|writer|painter|producer|character|player|monster|winner|president|emperor|inventor|"
+    r"founder|illustrator|translator|editor|publisher|creator|narrator|performer|artist|novelist|musician|magician|comedian"
+)
+_GREETING = r"(?i:hi|hello|hey|good (?:morning|afternoon|evening))(?i:[ ](?:there|team|all))?[,.!]{0,2}[ \n]"
+_CLOSING = (
+    r"(?i:(?:(?:kind(?:est)?|best|warm(?:est)?|with (?:kind|best)) )?regards|(?:yours )?(?:sincerely|faithfully|truly)(?: yours)?|"
+    r"best wishes|respectfully(?: yours)?|many thanks|with thanks|mit freundlichen grüßen|cordialement|saludos cordiales)"
+)
+_SHORT_CLOSING = r"(?i:cheers|thanks|thank you|all the best|take care|best|yours|love)"
 _NAME_LABELS = (
     rf"(?:full|first|last|given|family|middle|maiden|birth|legal|real|contact|father|mother|"
     rf"spouse){_PARTS}names?|sur{_PARTS}?name|"
@@ -79,26 +140,165 @@ _PERSONAL = (
     r"电话|手机|邮箱|身份证|地址|住址|出生|性别)"
 )
 
-_HAN = r"\u4e00-\u9fff"
 _FAMILY = rf"(?:{'|'.join(TWO_SIGN_FAMILY_NAMES)}|[{FAMILY_NAMES}])"
-_AFTER = rf"(?![{_HAN}·])"
-_CHINESE = rf"({_FAMILY}[{_HAN}]{{1,2}})"
+_AFTER = rf"(?![{HAN}·])"
+_CHINESE = rf"({_FAMILY}[{HAN}]{{1,2}})"
+_PARTED = rf"([{HAN}]{{1,8}}(?:·[{HAN}]{{1,8}}){{1,3}})"
+_SPELLED = rf"({_FAMILY}[{HAN}]{{1,2}}?)"
+"""For where the text goes on: as few signs as may be followed by what comes next."""
+_GOES_ON = (
+    r"(?=先生|女士|小姐|老师|医生|大夫|教授|经理|同学|同志|师傅|阿姨|叔叔|反映|来电|致电|表示|声称|称|说|自愿|签[字名]|正在|"
+    r"要求|申请|投诉|"
+    r"报案|负责|购买|预订|愿意|承诺|委托|授权|的(?:电话|手机|邮箱|身份证)|今年|现年|昨|今|于|因|在|已|将|会|到|系|请假|今天|"
+    r"明天|下午|上午|同意|是)"
+)
 _CHINESE_ROLES = (
-    r"患者|病人|收件人|收货人|寄件人|发件人|联系人|客户|(?<![客用])户名|开户人|持卡人|投保人|被保险人|"
+    r"患者|病人|收件人|收货人|寄件人|发件人|联系人|客户|租客|(?<![客用])户名|开户人|持卡人|投保人|被保险人|"
     r"受益人|申请人|学生|家长|签名|签字|经办人|法定代表人|法人代表|法人|乘客|旅客|入住人|租客|承租人|"
     r"出租人|房东|监护人|负责人|当事人|本人|车主|业主|委托人|代理人|借款人|担保人|证人|原告|被告|员工|会员|"
-    r"机主|死者|预约人|就诊人|付款人|收款人"
+    r"机主|死者|预约人|就诊人|付款人|收款人|预订人|户主|住户|租户|房客|受访者|采访对象|被采访人|报案人|举报人|投诉人|反映人|报告人|"
+    r"经手人|审批人|审核人|填表人|记录人|值班员|乘机人|乘车人|领取人|取件人|使用人|继承人|立遗嘱人|收票人|参会人|参保人|报名人|"
+    r"学员|考生|应聘者|求职者|班主任|驾驶员|司机(?:师傅)?|(?:主治|值班|责任|主诊|接诊|家庭)?(?:医生|医师)|护士|护工|"
+    r"户名|开户名|姓名"
 )
-_CHINESE_IS = r"[\"'”’】]?[ \t]{0,3}(?:[:：=]|是|为)[ \t]{0,3}[\"'“‘]?"
+_ROLE_MORE = r"(?:\d{1,2}|姓名|名字|户名|[(（][^()（）\n]{1,8}[)）])?"
 
 
 def _name(pattern: str, holds: Callable[[str], bool] | None, *hints: str) -> Rule:
-    return Rule(name="name", dictionary=IDENTITY, pattern=pattern, holds=holds, group=1, hints=hints)
+    return Rule(
+        name="name",
+        dictionary=IDENTITY,
+        pattern=pattern,
+        holds=holds,
+        holds_at=is_outside_of_a_tale,
+        group=1,
+        hints=hints,
+    )
 
 
-_NAMES: tuple[Rule, ...] = (
-    _name(rf"(?<![A-Za-z])(?i:{_NAME_LABELS}){_IS}{_NAME}", is_latin_name, "name", "holder", "person"),
-    _name(rf"(?<![A-Za-z])(?i:{_ROLES}){_IS}{_FULL_NAME}(?![ ]?\p{{Ll}})", is_latin_name),
+NAME_RULES: tuple[Rule, ...] = (
+    _name(rf"(?<![A-Za-z])(?i:{_NAME_LABELS}){IS}{_NAME}", is_latin_name, "name", "holder", "person"),
+    _name(rf"(?<![A-Za-z])(?i:{_ROLES})(?:[ ]?#?\d{{1,2}})?{IS}{_FULL_NAME}(?![ ]?\p{{Ll}})", is_latin_name),
+    _name(
+        rf"(?<![A-Za-z])(?i:{_MORE_ROLES})(?:[ ]?#?\d{{1,2}})?(?:['’]s)?(?:[ _-]?name)?{IS}{_FULL_NAME}(?![ ]?\p{{Ll}})",
+        is_latin_name,
+    ),
+    _name(rf"(?<![A-Za-z])(?i:{_MADE_BY})(?:{IS}|[ ]){_FULL_NAME}", is_latin_name, " by"),
+    # Any label that is named by what a person does or has, where the value is the whole field.
+    _name(
+        r"(?:\A|(?<=[\n,;|>({\"\t]))[ ]{0,3}(?i:(?:[a-z'’-]{1,20}[ _-]){0,3}?"
+        rf"(?!(?:{_ARTISTS})s?\b)[a-z]{{2,16}}(?:ee|holder|keeper|ist|ian|man|woman|person|owner|ant|ent|er|or))"
+        rf"(?:[ ]\d{{1,2}})?{IS}{_FULL_NAME}(?=[ \t]{{0,3}}(?:[\n,;|()\"}}<]|\.(?:\s|\Z)|\Z))",
+        is_person,
+    ),
+    _name(
+        r"(?:\A|(?<=[\n,;|>({\"\t]))[ ]{0,3}(?i:(?:[a-z'’-]{1,20}[ _-]){0,3}?[a-z]{2,16}(?:ee|holder|keeper))"
+        rf"(?:[ ]\d{{1,2}})?{IS}{_FULL_NAME}(?=[ \t]{{0,3}}(?:[\n,;|()\"}}<]|\.(?:\s|\Z)|\Z))",
+        is_latin_name,
+    ),
+    _name(
+        rf"(?<![A-Za-z])(?i:(?:patient|client|tenant|guest|visitor|applicant)(?: [a-z]{{2,9}}){{1,2}})[:]?{IS}{_FULL_NAME}",
+        is_person,
+    ),
+    _name(
+        r"(?:\A|(?<=[\n.!?])[ ]?)(?i:employee|student|guest|client|customer|patient|driver|tenant)"
+        rf"[ ]{_FULL_NAME}(?=[ ](?:was|has|is|did|called|came)\b)",
+        is_person,
+    ),
+    _name(
+        rf"(?<![A-Za-z])(?i:surname|forename|(?:first|last|full|family|given) name)[ ]{{1,2}}{_NAME}(?=[,;\n|]|\Z)",
+        is_latin_name,
+        "name",
+    ),
+    _name(
+        r"(?<![A-Za-z])(?i:(?:account|policy|booking|reservation|ticket|contract|lease|invoice|card|table|room)s?\b[^.\n]{0,24}? "
+        rf"(?:in|under) the name(?: of)?)[ ]{_FULL_NAME}",
+        is_latin_name,
+        "the name",
+    ),
+    _name(
+        r"(?<![A-Za-z])(?i:witness statement|deposition|testimony|medical records?|discharge summary|curriculum vitae|"
+        rf"personnel file|employment contract)[ ](?:of|for)[ ]{_FULL_NAME}",
+        is_latin_name,
+    ),
+    _name(rf"(?:\A|(?<=[\n.:,])[ ]?)I,[ ]{_FULL_NAME}(?=,[ ]\p{{Ll}})", is_latin_name, "i, "),
+    _name(
+        rf"(?:\A|(?<=\n))(?i:hi|hello|hey|dear)[ ]{_FULL_NAME}(?=[,!:]|[ \t]{{0,3}}(?:\n|\Z))",
+        is_latin_name,
+        "h",
+        "dear",
+    ),
+    # Without a colon: `Patient Imogen Farquhar, age 43`.
+    _name(
+        r"(?:(?<=[\n.;:(])[ ]?|\A)(?i:(?:the )?(?:patient|insured(?: person)?|passenger|tenant|claimant|defendant|plaintiff|"
+        r"applicant|"
+        rf"policy ?holder|account ?holder|beneficiary|pupil|resident|complainant|witness))[ ]{_FULL_NAME}"
+        r"(?=[,;.()\n]|\Z|[ ](?:\(|aged?\b|was\b|has\b|reports?\b|states?\b|presented\b))",
+        is_latin_name,
+    ),
+    _name(
+        rf"(?:\A|(?<=[\n.,!]))[ \t]{{0,3}}{_CLOSING}[,.!]?[ \t]{{0,3}}\n{{0,2}}[ \t]{{0,3}}{_FULL_NAME}(?![ ]?\p{{Ll}})",
+        is_latin_name,
+    ),
+    _name(
+        rf"(?:\A|(?<=\n))[ \t]{{0,3}}(?:{_CLOSING}|"
+        rf"{_SHORT_CLOSING})[,.!]?[ \t]{{0,3}}\n{{1,2}}[ \t]{{0,3}}{_NAME}(?=[ \t]{{0,3}}(?:\n|\Z))",
+        is_latin_name,
+    ),
+    _name(
+        rf"{_GREETING}[^\n.!?]{{0,20}}?(?i:i['’]m|i am|this is|it['’]s)[ ]{_FULL_NAME}",
+        is_latin_name,
+        "hi",
+        "hey",
+        "hello",
+        "good ",
+    ),
+    _name(
+        rf"(?:\A|(?<=[\n.!?])[ ]?)(?i:i['’]m|i am)[ ]{_FULL_NAME}"
+        r"(?=,?[ ](?:and[ ])?(?:I\b|calling\b|writing\b|from\b|your\b|the (?:new )?(?:tenant|owner|patient)\b))",
+        is_latin_name,
+        "i'm",
+        "i’m",
+        "i am",
+    ),
+    _name(rf"(?i:this is)[ ]{_FULL_NAME}(?=,?[ ](?:calling|speaking|writing)\b)", is_latin_name, "this is"),
+    _name(
+        rf"(?<![A-Za-z])(?i:(?:my|our) (?:{_RELATIVES})(?:['’]s (?:full )?name(?:['’]s|[ ]is)|[ ]is (?:called|named)))[ ]{_NAME}",
+        is_latin_name,
+        "my ",
+        "our ",
+    ),
+    _name(
+        r"(?<![A-Za-z])(?i:your (?:driver|doctor|nurse|agent|adviser|advisor|consultant|technician|teacher|landlord|therapist|"
+        r"dentist|host|contact|courier|interpreter|case ?worker|account manager)(?: (?:today|tomorrow|tonight))?(?:[:]|[ ]is|"
+        rf"[ ]will be))[ ]{_FULL_NAME}",
+        is_latin_name,
+        "your ",
+    ),
+    _name(
+        r"(?<![A-Za-z])(?i:(?:certificate|diploma|award) (?:is |was )?(?:hereby )?(?:awarded|presented|given|issued) to|"
+        r"certif(?:y|ies) that|"
+        rf"(?:che(?:que|ck)s? |made )(?:be )?(?:made )?(?:out|payable) to|statement (?:of|by) witness|appointment (?:with|"
+        rf"for))[ ]{_FULL_NAME}",
+        is_latin_name,
+        "certif",
+        "diploma",
+        "award",
+        " to ",
+        "statement",
+        "appointment",
+    ),
+    _name(
+        r"(?<![A-Za-z])(?:Dr|Prof|Mrs?|Ms|Miss|Nurse)\.?[ ]"
+        rf"({_WORD}{_MORE}{{1,3}})(?=[ ](?:will (?:see|call|visit|examine) you|is on duty|has been assigned))",
+        is_latin_name,
+    ),
+    _name(
+        rf"\|[ \t]{{0,9}}(?i:(?:full[ ])?name)[ \t]{{0,9}}\|[ \t]{{0,9}}{_FULL_NAME}[ \t]{{0,9}}\|",
+        has_given_name,
+        "name",
+    ),
+    _name(rf"<(?i:(?:first|last|full|given|family|middle)[_-]?name|surname)>[ ]?{_NAME}[ ]?</", is_latin_name, "name>"),
     _name(rf"(?<![A-Za-z])(?i:attn|c/o|dear)[:.]?[ ]{_FULL_NAME}", is_latin_name, "attn", "c/o"),
     _name(
         r"(?<![A-Za-z])(?i:dear|billed to|bill to|sold to|attn|signed by)[:.]?[ ]"
@@ -112,30 +312,57 @@ _NAMES: tuple[Rule, ...] = (
     _name(rf"(?<![A-Za-z])(?i:my (?:full )?name(?:['’]s|[ ]is)[:]?)[ ][\"“]?{_NAME}", is_latin_name, "my "),
     _name(rf"(?<![A-Za-z])(?i:(?:you (?:can|may) )?call me)[ ]{_FULL_NAME}", is_latin_name, "call me"),
     _name(
-        rf"(?:(?<=[\n,;|{{(\t\"'>])|(?<=[,;|{{(>][ ])|\A[ ]{{0,8}})[\"']?(?i:name){_IS}{_FULL_NAME}",
+        rf"(?:(?<=[\n,;|{{(\t\"'>])|(?<=[,;|{{(>][ ])|\A[ ]{{0,8}})[\"']?(?i:name){IS}{_FULL_NAME}",
         has_given_name,
         "name",
     ),
     _name(
         rf"(?:(?<=[\n,;|{{(\t\"'>])|(?<=[,;|{{(>][ ])|"
-        rf"\A[ ]{{0,8}})[\"']?(?i:name){_IS}{_NAME}(?=[^{{}}\n]{{0,120}}{_PERSONAL})",
+        rf"\A[ ]{{0,8}})[\"']?(?i:name){IS}{_NAME}(?=[^{{}}\n]{{0,120}}{_PERSONAL})",
         is_latin_name,
         "name",
     ),
     _name(
-        rf"姓名{_CHINESE_IS}([{_HAN}]{{2,4}}|[{_HAN}]{{1,8}}(?:·[{_HAN}]{{1,8}}){{1,3}}|"
+        rf"姓名{CHINESE_IS}([{HAN}]{{2,4}}|[{HAN}]{{1,8}}(?:·[{HAN}]{{1,8}}){{1,3}}|"
         rf"{_TITLE}{_WORD}{_MORE}{{0,3}}){_AFTER}",
         is_no_refusal,
         "姓名",
     ),
-    _name(rf"(?:姓名[ \t]{{0,3}}|(?<!文)名字{_CHINESE_IS}){_CHINESE}{_AFTER}", is_chinese_name, "姓名", "名字"),
+    _name(rf"(?:姓名[ \t]{{0,3}}|(?<!文)名字{CHINESE_IS}){_CHINESE}{_AFTER}", is_chinese_name, "姓名", "名字"),
     _name(
-        rf"(?:{_CHINESE_ROLES})(?:姓名)?(?:{_CHINESE_IS}|[ \t]{{0,3}})([{FAMILY_NAMES}][{_HAN}]{{1,2}}|"
-        rf"(?:{'|'.join(TWO_SIGN_FAMILY_NAMES)})[{_HAN}]{{1,2}}){_AFTER}",
+        rf"(?:{_CHINESE_ROLES}){_ROLE_MORE}(?:{CHINESE_IS}|[ \t]{{0,3}})([{FAMILY_NAMES}][{HAN}]{{1,2}}|"
+        rf"(?:{'|'.join(TWO_SIGN_FAMILY_NAMES)})[{HAN}]{{1,2}}){_AFTER}",
         is_chinese_name,
     ),
+    _name(rf"(?:{_CHINESE_ROLES}){_ROLE_MORE}(?:{CHINESE_IS}|[ \t]{{0,3}}){_PARTED}{_AFTER}", None, "·"),
+    _name(rf"(?:{_CHINESE_ROLES}){_ROLE_MORE}{CHINESE_IS}{_FULL_NAME}", is_latin_name),
+    _name(
+        rf"(?:{_CHINESE_ROLES}|本人|兹证明){_ROLE_MORE}(?:{CHINESE_IS}|[ \t]{{0,3}}){_SPELLED}{_GOES_ON}",
+        is_chinese_full_name,
+    ),
+    _name(rf"(?<![A-Za-z])(?i:{_NAME_LABELS}){IS}{_CHINESE}{_AFTER}", is_chinese_name, "name", "holder", "person"),
+    _name(
+        rf"(?:您好|你好|喂)[，,!！。~ ]{{0,2}}(?:我是|这里是){_SPELLED}(?![{HAN}·])", is_chinese_full_name, "好", "喂"
+    ),
+    _name(rf"(?:\A|(?<=[，,。！!\n ]))我是({_FAMILY}[{HAN}]{{2}})(?=[，,。!！\n]|\Z)", is_chinese_full_name, "我是"),
+    # Any label that is named by what a person does or has, where the value is the whole field.
+    _name(
+        rf"(?:\A|(?<=[\n，,；;。 |(（])|(?<![{HAN}]))(?![{HAN}]{{0,6}}(?:作者|译者|主持人|创始人|发明人|诗人|词人|主人公|"
+        rf"[男女]主|英雄|记者|学者|商人))"
+        rf"[{HAN}]{{0,6}}(?:[人员者户方师生长亲]|配偶|丈夫|妻子|孩子|家属|子女|(?:曾用|真|"
+        rf"本)名){_ROLE_MORE}[\"'”’】]?[ ]?[:：][ ]?{_CHINESE}{_AFTER}",
+        is_chinese_full_name,
+    ),
+    _name(rf"(?:我的?|[他她]的?)?(?:名字叫|真名是?叫?|曾用名是?){_CHINESE}{_AFTER}", is_chinese_full_name, "名"),
+    _name(
+        rf"(?:祝好|敬礼|商祺|谢谢|祝安|此致)[!！。]?[ \t]{{0,3}}\n{{1,2}}[ \t　]{{0,9}}{_CHINESE}(?=[ \t]{{0,3}}(?:\n|\Z|敬?上))",
+        is_chinese_full_name,
+        "\n",
+    ),
+    _name(rf"叫我{_SPELLED}(?=就[好行]|吧|即可)", is_chinese_full_name, "叫我"),
     _name(rf"(?:我叫|我的名字[是叫])[ \t]?{_CHINESE}{_AFTER}", is_chinese_name, "我"),
-    _name(rf"尊敬的{_CHINESE}(?=女士|先生|老师|教授|经理|同学|小姐|医生)", None, "尊敬的"),
+    _name(rf"(?:我叫|我的名字[是叫])[ \t]?{_PARTED}{_AFTER}", None, "·"),
+    _name(rf"(?:尊敬|亲爱)的{_CHINESE}(?=女士|先生|老师|教授|经理|同学|小姐|医生)", None, "敬的", "爱的"),
     _name(
         rf"(?<=[{{,\[ \t])\"(?i:name)\"[ ]?:[ ]?\"{_CHINESE}\"(?:(?=[^{{}}]{{0,160}}{_PERSONAL})|"
         rf"(?<={_PERSONAL}[^{{}}]{{0,160}}))",
@@ -143,107 +370,3 @@ _NAMES: tuple[Rule, ...] = (
         "name",
     ),
 )
-
-_STREETS = (
-    r"Street|St|Avenue|Ave|Road|Rd|Lane|Ln|Drive|Dr|Boulevard|Blvd|Court|Ct|Place|Pl|Terrace|Way|Close|Crescent|"
-    r"Gardens?|Square|Sq|"
-    r"Parkway|Pkwy|Highway|Hwy|Plaza|Row|Walk|Mews|Quay|Circle|Cir|Trail|Loop|Alley|Grove|Park|Hill"
-)
-_PLAIN_STREETS = r"Street|St|Avenue|Ave|Road|Rd|Lane|Ln|Drive|Dr|Boulevard|Blvd|Terrace|Parkway|Pkwy|Crescent|Mews"
-_HOUSE = r"\d{1,6}[A-Za-z]?(?:[-/]\d{1,5})?[ ](?:(?:[NSEW]|NE|NW|SE|SW|North|South|East|West)\.?[ ])?"
-_CODE = (
-    r"(?:(?:[A-Z]{2}|NSW|VIC|QLD|TAS)[ ]\d{4,5}(?:-\d{4})?|[A-Z]{1,2}\d[A-Z\d]?[ ]\d[A-Z]{2}|"
-    r"(?:[A-Z]{2}[ ])?[A-Z]\d[A-Z][ ]\d[A-Z]\d|"
-    r"\d{4,6}(?:[ ]\p{Lu}[\p{L}-]{2,30})?)"
-)
-_PIECE = r"(?:[\p{Lu}\d#º°][\p{L}\d'’.#/º°-]{0,30})"
-_REST = rf"(?:,?[ ](?:(?:de|des|la|le|los|las|du|van|der|of|the|and|am|an|im|do|da)[ ]){{0,2}}{_PIECE}){{0,14}}"
-_ADDRESS = rf"({_PIECE}{_REST})"
-_ADDRESS_LABELS = (
-    r"(?:home|mailing|billing|shipping|delivery|postal|current|permanent|return|registered|street|residential|"
-    r"business|work|my)?[ _-]?"
-    r"address(?:[ _-]?line[ _-]?[12]?)?|addr|street|ship(?:ped)? to|deliver(?:ed)? to|residence|"
-    r"place of residence|location of residence|property|"
-    r"anschrift|adresse|domicile|dirección|domicilio|indirizzo|wohnhaft"
-)
-_PLACE_VERBS = (
-    r"(?:i|we|she|he|they|who|patient|tenant)[ ](?:currently[ ])?(?:lives?|resides?|stays?|moved)[ ](?:at|in|to|on)|"
-    r"resid(?:es|ing) at|living at|moved to|lives at"
-)
-
-_REGION = (
-    r"北京|天津|上海|重庆|河北|山西|辽宁|吉林|黑龙江|江苏|浙江|安徽|福建|江西|山东|河南|湖北|湖南|广东|"
-    r"海南|四川|贵州|云南|陕西|甘肃|青海|台湾|内蒙古|广西|西藏|宁夏|新疆|香港|澳门|石家庄|太原|沈阳|大连|"
-    r"长春|哈尔滨|南京|苏州|无锡|常州|南通|徐州|扬州|杭州|宁波|温州|绍兴|嘉兴|金华|台州|合肥|芜湖|福州|"
-    r"厦门|泉州|南昌|济南|青岛|烟台|潍坊|临沂|郑州|洛阳|武汉|宜昌|长沙|株洲|广州|深圳|珠海|佛山|东莞|中山|"
-    r"惠州|汕头|南宁|桂林|海口|三亚|成都|绵阳|贵阳|昆明|大理|拉萨|西安|咸阳|兰州|西宁|银川|乌鲁木齐|"
-    r"呼和浩特|包头|唐山|保定|邯郸|廊坊|大同|赣州|九江|遵义|柳州"
-)
-_UNIT = r"(?:号院|号楼|号(?!线)|弄|栋|幢|座|单元|室|楼|层|组|期|区|院|户|房|村|巷|附\d{1,4}号)"
-_WAY = r"(?:大道|大街|路|街|道|巷|弄|胡同|里|村|镇|乡|园|苑|院|社区|小区|花园|公寓|大厦|广场|新区|开发区|屯|寨|庄)"
-_COUNT = r"(?:[A-Za-z]?[0-9]{1,5}(?:[-#][0-9]{1,5}){0,4}|[一二三四五六七八九十]{1,3}(?=[号组栋幢单层期巷弄]))"
-_TAIL = rf"(?:(?:附|第|[{_HAN}A-Za-z]{{0,14}}?[{_HAN}A-Za-z])??{_COUNT}{_UNIT}?){{0,8}}"
-_WITH_NUMBER = rf"[{_HAN}A-Za-z·]{{1,40}}?{_WAY}[{_HAN}]{{0,12}}?{_COUNT}{_UNIT}{_TAIL}"
-_CHINESE_ADDRESS_LABELS = (
-    r"(?:收货|寄件|收件|快递|联系|通讯|通信|家庭|公司|单位|户籍|注册|办公|居住|邮寄|取件|配送|送货|详细|常住|现|"
-    r"经营|户口所在|上门)?(?:地址|住址|地点|住所)|住址|居住地|户口所在地|"
-    r"户籍所在地|门牌|我?家?住在?|寄到|寄往|送到|送往|发货至|发往|坐落于"
-)
-
-
-def _address(pattern: str, *hints: str, holds: Callable[[str], bool] | None = None) -> Rule:
-    return Rule(name="address", dictionary=IDENTITY, pattern=pattern, holds=holds, group=1, hints=hints)
-
-
-_ADDRESSES: tuple[Rule, ...] = (
-    _address(rf"(?<![A-Za-z])(?i:{_ADDRESS_LABELS}){_IS}(?:in |at )?{_ADDRESS}", holds=is_latin_address),
-    _address(rf"(?<![A-Za-z])(?i:{_ADDRESS_LABELS}|{_PLACE_VERBS})[ ]{_ADDRESS}", holds=is_latin_address),
-    # A street with its code or its town, wherever it stands.
-    _address(
-        rf"(?<![\p{{L}}\d.,:/-])((?:(?:Flat|Unit|Apt|"
-        rf"Suite)\.?[ ][\dA-Z]{{1,5}},[ ])?{_HOUSE}(?:{_PIECE}[ ]){{1,4}}(?:{_STREETS})\.?"
-        rf"(?:,?[ ](?:[NSEW]|NE|NW|SE|SW)\b)?(?:,[ ](?:Apt|Suite|Ste|Unit|Flat|Floor|Fl|Room|#)\.?[ ]?[\w-]{{1,8}})?"
-        rf"(?:,?[ ]\p{{Lu}}[\p{{L}}'’.-]{{1,30}}){{1,4}},?[ ]{_CODE})(?![\p{{L}}\d])"
-    ),
-    _address(
-        rf"(?:(?i:(?<![a-z])(?:at|to|on|from|near|of))[ ]|\A|"
-        rf"(?<=\n))({_HOUSE}(?:{_PIECE}[ ]){{1,3}}(?:{_PLAIN_STREETS})\b\.?)(?![\p{{L}}\d-])"
-    ),
-    _address(
-        rf"((?i:p\.?[ ]?o\.?[ ]?box)[ ]\d{{1,6}}(?:,[ ]\p{{Lu}}[\p{{L}}'’. -]{{1,30}}(?:,?[ ]{_CODE})?)?)(?![\p{{L}}\d])",
-        "box",
-    ),
-    _address(rf"((?:{_REGION})(?:省|市|自治区|壮族自治区|特别行政区)?{_WITH_NUMBER})"),
-    _address(rf"(?:{_CHINESE_ADDRESS_LABELS})(?:{_CHINESE_IS}|[ \t]{{0,3}})({_WITH_NUMBER})"),
-    _address(
-        rf"(?:地址|住址|居住地|所在地)(?:{_CHINESE_IS}|[ \t]{{0,3}})((?:[{_HAN}]{{2,8}}?(?:省|自治区|市|自治州|"
-        rf"盟|区|县|旗|镇|乡|街道)){{2,5}}"
-        rf"[{_HAN}0-9]{{0,20}}?)(?![{_HAN}0-9])",
-        "址",
-        "居住地",
-        "所在地",
-    ),
-)
-
-_MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sept?|oct|nov|dec)[a-z]{0,6}\.?"
-_YEAR = r"(?:19|20)\d{2}"
-_ANY_DATE = (
-    rf"(?:{_YEAR}[-/.]\d{{1,2}}[-/.]\d{{1,2}}(?:T[\d:.]{{5,12}}Z?)?|\d{{1,2}}[-/.]\d{{1,2}}[-/.](?:{_YEAR}|"
-    rf"\d{{2}})|{_YEAR}(?:0[1-9]|1[0-2])(?:[0-2]\d|3[01])|"
-    rf"\d{{1,2}}(?:st|nd|rd|th)?[ ](?:of[ ])?{_MONTH},?[ ]{_YEAR}|{_MONTH}[ ]\d{{1,2}}(?:st|nd|rd|th)?,?[ ]{_YEAR}|"
-    rf"{_YEAR}年\d{{1,2}}月(?:\d{{1,2}}[日号])?|[一二三四五六七八九十正腊冬]{{1,2}}月(?:初|十|廿|二|"
-    rf"三)?[一二三四五六七八九十]{{1,3}}日?[，,]?[ ]?{_YEAR}年?)"
-)
-_BIRTH: tuple[Rule, ...] = (
-    Rule(
-        name="birth_date",
-        dictionary=IDENTITY,
-        pattern=rf"(?i)(?:(?<![a-z])(?:d\.?o\.?b\.?|(?:date|day)[ _-]?of[ _-]?birth|birth[ _-]?(?:date|day)|"
-        rf"born[ ]on)(?![a-z])|出生年月日?|出生日期|生日|出生于?|"
-        rf"(?<![发产学先师医新派])生于)[^\d\n一二三四五六七八九十]{{0,3}}(?:\([^()\n]{{1,16}}\))?[^\d\n一二三四五六七八九十]{{0,6}}?({_ANY_DATE})(?!\d)",
-        group=1,
-        hints=("b", "生"),
-    ),
-)
-
-PEOPLE_RULES: tuple[Rule, ...] = (*_NAMES, *_ADDRESSES, *_BIRTH)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from mnemosyne.privacy.rules.checks import has_digit, is_hard_to_guess
+from mnemosyne.privacy.rules.checks import has_digit, is_hard_to_guess, is_like_a_password, is_no_form_word, is_no_prose
 from mnemosyne.privacy.rules.rule import SECRETS, Rule
 
 _LATIN_WORDS = (
@@ -15,7 +15,9 @@ _LATIN_WORDS = (
     r"access[ _-]?key(?:[ _-]?(?:id|secret))?|secret[ _-]?(?:access[ _-]?)?key|private[ _-]?key|credential|pin(?: code)?|"
     r"otp|(?:one[ -]time|verification|security|access|auth(?:entication)?) (?:pass)?code"
 )
-_CHINESE_WORDS = r"密码|口令|密钥|私钥|验证码|动态码|取件码|授权码|校验码"
+_CHINESE_WORDS = (
+    r"密码|口令|密钥|私钥|验证码|动态码|取件码|授权码|校验码|提取码|短信码|门禁码|激活码|邀请码|安全码|识别码"
+)
 _TOKEN_WORDS = r"(?:auth|access|refresh|session|id|bot|api)?[ _-]?token|session[ _-]?id|令牌"
 SECRET_KEY = re.compile(
     r"(?:.*[_ .-])?(?:pass(?:word|wd|phrase|code)|pwd|secret|client[ _-]?secret|app[ _-]?secret|api[ _-]?key|apikey|"
@@ -25,7 +27,10 @@ SECRET_KEY = re.compile(
 )
 """Names of fields whose text is a secret whatever it looks like."""
 _WORDS = rf"(?:(?<![a-z])|(?<=[a-z][_-]))(?:{_LATIN_WORDS})(?![a-z])|(?:{_CHINESE_WORDS})"
-_GIVEN = r"(?:['’]s\b|[\"'”’】)]?[ \t]{0,3}(?:[:=：＝]|=>|->|就是|是|为|改成|改为|设为|is\b|to\b))[ \t]{0,3}[\"'“‘【(]?[ \t]?"
+_GIVEN = (
+    r"(?:['’]s\b|[\"'”’】)]?[ \t]{0,3}(?:[:=：＝]|=>|->|→|就是|是|为|改成了?|改为了?|设[为成]了?|换成了?|重置为|is\b|"
+    r"was\b|to\b))[ \t]{0,3}[\"'“‘【(]?[ \t]?"
+)
 _VALUE = r"([^\s\"'“”‘’【】,;，。；、（）()<>\[\]{}\u2e80-\u9fff]"
 _BEFORE_KEY = r"(?<![A-Za-z0-9_-])"
 
@@ -141,9 +146,93 @@ SECRET_RULES: tuple[Rule, ...] = (
         dictionary=SECRETS,
         pattern=rf"(?i)(?:(?<![a-z])(?:pass(?:word|code|wd)|pwd|otp|(?:verification|security|"
         rf"one[ -]time) (?:pass)?code)[ \t]|"
-        rf"(?:密码|口令|验证码|动态码|取件码)[ \t“【]?){_VALUE}{{4,100}})(?![\u2e80-\u9fff]{{0,2}}[位个条种项])",
+        rf"(?:密码|口令|验证码|动态码|取件码|提取码|短信码|"
+        rf"门禁码)[ \t“【]?){_VALUE}{{4,100}})(?![\u2e80-\u9fff]{{0,2}}[位个条种项])",
         holds=has_digit,
         group=1,
+    ),
+    # `the password has been changed to X`, `the password I set is X`: a value that no prose has.
+    Rule(
+        name="secret",
+        dictionary=SECRETS,
+        pattern=rf"(?i)(?<![a-z])(?:pass(?:word|code|phrase|wd)|pwd|wi-?fi key)(?![a-z])(?: [a-z'’]{{1,12}}){{1,8}} (?:is|"
+        rf"was|to|be|as)"
+        rf"(?: now)?:? [\"“‘]?{_VALUE}{{6,100}})",
+        holds=is_like_a_password,
+        group=1,
+        hints=("pass", "pwd", "key"),
+    ),
+    Rule(
+        name="secret",
+        dictionary=SECRETS,
+        pattern=rf"(?i){_VALUE}{{6,100}})[\"”’]? as (?:the |my |your |our )?(?:pass(?:word|code)|pwd)(?![a-z])",
+        holds=is_like_a_password,
+        group=1,
+        hints=("as ",),
+    ),
+    # A name and its password: `user=root pass=…`, `Guest network: HarborView / …`.
+    Rule(
+        name="secret",
+        dictionary=SECRETS,
+        pattern=rf"(?i)(?<![a-z])(?:user(?:name)?|login|account|network|wi-?fi|wlan|ssid)(?![a-z])[^\n]{{1,60}}?"
+        rf"(?:(?<![a-z])pass(?:wd)?[\"']?[ ]?[:=][ ]?[\"']?|[ ]/[ ]){_VALUE}{{6,100}})",
+        holds=is_hard_to_guess,
+        group=1,
+        hints=("user", "login", "account", "network", "wifi", "wi-fi", "wlan", "ssid"),
+    ),
+    Rule(
+        name="secret",
+        dictionary=SECRETS,
+        pattern=rf"(?i)(?:(?<![a-z])(?:wi-?fi|wlan|network|router)[ _-](?:key|pass(?:word|phrase|code)?|pwd|pw)|"
+        rf"(?:无线网?(?:络)?|路由器?|wi-?fi)密码){_GIVEN}{_VALUE}{{8,63}})",
+        holds=is_no_form_word,
+        group=1,
+        hints=("wifi", "wi-fi", "wlan", "network", "router", "无线", "路由"),
+    ),
+    Rule(
+        name="secret",
+        dictionary=SECRETS,
+        pattern=r"(?i)(?:(?<![a-z])(?:pass(?:word|code)|pwd)(?![a-z])[\"']?[ ]?[:=][ ]?[\"']?|密码(?:[:=：]|就?是|为)[ ]?)"
+        r"([a-z]{3,15}(?:-[a-z]{3,15}){1,5}|(?<=[\u2e80-\u9fff：])[a-z]{9,30})(?![A-Za-z0-9_.(-])",
+        holds=is_no_form_word,
+        group=1,
+        hints=("pass", "pwd", "密码"),
+    ),
+    # Codes of doors and of telephones are digits, in groups at times.
+    Rule(
+        name="secret",
+        dictionary=SECRETS,
+        pattern=r"(?i)(?:(?<![a-z])(?:door|gate|entry|entrance|alarm|safe|locker|garage|key ?box|lock ?box|building|access|keypad|"
+        r"one[ -]time|verification|security|login|sms|confirmation) (?:pass)?codes?(?: for [a-z ]{1,30}?)?|"
+        r"(?:动态|验证|校验|短信|门禁|取件|提取|安全)码|门锁密码|密码锁)"
+        r"(?:[ ]?[:：=][ ]?| is:? |是|为|[ ])(\d{4,8}[#*]?|\d{3}[ -]\d{3,4}|\d{2}(?:[ -]\d{2}){2,3})(?![\w/-]|[.:]\d|"
+        r"[ ]?[个位条%元件])",
+        group=1,
+    ),
+    Rule(
+        name="secret",
+        dictionary=SECRETS,
+        pattern=r"(?:(?<![A-Za-z])(?:PIN(?: code)?|(?i:pin (?:code|number)))(?:[ ]?[:=][ ]?|"
+        r"[ ](?:is[ ])?))(\d{4,8})(?![\w/-]|[.:]\d)",
+        group=1,
+        hints=("pin",),
+    ),
+    Rule(
+        name="secret",
+        dictionary=SECRETS,
+        pattern=r"(?i)(?<![a-z])(?:pass ?phrase|(?:recovery|seed) (?:phrase|words))[\"']?[ \t]{0,2}(?:[:=]|is)[ \t]{0,2}"
+        r"((?:[a-z]{3,12}[ -]){3,23}[a-z]{3,12})(?![A-Za-z0-9])",
+        holds=is_no_prose,
+        group=1,
+        hints=("phrase", "words"),
+    ),
+    Rule(
+        name="api_key",
+        dictionary=SECRETS,
+        pattern=r"(?i)(?<![a-z])(?:api|app|access|secret)[ _-]?key[ \t]{1,3}([0-9a-f]{32,64}|[A-Za-z0-9_-]{32,80})(?![\w-])",
+        holds=has_digit,
+        group=1,
+        hints=("key",),
     ),
     Rule(
         name="secret",

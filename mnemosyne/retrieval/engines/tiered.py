@@ -34,7 +34,7 @@ from mnemosyne.retrieval.engines.memory import MemoryIndex
 from mnemosyne.retrieval.engines.rows import NO_ROWS, RowBatch, merge_batches, merge_watermarks, row_batch
 from mnemosyne.retrieval.engines.table import ScopeTable
 from mnemosyne.schema.memory import Chain, staged_scope
-from mnemosyne.schema.query import Hit, IndexFilter
+from mnemosyne.schema.query import Hit, IndexFilter, TextSearch
 from mnemosyne.schema.record import SequencedEntry
 
 T = TypeVar("T")
@@ -96,14 +96,14 @@ class TieredIndex:
         model: str = "",
     ) -> None:
         """Add, replace or remove entries; see `Index.add`."""
-        batch = await to_thread.run_sync(row_batch, entries, vectors, keys, model)
         direct = await self._open(scope)
         if direct is not None:
-            await self._run_guarded(scope, lambda: direct.append(scope, batch), None)
+            rows = await to_thread.run_sync(row_batch, entries, vectors, keys, model)
+            await self._run_guarded(scope, lambda: direct.append(scope, rows), None)
             if scope not in self._cut_off:
                 return
         table = self._memory.table(scope)
-        await to_thread.run_sync(table.put, batch)
+        batch = await to_thread.run_sync(_put_rows, table, entries, vectors, keys, model)
         if scope not in self._cut_off and self._memory.holds(scope) and self._memory.table(scope) is table:
             self._held[scope] = merge_batches(self._held.get(scope, NO_ROWS), batch)
             if len(self._held[scope].rows) >= self._held_rows:
@@ -132,6 +132,25 @@ class TieredIndex:
     async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> tuple[Hit, ...]:
         """Return the best by BM25."""
         return await self._run_query(where.scope, lambda index: index.search_text(text, where, limit), ())
+
+    async def search_texts(self, searches: Sequence[TextSearch]) -> list[tuple[Hit, ...]]:
+        """Return what `search_text` returns for each: all scopes in memory together, the others side by side."""
+        scopes = dict.fromkeys(each.where.scope for each in searches)
+        in_memory = {scope for scope in scopes if await self._open(scope) is None}
+        found = dict[int, tuple[Hit, ...]]()
+
+        async def search_one(place: int) -> None:
+            found[place] = await self.search_text(*searches[place])
+
+        held = [place for place, each in enumerate(searches) if each.where.scope in in_memory]
+        if len(held) < len(searches):
+            async with anyio.create_task_group() as group:
+                for place in range(len(searches)):
+                    if place not in held:
+                        group.start_soon(search_one, place)
+        if held:
+            found.update(zip(held, await self._memory.search_texts([searches[place] for place in held]), strict=True))
+        return [found[place] for place in range(len(searches))]
 
     async def search_vector(
         self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = ""
@@ -444,3 +463,15 @@ class TieredIndex:
 
     def _note(self, error: IndexUnavailableError, scope: str) -> None:
         self._faults[str(error)] = scope or error.scope
+
+
+def _put_rows(
+    table: ScopeTable,
+    entries: Sequence[SequencedEntry],
+    vectors: Vectors | None,
+    keys: Sequence[str] | None,
+    model: str,
+) -> RowBatch:
+    batch = row_batch(entries, vectors, keys, model)
+    table.put(batch)
+    return batch

@@ -1,5 +1,5 @@
-"""Finds the neighbours of each message, which are the conversation of its branch followed as it is written, and joins their
-vectors. Calculation only.
+"""Finds the neighbours of each message and of each passage of a document, and joins their vectors: a conversation is followed
+along its branch as it is written, a document from its beginning. Calculation only.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from datetime import timedelta
 import numpy as np
 
 from mnemosyne.protocols import Vectors
-from mnemosyne.schema.memory import MemoryEntry
+from mnemosyne.schema.memory import TAKES_FROM_RECALL, Chain, MemoryEntry, document_of
 from mnemosyne.schema.record import SequencedEntry
 
 REACH = 2
@@ -33,10 +33,10 @@ class LinkedEntry:
 
 
 class ConversationTail:
-    """The last messages on every branch.
+    """The last messages on every branch, or the last passages of the documents that may go on.
 
     Neighbours are on one branch, so that no branch adds words to another, and close in time: messages more than six
-    hours apart are not neighbours.
+    hours apart are not neighbours. Passages are neighbours within their document alone.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class ConversationTail:
         written: dict[str | None, list[SequencedEntry]] = {}
         for item in page:
             if item is last[item.entry.entry_id] and not item.deleted:
-                written.setdefault(item.entry.branch_id, []).append(item)
+                written.setdefault(_line_of(item.entry), []).append(item)
         found = [LinkedEntry(item=item) for item in removed]
         for branch_id, items in written.items():
             before = self._ends.get(branch_id, [])
@@ -72,7 +72,14 @@ class ConversationTail:
                 for place in range(first, len(line))
             )
             self._ends[branch_id] = line[-2 * REACH :]
+        self._leave_documents()
         return found
+
+    def _leave_documents(self) -> None:
+        """Keep the ends of the newest document alone: the passages of one are written one after the other."""
+        documents = [name for name, ends in self._ends.items() if ends and ends[-1].entry.chain is Chain.LORE]
+        for name in sorted(documents, key=lambda name: self._ends[name][-1].sequence)[:-1]:
+            del self._ends[name]
 
 
 def join_neighbours(linked: Sequence[LinkedEntry], find: Callable[[MemoryEntry], Vectors | None]) -> Vectors | None:
@@ -102,6 +109,18 @@ def _neighbours_of(line: Sequence[SequencedEntry], place: int) -> tuple[MemoryEn
     while last < min(place + REACH, len(line) - 1) and _is_one_sitting(line[last], line[last + 1]):
         last += 1
     return tuple(item.entry for item in (*line[first:place], *line[place + 1 : last + 1]))
+
+
+def has_neighbours(entry: MemoryEntry) -> bool:
+    """Return whether an entry is one of a row: a message, or a passage of a document (and no note about one)."""
+    if entry.chain is Chain.HISTORY:
+        return True
+    return entry.chain is Chain.LORE and document_of(entry) is not None and TAKES_FROM_RECALL not in entry.metadata
+
+
+def _line_of(entry: MemoryEntry) -> str | None:
+    """Return what an entry goes on: its branch, or its document."""
+    return document_of(entry) if entry.chain is Chain.LORE else entry.branch_id
 
 
 def _is_one_sitting(one: SequencedEntry, other: SequencedEntry) -> bool:

@@ -19,7 +19,7 @@ from anyio import to_thread
 
 from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.core.off_loop import calculate, size_of
-from mnemosyne.protocols import Embedder, EntrySource, Index, TokenEstimator
+from mnemosyne.protocols import BatchIndex, Embedder, EntrySource, Index, TokenEstimator
 from mnemosyne.retrieval.recall.arms import ALL_ARMS, BM25, VECTOR
 from mnemosyne.retrieval.recall.fusion import FusionWeights, find_weights
 from mnemosyne.retrieval.recall.indexing.encoders import Encoder, Encoders, OpenEncoder
@@ -38,7 +38,7 @@ from mnemosyne.retrieval.recall.recall_state import (
 from mnemosyne.retrieval.recall.rerank_features import warm_text_features
 from mnemosyne.retrieval.text.preview import preview, preview_window
 from mnemosyne.schema.memory import MemoryEntry
-from mnemosyne.schema.query import Candidate, Recall, RetrievalQuery
+from mnemosyne.schema.query import Candidate, Hit, Recall, RetrievalQuery, TextSearch
 
 _FACET_LIMIT = 50
 
@@ -84,6 +84,7 @@ class HybridRetriever:
         if not arms or not arms <= ALL_ARMS:
             raise ValueError(f"arms are {sorted(ALL_ARMS)}, at least one of them; got {sorted(arms)}")
         self._source, self._index, self._estimator = source, index, estimator
+        self._batches = index if isinstance(index, BatchIndex) else None
         self._embedder = embedder if VECTOR in arms else None
         self._arms = arms
         self._inline_vectors, self._patience_seconds = inline_vectors, vector_patience_seconds
@@ -258,12 +259,16 @@ class HybridRetriever:
         state.record_ms("feed", started)
         ready.set()
         started = perf_counter()
-        searches = []
-        if BM25 in self._arms and state.terms:
-            searches += [partial(self._words_of, state, pool) for pool in state.pools]
-        if state.whole and state.facets:
-            searches += [partial(self._facets_of, state, pool) for pool in state.pools]
-        await _run_together(searches)
+        words = state.pools if BM25 in self._arms and state.terms else []
+        facets = state.pools if state.whole and state.facets else []
+        found = await self._search_texts(
+            *(TextSearch(state.terms, pool.where, state.depth) for pool in words),
+            *(TextSearch(state.facets, pool.where, _FACET_LIMIT) for pool in facets),
+        )
+        for pool, hits in zip(words, found, strict=False):
+            state.add_hits(BM25, pool, hits, self._weights_for(state))
+        for pool, hits in zip(facets, found[len(words) :], strict=True):
+            pool.near = hits
         state.record_ms("words", started)
         if state.whole and self._embedder is not None:
             await self._read_ahead(state)
@@ -276,12 +281,10 @@ class HybridRetriever:
             found = await self._fetch(state, scope, ids)
             await to_thread.run_sync(warm_text_features, [entry.text for entry in found])
 
-    async def _words_of(self, state: RecallState, pool: Pool) -> None:
-        hits = await self._index.search_text(state.terms, pool.where, state.depth)
-        state.add_hits(BM25, pool, hits, self._weights_for(state))
-
-    async def _facets_of(self, state: RecallState, pool: Pool) -> None:
-        pool.near = await self._index.search_text(state.facets, pool.where, _FACET_LIMIT)
+    async def _search_texts(self, *searches: TextSearch) -> list[tuple[Hit, ...]]:
+        if self._batches is not None:
+            return await self._batches.search_texts(searches)
+        return [await self._index.search_text(*each) for each in searches]
 
     async def _search_vectors(self, state: RecallState, ready: anyio.Event) -> None:
         groups = await self._encoders.group_scopes(dict.fromkeys(pool.scope for pool in state.pools))

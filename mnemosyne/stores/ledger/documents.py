@@ -28,6 +28,7 @@ from mnemosyne.documents.views import (
     keyed_turn_id,
     patch_document,
     refs_of_messages,
+    with_locale,
 )
 from mnemosyne.schema.document import ModelUsage, SessionDocument, Summary, Task, ToolCall
 from mnemosyne.schema.evidence import ContextBlock, Evidence
@@ -77,10 +78,9 @@ def _document(ledger: Ledger, head: SessionHead) -> SessionDocument:
 
 
 def _frame(ledger: Ledger, session_id: str) -> SessionDocument:
-    stored = ledger.bodies("document").get(_FRAME)
+    stored, session = ledger.bodies("document").get(_FRAME), session_row(ledger, session_id)
     if stored is not None:
-        return decode_raw(stored, SessionDocument)
-    session = session_row(ledger, session_id)
+        return with_locale(decode_raw(stored, SessionDocument), session.locale)
     return bare_frame(session_id, session.locale, session.created_at)
 
 

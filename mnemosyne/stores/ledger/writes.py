@@ -32,7 +32,7 @@ from mnemosyne.core.errors import (
     StateOpError,
     TurnNotPendingError,
 )
-from mnemosyne.documents.views import check_refs, refs_of_messages
+from mnemosyne.documents.views import check_refs, refs_of_messages, started_frame
 from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.record import (
     ImportedBranch,
@@ -76,6 +76,8 @@ def create_session(ledger: Ledger, start: SessionStart) -> SessionHead:
     if ledger.session is not None:
         raise SessionExistsError(start.session_id)
     begin(ledger, start.session_id, start.world_id, start.locale, start.state, start.at)
+    if start.extra:
+        ledger.refill("document", {"frame": encode_raw(started_frame(start))})
     append(ledger, read_head(ledger, start.session_id), start.turns, start.at)
     head = read_head(ledger, start.session_id)
     write_session_entries(ledger, head, start.entries)

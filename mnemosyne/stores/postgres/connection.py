@@ -17,6 +17,7 @@ from psycopg.pq import Format
 
 from mnemosyne.damage import DamageLog
 from mnemosyne.stores.sql.connection import Rows
+from mnemosyne.stores.sql.read_bodies import BodyCache
 
 Driver = psycopg.Connection[tuple[Any, ...]]
 
@@ -28,19 +29,29 @@ class PostgresConnection:
     """A driver connection inside a transaction, for one tenant."""
 
     def __init__(
-        self, driver: Driver, tenant: str, lock: str, *, shown: str = "", log: DamageLog | None = None
+        self,
+        driver: Driver,
+        tenant: str,
+        lock: str,
+        *,
+        shown: str = "",
+        log: DamageLog | None = None,
+        cache: BodyCache | None = None,
     ) -> None:
         self.driver = driver
         self.tenant = tenant
         self.lock = lock
         self.shown = shown
         self.log = log or DamageLog()
+        self._cache = cache or BodyCache()
+        self.bodies = self._cache.current
         self.answered = False
         self._posted: list[tuple[bytes, Sequence[Any]]] = []
 
     def begin(self, statement: bytes) -> None:
         """Begin a transaction with the next statement."""
         self.answered = False
+        self.bodies = self._cache.current
         self._posted = [(statement, ())]
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Rows:

@@ -22,6 +22,7 @@ from mnemosyne.damage import DamageLog
 from mnemosyne.stores.damage import DAMAGED, locate_damage
 from mnemosyne.stores.postgres.connection import PostgresConnection
 from mnemosyne.stores.postgres.database import PostgresOptions, open_driver, translate_error
+from mnemosyne.stores.sql.read_bodies import BodyCache
 from mnemosyne.stores.threads import run_in_thread
 
 T = TypeVar("T")
@@ -35,10 +36,17 @@ class ConnectionPool:
     """
 
     def __init__(
-        self, opening: PostgresOptions, tenant: str, log: DamageLog, *, connections: int, writing: bool
+        self,
+        opening: PostgresOptions,
+        tenant: str,
+        log: DamageLog,
+        cache: BodyCache,
+        *,
+        connections: int,
+        writing: bool,
     ) -> None:
         self._opening = opening
-        self._log = log
+        self._log, self._cache = log, cache
         self._tenant = tenant
         self._writing = writing
         self._begin = b"BEGIN" if writing else b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -98,7 +106,8 @@ class ConnectionPool:
 
     def _open_connection(self) -> PostgresConnection:
         driver, lock = open_driver(self._opening), " FOR UPDATE" if self._writing else ""
-        return PostgresConnection(driver, self._tenant, lock, shown=self._opening.address.shown, log=self._log)
+        shown = self._opening.address.shown
+        return PostgresConnection(driver, self._tenant, lock, shown=shown, log=self._log, cache=self._cache)
 
     def _run_transaction(self, connection: PostgresConnection, work: Callable[[PostgresConnection], T]) -> T:
         """Run one transaction; the connection is reused if it is intact afterwards."""

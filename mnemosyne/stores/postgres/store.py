@@ -11,6 +11,7 @@ from mnemosyne.damage import DamageLog
 from mnemosyne.stores.locate import PostgresAddress, postgres_address
 from mnemosyne.stores.postgres.database import PostgresOptions
 from mnemosyne.stores.postgres.pool import ConnectionPool
+from mnemosyne.stores.sql.read_bodies import BodyCache
 from mnemosyne.stores.sql.store import SqlStore
 
 
@@ -38,10 +39,11 @@ class PostgresStore(SqlStore):
         address = postgres_address(url) if isinstance(url, str) else url
         self.shown = address.shown
         self.tenant = tenant
-        log = DamageLog()
+        log, cache = DamageLog(), BodyCache()
         opening = PostgresOptions(address=address, busy_seconds=busy_seconds, create=create)
         super().__init__(
-            reads=ConnectionPool(opening, tenant, log, connections=connections, writing=False),
-            writes=ConnectionPool(opening, tenant, log, connections=connections, writing=True),
+            reads=ConnectionPool(opening, tenant, log, cache, connections=connections, writing=False),
+            writes=ConnectionPool(opening, tenant, log, cache, connections=connections, writing=True),
             log=log,
+            cache=cache,
         )

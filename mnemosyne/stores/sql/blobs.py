@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from mnemosyne.core.codec import decode, encode
+from mnemosyne.core.codec import JsonTree, decode, encode
 from mnemosyne.core.errors import DamagedRecordError, UnreadableError
 from mnemosyne.damage import LEFT_OUT, DamageNote, LostTree
 from mnemosyne.schema.memory import session_scope, world_scope
@@ -200,12 +200,16 @@ def change_blob(data: bytes, change: Callable[[bytes], bytes]) -> bytes:
 
 def load_body(connection: Connection, data: Any, kind: type[T], place: str) -> T:
     """Return the value of a stored body, compressed or not; DamagedRecordError, which names it, when it cannot be read."""
+    known = connection.bodies.find(place, data)
+    if known is not None:
+        return cast(T, known)
     try:
-        return decode(
-            unseal(unpack_blob(data) if type(data) is not bytes or data[:1] == _PACKED else data, place), kind
-        )
+        body = unseal(unpack_blob(data) if type(data) is not bytes or data[:1] == _PACKED else data, place)
+        value = decode(body, kind)
     except UnreadableError as error:
         raise DamagedRecordError(connection.shown, _name_of(connection, place)[1], str(error)) from None
+    connection.bodies.keep(place, data, len(body), value)
+    return value
 
 
 def read_body(connection: Connection, data: Any, kind: type[T], place: str, effect: str = LEFT_OUT) -> T | None:
@@ -226,6 +230,28 @@ def read_tree(connection: Connection, data: bytes | None, place: str) -> Any:
     except DamagedRecordError as error:
         note_damage(connection, error, place, "It was passed by")
         return LostTree(error)
+
+
+def read_blob(connection: Connection, data: bytes | None, place: str) -> Any:
+    """Return a large part of a turn's record, None for none, whose fields are decoded when they are read; a `LostTree`, and a
+    note, when it cannot be read.
+    """
+    if data is None or type(data) is not bytes:
+        return read_tree(connection, data, place)
+    known = connection.bodies.find(place, data)
+    if known is not None:
+        return known
+    try:
+        sealed = unpack_blob(data)
+        body = unseal(sealed, place)
+    except UnreadableError:
+        return read_tree(connection, data, place)
+    if len(body) == len(sealed):
+        # Without a checksum nothing but decoding it tells whether it is sound.
+        return read_tree(connection, data, place)
+    tree = JsonTree(body)
+    connection.bodies.keep(place, data, len(body), tree)
+    return tree
 
 
 def note_damage(connection: Connection, error: DamagedRecordError, place: str, effect: str = LEFT_OUT) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
 from mnemosyne.damage import DamageLog
+from mnemosyne.stores.sql.read_bodies import ReadBodies
 
 T = TypeVar("T")
 
@@ -44,6 +45,11 @@ class Connection(Protocol):
     @property
     def log(self) -> DamageLog:
         """The place where damaged records that a read passes by are noted."""
+        ...
+
+    @property
+    def bodies(self) -> ReadBodies:
+        """The values of bodies that were read before this transaction."""
         ...
 
     @property

@@ -26,6 +26,7 @@ from mnemosyne.documents.views import (
     keyed_turn_id,
     patch_document,
     refs_of_messages,
+    with_locale,
 )
 from mnemosyne.schema.document import ModelUsage, SessionDocument, Summary, Task, ToolCall
 from mnemosyne.schema.evidence import ContextBlock
@@ -85,9 +86,10 @@ def _waiting(connection: Connection, session: StoredSession, head: SessionHead) 
 def _frame(connection: Connection, session: StoredSession) -> SessionDocument:
     row = connection.execute("SELECT frame FROM documents WHERE session = ?", (session.key,)).fetchone()
     effect = "The fields of the document that are only there are missing"
-    if row is not None and (frame := read_body(connection, row[0], SessionDocument, frame_place(session.key), effect)):
-        return frame
+    frame = None if row is None else read_body(connection, row[0], SessionDocument, frame_place(session.key), effect)
     locale, at = connection.execute("SELECT locale, created_at FROM sessions WHERE key = ?", (session.key,)).fetchone()
+    if frame is not None:
+        return with_locale(frame, locale)
     return bare_frame(session.session_id, locale, None if at is None else parse_time(at))
 
 

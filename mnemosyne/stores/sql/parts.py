@@ -133,12 +133,13 @@ def list_context_blocks(connection: Connection, session_id: str, where: BlockFil
     """Return blocks in the order of first writing; SessionNotFoundError."""
     where = where or BlockFilter()
     key = load_session(connection, session_id).key
-    rows = connection.execute(
-        "SELECT part_id, body FROM parts WHERE session = ? AND kind = 'block' ORDER BY ord", (key,)
-    )
     # Prompts of turns leave many blocks behind, which need not be read where their names say that they are not wanted.
-    wanted = ((name, body) for name, body in rows if not name.startswith(where.without_prefixes))
-    found = _read_items(connection, key, "block", wanted, ContextBlock)
+    tests = "".join(f" AND substr(part_id, 1, {len(prefix)}) <> ?" for prefix in where.without_prefixes)
+    rows = connection.execute(
+        f"SELECT part_id, body FROM parts WHERE session = ? AND kind = 'block'{tests} ORDER BY ord",
+        (key, *where.without_prefixes),
+    )
+    found = _read_items(connection, key, "block", rows, ContextBlock)
     return _first(where.limit, (block for block in found if where.admits(block)))
 
 

@@ -37,6 +37,7 @@ from mnemosyne.stores.sql import parts as sql_parts
 from mnemosyne.stores.sql import sessions as sql_sessions
 from mnemosyne.stores.sql import worlds as sql_worlds
 from mnemosyne.stores.sql.connection import Connection
+from mnemosyne.stores.sql.read_bodies import BodyCache
 from mnemosyne.stores.sql.reading import entries as sql_recall
 from mnemosyne.stores.sql.reading import search as sql_search
 from mnemosyne.stores.sql.reading import turns as sql_turns
@@ -61,10 +62,11 @@ class Runner(Protocol):
 class SqlStore(Store):
     """A Store on two runners. For what a method does and raises, see `mnemosyne.protocols.Store`."""
 
-    def __init__(self, reads: Runner, writes: Runner, log: DamageLog) -> None:
+    def __init__(self, reads: Runner, writes: Runner, log: DamageLog, cache: BodyCache) -> None:
         self._reads = reads
         self._writes = writes
         self._log = log
+        self._cache = cache
 
     @property
     def damage_log(self) -> DamageLog:
@@ -279,7 +281,10 @@ class SqlStore(Store):
         return await self._writes.run(lambda db: sql_parts.upsert_tasks(db, session_id, tasks, expected_version))
 
     async def erase(self, erasure: Erasure) -> ErasureOutcome:
-        return await self._writes.run(lambda db: sql_erase.erase(db, erasure))
+        try:
+            return await self._writes.run(lambda db: sql_erase.erase(db, erasure))
+        finally:
+            self._cache.clear()
 
     async def audits(self) -> tuple[AuditRecord, ...]:
         return await self._reads.run(sql_search.read_audits)

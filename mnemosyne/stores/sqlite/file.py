@@ -18,6 +18,7 @@ from typing import Any, Literal
 from mnemosyne.core.errors import StoreUnavailableError
 from mnemosyne.damage import DamageLog
 from mnemosyne.files import make_private_file, make_private_folder
+from mnemosyne.stores.sql.read_bodies import BodyCache
 from mnemosyne.stores.sql.schema import REVISION, statements
 
 APPLICATION_ID = 0x4A435144
@@ -43,13 +44,26 @@ class SqliteConnection:
     lock = ""
 
     def __init__(
-        self, driver: sqlite3.Connection, tenant: str, *, shown: str = "", log: DamageLog | None = None
+        self,
+        driver: sqlite3.Connection,
+        tenant: str,
+        *,
+        shown: str = "",
+        log: DamageLog | None = None,
+        cache: BodyCache | None = None,
     ) -> None:
         self.driver = driver
         self.tenant = tenant
         self.shown = shown
         self.log = log or DamageLog()
+        self._cache = cache or BodyCache()
+        self.bodies = self._cache.current
         self.execute = driver.execute
+
+    def begin(self, statement: str) -> None:
+        """Begin a transaction."""
+        self.bodies = self._cache.current
+        self.driver.execute(statement)
 
     def post(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         """Run one statement whose result is not needed."""

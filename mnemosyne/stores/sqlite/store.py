@@ -14,6 +14,7 @@ from typing import Literal
 from mnemosyne.core.errors import StoreError
 from mnemosyne.damage import DamageLog
 from mnemosyne.schema.erasure import Erasure, ErasureOutcome
+from mnemosyne.stores.sql.read_bodies import BodyCache
 from mnemosyne.stores.sql.store import SqlStore
 from mnemosyne.stores.sqlite.file import SqliteConnection, SqliteOptions, open_database, rewrite_file
 from mnemosyne.stores.sqlite.worker import SqliteWorker
@@ -47,15 +48,17 @@ class SqliteStore(SqlStore):
             path=self.path, synchronous=synchronous, busy_seconds=busy_seconds, create=create, page_limit=page_limit
         )
         self._unclean = False
-        self._log = DamageLog()
+        self._log, self._cache = DamageLog(), BodyCache()
         self._file = self._build_worker(opening, "BEGIN IMMEDIATE")
         reads = self._build_worker(replace(opening, read_only=True), "BEGIN")
-        super().__init__(reads=reads, writes=self._file, log=self._log)
+        super().__init__(reads=reads, writes=self._file, log=self._log, cache=self._cache)
 
     def _build_worker(self, opening: SqliteOptions, begin: Literal["BEGIN", "BEGIN IMMEDIATE"]) -> SqliteWorker:
         return SqliteWorker(
             self.path,
-            lambda: SqliteConnection(open_database(opening), self.tenant, shown=str(self.path), log=self._log),
+            lambda: SqliteConnection(
+                open_database(opening), self.tenant, shown=str(self.path), log=self._log, cache=self._cache
+            ),
             begin=begin,
             busy_seconds=opening.busy_seconds,
             finish=not opening.read_only,

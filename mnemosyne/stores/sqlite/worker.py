@@ -120,7 +120,7 @@ class SqliteWorker:
 
 def _run_transaction(connection: SqliteConnection, begin: str, work: Callable[[SqliteConnection], T], shown: str) -> T:
     driver = connection.driver
-    driver.execute(begin)
+    connection.begin(begin)
     try:
         result = work(connection)
         driver.execute("COMMIT")

@@ -25,7 +25,7 @@ from mnemosyne.schema.document import (
 from mnemosyne.schema.erasure import Erasure
 from mnemosyne.schema.evidence import Evidence, EvidenceSource, EvidenceType, SourceKind
 from mnemosyne.schema.memory import Chain, MemoryEntry
-from mnemosyne.schema.record import PathSummary, TurnCommit
+from mnemosyne.schema.record import PathSummary, SessionStart, TurnCommit
 from mnemosyne.schema.session import Message, Ref, Role, TurnStatus
 from mnemosyne.testing.stores.samples import (
     AT,
@@ -267,6 +267,21 @@ class StoreDocuments(StoreTests):
             with pytest.raises(SessionNotFoundError):
                 await store.patch_session("nobody", {})
             assert await read_everything(store) == before
+
+    async def test_metadata_of_a_start_is_in_window_and_document(self, tmp_path: Path) -> None:
+        """A session that starts with metadata has it in its window at once; its locale is still that of its world."""
+        async with self.open_empty(tmp_path) as store:
+            start = SessionStart(
+                session_id=SESSION, world_id="w", locale="zh", state={}, at=AT, extra={"profile": "coding"}
+            )
+            await store.create_session(start)
+            window = await store.window(SESSION, message_limit=1)
+            assert window.meta is not None
+            assert (window.meta.locale, dict(window.meta.extra)) == ("", {"profile": "coding"})
+            found = await store.get_session(SESSION)
+            assert found is not None
+            assert found.meta is not None
+            assert (found.meta.locale, found.meta.created_at, found.meta.extra) == ("zh", AT, {"profile": "coding"})
 
     async def test_a_merge_patch_changes_what_it_names(self, tmp_path: Path) -> None:
         """RFC 7386 by JSON names: objects merge, null removes, lists are replaced whole."""

@@ -11,32 +11,10 @@ from functools import lru_cache
 
 from mnemosyne.core.errors import PatternError
 from mnemosyne.core.regexes import compile_pattern, matches
+from mnemosyne.world.activation.javascript import translate_javascript
 
 _PATTERN = re.compile(r"/(.+?)/([gimsuy]*)\Z", re.DOTALL)
 _BARE_SLASH = re.compile(r"(?:^|[^\\])/")
-_WORD = "A-Za-z0-9_"
-_BORDER = f"(?:(?<![{_WORD}])(?=[{_WORD}])|(?<=[{_WORD}])(?![{_WORD}]))"
-_NO_BORDER = f"(?:(?<![{_WORD}])(?![{_WORD}])|(?<=[{_WORD}])(?=[{_WORD}]))"
-_OUTSIDE = {
-    "d": "[0-9]",
-    "D": "[^0-9]",
-    "w": f"[{_WORD}]",
-    "W": f"[^{_WORD}]",
-    "b": _BORDER,
-    "B": _NO_BORDER,
-    "/": "/",
-}
-_INSIDE = {
-    "d": "0-9",
-    "w": _WORD,
-    "D": r"\x00-/:-\U0010ffff",
-    "W": r"\x00-/:-@\[-\^`{-\U0010ffff",
-    "b": r"\x08",
-    "/": "/",
-}
-_DOT = r"[^\n\r\u2028\u2029]"
-_UNICODE_ESCAPE = re.compile(r"\\u\{([0-9A-Fa-f]{1,6})\}")
-_NAMED = re.compile(r"\\k<([A-Za-z_][A-Za-z0-9_]*)>")
 
 
 @lru_cache(maxsize=4096)
@@ -50,8 +28,8 @@ def read_pattern(key: str) -> str | None:
     body, flags = found[1], found[2]
     if _BARE_SLASH.search(body) or len(set(flags)) < len(flags):
         return None
-    pattern = _translate(body, flags)
     try:
+        pattern = translate_javascript(body, flags)
         compile_pattern(pattern)
     except PatternError:
         return None
@@ -87,42 +65,3 @@ def _is_word_in(word: str, text: str) -> bool:
 
 def _is_word_char(char: str) -> bool:
     return char == "_" or (char.isascii() and char.isalnum())
-
-
-def _translate(body: str, flags: str) -> str:
-    """Return a JavaScript expression as one of Python: classes of ASCII, `$` at the very end, `.` without line ends."""
-    body = _UNICODE_ESCAPE.sub(lambda found: f"\\U{int(found[1], 16):08x}", body) if "u" in flags else body
-    body = _NAMED.sub(r"(?P=\1)", body)
-    made: list[str] = []
-    place, is_class = 0, False
-    while place < len(body):
-        char = body[place]
-        if char == "\\" and place + 1 < len(body):
-            made.append((_INSIDE if is_class else _OUTSIDE).get(body[place + 1], body[place : place + 2]))
-            place += 2
-            continue
-        if is_class:
-            is_class = char != "]"
-            made.append("\\[" if char == "[" else char)
-        elif body.startswith("[^]", place):
-            made.append("(?s:.)")
-            place += 2
-        elif body.startswith("[]", place):
-            made.append("(?!)")
-            place += 1
-        elif char == "[":
-            is_class = True
-            made.append(char)
-            if body.startswith("^", place + 1):
-                made.append("^")
-                place += 1
-        elif char == "." and "s" not in flags:
-            made.append(_DOT)
-        elif char == "$":
-            made.append("(?=[\\n\\r\\u2028\\u2029]|\\Z)" if "m" in flags else "\\Z")
-        else:
-            made.append(char)
-        place += 1
-    options = "".join(flag for flag in "ims" if flag in flags)
-    start = "\\A" if "y" in flags else ""
-    return f"{f'(?{options})' if options else ''}{start}{''.join(made)}"

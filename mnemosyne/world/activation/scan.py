@@ -59,11 +59,15 @@ class _Found:
 
 @dataclass(kw_only=True, slots=True)
 class _Buffer:
-    """The texts that are scanned: messages, newest first, and the texts of entries that wake others, each with its name."""
+    """The texts that are scanned: messages, newest first, and the texts of entries that wake others, in one text a pass.
+
+    `woken` has the same texts each with the name of its entry.
+    """
 
     messages: list[str]
     depth: int
     woken: list[tuple[str, str]] = field(default_factory=list)
+    pass_texts: list[str] = field(default_factory=list)
     _texts: dict[tuple[object, ...], tuple[str, str]] = field(default_factory=dict)
 
     def text(self, depth: int | None, extra: tuple[str, ...], *, with_woken: bool) -> tuple[str, str]:
@@ -71,9 +75,9 @@ class _Buffer:
         depth = self.depth if depth is None else min(depth, MAX_DEPTH)
         if depth <= 0:
             return "", ""
-        key = (depth, extra, with_woken, len(self.woken))
+        key = (depth, extra, with_woken, len(self.pass_texts))
         if key not in self._texts:
-            parts = [*self.messages[:depth], *extra, *([text for _, text in self.woken] if with_woken else [])]
+            parts = [*self.messages[:depth], *extra, *(self.pass_texts if with_woken else [])]
             text = _MARK + f"\n{_MARK}".join(parts)
             self._texts[key] = (text, text.lower())
         return self._texts[key]
@@ -97,7 +101,8 @@ class _Scan:
             for each in context.messages[:MAX_DEPTH]
         ]
         self._buffer = _Buffer(messages=told, depth=settings.scan_depth)
-        budget = round(settings.budget_percent * settings.context_tokens / 100) or 1
+        # JavaScript rounds halves up, Python to the even number.
+        budget = int(settings.budget_percent * settings.context_tokens / 100 + 0.5) or 1
         self._budget = min(budget, settings.budget_cap) if settings.budget_cap > 0 else budget
         self._active: dict[str, Activated] = {}
         self._rejected: dict[str, Rejected] = {}
@@ -275,7 +280,7 @@ class _Scan:
         settings, buffer = self._settings, self._buffer
         following: _Pass | None = None
         can_recur = settings.recursive and not self._is_full
-        if can_recur and (waking or (state is _Pass.MORE_MESSAGES and buffer.woken)):
+        if can_recur and (waking or (state is _Pass.MORE_MESSAGES and buffer.pass_texts)):
             following = _Pass.RECURSION
         is_short = settings.min_activations > 0 and len(self._active) < settings.min_activations
         if following is None and not self._is_full and is_short:
@@ -288,6 +293,8 @@ class _Scan:
             self._level, self._levels = self._levels[0], self._levels[1:]
         if following is not None:
             buffer.woken += [(name_of(entry), entry.content) for entry in waking]
+            if text := "\n".join(entry.content for entry in waking):
+                buffer.pass_texts.append(text)
             self._woken_tokens += sum(self._count(f"{entry.content}\n") for entry in waking)
         return following
 

@@ -33,6 +33,8 @@ from mnemosyne.world.reading.files import IMPORTED_FILE, WORLD_FILE
 
 WRITTEN = "written"
 """The field of a book in `imported.json` that has the SHA-256 of its file of lore as the import wrote it."""
+IN_FOLDER = "in_folder"
+"""The field of `imported.json` that says that an author may edit the pack in a folder."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -135,10 +137,10 @@ def _check_unedited(path: Path, told: Mapping[str, Any]) -> None:
 
 
 def _note_written(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return the files of a pack whose `imported.json` says how each file of a book was written."""
+    """Return the files of a pack whose `imported.json` says how each file of a book was written, and that it lies in a folder."""
     if IMPORTED_FILE not in files:
         return dict(files)
-    value = json.loads(files[IMPORTED_FILE])
+    value = {**json.loads(files[IMPORTED_FILE]), IN_FOLDER: True}
     for book in value.get("books", ()):
         data = files.get(f"{LORE_FOLDER}/{slug_of(book['name'])}.yaml")
         if data is not None:

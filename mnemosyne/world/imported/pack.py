@@ -181,8 +181,6 @@ def digest_of(book: WorldBook) -> str:
 
 def _world_file(world: ImportedWorld, names: Names) -> dict[str, Any]:
     language = _language(world)
-    first = world.cards[0] if world.cards else None
-    own = instructions_of(first, user=names.user)[0].strip() if first is not None else ""
     titles = (world.title, names.char if world.cards else "", *(book.name for book in world.books), world.world_id)
     title = next(" ".join(each.split()) for each in titles if each.strip())
     value = {
@@ -190,7 +188,7 @@ def _world_file(world: ImportedWorld, names: Names) -> dict[str, Any]:
         "title": title,
         "locale": world.locale or ("zh-CN" if language == "zh" else "en"),
         "activation": world.activation,
-        "instruction": own or _INSTRUCTIONS[language].format(char=names.char, user=names.user),
+        "instruction": _instruction(world, names, _INSTRUCTIONS[language].format(char=names.char, user=names.user)),
         "persona": dict(persona_of(world.cards, user=names.user)) if world.cards else {},
         "user_name": names.user,
         "entities": [
@@ -204,6 +202,14 @@ def _world_file(world: ImportedWorld, names: Names) -> dict[str, Any]:
         ],
     }
     return {key: kept for key, kept in value.items() if kept not in ({}, [], "")}
+
+
+def _instruction(world: ImportedWorld, names: Names, usual: str) -> str:
+    """Return the instruction of a world: a single card's system prompt in place of the usual one, those of several after it."""
+    is_single = len(world.cards) == 1
+    original = usual if is_single else ""
+    own = [instructions_of(card, user=names.user, original=original)[0].strip() for card in world.cards]
+    return "\n".join(text for text in ("" if is_single and own[0] else usual, *own) if text)
 
 
 def _aliases(card: CharacterCard) -> list[str]:

@@ -6,9 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from jacquard import ConfigError, RuntimeConfig, open_runtime
-from jacquard.memory.verbs.values import MemoryAction
-from jacquard.wiring.verbs import MemoryVerbs
+from jacquard import ConfigError, MemoryAction, MemoryVerbs, RuntimeConfig, open_runtime
 from mnemosyne import Message, Role, StateOpError, export_session, import_session
 from mnemosyne.evidence.documents import index_documents
 
@@ -175,6 +173,35 @@ async def test_what_the_prompt_showed_a_model_is_not_remembered_again(tmp_path):
             await model.remember("s", FACT + " Nobody but Ida has ever looked there in all those years.")
         done = await model.remember("s", "The user likes tea.")
         assert (await model.memory("s", done.edit_id)).trust.value == "model"
+
+
+async def test_an_edit_of_a_pinned_memory_moves_the_pin_and_undo_moves_it_back(tmp_path):
+    async with opened(str(tmp_path / "store")) as (runtime, verbs):
+        first = await verbs.remember("s", FACT)
+        await verbs.pin("s", first.edit_id)
+        with pytest.raises(ConfigError, match="at most 20000"):
+            await verbs.edit("s", first.edit_id, "x" * 20_001)
+        assert FACT in shown(await ask(runtime, "Hello."))
+        for change in (verbs.edit("s", first.edit_id, FIXED), verbs.supersede("s", first.edit_id)):
+            done = await change
+            assert FACT not in shown(await ask(runtime, "And now?"))
+            await verbs.undo("s", done.edit_id)
+            prompt = shown(await ask(runtime, "Again?"))
+            assert FACT in prompt
+            assert FIXED not in prompt
+
+
+async def test_what_a_prompt_has_shown_can_still_be_pinned(tmp_path):
+    async with open_runtime(str(tmp_path / "store"), world="examples/whispering_forest/en", embedder="none") as runtime:
+        await runtime.ensure_session("s")
+        turn = await runtime.engine.prepare_turn("s", "Does the temple key open the temple?")
+        chosen = next(each for each in turn.report.stream_b.candidates if each.chosen)
+        verbs = MemoryVerbs(runtime)
+        await verbs.pin("s", chosen.entry_id)
+        found = await verbs.search("s", chosen.title)
+        assert [each.pinned for each in found if each.memory_id == chosen.entry_id] == [True]
+        with pytest.raises(ConfigError, match="made of turns or of a world"):
+            await verbs.forget("s", chosen.entry_id)
 
 
 async def test_the_same_key_remembers_once(tmp_path):

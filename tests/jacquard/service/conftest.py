@@ -53,7 +53,7 @@ def start_service(tmp_path):
         started.append(service)
         while process.poll() is None:
             try:
-                httpx.get(f"{service.address}/readyz").raise_for_status()
+                httpx.get(f"{service.address}/readyz", timeout=60).raise_for_status()
                 break
             except httpx.HTTPError:
                 time.sleep(0.05)

@@ -7,16 +7,27 @@ from contextlib import asynccontextmanager
 
 import httpx
 import pytest
+from anyio import to_thread
+from served import serve_app
 
 from jacquard import ContextEngine, RuntimeConfig, open_runtime
 from jacquard.client import RemoteEngine, ServiceError, ServiceUnreachableError
+from jacquard.service.http.routes import OPERATIONS
 from jacquard.service.running.application import build_app
 from jacquard.service.settings import ServiceSettings
 from jacquard.testing.engine import EngineContract
 
 SETTINGS = RuntimeConfig(profile="assistant")
-LOCAL_ONLY = {"settle", "parts", "config", "emitter", "worlds"}
-"""What only an engine in the same process has."""
+LOCAL_ONLY = {
+    "settle": "work behind turns is the service's own; it waits for it when it ends",
+    "parts": "objects of the process",
+    "config": "objects of the process",
+    "emitter": "objects of the process; `events` gives the events",
+    "worlds": "objects of the process; the operations on worlds read and write packs",
+}
+"""What only an engine in the same process has, and why."""
+OTHER_NAMES = {"ingestor_of": "ingest"}
+"""Methods whose operation has another name."""
 
 
 class TestLocalEngine(EngineContract):
@@ -30,21 +41,24 @@ class TestRemoteEngine(EngineContract):
     @asynccontextmanager
     async def open_engine(self, folder):
         app = build_app(ServiceSettings(store=str(folder / "store"), embedder="none"), SETTINGS)
-        transport = httpx.ASGITransport(app)
-        async with (
-            app.router.lifespan_context(app),
-            RemoteEngine("http://127.0.0.1", transport=transport) as engine,
-        ):
-            yield engine
+        served = serve_app(app)
+        port = await to_thread.run_sync(served.__enter__)
+        try:
+            async with RemoteEngine(f"http://127.0.0.1:{port}") as engine:
+                yield engine
+        finally:
+            await to_thread.run_sync(served.__exit__, None, None, None)
 
 
-def test_every_method_of_the_engine_is_there_with_its_parameters():
+def test_every_method_of_the_engine_is_there_with_its_parameters_and_has_its_operation():
     methods = {
         name: each
         for name, each in vars(ContextEngine).items()
         if not name.startswith("_") and (inspect.isfunction(each) or isinstance(each, property))
     }
-    assert {name for name in methods if not hasattr(RemoteEngine, name)} == LOCAL_ONLY
+    assert {name for name in methods if not hasattr(RemoteEngine, name)} == set(LOCAL_ONLY)
+    operations = {each.name for each in OPERATIONS}
+    assert {name for name in methods if OTHER_NAMES.get(name, name) not in operations} == {*LOCAL_ONLY, "close"}
     for name, method in methods.items():
         if name in LOCAL_ONLY:
             continue

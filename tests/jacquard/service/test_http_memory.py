@@ -5,7 +5,8 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from jacquard import RuntimeConfig
+from jacquard import MemoryNotFoundError, RuntimeConfig
+from jacquard.client import RemoteEngine
 from jacquard.service.access.records import using_records
 from jacquard.service.running.application import build_app
 from jacquard.service.settings import ServiceSettings
@@ -23,8 +24,10 @@ async def test_a_memory_goes_all_its_ways(tmp_path):
     ):
         await client.post("/sessions", json={"session_id": "s"})
         headers = {"Idempotency-Key": "k"}
-        body = {"text": FACT, "title": "boat", "author": "ana"}
-        first, again = [await client.post("/sessions/s/memory", json=body, headers=headers) for _ in range(2)]
+        body, ana = {"text": FACT, "title": "boat"}, {"author": "ana"}
+        first, again = [
+            await client.post("/sessions/s/memory", json=body, headers=headers, params=ana) for _ in range(2)
+        ]
         assert first.status_code == 201
         assert first.json() == again.json()
         assert first.json()["author"] == "ana"
@@ -33,8 +36,7 @@ async def test_a_memory_goes_all_its_ways(tmp_path):
         assert (await client.post(f"{memory}/pin", json={})).status_code == 200
         edited = (await client.request("PATCH", memory, json={"text": FIXED})).json()
         found = (await client.post("/sessions/s/memory/search", json={"text": "boat key"})).json()
-        # It is pinned, so recall leaves it out.
-        assert found == []
+        assert [(each["text"], each["pinned"]) for each in found] == [(FIXED, True)]
         assert (await client.post(f"/sessions/s/memory/{edited['edit_id']}/unpin", json={})).status_code == 200
         found = (await client.post("/sessions/s/memory/search", json={"text": "boat key"})).json()
         assert [each["text"] for each in found] == [FIXED]
@@ -45,6 +47,23 @@ async def test_a_memory_goes_all_its_ways(tmp_path):
         assert (await client.delete(memory)).json()["evidence_ids"]
         missing = await client.get(memory)
         assert (missing.status_code, missing.json()["error"]["code"]) == (404, "memory_not_found")
+
+
+async def test_a_host_acts_for_a_character(tmp_path):
+    app = build_app(ServiceSettings(store=str(tmp_path / "store"), embedder="none"), RuntimeConfig(profile="assistant"))
+    async with (
+        app.router.lifespan_context(app),
+        RemoteEngine("http://127.0.0.1", transport=httpx.ASGITransport(app)) as engine,
+    ):
+        await engine.prepare_turn("s", "Hello.")
+        elara, tom = engine.verbs(author="ana", viewer="elara"), engine.verbs(viewer="tom")
+        made = await elara.remember("s", FACT, key="k")
+        assert await elara.remember("s", FACT, key="k") == made
+        assert await tom.search("s", "boat key") == ()
+        with pytest.raises(MemoryNotFoundError):
+            await tom.memory("s", made.edit_id)
+        assert [head.session_id for head in await tom.sessions()] == ["s"]
+        assert await elara.forget("s", made.edit_id, reason="asked for") == (made.edit_id,)
 
 
 async def test_a_viewer_remembers_for_itself(tmp_path):
@@ -63,13 +82,17 @@ async def test_a_viewer_remembers_for_itself(tmp_path):
         httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1/api/v1") as client,
     ):
         await client.post("/sessions", json={"session_id": "s"}, headers={"Authorization": f"Bearer {token}"})
-        made = await client.post("/sessions/s/memory", json={"text": FACT, "author": "tom"}, headers=headers[0])
+        made = await client.post(
+            "/sessions/s/memory", json={"text": FACT}, params={"author": "tom"}, headers=headers[0]
+        )
         # With tenants the log names the token, whatever the request says.
         assert made.json()["author"] == headers[0]["Authorization"].split("_")[1]
         search = {"text": "boat key"}
         own = await client.post("/sessions/s/memory/search", json=search, headers=headers[0])
         assert [each["text"] for each in own.json()] == [FACT]
         assert (await client.post("/sessions/s/memory/search", json=search, headers=headers[1])).json() == []
+        other = await client.get("/sessions/s/memory-log", params={"viewer": "tom"}, headers=headers[0])
+        assert (other.status_code, other.json()["error"]["code"]) == (403, "viewer_bound")
         hidden = await client.delete(f"/sessions/s/memory/{made.json()['edit_id']}", headers=headers[1])
         assert hidden.status_code == 404
         refused = await client.put("/sessions/s/state", json={"changes": {"a": 1}}, headers=headers[0])

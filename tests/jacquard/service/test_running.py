@@ -18,7 +18,7 @@ WORD = "Rosebud-7Q"
 
 def test_a_request_under_way_is_finished_when_the_service_is_asked_to_end(start_service):
     service = start_service()
-    with httpx.Client(base_url=service.address) as client:
+    with httpx.Client(base_url=service.address, timeout=60) as client:
         client.post("/api/v1/sessions", json={"session_id": "s"}).raise_for_status()
         answers = []
 
@@ -45,18 +45,26 @@ def test_a_request_under_way_is_finished_when_the_service_is_asked_to_end(start_
     assert service.process.wait(60) in (0, -15)
     assert answers[0].startswith(b"HTTP/1.1 200")
     again = start_service()
-    assert httpx.get(f"{again.address}/api/v1/sessions/s/turns/t").status_code == 200
+    assert httpx.get(f"{again.address}/api/v1/sessions/s/turns/t", timeout=60).status_code == 200
 
 
 def test_a_stream_of_events_ends_with_the_service(start_service):
     service = start_service()
-    with httpx.Client(base_url=service.address, timeout=30) as client:
+    with httpx.Client(base_url=service.address, timeout=60) as client:
         client.post("/api/v1/sessions", json={"session_id": "s"}).raise_for_status()
         with client.stream("GET", "/api/v1/sessions/s/events") as stream:
             lines = stream.iter_lines()
             assert next(lines).startswith(":")
             client.post("/api/v1/sessions/s/turns", json={"message": "Hello."}).raise_for_status()
-            assert any(line.startswith("event: ") for line in lines)
+            chunk = {"chunk": "Good day.", "chunk_index": 0}
+            client.post("/api/v1/sessions/s/reply/chunks", json=chunk).raise_for_status()
+            client.post("/api/v1/sessions/s/reply/finalize", json={}).raise_for_status()
+            kinds = set()
+            for line in lines:
+                kinds.add(line.removeprefix("event: "))
+                if "AssistantMessageFinalized" in kinds:
+                    break
+            assert {"MessageAppended", "Assembled", "AssistantChunkReceived", "Persisted"} <= kinds
             service.process.terminate()
             rest = list(lines)
     assert service.process.wait(60) in (0, -15)
@@ -76,7 +84,7 @@ def test_the_log_names_requests_and_never_what_was_sent(start_service, tmp_path)
     token = made.stdout.strip()
     service = start_service("--tenants")
     headers = {"Authorization": f"Bearer {token}", "X-Request-ID": "r-1"}
-    with httpx.Client(base_url=service.address, headers=headers) as client:
+    with httpx.Client(base_url=service.address, headers=headers, timeout=60) as client:
         client.post("/api/v1/sessions", json={"session_id": WORD}).raise_for_status()
         client.post(f"/api/v1/sessions/{WORD}/turns", json={"message": WORD, "turn_id": "t1"}).raise_for_status()
         client.post(f"/api/v1/sessions/{WORD}/reply", json={"message": WORD}).raise_for_status()
@@ -104,17 +112,24 @@ def test_the_log_names_requests_and_never_what_was_sent(start_service, tmp_path)
 
 def test_workers_share_sessions_and_metrics(start_service):
     service = start_service("--workers", "2")
-    with httpx.Client(base_url=service.address, timeout=30) as client:
+    with httpx.Client(base_url=service.address, timeout=60) as client:
         client.post("/api/v1/sessions", json={"session_id": "s"}).raise_for_status()
     for number in range(6):
         # A connection each, so that both workers get some.
-        with httpx.Client(base_url=service.address, timeout=30) as client:
+        with httpx.Client(base_url=service.address, timeout=60) as client:
             client.post("/api/v1/sessions/s/turns", json={"message": f"Number {number}."}).raise_for_status()
             client.post("/api/v1/sessions/s/reply", json={"message": f"Answer {number}."}).raise_for_status()
-    turns = httpx.get(f"{service.address}/api/v1/sessions/s/turns").json()
+    turns = httpx.get(f"{service.address}/api/v1/sessions/s/turns", timeout=60).json()
     items = turns["items"] if isinstance(turns, dict) else turns
     assert len(items) == 6
-    metrics = httpx.get(f"{service.address}/metrics").text
+    chunk = {"chunk": "Hello.", "chunk_index": 0}
+    for answer in (
+        httpx.post(f"{service.address}/api/v1/sessions/s/reply/chunks", json=chunk, timeout=60),
+        httpx.get(f"{service.address}/api/v1/sessions/s/events", timeout=60),
+    ):
+        # Each process would see a part of them.
+        assert (answer.status_code, answer.json()["error"]["code"]) == (409, "several_processes")
+    metrics = httpx.get(f"{service.address}/metrics", timeout=60).text
     counted = re.findall(r'^jacquard_http_requests_total{operation="prepare_turn",status="200"} (\S+)', metrics, re.M)
     assert [float(each) for each in counted] == [6.0]
     assert service.end() in (0, -15)
@@ -126,7 +141,7 @@ def test_workers_end_when_their_parent_is_killed(start_service):
     service.process.wait()
     for _ in range(200):
         try:
-            httpx.get(f"{service.address}/healthz")
+            httpx.get(f"{service.address}/healthz", timeout=60)
         except httpx.HTTPError:
             return
         time.sleep(0.05)
@@ -150,7 +165,7 @@ def test_a_head_that_does_not_end_is_refused(start_service):
         except OSError:
             received = b""
     assert received == b"" or received.startswith(b"HTTP/1.1 400")
-    assert httpx.get(f"{service.address}/healthz").status_code == 200
+    assert httpx.get(f"{service.address}/healthz", timeout=60).status_code == 200
 
 
 def test_a_header_cannot_be_split_by_an_id(start_service):

@@ -20,7 +20,7 @@ from jacquard.service.running.application import build_app
 from jacquard.service.running.server import serve as run_server
 from jacquard.service.settings import ServiceLimits, ServiceSettings
 from jacquard.service.values import SERVICE_TENANT, Scope
-from mnemosyne import SystemClock, open_store
+from mnemosyne import EmbedderUnavailableError, StoreUnavailableError, SystemClock, WorldPackError, open_store
 
 pytestmark = pytest.mark.anyio
 ASSISTANT = RuntimeConfig(profile="assistant")
@@ -140,21 +140,26 @@ async def test_tokens_over_http_are_those_of_the_own_tenant(tmp_path):
         assert (await client.get("/api/v1/sessions", headers=own)).status_code == 200
         assert len((await client.get("/api/v1/tokens", headers=admin)).json()) == 2
         refused = await client.delete(f"/api/v1/tokens/{foreign.token_id}", headers=admin)
-        assert refused.status_code == 422
+        assert (refused.status_code, refused.json()["error"]["code"]) == (404, "token_not_found")
         token_id = made.json()["record"]["token_id"]
         assert (await client.delete(f"/api/v1/tokens/{token_id}", headers=admin)).json()["revoked"] is True
         assert (await client.get("/api/v1/sessions", headers=own)).status_code == 401
 
 
-async def test_reads_of_originals_are_audited(tmp_path):
+async def test_reads_of_originals_and_erasures_are_audited(tmp_path):
     admin, record = await make_token(tmp_path, "north", Scope.ADMIN)
     async with serve(tmp_path, tenants=True) as client:
         await client.post("/api/v1/sessions", json={"session_id": "s"}, headers=admin)
         await client.get("/api/v1/sessions/s/document", headers={**admin, "X-Request-ID": "r-1"})
-        found = (await client.get("/api/v1/audits/reads", headers=admin)).json()
-        assert [(each["operation"], each["token_id"], each["request_id"]) for each in found] == [
-            ("get_document", record.token_id, "r-1")
+        erased = await client.post("/api/v1/erasures", json={"session_id": "s", "reason": "asked"}, headers=admin)
+        assert erased.json()["done"] is True
+        found = (await client.get("/api/v1/audits/calls", headers=admin)).json()
+        assert [(each["operation"], each["token_id"]) for each in found] == [
+            ("get_document", record.token_id),
+            ("erase", record.token_id),
         ]
+        assert found[0]["request_id"] == "r-1"
+        assert [each["reason"] for each in (await client.get("/api/v1/audits", headers=admin)).json()] == ["asked"]
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "evil.example:80", "[::2]", ""])
@@ -162,6 +167,18 @@ async def test_another_name_of_the_loopback_service_is_refused(tmp_path, host):
     async with serve(tmp_path) as client:
         answer = await client.get("/api/v1/sessions", headers={"Host": host})
         assert (answer.status_code, answer.json()["error"]["code"]) == (403, "unknown_host")
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1:1", "http://localhost"])
+async def test_a_page_of_another_site_cannot_send_what_needs_no_permission(tmp_path, origin):
+    async with serve(tmp_path) as client:
+        await client.post("/api/v1/sessions", json={"session_id": "s"})
+        erase = {"content": b'{"session_id": "s"}', "headers": {"Origin": origin}}
+        answer = await client.post("/api/v1/erasures", **erase)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (403, "foreign_origin")
+        assert (await client.get("/api/v1/sessions/s")).status_code == 200
+        own = await client.get("/api/v1/sessions", headers={"Origin": "http://127.0.0.1"})
+        assert own.status_code == 200
 
 
 async def test_browsers_of_other_sites_get_no_permission(tmp_path):
@@ -255,6 +272,20 @@ async def test_a_tenant_has_its_share_of_a_minute(tmp_path):
 def test_another_address_needs_tenants():
     with pytest.raises(ConfigError, match="only listen on the loopback address"):
         run_server(options={"host": "0.0.0.0"})
+
+
+@pytest.mark.parametrize(
+    ("option", "error"),
+    [
+        ({"store": "bogus://x"}, StoreUnavailableError),
+        ({"world": "nowhere"}, WorldPackError),
+        ({"embedder": "nosuch"}, EmbedderUnavailableError),
+        ({"limits.body_bytes": 1}, ConfigError),
+    ],
+)
+def test_what_every_request_would_meet_is_said_at_the_start(tmp_path, option, error):
+    with pytest.raises(error):
+        run_server(options={"store": str(tmp_path / "store"), "embedder": "none", **option})
 
 
 async def test_an_unexpected_fault_says_nothing_of_what_was_sent():

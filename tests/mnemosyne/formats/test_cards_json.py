@@ -30,7 +30,7 @@ def test_a_v2_card_comes_in_whole(tmp_path):
     assert card.document == v2_card(system_prompt="Write as {{char}}.", post_history_instructions="短句。")
     assert {fate.fate for fate in file.fates} == {Fate.KEPT}
     assert fate_of(file, "data.tags.*") == [("kept", 2, "")]
-    assert fate_of(file, "data.creator") == [("kept", 1, "kept for export only")]
+    assert fate_of(file, "data.creator") == [("kept", 1, "kept for export")]
 
 
 def test_a_v3_card_has_its_own_fields(tmp_path):
@@ -45,9 +45,9 @@ def test_a_v3_card_has_its_own_fields(tmp_path):
     (card,) = file.cards
     assert (card.spec, card.nickname, card.group_only_greetings) == ("chara_card_v3", "阿玛", ("All of you?",))
     assert fate_of(file, "data.assets.*") == [
-        ("not supported", 2, "pictures and sounds are not imported; kept for export only")
+        ("not supported", 2, "pictures and sounds are not imported; kept for export")
     ]
-    assert fate_of(file, "data.creation_date") == [("kept", 1, "kept for export only")]
+    assert fate_of(file, "data.creation_date") == [("kept", 1, "kept for export")]
 
 
 @pytest.mark.parametrize(
@@ -116,16 +116,16 @@ def test_flat_cards_in_their_spellings(tmp_path, document):
 def test_another_spelling_is_counted_with_what_it_becomes(tmp_path):
     file = read(tmp_path, {"char_name": "Mara", "char_persona": "Keeper.", "description": "", "metadata": {"tool": 1}})
     assert fate_of(file, "char_persona") == [("changed", 1, "becomes description")]
-    assert fate_of(file, "metadata") == [("kept", 1, "kept for export only")]
+    assert fate_of(file, "metadata") == [("kept", 1, "kept for export")]
 
 
 def test_of_two_spellings_the_first_is_taken_and_the_other_is_named(tmp_path):
     document = {"name": "Mara", "char_name": "Mara", "first_mes": "Late.", "char_greeting": "Welcome."}
     file = read(tmp_path, document)
     assert file.cards[0].first_message == "Late."
-    assert fate_of(file, "char_name") == [("kept", 1, "the same as name; kept for export only")]
+    assert fate_of(file, "char_name") == [("kept", 1, "the same as name; kept for export")]
     assert fate_of(file, "char_greeting") == [
-        ("not supported", 1, "first_mes was taken, which says something else; kept for export only")
+        ("not supported", 1, "first_mes was taken, which says something else; kept for export")
     ]
 
 
@@ -133,9 +133,9 @@ def test_what_programs_repeat_beside_data_is_counted(tmp_path):
     document = {"name": "Mara", "first_mes": "Old.", "chat": "Mara - today", **v2_card()}
     file = read(tmp_path, document)
     assert file.cards[0].first_message == "You are late, {{user}}."
-    assert fate_of(file, "name") == [("kept", 1, "the same as data.name; kept for export only")]
+    assert fate_of(file, "name") == [("kept", 1, "the same as data.name; kept for export")]
     assert fate_of(file, "first_mes")[0][0] == "not supported"
-    assert fate_of(file, "chat") == [("kept", 1, "beside data; kept for export only")]
+    assert fate_of(file, "chat") == [("kept", 1, "beside data; kept for export")]
 
 
 def test_extensions_are_named_and_unknown_ones_kept(tmp_path):
@@ -154,7 +154,9 @@ def test_extensions_are_named_and_unknown_ones_kept(tmp_path):
     assert fate_of(file, "data.extensions.my_tool/data") == [("kept", 1, "unknown; kept for export")]
     assert fate_of(file, "data.extensions.talkativeness")[0][0] == "not supported"
     assert fate_of(file, "data.extensions.regex_scripts")[0][2].startswith("scripts over texts are never run")
-    assert fate_of(file, "data.extensions.depth_prompt.depth") == [("kept", 1, "")]
+    assert fate_of(file, "data.extensions.depth_prompt.depth") == [
+        ("changed", 1, "the text stands right before the input")
+    ]
     assert file.notes == (
         "The card names the book 'North Coast', which is in a file of its own: import that file too.",
     )
@@ -190,13 +192,13 @@ def test_the_note_of_a_character(tmp_path, note, expected):
             {"description": {"a": 1}},
             "description",
             "",
-            ("not supported", 1, "a mapping in the place of a text; kept for export only"),
+            ("not supported", 1, "a mapping in the place of a text; kept for export"),
         ),
         (
             {"description": True},
             "description",
             "",
-            ("not supported", 1, "true or false in the place of a text; kept for export only"),
+            ("not supported", 1, "true or false in the place of a text; kept for export"),
         ),
         (
             {"tags": "sea, storm ,"},
@@ -208,7 +210,7 @@ def test_the_note_of_a_character(tmp_path, note, expected):
             {"tags": 3},
             "tags",
             (),
-            ("not supported", 1, "a number in the place of a list of texts; kept for export only"),
+            ("not supported", 1, "a number in the place of a list of texts; kept for export"),
         ),
     ],
 )
@@ -237,7 +239,7 @@ def test_macros_are_counted_and_the_original_is_named(tmp_path):
     file = read(tmp_path, card)
     assert file.cards[0].system_prompt == "{{Original}} Be {{random:kind,cruel}}."
     assert fate_of(file, "data.system_prompt: {{original}}") == [
-        ("changed", 1, "repeats the user's own instructions, of which an import has none; kept as written")
+        ("changed", 1, "stands for the instructions of the program; becomes the usual ones of an imported world")
     ]
     assert fate_of(file, "data.system_prompt: {{random}}")[0][0] == "changed"
     assert fate_of(file, "data.description: {{roll}}")[0][1] == 1

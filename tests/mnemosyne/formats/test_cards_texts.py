@@ -69,9 +69,10 @@ def test_greetings_are_filled_and_empty_ones_left_out():
     assert greetings_of(card_of(v2_card(first_mes="", alternate_greetings=[])), user="Lin") == ()
 
 
-def test_instructions_are_filled_and_repeat_nothing():
+def test_instructions_are_filled_and_stand_beside_the_original():
     card = card_of(v2_card(system_prompt="{{original}}\nYou are {{char}}.", post_history_instructions="{{ORIGINAL}}"))
     assert instructions_of(card, user="Lin") == ("You are Mara.", "")
+    assert instructions_of(card, user="Lin", original=r"Play \1 well.") == ("Play \\1 well.\nYou are Mara.", "")
 
 
 def test_other_macros_and_markup_are_data():

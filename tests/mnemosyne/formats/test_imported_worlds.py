@@ -135,3 +135,26 @@ def test_a_constant_entry_is_an_axiom_or_a_directive():
     book = WorldBook(name="B", dialect="sillytavern", entries=entries)
     lore = list(list_lore(book, names_for(ImportedWorld(world_id="w"))))
     assert [each["category"] for each in lore] == ["axiom", "directive", "encyclopedia"]
+
+
+def test_the_instruction_is_that_of_one_card_or_has_those_of_all():
+    def world_of(*prompts: str) -> str:
+        cards = [
+            parse_card(
+                {"spec": "chara_card_v2", "data": {"name": name, "system_prompt": prompt}},
+                file_name=name,
+                counter=FieldCounter(),
+            )
+            for name, prompt in zip(("Mira", "Joss"), prompts, strict=False)
+        ]
+        made = join_imports(ImportedWorld(world_id="w", user_name="Tom", locale="en"), cards, ())
+        return load_world_files(pack_files(made)).instruction
+
+    usual = world_of("")
+    assert usual.startswith("You play Mira in a story with Tom.")
+    assert world_of("Be {{char}}.") == "Be Mira."
+    assert world_of("{{original}} Be short.") == f"{usual} Be short."
+    assert (
+        world_of("{{original}} Be kind.", "{{char}} lies.")
+        == f"{usual.replace('Mira', 'Mira, Joss')}\nBe kind.\nJoss lies."
+    )

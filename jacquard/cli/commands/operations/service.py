@@ -11,20 +11,24 @@ import typer
 from jacquard.cli.shared import (
     DEFAULT_STORE,
     ConfigOption,
+    EmbedderOption,
     JsonOption,
     StoreOption,
+    WorldOption,
     fail,
     print_json,
     run,
     say,
     show,
 )
+from jacquard.cli.tenant_option import TenantOption
 from jacquard.core.errors import ConfigError, JacquardError
 from jacquard.service.access.records import using_records
 from jacquard.service.access.tokens import TokenRecord
-from jacquard.service.values import Scope
+from jacquard.service.values import Principal, Scope
 from mnemosyne.core.codec import format_time
 from mnemosyne.core.errors import MnemosyneError
+from mnemosyne.stores.locate import DEFAULT_TENANT
 
 tokens = typer.Typer(no_args_is_help=True, help="Tokens of the service: who may call it, and for what.")
 
@@ -79,6 +83,42 @@ def serve(
     }
     try:
         run_server(config, {name: value for name, value in given.items() if value is not None})
+    except ConfigError as error:
+        raise fail(str(error), code=2) from error
+    except (JacquardError, MnemosyneError) as error:
+        raise fail(str(error)) from error
+
+
+def mcp(
+    store: StoreOption = DEFAULT_STORE,
+    world: WorldOption = None,
+    tenant: TenantOption = DEFAULT_TENANT,
+    viewer: Annotated[
+        str | None, typer.Option("--viewer", metavar="NAME", help="The client sees what this character may know.")
+    ] = None,
+    scope: Annotated[
+        Scope, typer.Option("--scope", metavar="SCOPE", help="`play`, or `author`: also state and lore by hand.")
+    ] = Scope.AUTHOR,
+    author: Annotated[
+        str, typer.Option("--author", metavar="NAME", help="Who makes the edits of memory. [the client's name]")
+    ] = "",
+    embedder: EmbedderOption = "auto",
+    config: ConfigOption = None,
+) -> None:
+    """Serve the memory to a program that starts this command, over MCP on standard input and output (docs/mcp.md).
+
+    Over HTTP, `jacquard serve` answers at /mcp.
+    """
+    try:
+        from jacquard.service.running.stdio import run_stdio
+    except ImportError as error:
+        raise fail(
+            f"MCP needs packages that are not installed ({error.name}): pip install 'jacquard-context[mcp]'"
+        ) from error
+    given = {"store": store, "world": None if world is None else str(world), "embedder": embedder}
+    caller = Principal(tenant=tenant, scope=scope if viewer is None else Scope.PLAY, viewer=viewer, author=author)
+    try:
+        run_stdio(caller, config, {name: value for name, value in given.items() if value is not None})
     except ConfigError as error:
         raise fail(str(error), code=2) from error
     except (JacquardError, MnemosyneError) as error:

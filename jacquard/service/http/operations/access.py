@@ -1,4 +1,4 @@
-"""Operations on access: the bearer tokens of the own tenant, and the audit of reads."""
+"""Operations on access: the bearer tokens of the own tenant, and the audit of calls."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from jacquard.core.errors import ConfigError
-from jacquard.service.access.audit import AuditedRead
+from jacquard.service.access.audit import AuditedCall
 from jacquard.service.access.records import ServiceRecords
 from jacquard.service.access.tokens import TokenRecord
-from jacquard.service.http.operation import Call, Operation
+from jacquard.service.answers import Refusal
+from jacquard.service.http.operation import Call, Operation, Query
 from jacquard.service.values import Scope
 
 
@@ -47,16 +48,16 @@ async def list_tokens(call: Call) -> tuple[TokenRecord, ...]:
 
 
 async def revoke_token(call: Call) -> TokenRecord:
-    """Revoke a token of the tenant; ConfigError for another tenant's."""
+    """Revoke a token of the tenant; Refusal for another tenant's."""
     token_id, registry = call.ids["token_id"], _records(call).tokens
     if all(record.token_id != token_id for record in await list_tokens(call)):
-        raise ConfigError(f"There is no token {token_id!r}; the list of tokens shows all of them.")
+        raise Refusal(404, "token_not_found", f"There is no token {token_id!r}; /api/v1/tokens lists all of them.")
     return await registry.revoke(token_id)
 
 
-async def list_reads(call: Call) -> tuple[AuditedRead, ...]:
-    """List the audited reads of the tenant."""
-    return await _records(call).audit.reads(call.principal.tenant)
+async def list_calls(call: Call) -> tuple[AuditedCall, ...]:
+    """List the audited calls of the tenant."""
+    return await _records(call).audit.calls(call.principal.tenant, call.query["limit"])
 
 
 def _records(call: Call) -> ServiceRecords:
@@ -77,6 +78,7 @@ OPERATIONS = (
         answer=TokenAnswer,
         status=201,
         errors=(ConfigError,),
+        is_repeatable=False,
     ),
     Operation(
         name="list_tokens",
@@ -99,13 +101,14 @@ OPERATIONS = (
         errors=(ConfigError,),
     ),
     Operation(
-        name="list_audited_reads",
+        name="list_audited_calls",
         method="GET",
-        path="/api/v1/audits/reads",
-        doc="Return who of the own tenant has read what only the host may see, oldest first.",
-        run=list_reads,
+        path="/api/v1/audits/calls",
+        doc="List who of the own tenant has read what only the host may see, or erased: the newest calls, oldest first.",
+        run=list_calls,
         scope=Scope.ADMIN,
-        answer=tuple[AuditedRead, ...],
+        answer=tuple[AuditedCall, ...],
+        query=(Query(name="limit", doc="At most so many.", kind=int, default=50, least=1, most=1_000),),
         errors=(ConfigError,),
     ),
 )

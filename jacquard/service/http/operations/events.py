@@ -75,5 +75,6 @@ OPERATIONS = (
         scope=Scope.AUTHOR,
         answer=Event,
         errors=(SessionNotFoundError,),
+        in_one_process=True,
     ),
 )

@@ -11,8 +11,8 @@ from anyio import to_thread
 
 from jacquard.core.errors import ConfigError, InputTooLargeError, TemplateError, WorldUnavailableError
 from jacquard.service.answers import Refusal
-from jacquard.service.http.call_settings import id_from_key
-from jacquard.service.http.operation import Call, Operation, Query
+from jacquard.service.http.call_settings import id_from_key, verbs_for
+from jacquard.service.http.operation import VIEWER, Call, Operation, Query
 from jacquard.service.values import Scope
 from mnemosyne.core.codec import parse_time
 from mnemosyne.core.errors import CodecError, EvidenceNotFoundError, RedactionError, SessionNotFoundError
@@ -194,10 +194,10 @@ def _read_pack(world_id: str, sent: Mapping[str, Any]) -> WorldPack:
 async def list_lore(call: Call) -> LorePage:
     """List lore of a world."""
     world = await _find_world(call)
-    begin, limit, wanted = call.query["offset"], call.query["limit"], call.query["query"].lower()
-    found = [each for each in world.lore if wanted in each.text.lower() or wanted in each.title.lower()]
+    begin, limit = call.query["offset"], call.query["limit"]
+    found = await verbs_for(call).lore(world.world_id, call.query["query"])
     after = begin + limit
-    return LorePage(items=tuple(found[begin:after]), next=after if after < len(found) else None)
+    return LorePage(items=found[begin:after], next=after if after < len(found) else None)
 
 
 async def erase(call: Call) -> ErasureAnswer:
@@ -326,6 +326,7 @@ OPERATIONS = (
         scope=Scope.AUTHOR,
         answer=dict[str, Any],
         errors=(WorldUnavailableError,),
+        is_audited=True,
     ),
     Operation(
         name="put_world",
@@ -347,11 +348,13 @@ OPERATIONS = (
         scope=Scope.AUTHOR,
         answer=LorePage,
         query=(
-            Query(name="query", doc="Only entries whose title or text contains this.", default=""),
+            Query(name="query", doc="Only entries whose title and text contain these words.", default=""),
+            VIEWER,
             Query(name="offset", doc="Begin behind so many.", kind=int, default=0, least=0, most=10**9),
             Query(name="limit", doc="At most so many.", kind=int, default=50, least=1, most=MOST_LISTED),
         ),
         errors=(WorldUnavailableError,),
+        is_audited=True,
     ),
     Operation(
         name="erase",
@@ -363,6 +366,7 @@ OPERATIONS = (
         body=ErasureRequest,
         answer=ErasureAnswer,
         errors=(SessionNotFoundError, ConfigError),
+        is_audited=True,
     ),
     Operation(
         name="list_audits",

@@ -11,6 +11,7 @@ from anyio import to_thread
 from jacquard.client.wire import message_from_wire
 from jacquard.core.errors import ConfigError, InputTooLargeError, SummarizerError
 from jacquard.memory.consolidate.consolidator import ConsolidationResult
+from jacquard.memory.verbs.find import has_words
 from jacquard.service.http.call_settings import id_from_key
 from jacquard.service.http.operation import Call, Operation, Query
 from jacquard.service.values import Scope
@@ -154,7 +155,7 @@ async def list_sessions(call: Call) -> SessionPage:
     """List sessions."""
     wanted, after, limit = call.query["query"], call.query["after"], call.query["limit"]
     names = [each for each in await call.runtime.store.sessions() if each > after and not is_profile_session(each)]
-    found = [each for each in names if wanted.lower() in each.lower()]
+    found = [each for each in names if has_words(each, wanted)]
     return SessionPage(items=tuple(found[:limit]), next=found[limit - 1] if len(found) > limit else None)
 
 
@@ -320,7 +321,7 @@ OPERATIONS = (
         run=list_sessions,
         answer=SessionPage,
         query=(
-            Query(name="query", doc="Only ids that contain this text.", default=""),
+            Query(name="query", doc="Only ids that contain these words.", default=""),
             Query(name="after", doc="Only ids behind this one.", default=""),
             Query(name="limit", doc="At most so many.", kind=int, default=50, least=1, most=MOST_LISTED),
         ),
@@ -438,6 +439,7 @@ OPERATIONS = (
         answer=SessionHead,
         errors=(SessionNotFoundError, TurnNotFoundError),
         open_to_viewers=True,
+        is_repeatable=False,
     ),
     Operation(
         name="edit_message",
@@ -448,7 +450,6 @@ OPERATIONS = (
         body=EditRequest,
         answer=SessionHead,
         errors=(SessionNotFoundError, ConfigError, InputTooLargeError),
-        open_to_viewers=True,
     ),
     Operation(
         name="adopt_messages",
@@ -490,6 +491,7 @@ OPERATIONS = (
         body=RepairRequest,
         answer=RepairResult,
         errors=(SessionNotFoundError, StateOpError, VersionConflictError),
+        is_repeatable=False,
     ),
     Operation(
         name="get_state",

@@ -16,8 +16,10 @@ from jacquard.core.errors import (
     WorldUnavailableError,
 )
 from jacquard.pipeline.record.commit import CommitResult
+from jacquard.pipeline.record.prepared_turn import PreparedTurn
 from jacquard.service.http.call_settings import config_for, id_from_key
 from jacquard.service.http.operation import Call, Operation
+from jacquard.service.http.viewer_guard import check_turn
 from mnemosyne.core.errors import EvidenceNotFoundError, SessionNotFoundError, TurnNotFoundError, TurnNotPendingError
 from mnemosyne.schema.document import ModelUsage, ToolCall
 from mnemosyne.schema.ingest import IngestOptions
@@ -122,8 +124,8 @@ class UsageRequest:
     turn_id: str | None = None
 
 
-async def prepare_turn(call: Call) -> bytes:
-    """Prepare a turn."""
+async def prepare(call: Call) -> PreparedTurn:
+    """Prepare a turn and return it as it is."""
     sent = call.read(TurnRequest)
     turn = await call.runtime.engine.prepare_turn(
         call.session_id,
@@ -132,13 +134,21 @@ async def prepare_turn(call: Call) -> bytes:
         turn_id=sent.turn_id or id_from_key(call, "turn"),
         branch_id=sent.branch_id,
     )
-    return encode_turn(turn)
+    # A turn that is there already is answered from its record, whoever it was made for.
+    await check_turn(call, turn.turn_id)
+    return turn
+
+
+async def prepare_turn(call: Call) -> bytes:
+    """Prepare a turn."""
+    return encode_turn(await prepare(call))
 
 
 async def swipe(call: Call) -> bytes:
     """Prepare the input of a committed turn once more."""
     sent = call.read(AgainRequest)
     config = config_for(call, sent.config)
+    await check_turn(call, sent.turn_id)
     return encode_turn(await call.runtime.engine.swipe(call.session_id, config, turn_id=sent.turn_id))
 
 
@@ -147,6 +157,7 @@ async def retry(call: Call) -> bytes:
     sent = call.read(AgainRequest)
     if sent.turn_id is not None:
         raise ConfigError("retry prepares the newest input; leave turn_id out, or call swipe.")
+    await check_turn(call, None)
     return encode_turn(await call.runtime.engine.retry(call.session_id, config_for(call, sent.config)))
 
 
@@ -159,14 +170,23 @@ async def assemble(call: Call) -> PromptAnswer:
 async def commit_reply(call: Call) -> CommitResult:
     """Commit a reply."""
     sent = call.read(ReplyRequest)
+    await check_turn(call, sent.turn_id)
+    _check_key(call, sent.turn_id)
     return await call.runtime.engine.commit_assistant_message(
         call.session_id, message_from_wire(sent.message), sent.refs, turn_id=sent.turn_id
     )
 
 
+def _check_key(call: Call, turn_id: str | None) -> None:
+    """Raise ConfigError for a key without a turn: when it comes again, the reply would be taken for that to a later turn."""
+    if call.key and turn_id is None:
+        raise ConfigError("A reply with an idempotency key needs turn_id; name the turn that it answers.")
+
+
 async def commit_chunk(call: Call) -> None:
     """Take in a chunk of a reply."""
     sent = call.read(ChunkRequest)
+    await check_turn(call, sent.turn_id)
     await call.runtime.engine.commit_assistant_chunk(
         call.session_id, sent.chunk, sent.chunk_index, turn_id=sent.turn_id, message_id=sent.message_id
     )
@@ -175,6 +195,8 @@ async def commit_chunk(call: Call) -> None:
 async def finalize(call: Call) -> CommitResult:
     """Join the chunks of a reply and commit it."""
     sent = call.read(FinalizeRequest)
+    await check_turn(call, sent.turn_id)
+    _check_key(call, sent.turn_id)
     return await call.runtime.engine.finalize_assistant_message(
         call.session_id, sent.refs, turn_id=sent.turn_id, message_id=sent.message_id
     )
@@ -183,6 +205,7 @@ async def finalize(call: Call) -> CommitResult:
 async def abort(call: Call) -> AbortAnswer:
     """Forget the chunks of a reply."""
     sent = call.read(AbortRequest)
+    await check_turn(call, sent.turn_id)
     chunks = await call.runtime.engine.abort_assistant_message(
         call.session_id, turn_id=sent.turn_id, message_id=sent.message_id
     )
@@ -230,6 +253,7 @@ OPERATIONS = (
         answer=SentTurn,
         errors=(TurnNotFoundError, *_TURN_ERRORS),
         open_to_viewers=True,
+        is_repeatable=False,
     ),
     Operation(
         name="retry",
@@ -272,6 +296,7 @@ OPERATIONS = (
         body=ChunkRequest,
         errors=(ChunkConflictError, TurnNotFoundError, InputTooLargeError),
         open_to_viewers=True,
+        in_one_process=True,
     ),
     Operation(
         name="finalize_assistant_message",
@@ -283,6 +308,7 @@ OPERATIONS = (
         answer=CommitResult,
         errors=(MissingChunksError, *_REPLY_ERRORS),
         open_to_viewers=True,
+        in_one_process=True,
     ),
     Operation(
         name="abort_assistant_message",
@@ -294,6 +320,7 @@ OPERATIONS = (
         answer=AbortAnswer,
         errors=(TurnNotFoundError,),
         open_to_viewers=True,
+        in_one_process=True,
     ),
     Operation(
         name="record_tool_call",

@@ -8,10 +8,9 @@ from typing import Any
 
 from jacquard.core.errors import ConfigError, MemoryNotFoundError
 from jacquard.memory.verbs.values import FoundMemory, Memory, MemoryEdit
-from jacquard.service.http.call_settings import id_from_key
-from jacquard.service.http.operation import Call, Operation
+from jacquard.service.http.call_settings import id_from_key, verbs_for
+from jacquard.service.http.operation import AUTHOR, VIEWER, Call, Operation, Query
 from jacquard.service.values import Scope
-from jacquard.wiring.verbs import MemoryVerbs
 from mnemosyne.core.errors import SessionNotFoundError, StateOpError, VersionConflictError
 from mnemosyne.schema.memory import LoreCategory, MemoryEntry
 from mnemosyne.schema.session import SessionHead
@@ -27,11 +26,10 @@ class SearchRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RememberRequest:
-    """A text to remember. `author` names who did it, in a service without tenants; with tenants that is the token."""
+    """A text to remember."""
 
     text: str
     title: str = ""
-    author: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,14 +37,6 @@ class MemoryTextRequest:
     """A new text for a memory; an empty one for `supersede` alone."""
 
     text: str = ""
-    author: str = ""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MemoryRequest:
-    """Who makes an edit, in a service without tenants."""
-
-    author: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,7 +51,6 @@ class StateRequest:
     """Values to set, by their flat paths (`hero.health`); all or none."""
 
     changes: Mapping[str, Any]
-    author: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,76 +72,72 @@ class LoreChange:
     title: str | None = None
 
 
-def _verbs(call: Call, author: str = "") -> MemoryVerbs:
-    named = call.principal.token_id or author.strip() or "host"
-    return MemoryVerbs(call.runtime, author=named, viewer=call.principal.viewer)
-
-
 async def search(call: Call) -> tuple[FoundMemory, ...]:
     """Search the memory of a session."""
     sent = call.read(SearchRequest)
-    return await _verbs(call).search(call.session_id, sent.text, limit=sent.limit)
+    return await verbs_for(call).search(call.session_id, sent.text, limit=sent.limit)
 
 
 async def get_memory(call: Call) -> Memory:
     """Return one memory."""
-    return await _verbs(call).memory(call.session_id, call.ids["memory_id"])
+    return await verbs_for(call).memory(call.session_id, call.ids["memory_id"])
 
 
 async def remember(call: Call) -> MemoryEdit:
     """Remember a text."""
     sent = call.read(RememberRequest)
     key = id_from_key(call, "memory")
-    return await _verbs(call, sent.author).remember(call.session_id, sent.text, title=sent.title, key=key)
+    return await verbs_for(call).remember(call.session_id, sent.text, title=sent.title, key=key)
 
 
 async def edit(call: Call) -> MemoryEdit:
     """Correct a memory."""
     sent = call.read(MemoryTextRequest)
-    return await _verbs(call, sent.author).edit(call.session_id, call.ids["memory_id"], sent.text)
+    return await verbs_for(call).edit(call.session_id, call.ids["memory_id"], sent.text)
 
 
 async def supersede(call: Call) -> MemoryEdit:
     """Say that a memory holds no longer."""
     sent = call.read(MemoryTextRequest)
-    return await _verbs(call, sent.author).supersede(call.session_id, call.ids["memory_id"], sent.text)
+    return await verbs_for(call).supersede(call.session_id, call.ids["memory_id"], sent.text)
 
 
 async def pin(call: Call) -> MemoryEdit:
     """Pin a memory."""
-    return await _verbs(call, call.read(MemoryRequest).author).pin(call.session_id, call.ids["memory_id"])
+    return await verbs_for(call).pin(call.session_id, call.ids["memory_id"])
 
 
 async def unpin(call: Call) -> MemoryEdit:
     """Unpin a memory."""
-    return await _verbs(call, call.read(MemoryRequest).author).unpin(call.session_id, call.ids["memory_id"])
+    return await verbs_for(call).unpin(call.session_id, call.ids["memory_id"])
 
 
 async def forget(call: Call) -> ForgottenMemory:
     """Erase a memory."""
-    return ForgottenMemory(evidence_ids=await _verbs(call).forget(call.session_id, call.ids["memory_id"]))
+    gone = await verbs_for(call).forget(call.session_id, call.ids["memory_id"], reason=call.query["reason"])
+    return ForgottenMemory(evidence_ids=gone)
 
 
 async def undo(call: Call) -> MemoryEdit:
     """Undo an edit."""
-    return await _verbs(call, call.read(MemoryRequest).author).undo(call.session_id, call.ids["edit_id"])
+    return await verbs_for(call).undo(call.session_id, call.ids["edit_id"])
 
 
 async def read_log(call: Call) -> tuple[MemoryEdit, ...]:
     """Return the edits of a session."""
-    return await _verbs(call).log(call.session_id)
+    return await verbs_for(call).log(call.session_id)
 
 
 async def set_state(call: Call) -> SessionHead:
     """Set values of the state."""
     sent = call.read(StateRequest)
-    return await _verbs(call, sent.author).set_state(call.session_id, sent.changes)
+    return await verbs_for(call).set_state(call.session_id, sent.changes)
 
 
 async def add_lore(call: Call) -> MemoryEntry:
     """Add an entry to a world."""
     sent = call.read(LoreRequest)
-    return await _verbs(call).add_lore(
+    return await verbs_for(call).add_lore(
         call.ids["world_id"],
         sent.text,
         title=sent.title,
@@ -165,7 +150,7 @@ async def add_lore(call: Call) -> MemoryEntry:
 async def edit_lore(call: Call) -> MemoryEntry:
     """Change an entry of a world."""
     sent = call.read(LoreChange)
-    return await _verbs(call).edit_lore(call.ids["world_id"], call.ids["entry_id"], text=sent.text, title=sent.title)
+    return await verbs_for(call).edit_lore(call.ids["world_id"], call.ids["entry_id"], text=sent.text, title=sent.title)
 
 
 _MEMORY = "/api/v1/sessions/{session_id}/memory"
@@ -175,7 +160,8 @@ _ERRORS = (SessionNotFoundError, MemoryNotFoundError, ConfigError)
 
 
 def _operation(name: str, method: str, path: str, doc: str, run: Any, **more: Any) -> Operation:
-    given = {"errors": _ERRORS, "open_to_viewers": True, **more}
+    as_whom = (VIEWER,) if method == "GET" or name == "search_memory" else (AUTHOR, VIEWER)
+    given = {"errors": _ERRORS, "open_to_viewers": True, "query": as_whom, **more}
     return Operation(name=name, method=method, path=path, doc=doc, run=run, **given)
 
 
@@ -217,6 +203,7 @@ OPERATIONS = (
         supersede,
         body=MemoryTextRequest,
         answer=MemoryEdit,
+        is_repeatable=False,
     ),
     _operation(
         "pin_memory",
@@ -224,7 +211,6 @@ OPERATIONS = (
         f"{_ONE}/pin",
         "Show a memory in every prompt while it fits.",
         pin,
-        body=MemoryRequest,
         answer=MemoryEdit,
     ),
     _operation(
@@ -233,8 +219,8 @@ OPERATIONS = (
         f"{_ONE}/unpin",
         "Show a memory no longer in every prompt.",
         unpin,
-        body=MemoryRequest,
         answer=MemoryEdit,
+        is_repeatable=False,
     ),
     _operation(
         "forget_memory",
@@ -242,7 +228,9 @@ OPERATIONS = (
         _ONE,
         "Erase a remembered memory or a document for good, with its corrections and pins.",
         forget,
+        query=(AUTHOR, VIEWER, Query(name="reason", doc="Why; the record of the erasure keeps it.", default="")),
         answer=ForgottenMemory,
+        is_audited=True,
     ),
     _operation(
         "memory_log",
@@ -258,7 +246,6 @@ OPERATIONS = (
         f"{_LOG}/{{edit_id}}/undo",
         "Undo an edit; a second call changes nothing.",
         undo,
-        body=MemoryRequest,
         answer=MemoryEdit,
     ),
     _operation(
@@ -269,6 +256,7 @@ OPERATIONS = (
         set_state,
         scope=Scope.AUTHOR,
         open_to_viewers=False,
+        query=(AUTHOR,),
         body=StateRequest,
         answer=SessionHead,
         errors=(*_ERRORS, StateOpError, VersionConflictError),
@@ -281,6 +269,7 @@ OPERATIONS = (
         add_lore,
         scope=Scope.AUTHOR,
         open_to_viewers=False,
+        query=(AUTHOR,),
         body=LoreRequest,
         answer=MemoryEntry,
         status=201,
@@ -293,6 +282,7 @@ OPERATIONS = (
         edit_lore,
         scope=Scope.AUTHOR,
         open_to_viewers=False,
+        query=(AUTHOR,),
         body=LoreChange,
         answer=MemoryEntry,
     ),

@@ -17,7 +17,7 @@ import anyio
 from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.protocols import Embedder, EntrySource, Index, MendableIndex, Vectors
 from mnemosyne.retrieval.engines.rows import neighbour_key, own_words, spoken_words
-from mnemosyne.retrieval.recall.adjacency import ConversationTail, LinkedEntry, join_neighbours
+from mnemosyne.retrieval.recall.adjacency import ConversationTail, LinkedEntry, has_neighbours, join_neighbours
 from mnemosyne.retrieval.recall.indexing.rebuild import RebuildResult, compare_index
 from mnemosyne.retrieval.recall.query_features import RECALLED
 from mnemosyne.schema.memory import Chain, MemoryEntry
@@ -65,7 +65,7 @@ class Indexer:
         self._mendable = index if isinstance(index, MendableIndex) else None
         self._least_fitness = least_fitness
         self._locks: dict[str, anyio.Lock] = {}
-        self._tails: dict[str, tuple[int, ConversationTail]] = {}
+        self._tails: dict[tuple[str, Chain], tuple[int, ConversationTail]] = {}
         self._raw: dict[tuple[str, str], tuple[str, Vectors | None]] = {}
         self._waiting: dict[str, dict[str, LinkedEntry]] = {}
         self._lacking: dict[str, set[str]] = {}
@@ -141,7 +141,8 @@ class Indexer:
         """
         if not self.is_used(scope):
             return IndexResult(entries=0)
-        result = await self.index_new(scope, vector_limit=0)
+        new = (await self.find_unindexed((scope,))).get(scope, ())
+        result = await self.index_new(scope, chains=new, vector_limit=0)
         await self.mend(scope)
         fault = await self.embed_waiting(scope)
         if not fault and scope not in self._complete:
@@ -288,8 +289,9 @@ class Indexer:
 
     def forget(self, scope: str) -> None:
         """Drop the caches of a scope: texts, vectors, its last messages."""
-        for known in (self._tails, self._waiting, self._lacking):
+        for known in (self._waiting, self._lacking):
             known.pop(scope, None)
+        self._tails = {key: known for key, known in self._tails.items() if key[0] != scope}
         self._complete.discard(scope)
         self._raw = {key: known for key, known in self._raw.items() if key[0] != scope}
 
@@ -308,12 +310,12 @@ class Indexer:
         """Index a page that follows the watermark; return the watermark then, which is not the page's last sequence where
         another process has written meanwhile.
         """
-        tail = ConversationTail()
-        if chain is Chain.HISTORY:
-            # The last messages belong to the state of the index; an index that was read again may hold fewer entries.
-            known, tail = self._tails.pop(scope, (-1, tail))
+        tail, goes_on = ConversationTail(), any(has_neighbours(item.entry) for item in page)
+        if goes_on:
+            # What was last belongs to the state of the index; an index that was read again may hold fewer entries.
+            known, tail = self._tails.pop((scope, chain), (-1, tail))
             if known != await self._index.watermark(scope, chain):
-                tail = await self._resume(scope)
+                tail = await self._resume(scope, chain)
         await self._write(scope, _link_page(chain, page, tail))
         mark = await self._index.watermark(scope, chain)
         if mark != page[-1].sequence:
@@ -321,16 +323,16 @@ class Indexer:
             self._waiting.pop(scope, None)
             self._lacking.pop(scope, None)
             self._complete.discard(scope)
-        elif chain is Chain.HISTORY:
-            self._tails[scope] = (mark, tail)
+        elif goes_on:
+            self._tails[scope, chain] = (mark, tail)
         return mark
 
-    async def _resume(self, scope: str) -> ConversationTail:
-        """Return the last messages in the index, so that the next message finds its neighbours after a restart."""
-        ids = await self._index.newest_ids(scope, Chain.HISTORY, 16)
+    async def _resume(self, scope: str, chain: Chain) -> ConversationTail:
+        """Return the last messages or passages in the index, so that the next one finds its neighbours after a restart."""
+        ids = await self._index.newest_ids(scope, chain, 16)
         tail = ConversationTail()
-        entries = await self._source.entries(scope, ids)
-        before = await self._index.watermark(scope, Chain.HISTORY)
+        entries = [entry for entry in await self._source.entries(scope, ids) if has_neighbours(entry)]
+        before = await self._index.watermark(scope, chain)
         # Only the order of the old messages matters; they are written again below the watermark.
         first = before - len(entries) + 1
         tail.follow([SequencedEntry(sequence=first + place, entry=entry) for place, entry in enumerate(entries)])
@@ -435,9 +437,12 @@ def _chains(scope: str) -> tuple[Chain, ...]:
 
 
 def _link_page(chain: Chain, page: Sequence[SequencedEntry], tail: ConversationTail) -> Sequence[LinkedEntry]:
+    """Return the entries of a page with their neighbours, where they have any; older ones that gained one come first."""
     if chain is Chain.HISTORY:
         return tail.follow(page)
-    return [LinkedEntry(item=item) for item in page]
+    rows = [item for item in page if has_neighbours(item.entry)]
+    others = [LinkedEntry(item=item) for item in page if not has_neighbours(item.entry)]
+    return [*tail.follow(rows), *others] if rows else others
 
 
 def _concerns(unseen: frozenset[str], each: LinkedEntry) -> bool:

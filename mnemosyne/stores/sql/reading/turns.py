@@ -33,6 +33,7 @@ from mnemosyne.stores.sql.blobs import (
     message_place,
     note_damage,
     place_of,
+    read_blob,
     read_body,
     read_tree,
     snapshot_place,
@@ -109,12 +110,14 @@ def read_turn(connection: Connection, session_id: str, turn_id: str) -> TurnReco
     return find_turn(connection, load_session(connection, session_id), turn_id)
 
 
-def find_turn(connection: Connection, session: StoredSession, turn_id: str) -> TurnRecord:
-    """Return one turn of a session with everything stored of it; TurnNotFoundError."""
+def find_turn(connection: Connection, session: StoredSession, turn_id: str, *, with_blobs: bool = True) -> TurnRecord:
+    """Return one turn of a session with everything stored of it (`with_blobs` false: without receipt, prompt and report);
+    TurnNotFoundError.
+    """
     row = connection.execute(_TURN + "WHERE session = ? AND turn_id = ?", (session.key, turn_id)).fetchone()
     if row is None:
         raise TurnNotFoundError(session.session_id, turn_id)
-    return _record(connection, session, row, with_blobs=True)
+    return _record(connection, session, row, with_blobs=with_blobs)
 
 
 def read_turns(
@@ -191,7 +194,7 @@ def _turn_of(
         return turn_place(column, session.key, row[1:])
 
     def blob(column: str, data: bytes | None) -> Any:
-        return read_tree(connection, data, blob_place(column, session.key, turn_id))
+        return read_blob(connection, data, blob_place(column, session.key, turn_id))
 
     if status == TurnStatus.COMMITTED:
         messages = tuple(placed.message for placed in read_messages(connection, session.key, said))

@@ -82,6 +82,11 @@ _WINDOW = " UNION ALL ".join(
             **_BARE | {"number": "ord", "turn_id": "part_id"},
         ),
         _PLACED.format(part="frame", source="documents WHERE session = ?", **_BARE | {"body": "frame"}),
+        _PLACED.format(
+            part="world",
+            source="worlds WHERE tenant = ? AND world_id = ?",
+            **_BARE | {"turn_id": "digest", "body": "NULL"},
+        ),
     )
 )
 
@@ -102,6 +107,7 @@ def read_window(connection: Connection, session_id: str, message_limit: int, bra
         key,
         *(key, WINDOW_USAGES),
         key,
+        *(connection.tenant, head.world_id),
     )
     parts: dict[str, list[tuple[Any, ...]]] = {}
     for part, *row in connection.execute(_WINDOW, parameters):
@@ -121,6 +127,7 @@ def read_window(connection: Connection, session_id: str, message_limit: int, bra
         tasks=_items(connection, key, "task", _in_order(parts, "task"), Task),
         usages=_items(connection, key, "model_usage", _in_order(parts, "usage"), ModelUsage),
         meta=_meta(connection, key, parts.get("frame", [])),
+        world_digest=next((row[1] for row in parts.get("world", [])), None),
     )
 
 

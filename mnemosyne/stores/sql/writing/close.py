@@ -35,7 +35,7 @@ def close_pending(
     turn_id = pending_id(connection, session, head.branch_id)
     if turn_id is None or turn_id in unless:
         return head
-    record = find_turn(connection, session, turn_id)
+    record = find_turn(connection, session, turn_id, with_blobs=False)
     connection.post(
         "UPDATE turns SET status = 'committed', draft = NULL WHERE session = ? AND turn_id = ?", (session.key, turn_id)
     )

@@ -29,7 +29,7 @@ from mnemosyne.core.errors import (
     SessionExistsError,
     TurnNotPendingError,
 )
-from mnemosyne.documents.views import refs_of_messages
+from mnemosyne.documents.views import refs_of_messages, started_frame
 from mnemosyne.schema.document import Summary
 from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.record import (
@@ -44,6 +44,7 @@ from mnemosyne.schema.record import (
 from mnemosyne.schema.session import SessionHead, TurnKind, TurnStatus
 from mnemosyne.stores.sql.blobs import (
     blob_place,
+    frame_place,
     pack_body,
     prefetch_place,
     seal,
@@ -82,6 +83,11 @@ def create_session(connection: Connection, start: SessionStart) -> SessionHead:
     if not begin_session(connection, start, version=1):
         raise SessionExistsError(start.session_id)
     session = load_session(connection, start.session_id)
+    if start.extra:
+        connection.post(
+            "INSERT INTO documents (session, frame) VALUES (?, ?)",
+            (session.key, seal(encode(started_frame(start)), frame_place(session.key))),
+        )
     append(connection, session, head_of(connection, session), start.turns, start.at)
     head = head_of(connection, session)
     write_session_entries(connection, session, head, start.entries)
@@ -217,7 +223,7 @@ def commit_turn(connection: Connection, session_id: str, commit: TurnCommit, exp
     TurnNotPendingError for an abandoned turn, and for one that was committed without a reply.
     """
     session = load_session(connection, session_id)
-    record = find_turn(connection, session, commit.turn_id)
+    record = find_turn(connection, session, commit.turn_id, with_blobs=False)
     if record.status is TurnStatus.ABANDONED or is_closed_unanswered(record):
         raise TurnNotPendingError(session_id, commit.turn_id)
     if record.status is TurnStatus.COMMITTED:

@@ -1,4 +1,4 @@
-"""LangChain and LangGraph: a middleware for `create_agent`, and a retriever over our recall.
+"""A middleware for agents of LangChain and LangGraph (`create_agent`), and a retriever over our recall.
 
     agent = create_agent(model, tools, middleware=[ContextMiddleware(engine)], checkpointer=...)
     await agent.ainvoke({"messages": [...]}, {"configurable": {"thread_id": "s1"}})
@@ -42,6 +42,8 @@ try:
     from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
     from langchain_core.documents import Document
     from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
+    from langchain_core.messages import convert_to_messages as convert_sequence
+    from langchain_core.prompt_values import PromptValue
     from langchain_core.retrievers import BaseRetriever
 except ImportError as error:
     raise explain_missing(REQUIREMENT, error) from error
@@ -150,7 +152,7 @@ class ContextMiddleware(AgentMiddleware):
             return ModelResponse(result=[AIMessage(prompt.reply)])
         listener = _AsyncChunks(self.adapter, call.session_id, call.request.turn_key)
         response = await handler(call.inject(prompt, listener))
-        answer, usage = _read_answer(response)
+        answer, usage = read_answer(response)
         await self.adapter.on_after_model_call(call.session_id, answer, usage, turn_key=call.request.turn_key)
         return response
 
@@ -167,7 +169,7 @@ class ContextMiddleware(AgentMiddleware):
         if prompt.reply is not None:
             return ModelResponse(result=[AIMessage(prompt.reply)])
         response = handler(call.inject(prompt, _Chunks(self.adapter, call.session_id, call.request.turn_key)))
-        answer, usage = _read_answer(response)
+        answer, usage = read_answer(response)
         block(self.adapter.on_after_model_call, call.session_id, answer, usage, turn_key=call.request.turn_key)
         return response
 
@@ -229,16 +231,16 @@ class ContextMiddleware(AgentMiddleware):
             )
         return str(session_id)
 
-    def _read(self, request: AgentModelRequest) -> _Call:
+    def _read(self, request: AgentModelRequest) -> AgentCall:
         return self._read_messages(request, request.messages, has_own=bool(request.tools or request.system_message))
 
-    def _read_state(self, request: Any) -> _Call:
+    def _read_state(self, request: Any) -> AgentCall:
         """Return what a call of a tool belongs to: a run that was interrupted begins with its tools."""
         state = request.state
         messages = state.get("messages", ()) if isinstance(state, dict) else getattr(state, "messages", state)
         return self._read_messages(request, messages, has_own=True)
 
-    def _read_messages(self, request: Any, given: Sequence[AnyMessage], *, has_own: bool) -> _Call:
+    def _read_messages(self, request: Any, given: Sequence[AnyMessage], *, has_own: bool) -> AgentCall:
         session_id = self.session_of(request.runtime)
         messages = list(given)
         begun = self._begun.get(session_id)
@@ -248,10 +250,10 @@ class ContextMiddleware(AgentMiddleware):
         if place is None:
             raise ConfigError("The messages of the agent hold no message of the user, which a turn begins with.")
         user_id = self._user(request.runtime) if callable(self._user) else self._user
-        return _Call(self.adapter.map_message, request, session_id, messages, place, user_id, has_own=has_own)
+        return AgentCall(self.adapter.map_message, request, session_id, messages, place, user_id, has_own=has_own)
 
 
-class _Call:
+class AgentCall:
     """A model call of an agent: the messages before that of the user, that one (at `place`), and those after it."""
 
     def __init__(
@@ -266,14 +268,14 @@ class _Call:
         has_own: bool,
     ) -> None:
         self.session_id, self._agent_request = session_id, request
-        self._user, self._tail = messages[place], messages[place + 1 :]
+        self.user, self._tail = messages[place], messages[place + 1 :]
         before = messages[:place]
         self._systems = [message for message in before if isinstance(message, SystemMessage)]
         history = (map_message(message) for message in before if isinstance(message, HumanMessage | AIMessage))
-        key = self._user.id or hashlib.sha256(f"{place}\0{read_text(self._user.content)}".encode()).hexdigest()
+        key = self.user.id or hashlib.sha256(f"{place}\0{read_text(self.user.content)}".encode()).hexdigest()
         self.request = ModelRequest(
             turn_key=key,
-            user=map_message(self._user),
+            user=map_message(self.user),
             history=tuple(message for message in history if message.content),
             tail=tuple(_to_plain(message) for message in self._tail),
             is_bare=not (has_own or self._systems),
@@ -281,23 +283,25 @@ class _Call:
         )
 
     def inject(self, prompt: InjectedPrompt, listener: BaseCallbackHandler) -> AgentModelRequest:
-        """Return the request with our prompt; messages of the agent's own system, and all after the user's, stay."""
-        *earlier, user = prompt.messages
-        messages = [_to_message(part.role, part.content) for part in earlier]
-        others = (
-            [part for part in self._user.content if not is_text_part(part)]
-            if isinstance(self._user.content, list)
-            else []
-        )
-        content: Any = [{"type": "text", "text": user.content}, *others] if others else user.content
-        messages.append(self._user.model_copy(update={"content": content}))
+        """Return the request with our prompt, and a model that tells `listener` of its chunks."""
         model = self._agent_request.model
         held = model.callbacks if isinstance(model.callbacks, list) else []
         if model.callbacks is None or held:
             model = model.model_copy(update={"callbacks": [*held, listener]})
-        return self._agent_request.override(
-            model=model, system_message=self._join_system(prompt), messages=[*messages, *self._tail]
+        return self.inject_messages(prompt).override(model=model)
+
+    def inject_messages(self, prompt: InjectedPrompt) -> Any:
+        """Return the request with our prompt; messages of the agent's own system, and all after the user's, stay."""
+        *earlier, user = prompt.messages
+        messages = [_to_message(part.role, part.content) for part in earlier]
+        others = (
+            [part for part in self.user.content if not is_text_part(part)]
+            if isinstance(self.user.content, list)
+            else []
         )
+        content: Any = [{"type": "text", "text": user.content}, *others] if others else user.content
+        messages.append(self.user.model_copy(update={"content": content}))
+        return self._agent_request.override(system_message=self._join_system(prompt), messages=[*messages, *self._tail])
 
     def _join_system(self, prompt: InjectedPrompt) -> SystemMessage | None:
         own = self._agent_request.system_message
@@ -380,6 +384,13 @@ def _to_document(found: Any) -> Document:
     return Document(page_content=found.text, metadata=found.metadata, id=found.entry_id)
 
 
+def convert_to_messages(given: Any) -> list[AnyMessage]:
+    """Return what a model is given (a text, messages, or what a prompt template makes) as messages."""
+    if isinstance(given, PromptValue):
+        return given.to_messages()
+    return [HumanMessage(given)] if isinstance(given, str) else convert_sequence(given)
+
+
 def _to_message(role: str, content: str) -> AnyMessage:
     if role == Role.SYSTEM.value:
         return SystemMessage(content)
@@ -400,7 +411,8 @@ def _to_plain(message: AnyMessage) -> dict[str, Any]:
     return {"role": "system" if isinstance(message, SystemMessage) else "user", "content": text}
 
 
-def _read_answer(response: Any) -> tuple[ModelAnswer, Any]:
+def read_answer(response: Any) -> tuple[ModelAnswer, Any]:
+    """Return what a model answered, and the usage that it reports (None: nothing)."""
     inner = getattr(response, "model_response", response)
     messages = (
         [inner] if isinstance(inner, AIMessage) else [each for each in inner.result if isinstance(each, AIMessage)]

@@ -1,6 +1,4 @@
-"""`consolidate` makes memory from the turns that were played, `evidence add` from files; `lore compare` compares two ways of
-activation.
-"""
+"""`consolidate` makes memory from the turns that were played, `evidence add` from files."""
 
 from __future__ import annotations
 
@@ -9,10 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
-from jacquard.authoring.lore_comparison import LoreComparison, Verdict, compare_lore
 from jacquard.cli.progress import indexing
 from jacquard.cli.shared import (
     DEFAULT_STORE,
@@ -22,18 +17,15 @@ from jacquard.cli.shared import (
     JsonOption,
     SessionOption,
     StoreOption,
-    clean,
     fail,
     load_configuration,
     open_store,
-    out,
     print_json,
     run,
     say,
     sentence,
     show,
 )
-from jacquard.config.input_limits import check_user_message
 from jacquard.wiring.runtime import Runtime
 from mnemosyne.core import codec
 from mnemosyne.core.errors import DocumentFileError
@@ -42,7 +34,6 @@ from mnemosyne.schema.evidence import EvidenceSource, EvidenceType, SourceKind
 from mnemosyne.schema.ingest import IngestResult
 from mnemosyne.schema.memory import Trust
 
-lore = typer.Typer(name="lore", no_args_is_help=True, help="Lore that came from world info.")
 evidence = typer.Typer(name="evidence", no_args_is_help=True, help="What a session knows besides its conversation.")
 
 
@@ -168,58 +159,3 @@ def _print_results(done: dict[str, IngestResult], *, as_json: bool) -> None:
         show(f"{name}: {each.evidence_id} {'is new' if each.is_new else 'was there already'}{removed}")
         for code in each.degradations:
             say(f"{name}: {code}", "yellow")
-
-
-@lore.command("compare")
-def compare(
-    session: Annotated[str, typer.Argument(metavar="SESSION", help="The session whose next input it would be.")],
-    text: Annotated[str, typer.Option("--input", "-i", metavar="TEXT", help="What the user would say.")],
-    viewer: Annotated[str | None, typer.Option("--viewer", metavar="NAME", help="Who may read the memories.")] = None,
-    branch: BranchOption = None,
-    store: StoreOption = DEFAULT_STORE,
-    config_file: ConfigOption = None,
-    embedder: EmbedderOption = "auto",
-    as_json: JsonOption = False,
-) -> None:
-    """Show which entries of world info the rules of SillyTavern would set off for an input, and which our recall would choose.
-
-    Nothing is written to the session, and no model is called.
-    """
-    config = load_configuration(config_file, {"viewer": viewer})
-
-    async def work() -> None:
-        async with open_store(store, embedder=embedder, config=config) as runtime:
-            check_user_message(text, config.limits)
-            await runtime.store.head(session)
-            with indexing() as progress:
-                await runtime.sync(session, progress)
-            engine = runtime.engine
-            found = await compare_lore(engine.parts, engine.worlds, config, session, text, branch)
-        if as_json:
-            print_json(codec.to_plain(found))
-        else:
-            _show_comparison(found)
-
-    run(work)
-
-
-def _show_comparison(found: LoreComparison) -> None:
-    show(f"session {found.session_id} · its turns use: {found.activation}", "bold")
-    table = Table(box=None, pad_edge=False)
-    for name in ("entry", "SillyTavern", "recall"):
-        table.add_column(name)
-    for each in found.entries:
-        name = f"{each.entry_id}  {each.title}" if each.title and each.title != each.entry_id else each.entry_id
-        style = "bold yellow" if each.sillytavern.chosen != each.recall.chosen else ""
-        table.add_row(Text(clean(name), style=style), _verdict_text(each.sillytavern), _verdict_text(each.recall))
-    out.print(table)
-    by_rules = sum(each.sillytavern.chosen for each in found.entries)
-    by_recall = sum(each.recall.chosen for each in found.entries)
-    show(f"shown by SillyTavern's rules: {by_rules}; by our recall: {by_recall}; only by one: {len(found.differing)}")
-    if found.others:
-        show(f"{found.others} other entries are considered by neither", "dim")
-
-
-def _verdict_text(verdict: Verdict) -> Text:
-    word = "yes" if verdict.chosen else "no"
-    return Text(clean(f"{word} ({verdict.code}): {verdict.reason}"), style="" if verdict.chosen else "dim")

@@ -1,0 +1,1 @@
+"""Commands on memory: made from turns and files, edited by hand, and the lore of worlds."""

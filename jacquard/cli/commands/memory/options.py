@@ -1,0 +1,32 @@
+"""Shared by the commands of the memory verbs: options, and the verbs of an open store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from jacquard.cli.shared import load_configuration, open_store
+from jacquard.wiring.verbs import MemoryVerbs
+
+ViewerOption = Annotated[
+    str | None, typer.Option("--viewer", metavar="NAME", help="See and edit what this character may know. [everything]")
+]
+AuthorOption = Annotated[str, typer.Option("--author", metavar="NAME", help="Who makes the edit; the log keeps it.")]
+
+
+@asynccontextmanager
+async def using_verbs(
+    store: str,
+    *,
+    author: str = "host",
+    viewer: str | None = None,
+    embedder: str = "none",
+    config_file: Path | None = None,
+) -> AsyncIterator[MemoryVerbs]:
+    """Give the memory verbs of a store for one command."""
+    async with open_store(store, embedder=embedder, config=load_configuration(config_file)) as runtime:
+        yield MemoryVerbs(runtime, author=author, viewer=viewer)

@@ -1,0 +1,265 @@
+"""`memory`: what a session remembers, found and edited by hand; every edit has its author, its time and its undo."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated
+
+import typer
+
+from jacquard.cli.commands.memory.options import AuthorOption, ViewerOption, using_verbs
+from jacquard.cli.shared import (
+    DEFAULT_STORE,
+    ConfigOption,
+    EmbedderOption,
+    JsonOption,
+    SessionOption,
+    StoreOption,
+    print_json,
+    read_input,
+    run,
+    say,
+    show,
+)
+from jacquard.memory.verbs.values import FoundMemory, Memory, MemoryAction, MemoryEdit
+from jacquard.wiring.verbs import MemoryVerbs
+from mnemosyne.core.codec import format_time
+
+memory = typer.Typer(name="memory", no_args_is_help=True, help="What a session remembers, found and edited by hand.")
+
+MemoryArgument = Annotated[str, typer.Argument(metavar="MEMORY", help="The id that `search` or `log` shows.")]
+TextArgument = Annotated[str, typer.Argument(metavar="TEXT", help="The text (`-` reads standard input).")]
+
+
+@memory.command()
+def search(
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to search for.")],
+    session: SessionOption,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100, metavar="N", help="At most so many.")] = 10,
+    viewer: ViewerOption = None,
+    store: StoreOption = DEFAULT_STORE,
+    config_file: ConfigOption = None,
+    embedder: EmbedderOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Find memories as recall does, best first, and say why each was found."""
+
+    async def work() -> tuple[FoundMemory, ...]:
+        async with using_verbs(store, viewer=viewer, embedder=embedder, config_file=config_file) as verbs:
+            return await verbs.search(session, text, limit=limit)
+
+    found = run(work)
+    if as_json:
+        print_json(found)
+        return
+    for each in found:
+        told = [each.memory_id, each.kind, *(["pinned"] if each.pinned else []), *([each.title] if each.title else [])]
+        show(" · ".join(told), "bold")
+        show(each.text)
+        why = [f"score {each.score:.2f}", *(f"{name} {value:.2f}" for name, value in each.signals.items())]
+        show(", ".join(why) + (f"; words: {', '.join(each.words)}" if each.words else ""), "dim")
+    if not found:
+        say("Nothing is found.")
+
+
+@memory.command("show")
+def show_memory(
+    memory_id: MemoryArgument,
+    session: SessionOption,
+    viewer: ViewerOption = None,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+) -> None:
+    """Print one memory."""
+
+    async def work() -> Memory:
+        async with using_verbs(store, viewer=viewer) as verbs:
+            return await verbs.memory(session, memory_id)
+
+    found = run(work)
+    if as_json:
+        print_json(found)
+        return
+    known = f" · known to {', '.join(found.viewers)}" if found.viewers else ""
+    show(f"{found.memory_id} · {found.kind} · trust {found.trust.value}{known}", "bold")
+    show(found.text)
+
+
+@memory.command()
+def remember(
+    text: TextArgument,
+    session: SessionOption,
+    title: Annotated[str, typer.Option("--title", metavar="TEXT", help="Its title.")] = "",
+    key: Annotated[str | None, typer.Option("--key", metavar="KEY", help="The same key stores the text once.")] = None,
+    author: AuthorOption = "host",
+    viewer: ViewerOption = None,
+    store: StoreOption = DEFAULT_STORE,
+    config_file: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Store a text as a memory; with --viewer, for that character alone."""
+    said = read_input() if text == "-" else text
+
+    async def work() -> MemoryEdit:
+        async with using_verbs(store, author=author, viewer=viewer, config_file=config_file) as verbs:
+            return await verbs.remember(session, said, title=title, key=key)
+
+    _print_edit(run(work), as_json=as_json)
+
+
+@memory.command()
+def edit(
+    memory_id: MemoryArgument,
+    text: TextArgument,
+    session: SessionOption,
+    author: AuthorOption = "host",
+    viewer: ViewerOption = None,
+    store: StoreOption = DEFAULT_STORE,
+    config_file: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Correct a memory: recall finds the new text, and no longer the old one."""
+    said = read_input() if text == "-" else text
+
+    async def work() -> MemoryEdit:
+        async with using_verbs(store, author=author, viewer=viewer, config_file=config_file) as verbs:
+            return await verbs.edit(session, memory_id, said)
+
+    _print_edit(run(work), as_json=as_json)
+
+
+@memory.command()
+def supersede(
+    memory_id: MemoryArgument,
+    session: SessionOption,
+    text: Annotated[str, typer.Argument(metavar="[TEXT]", help="What holds now, if anything does.")] = "",
+    author: AuthorOption = "host",
+    viewer: ViewerOption = None,
+    store: StoreOption = DEFAULT_STORE,
+    config_file: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say that a memory holds no longer, and what holds now, if anything does."""
+
+    async def work() -> MemoryEdit:
+        async with using_verbs(store, author=author, viewer=viewer, config_file=config_file) as verbs:
+            return await verbs.supersede(session, memory_id, text)
+
+    _print_edit(run(work), as_json=as_json)
+
+
+@memory.command()
+def pin(
+    memory_id: MemoryArgument,
+    session: SessionOption,
+    author: AuthorOption = "host",
+    viewer: ViewerOption = None,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a memory in every prompt while it fits."""
+    _change(store, author, viewer, lambda verbs: verbs.pin(session, memory_id), as_json=as_json)
+
+
+@memory.command()
+def unpin(
+    memory_id: MemoryArgument,
+    session: SessionOption,
+    author: AuthorOption = "host",
+    viewer: ViewerOption = None,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a memory no longer in every prompt."""
+    _change(store, author, viewer, lambda verbs: verbs.unpin(session, memory_id), as_json=as_json)
+
+
+@memory.command()
+def undo(
+    edit_id: Annotated[str, typer.Argument(metavar="EDIT", help="The id that `log` shows.")],
+    session: SessionOption,
+    author: AuthorOption = "host",
+    viewer: ViewerOption = None,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+) -> None:
+    """Undo an edit; what was forgotten is gone."""
+    _change(store, author, viewer, lambda verbs: verbs.undo(session, edit_id), as_json=as_json)
+
+
+@memory.command()
+def forget(
+    memory_id: MemoryArgument,
+    session: SessionOption,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; the record of erasures keeps it.")] = "",
+    author: AuthorOption = "host",
+    viewer: ViewerOption = None,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+) -> None:
+    """Erase a remembered text or a document for good, with its corrections and pins."""
+
+    async def work() -> tuple[str, ...]:
+        async with using_verbs(store, author=author, viewer=viewer) as verbs:
+            return await verbs.forget(session, memory_id, reason=reason)
+
+    gone = run(work)
+    if as_json:
+        print_json({"evidence_ids": gone})
+    else:
+        show(f"Erased: {', '.join(gone)}.")
+
+
+@memory.command()
+def log(
+    session: SessionOption,
+    viewer: ViewerOption = None,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+) -> None:
+    """List all edits of a session's memory, oldest first, with author and time."""
+
+    async def work() -> tuple[MemoryEdit, ...]:
+        async with using_verbs(store, viewer=viewer) as verbs:
+            return await verbs.log(session)
+
+    edits = run(work)
+    if as_json:
+        print_json(edits)
+        return
+    for each in edits:
+        _show_edit(each)
+    if not edits:
+        say("Nothing was edited.")
+
+
+def _change(
+    store: str,
+    author: str,
+    viewer: str | None,
+    change: Callable[[MemoryVerbs], Awaitable[MemoryEdit]],
+    *,
+    as_json: bool,
+) -> None:
+    async def work() -> MemoryEdit:
+        async with using_verbs(store, author=author, viewer=viewer) as verbs:
+            return await change(verbs)
+
+    _print_edit(run(work), as_json=as_json)
+
+
+def _print_edit(done: MemoryEdit, *, as_json: bool) -> None:
+    if as_json:
+        print_json(done)
+    else:
+        _show_edit(done)
+
+
+def _show_edit(done: MemoryEdit) -> None:
+    at = "" if done.at is None else f" at {format_time(done.at)}"
+    on = "" if done.action is MemoryAction.REMEMBER else f" of {done.memory_id}"
+    undone = f" · undone by {done.undone_by} at {done.undone_at}" if done.undone_at else ""
+    show(f"{done.edit_id} · {done.action.value}{on} · by {done.author}{at}{undone}", "bold")
+    for mark, text in (("-", done.before), ("+", done.after)):
+        if text:
+            show(f"{mark} {text}")

@@ -1,0 +1,19 @@
+"""The entry point of the `jacquard` command: its overview is printed without loading an engine."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+
+from jacquard.cli.overview import overview
+
+_COMPLETING = "_JACQUARD_COMPLETE"
+
+
+def main() -> None:
+    """Run the command line."""
+    if sys.argv[1:] in ([], ["--help"], ["--version"]) and _COMPLETING not in os.environ:
+        overview()()
+    else:
+        import_module("jacquard.cli.app").app()

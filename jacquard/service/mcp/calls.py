@@ -1,0 +1,98 @@
+"""Calls a tool: checks its arguments, runs its operation for the caller, and shortens the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from typing import Any
+
+from anyio import to_thread
+
+from jacquard.core.errors import ConfigError
+from jacquard.service.access.principals import RequestNote, act_as
+from jacquard.service.access.records import ServiceRecords
+from jacquard.service.http.endpoints import check_access, read_parameter, run_operation
+from jacquard.service.mcp.schemas import input_schema, path_ids, queries
+from jacquard.service.mcp.tools import Tool
+from jacquard.service.tenants import TenantRuntimes
+from mnemosyne.core import codec
+from mnemosyne.core.errors import CodecError
+
+MOST_CHARS = 1_000_000
+"""The most characters of the arguments of one call, as JSON."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Service:
+    """What tools and resources work on."""
+
+    tenants: TenantRuntimes
+    records: ServiceRecords | None = None
+
+
+async def call_tool(service: Service, tool: Tool, arguments: Mapping[str, Any], note: RequestNote) -> dict[str, Any]:
+    """Return the answer of a tool as JSON data, an object.
+
+    Raises Refusal for what the caller may not do, ConfigError for arguments that cannot be, and what the operation raises.
+    """
+    check_access(tool.operation, note.principal)
+    ids, query, body, viewer = await to_thread.run_sync(_read_arguments, tool, arguments)
+    note.principal = act_as(note.principal, viewer)
+    note.turn_id = ids.get("turn_id") or getattr(body, "turn_id", None) or ""
+    operation = replace(tool.operation, run=tool.run)
+    value = await run_operation(
+        operation, service.tenants, service.records, note, ids=ids, query=query, body=body, key=""
+    )
+    return await to_thread.run_sync(_answer, value, tool.omit)
+
+
+def _read_arguments(tool: Tool, sent: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, Any], Any, str | None]:
+    operation = tool.operation
+    schema = input_schema(tool, is_bound=False)
+    known: dict[str, Any] = schema["properties"]
+    if unknown := [name for name in sent if name not in known]:
+        raise ConfigError(f"{tool.name} has no argument {unknown[0][:40]!r}; it has: {', '.join(known)}.")
+    if missing := [name for name in schema.get("required", ()) if sent.get(name) in (None, "")]:
+        raise ConfigError(f"{tool.name} needs {missing[0]!r}; it needs: {', '.join(schema['required'])}.")
+    if len(codec.encode(dict(sent))) > MOST_CHARS:
+        raise ConfigError(f"The arguments have more than {MOST_CHARS:,} characters; send less at once.")
+    texts = (*path_ids(operation), *(("viewer",) if "viewer" in known else ()))
+    for name in texts:
+        if not isinstance(sent.get(name, ""), str):
+            raise ConfigError(f"{name} of {tool.name} is {str(sent[name])[:40]!r}; give a text.")
+    query = {each.name: each.default for each in operation.query}
+    for each in queries(operation):
+        query[each.name] = read_parameter(each, _as_text(sent.get(each.name)))
+    body = None
+    if operation.body is not None:
+        given = {name: value for name, value in sent.items() if name not in texts and name not in query}
+        try:
+            body = codec.from_plain(given, operation.body)
+        except CodecError as error:
+            fault = str(error).partition(": ")[2]
+            raise ConfigError(f"An argument of {tool.name} has the wrong type: {fault}") from None
+    return {name: sent[name] for name in path_ids(operation)}, query, body, sent.get("viewer")
+
+
+def _as_text(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else str(value).lower()
+
+
+def _answer(value: Any, omit: frozenset[str]) -> dict[str, Any]:
+    plain = _shorten(codec.decode(value, dict) if isinstance(value, bytes) else value, omit)
+    return {"items": plain} if isinstance(plain, list) else plain
+
+
+def _shorten(value: Any, omit: frozenset[str]) -> Any:
+    """Return a value as JSON data, without the fields of `omit` and without those at their default."""
+    if isinstance(value, tuple | list):
+        return [_shorten(each, omit) for each in value]
+    if not is_dataclass(value):
+        return codec.to_plain(value)
+    told: dict[str, Any] = {}
+    for each in fields(value):
+        own = getattr(value, each.name)
+        default = each.default_factory() if each.default_factory is not MISSING else each.default
+        if each.name not in omit and (default is MISSING or own != default):
+            told[each.name] = _shorten(own, omit)
+    return told

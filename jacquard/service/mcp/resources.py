@@ -1,0 +1,112 @@
+"""Resources of the MCP server: operations that read, at the addresses that they have over HTTP."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, unquote
+
+import mcp_types as types
+
+from jacquard.service.access.principals import RequestNote
+from jacquard.service.answers import Refusal
+from jacquard.service.http.endpoints import check_access, run_operation
+from jacquard.service.http.operation import Operation
+from jacquard.service.http.routes import OPERATIONS
+from jacquard.service.mcp.calls import Service
+from jacquard.service.mcp.tools import SCHEME
+from jacquard.service.values import Principal
+from mnemosyne.core import codec
+
+JSON = "application/json"
+MOST_LISTED = 100
+_API = "/api/v1/"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Resource:
+    """An operation as a resource."""
+
+    operation: Operation
+    title: str
+
+    @property
+    def template(self) -> str:
+        """The address, with the names of ids in braces."""
+        return SCHEME + self.operation.path.removeprefix(_API)
+
+
+_BY_NAME: Mapping[str, Operation] = {each.name: each for each in OPERATIONS}
+RESOURCES = tuple(
+    Resource(operation=_BY_NAME[name], title=title)
+    for name, title in (
+        ("list_sessions", "Sessions"),
+        ("get_session_head", "A session"),
+        ("list_messages", "The newest messages of a session"),
+        ("memory_log", "The edits of a session's memory"),
+        ("get_receipt", "Why each part is, or is not, in a turn's prompt"),
+        ("list_worlds", "Worlds"),
+        ("get_world", "A world"),
+    )
+)
+
+
+def list_templates(principal: Principal) -> list[types.ResourceTemplate]:
+    """Return the addresses with ids that a caller may read."""
+    return [
+        types.ResourceTemplate(uri_template=each.template, name=each.operation.name, title=each.title, mime_type=JSON)
+        for each in RESOURCES
+        if "{" in each.template and _may_read(each, principal)
+    ]
+
+
+async def list_resources(service: Service, note: RequestNote) -> list[types.Resource]:
+    """Return the lists, the first sessions and the worlds, as far as a caller may read them."""
+    found: list[types.Resource] = []
+    for each in RESOURCES:
+        if "{" in each.template or not _may_read(each, note.principal):
+            continue
+        name = each.operation.name
+        found.append(types.Resource(uri=each.template, name=name, title=each.title, mime_type=JSON))
+        listed = await _run(service, each.operation, {}, note)
+        ids = listed.items if name == "list_sessions" else [world.world_id for world in listed]
+        one = next(other for other in RESOURCES if other.operation.path.startswith(f"{each.operation.path}/{{"))
+        if _may_read(one, note.principal):
+            found += [
+                types.Resource(uri=f"{each.template}/{quote(own, safe='')}", name=own, title=one.title, mime_type=JSON)
+                for own in ids[:MOST_LISTED]
+            ]
+    return found
+
+
+async def read_resource(service: Service, uri: str, note: RequestNote) -> types.TextResourceContents:
+    """Return a resource as JSON; Refusal for an address that there is not, and what its operation raises."""
+    path = uri.removeprefix(SCHEME) if uri.startswith(SCHEME) else ""
+    for each in RESOURCES:
+        pattern = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[^/]+)", re.escape(each.template.removeprefix(SCHEME)))
+        found = re.fullmatch(pattern, path)
+        if found is not None:
+            check_access(each.operation, note.principal)
+            ids = {name: unquote(value) for name, value in found.groupdict().items()}
+            value = await _run(service, each.operation, ids, note)
+            return types.TextResourceContents(uri=uri, mime_type=JSON, text=codec.encode(value).decode("utf-8"))
+    known = ", ".join(each.template for each in RESOURCES)
+    raise Refusal(404, "not_found", f"There is no resource {uri[:200]!r}; there are: {known}.")
+
+
+async def _run(service: Service, operation: Operation, ids: Mapping[str, str], note: RequestNote) -> Any:
+    query = {each.name: each.default for each in operation.query}
+    value = await run_operation(
+        operation, service.tenants, service.records, note, ids=ids, query=query, body=None, key=""
+    )
+    return codec.decode(value, list) if isinstance(value, bytes) else value
+
+
+def _may_read(resource: Resource, principal: Principal) -> bool:
+    try:
+        check_access(resource.operation, principal)
+    except Refusal:
+        return False
+    return True

@@ -1,0 +1,132 @@
+"""Which operations of the service are tools of the MCP server, and what a model is told of each. Values, but for two answers.
+
+A tool is an operation with a shorter description, fewer arguments and a shorter answer: every word of it is sent to the model with
+every request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from jacquard.client.wire import SentMessage
+from jacquard.service.http.operation import Call, Operation, Run
+from jacquard.service.http.operations.turns import prepare
+from jacquard.service.http.routes import OPERATIONS
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tool:
+    """An operation as a tool.
+
+    Of its body, only the fields `only` are arguments (none named: all). `run` and `answer` are those of the operation unless given.
+    `omit` are fields of the answer that are left out. `reads` and `destroys`: it changes nothing; it takes something away.
+    `is_idempotent`: a second call with the same arguments changes nothing more.
+    """
+
+    operation: Operation
+    doc: str
+    only: tuple[str, ...] = ()
+    run: Run
+    answer: Any
+    omit: frozenset[str] = frozenset()
+    reads: bool = False
+    destroys: bool = False
+    is_idempotent: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of the tool, which is that of its operation."""
+        return self.operation.name
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TurnPrompt:
+    """The prompt of a prepared turn. With a `reply`, the turn is complete without a model. `receipt` is the resource that says why
+    each part is in the prompt; `degradations` are codes of what had to be left out.
+    """
+
+    turn_id: str
+    messages: tuple[SentMessage, ...] = ()
+    tokens: int = 0
+    reply: str | None = None
+    receipt: str = ""
+    degradations: tuple[str, ...] = ()
+
+
+async def _prepare_prompt(call: Call) -> TurnPrompt:
+    turn = await prepare(call)
+    return TurnPrompt(
+        turn_id=turn.turn_id,
+        messages=tuple(SentMessage(role=each.role, content=each.content) for each in turn.messages),
+        tokens=turn.report.budget.used_tokens,
+        reply=turn.reply,
+        receipt=receipt_uri(turn.session_id, turn.turn_id),
+        degradations=tuple(each.code for each in turn.report.degradations),
+    )
+
+
+_BY_NAME: Mapping[str, Operation] = {each.name: each for each in OPERATIONS}
+_HEAD = frozenset({"lineage", "version"})
+_ENTRY = frozenset(
+    {"scope", "when", "chain", "branch_id", "depth", "turn_id", "priority", "metadata", "trust", "at", "speaker"}
+)
+_REPLY = frozenset({"thought", "ops", "verdicts", "version", "set_aside"})
+_ORIGIN = frozenset({"message", "start", "end", "span", "refs", "evidences", "digest"})
+
+
+def _tool(name: str, doc: str, **more: Any) -> Tool:
+    operation = _BY_NAME[name]
+    given = {"run": operation.run, "answer": operation.answer, **more}
+    return Tool(operation=operation, doc=doc, **given)
+
+
+TOOLS: Mapping[str, Tool] = {
+    each.name: each
+    for each in (
+        _tool("list_sessions", "List session ids.", reads=True),
+        _tool("start_session", "Start a session, or find it.", omit=_HEAD, is_idempotent=True),
+        _tool(
+            "prepare_turn",
+            "Give the user's message; get the prompt with the memory that is relevant. Answer from it, then commit the answer.",
+            only=("message", "turn_id"),
+            run=_prepare_prompt,
+            answer=TurnPrompt,
+            is_idempotent=True,
+        ),
+        _tool(
+            "commit_assistant_message",
+            "Store your answer to the prepared turn, word for word.",
+            only=("message", "turn_id"),
+            omit=_REPLY,
+        ),
+        _tool("search_memory", "Find memories of a session, and why each was found.", reads=True),
+        _tool("get_memory", "Read one memory.", omit=frozenset({"entry_ids"}), reads=True),
+        _tool("remember_memory", "Remember a new fact; never what a search or a prompt has shown."),
+        _tool("edit_memory", "Correct the text of a memory.", destroys=True),
+        _tool("supersede_memory", "A memory holds no longer; text: what holds now, if anything.", destroys=True),
+        _tool("pin_memory", "Show a memory in every prompt.", is_idempotent=True),
+        _tool("unpin_memory", "Undo pin_memory."),
+        _tool("forget_memory", "Erase a memory for good. Ask the user first.", destroys=True),
+        _tool("memory_log", "List all edits of memory, with author and time.", reads=True),
+        _tool("undo_memory_edit", "Undo an edit of memory_log.", destroys=True, is_idempotent=True),
+        _tool("get_state", "Read the state of a session.", reads=True),
+        _tool("set_state", "Set values of the state by path, as hero.health.", omit=_HEAD, destroys=True),
+        _tool("list_worlds", "List worlds.", reads=True),
+        _tool("list_lore", "List the lore of a world.", omit=_ENTRY, reads=True),
+        _tool("add_lore", "Add an entry to the lore of a world.", omit=_ENTRY),
+        _tool("edit_lore", "Change an entry of lore.", omit=_ENTRY, destroys=True, is_idempotent=True),
+        _tool("explain", "Say where a text of a turn's prompt comes from.", omit=_ORIGIN, reads=True),
+    )
+}
+"""All tools, in the order in which they are listed."""
+
+
+SCHEME = "jacquard://"
+
+
+def receipt_uri(session_id: str, turn_id: str) -> str:
+    """Return the address of a turn's receipt."""
+    return f"{SCHEME}sessions/{quote(session_id, safe='')}/turns/{quote(turn_id, safe='')}/receipt"

@@ -1,0 +1,39 @@
+"""Runs the MCP server over standard input and output, for the program that started this process."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from jacquard.config.sections import RuntimeConfig
+from jacquard.config.settings import load_config
+from jacquard.service.access.principals import RequestNote
+from jacquard.service.mcp.calls import Service
+from jacquard.service.mcp.server import build_server, serve_stdio
+from jacquard.service.running.logs import configure_logs, log_request
+from jacquard.service.settings import ServiceSettings, load_service_settings
+from jacquard.service.tenants import TenantRuntimes
+from jacquard.service.values import Principal
+from mnemosyne.schema.memory import EMPTY
+
+
+def run_stdio(principal: Principal, file: Path | None = None, options: Mapping[str, Any] = EMPTY) -> None:
+    """Serve until standard input ends, for one caller; the log goes to standard error.
+
+    `file` and `options` are those of `load_service_settings`. ConfigError that lists every fault of theirs.
+    """
+    settings, engine = load_service_settings(file, options=options), load_config(file)
+    configure_logs()
+    # What was answered is stored, and a thread that waits for standard input cannot be asked to end.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    anyio.run(_serve, principal, settings, engine)
+
+
+async def _serve(principal: Principal, settings: ServiceSettings, engine: RuntimeConfig) -> None:
+    async with TenantRuntimes(settings, engine) as tenants:
+        server = build_server(Service(tenants=tenants), lambda _: RequestNote(principal=principal), log_request)
+        await serve_stdio(server)

@@ -1,0 +1,96 @@
+"""A token that is bound to a viewer: whatever it asks for, it gets what this viewer may know."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from jacquard.service.access.records import using_records
+from jacquard.service.running.application import build_app
+from jacquard.service.settings import ServiceSettings
+from jacquard.service.values import Scope
+
+pytestmark = pytest.mark.anyio
+WORLD = Path(__file__).parents[3] / "examples" / "whispering_forest" / "en"
+ASKED = "Chief, where is the temple key, and what lies in the lead box in your hearth?"
+SECRET = "It lies in a lead box"
+TURNS = "/sessions/s/turns"
+
+
+@asynccontextmanager
+async def play(tmp_path):
+    """A client, and the headers of the host, of the chief and of a stranger to whom no secret is open."""
+    store, headers = str(tmp_path / "store"), {}
+    async with using_records(store) as records:
+        for name, viewer in (("host", None), ("chief", "chief"), ("stranger", "stranger")):
+            token, _ = await records.tokens.create("north", Scope.PLAY, viewer=viewer)
+            headers[name] = {"Authorization": f"Bearer {token}"}
+    app = build_app(ServiceSettings(store=store, world=str(WORLD), embedder="none", tenants=True))
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1/api/v1") as client,
+    ):
+        await client.post("/sessions", json={"session_id": "s"}, headers=headers["host"])
+        yield client, headers
+
+
+async def ask(client, headers, path, body):
+    answer = await client.post(path, json=body, headers=headers)
+    return answer.status_code, answer.text
+
+
+async def test_a_viewer_in_the_settings_of_a_call_is_not_that_of_the_token(tmp_path):
+    async with play(tmp_path) as (client, headers):
+        sent = {"message": ASKED, "config": {"viewer": "chief"}, "turn_id": "mine"}
+        status, stranger = await ask(client, headers["stranger"], TURNS, sent)
+        assert status == 200
+        status, chief = await ask(client, headers["chief"], TURNS, {**sent, "turn_id": "his", "config": None})
+        assert status == 200
+        assert SECRET in chief
+        assert SECRET not in stranger
+
+
+async def test_a_viewer_gets_no_turn_of_another_by_its_id(tmp_path):
+    async with play(tmp_path) as (client, headers):
+        stranger = headers["stranger"]
+        for name in ("chief", "host"):
+            sent = {"message": ASKED, "turn_id": f"of-{name}"}
+            assert (await ask(client, headers[name], TURNS, sent))[0] == 200
+            reply = {"message": "The reply is Rosebud.", "turn_id": f"of-{name}"}
+            for path in ("reply", "reply/finalize", "reply/abort"):
+                sent_here = {**reply} if path == "reply" else {"turn_id": f"of-{name}"}
+                assert (await ask(client, stranger, f"/sessions/s/{path}", sent_here))[0] == 404
+            chunk = {"chunk": "x", "chunk_index": 0, "turn_id": f"of-{name}"}
+            assert (await ask(client, stranger, "/sessions/s/reply/chunks", chunk))[0] == 404
+            assert (await ask(client, stranger, "/sessions/s/reply", {"message": "Without an id."}))[0] == 404
+            assert (await ask(client, headers[name], "/sessions/s/reply", reply))[0] == 200
+            for path, body in (
+                ("turns", sent),
+                ("swipe", {"turn_id": f"of-{name}"}),
+                ("swipe", {}),
+                ("retry", {}),
+                ("reply", reply),
+            ):
+                status, text = await ask(client, stranger, f"/sessions/s/{path}", body)
+                assert status == 404, (name, path)
+                assert "Rosebud" not in text
+                assert SECRET not in text
+        heads = (await client.get("/sessions/s/branches", headers=stranger)).json()
+        assert len(heads) == 1
+
+
+async def test_a_viewer_plays_its_own_turns(tmp_path):
+    async with play(tmp_path) as (client, headers):
+        own = headers["chief"]
+        for number in range(2):
+            sent = {"message": f"{ASKED} {number}", "turn_id": f"t{number}"}
+            first, again = [await ask(client, own, TURNS, sent) for _ in range(2)]
+            assert first == again
+            reply = {"message": "I will not say.", "turn_id": f"t{number}"}
+            assert (await ask(client, own, "/sessions/s/reply", reply))[0] == 200
+            assert (await ask(client, own, "/sessions/s/reply", reply))[0] == 200
+        assert (await ask(client, own, "/sessions/s/swipe", {"turn_id": "t1"}))[0] == 200
+        assert (await ask(client, own, "/sessions/s/retry", {}))[0] == 200

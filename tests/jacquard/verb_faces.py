@@ -1,0 +1,166 @@
+"""The faces of the memory verbs as one: Python, HTTP, MCP and the command line, with the same methods and results as JSON."""
+
+from __future__ import annotations
+
+import json
+from contextlib import asynccontextmanager
+from typing import ClassVar
+
+import httpx
+from anyio import to_thread
+from mcp import Client
+from typer.testing import CliRunner
+
+from jacquard import MemoryVerbs, RuntimeConfig, open_runtime
+from jacquard.cli.app import app as command
+from jacquard.client import RemoteEngine
+from jacquard.service.access.principals import RequestNote
+from jacquard.service.mcp.calls import Service
+from jacquard.service.mcp.server import build_server
+from jacquard.service.running.application import build_app
+from jacquard.service.settings import ServiceSettings
+from jacquard.service.tenants import TenantRuntimes
+from jacquard.service.values import Principal
+from mnemosyne.core import codec
+
+ASSISTANT = RuntimeConfig(profile="assistant")
+
+
+def plain(value):
+    """Return a value as JSON data, without what each face may leave out."""
+    told = json.loads(codec.encode(value))
+    return told["items"] if isinstance(told, dict) and set(told) == {"items"} else told
+
+
+class Methods:
+    """Verbs whose methods are those of `MemoryVerbs`, with the engine beside them."""
+
+    def __init__(self, engine, verbs):
+        self.engine, self.verbs = engine, verbs
+
+    async def call(self, verb, *args, **options):
+        return plain(await getattr(self.verbs, verb)(*args, **options))
+
+    async def prompt(self, text):
+        turn = await self.engine.prepare_turn("s", text)
+        await self.engine.commit_assistant_message("s", "I see.", turn_id=turn.turn_id)
+        return "\n".join(message.content for message in turn.messages)
+
+
+class Tools:
+    """The verbs as tools."""
+
+    names: ClassVar = {
+        "search": "search_memory",
+        "memory": "get_memory",
+        "remember": "remember_memory",
+        "edit": "edit_memory",
+        "supersede": "supersede_memory",
+        "pin": "pin_memory",
+        "unpin": "unpin_memory",
+        "undo": "undo_memory_edit",
+        "log": "memory_log",
+        "forget": "forget_memory",
+        "sessions": "list_sessions",
+        "get_state": "get_state",
+        "set_state": "set_state",
+        "lore": "list_lore",
+        "add_lore": "add_lore",
+        "edit_lore": "edit_lore",
+    }
+    second: ClassVar = {"undo": "edit_id", "search": "text", "remember": "text", "set_state": "changes"}
+
+    def __init__(self, client):
+        self.client = client
+
+    async def ask(self, tool, **arguments):
+        done = await self.client.call_tool(tool, arguments)
+        assert not done.is_error, done.content[0].text
+        assert json.loads(done.content[0].text) == done.structured_content
+        return plain(done.structured_content)
+
+    async def call(self, verb, session, *args, **options):
+        given = dict(zip((self.second.get(verb, "memory_id"), "text"), args, strict=False))
+        told = await self.ask(self.names[verb], session_id=session, **given, **options)
+        return told["evidence_ids"] if verb == "forget" else told
+
+    async def prompt(self, text):
+        turn = await self.ask("prepare_turn", session_id="s", message=text)
+        await self.ask("commit_assistant_message", session_id="s", message="I see.", turn_id=turn["turn_id"])
+        return "\n".join(message["content"] for message in turn["messages"])
+
+
+class Commands:
+    """The verbs as commands."""
+
+    def __init__(self, folder, author):
+        self.store, self.author = ["--store", str(folder / "store")], author
+
+    def run(self, *args):
+        done = CliRunner().invoke(command, [*args, *self.store], env={"JACQUARD_PROFILE": "assistant"})
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    async def ask(self, *args):
+        return json.loads(await to_thread.run_sync(self.run, *args, "--json"))
+
+    async def call(self, verb, session, *args, **options):
+        said = [f"--{name}={value}" for name, value in options.items()]
+        by = ["--author", self.author] if verb not in ("search", "memory", "log") else []
+        embedder = ["--embedder", "none"] if verb == "search" else []
+        told = await self.ask("memory", {"memory": "show"}.get(verb, verb), *args, *said, *by, *embedder, "-s", session)
+        return told["evidence_ids"] if verb == "forget" else told
+
+    async def prompt(self, text):
+        turn = await self.ask("weave", "-s", "s", "-i", text, "--embedder", "none")
+        await to_thread.run_sync(self.run, "commit", "-s", "s", "--text", "I see.")
+        return "\n".join(message["content"] for message in turn["messages"])
+
+
+@asynccontextmanager
+async def open_python(folder):
+    async with open_runtime(str(folder / "store"), embedder="none", config=ASSISTANT) as runtime:
+        await runtime.ensure_session("s")
+        yield Methods(runtime.engine, MemoryVerbs(runtime, author="ana"))
+
+
+@asynccontextmanager
+async def open_http(folder):
+    service = build_app(ServiceSettings(store=str(folder / "store"), embedder="none"), ASSISTANT)
+    transport = httpx.ASGITransport(service)
+    async with (
+        service.router.lifespan_context(service),
+        RemoteEngine("http://127.0.0.1", transport=transport) as engine,
+        httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1/api/v1") as client,
+    ):
+        await client.post("/sessions", json={"session_id": "s"})
+        yield Methods(engine, engine.verbs(author="ana"))
+
+
+@asynccontextmanager
+async def connect(folder, principal=None, mode="auto", **settings):
+    """Give a client of an MCP server in this process, on `folder / "store"`."""
+    given = ServiceSettings(store=str(folder / "store"), embedder="none", **settings)
+    who = principal or Principal()
+    async with TenantRuntimes(given, ASSISTANT) as tenants:
+        server = build_server(Service(tenants=tenants), lambda _: RequestNote(principal=who))
+        async with Client(server, mode=mode) as client:
+            yield client
+
+
+@asynccontextmanager
+async def open_mcp(folder):
+    async with connect(folder, Principal(author="ana")) as client:
+        tools = Tools(client)
+        await tools.ask("start_session", session_id="s")
+        yield tools
+
+
+@asynccontextmanager
+async def open_command(folder):
+    commands = Commands(folder, "ana")
+    await commands.prompt("Hello.")
+    yield commands
+
+
+FACES = {"python": open_python, "http": open_http, "mcp": open_mcp, "command": open_command}
