@@ -12,7 +12,7 @@ from jacquard.service.proxy.alignment import align, exchanges_of, form_of
 from jacquard.service.running.application import build_app
 from jacquard.service.settings import ServiceSettings
 from jacquard.testing.server import ScriptedServer
-from mnemosyne.schema.session import Message, Role
+from mnemosyne import Message, Role
 
 pytestmark = pytest.mark.anyio
 SYSTEM = {"role": "system", "content": "You are Mia."}
