@@ -21,13 +21,15 @@ from rich.table import Table
 from benchmarks.conversation import scenes
 from benchmarks.costs.counters import COUNTS, EXACT, Counters
 from evals.errors import SetupError
-from jacquard import Runtime, open_runtime
+from jacquard import CurationConfig, Runtime, RuntimeConfig, open_runtime
 
 WORLD = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"
 REPLY = '<content>So be it, 就这样吧。</content><state_update>[["ADD", "hero.gold", 1]]</state_update>'
 SEED = 41
 WARM_TURNS = 12
-SETTLE_SECONDS = 30.0
+SETTLE_SECONDS = 600.0
+PATIENT = RuntimeConfig(curation=CurationConfig(deadline_ms=600_000))
+"""The deadline is not missed on a busy machine: then a turn would do other things."""
 PARTS = ("prepare", "commit", "behind")
 """The parts of a turn; `behind` is what the engine does after a commit without anybody waiting for it."""
 
@@ -47,7 +49,7 @@ async def run(
     counters.install()
     try:
         with TemporaryDirectory(prefix="jacquard-bench-") as name:
-            async with open_runtime(Path(name) / "store", world=WORLD, embedder=embedder) as runtime:
+            async with open_runtime(Path(name) / "store", world=WORLD, embedder=embedder, config=PATIENT) as runtime:
                 await runtime.warm()
                 await runtime.ensure_session("costs")
                 counted = await _play(runtime, counters, warm_turns, turns, progress)

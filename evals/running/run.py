@@ -219,8 +219,9 @@ class _Runner:
         scope, after = session_scope(head.session_id), 0
         while page := await store.entries_after(scope, Chain.LORE, after, _PAGE):
             for item in page:
-                if (document_id := str(item.entry.metadata.get("document_id", ""))) in parts:
-                    names[item.entry.entry_id] = tuple(_name_parts(item.entry, parts[document_id]))
+                of_document = parts.get(item.entry.metadata.get("document_id", ""))
+                if of_document is not None:
+                    names[item.entry.entry_id] = tuple(_name_parts(item.entry, of_document))
             after = page[-1].sequence
         return names
 

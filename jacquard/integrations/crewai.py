@@ -41,7 +41,7 @@ from jacquard.turns.engine import ContextEngine
 from mnemosyne.schema.document import ModelUsage, Task, TaskStatus, ToolCall
 from mnemosyne.schema.session import Author, AuthorKind, Message, Role
 
-REQUIREMENT = Requirement(extra="crewai", distribution="crewai", floor="1.15")
+REQUIREMENT = Requirement(extra="crewai", distribution="crewai", floor="1.15.6")
 
 try:
     from crewai import Agent, Crew

@@ -60,7 +60,7 @@ class PromptComposer:
         """
         ids = await evidence_ids_of(self._parts.store, turn.session_id, curation.entries)
         codes = self._codes_of(turn, context)
-        inputs, layout, prompt = await to_thread.run_sync(self._try, turn, skeleton, curation, codes, ids)
+        inputs, layout, prompt = await to_thread.run_sync(self._decide_and_build, turn, skeleton, curation, codes, ids)
         if prompt is not None:
             return prompt
         usages: list[ModelUsage] = []
@@ -87,7 +87,7 @@ class PromptComposer:
         codes = self._codes_of(turn, context)
         try:
             ids = await evidence_ids_of(self._parts.store, turn.session_id, missed.entries)
-            return (await to_thread.run_sync(self._try, turn, skeleton, missed, codes, ids))[2]
+            return (await to_thread.run_sync(self._decide_and_build, turn, skeleton, missed, codes, ids))[2]
         except ContextEngineError:
             return None
 
@@ -96,7 +96,7 @@ class PromptComposer:
         scopes = session_scope(turn.session_id), world_scope(turn.world.world_id)
         return (*context.degradations, *damage_codes(self._parts.store, context.damage_mark, *scopes))
 
-    def _try(
+    def _decide_and_build(
         self,
         turn: PlannedTurn,
         skeleton: Skeleton,

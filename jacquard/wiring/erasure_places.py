@@ -25,7 +25,10 @@ _BESIDE = (
     ("index: every table of a session's scope, its old versions and what is staged", Treatment.REBUILT),
     ("originals (`dual_store`): those of an erased session or evidence", Treatment.WHOLE),
     ("originals (`dual_store`): all others of the session", Treatment.SCRUBBED),
-    ("caches of the process: tokens, features, fingerprints, vectors", Treatment.CLEARED),
+    (
+        "caches of the process: tokens, features, fingerprints, vectors, values of stored bodies, prepared turns",
+        Treatment.CLEARED,
+    ),
     ("SQLite: free pages and write-ahead log", Treatment.REBUILT),
     ("file store: journals, with all earlier lines", Treatment.REBUILT),
 )

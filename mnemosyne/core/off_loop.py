@@ -37,13 +37,12 @@ def size_of(*values: Any) -> int:
         if isinstance(value, str):
             size += len(value)
             continue
-        if not isinstance(value, list | tuple):
-            if not isinstance(value, Mapping):
-                continue
-            value = value.values()
+        is_mapping = isinstance(value, Mapping)
+        if not is_mapping and not isinstance(value, list | tuple):
+            continue
         size += _NODE_CHARS * len(value)
         if size <= SMALL_CHARS:
-            for each in value:
+            for each in value.values() if is_mapping else value:
                 if type(each) is str:
                     size += len(each)
                 elif type(each) not in _SCALARS:

@@ -18,7 +18,7 @@ def bench(*arguments):
 
 
 def test_no_change_lets_a_turn_do_more(tmp_path):
-    """Where a count is meant to grow, or has fallen, write it anew, with
+    """Where a count is meant to grow, or has fallen, write it again, with
     `python -m benchmarks costs --turns 5 --warm-turns 5 --write-baseline FILE`.
     """
     told = tmp_path / "figures.json"

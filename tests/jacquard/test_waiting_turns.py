@@ -16,10 +16,7 @@ from raw_search import bytes_of_object
 
 from jacquard import open_runtime
 from jacquard.turns.waiting import MOST_HELD, WaitingTurn, WaitingTurns
-from mnemosyne import Erasure, PostgresStore, SqliteStore
-from mnemosyne.core.errors import TurnNotPendingError
-from mnemosyne.schema.document import ToolCall
-from mnemosyne.schema.session import SessionHead
+from mnemosyne import Erasure, PostgresStore, SessionHead, SqliteStore, ToolCall, TurnNotPendingError
 from mnemosyne.testing.stores.samples import AT, prepared_turn
 
 pytestmark = pytest.mark.anyio

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jacquard.service.access.admission import Admission, TooManyRequestsError
 from jacquard.service.access.principals import RequestNote
-from jacquard.service.answers import INTERNAL, Refusal, answer_fault
+from jacquard.service.answers import INTERNAL, JSON, Refusal, answer_fault
 from jacquard.service.settings import ServiceSettings
 from jacquard.service.values import LOCAL, Principal
 
@@ -221,10 +221,11 @@ def _request_id(headers: dict[str, str]) -> str:
 
 
 def _check_origin(headers: dict[str, str]) -> None:
-    """Refuse what a page of another site sends: a browser asks no leave for a request without a content type."""
-    origin = headers.get("origin")
-    if origin is not None and origin.partition("://")[2] != headers.get("host"):
-        raise Refusal(403, "foreign_origin", "Pages of other sites may not call this service; call it from a server.")
+    """Refuse what a page of another site sends without asking first, as browsers let it for all that is not said to be JSON."""
+    origin, kind = headers.get("origin"), headers.get("content-type", "").partition(";")[0].strip().lower()
+    if origin is not None and origin.partition("://")[2] != headers.get("host") and kind != JSON:
+        sentence = f"Pages of other sites may not call this service; other programs send `Content-Type: {JSON}`."
+        raise Refusal(403, "foreign_origin", sentence)
 
 
 def _check_host(host: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import socket
 import subprocess
@@ -12,6 +13,10 @@ import time
 
 import httpx
 import pytest
+
+from jacquard.service.access.admission import Admission
+from jacquard.service.running.metrics import ServiceMetrics
+from jacquard.service.settings import ServiceLimits
 
 WORD = "Rosebud-7Q"
 
@@ -133,6 +138,18 @@ def test_workers_share_sessions_and_metrics(start_service):
     counted = re.findall(r'^jacquard_http_requests_total{operation="prepare_turn",status="200"} (\S+)', metrics, re.M)
     assert [float(each) for each in counted] == [6.0]
     assert service.end() in (0, -15)
+
+
+def test_what_an_ended_process_had_under_way_leaves_the_metrics(tmp_path, monkeypatch):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
+    files = [tmp_path / f"gauge_livesum_{process}.db" for process in (ended.pid, os.getpid())]
+    for file in files:
+        # An empty file of prometheus_client: how many bytes are used.
+        file.write_bytes((8).to_bytes(4, "little") + bytes(4))
+    assert ServiceMetrics(Admission(ServiceLimits())).exposition() == b""
+    assert [file.exists() for file in files] == [False, True]
 
 
 def test_workers_end_when_their_parent_is_killed(start_service):

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from jacquard import ConfigError, RuntimeConfig
+from jacquard.config.sections import list_credentials
 from jacquard.service.access.admission import Admission
 from jacquard.service.access.gate import Gate
 from jacquard.service.access.records import using_records
@@ -130,6 +131,19 @@ async def test_a_token_is_nowhere_in_the_store(tmp_path):
     assert not [each for each in files if secret in each.read_bytes()]
 
 
+@pytest.mark.parametrize("path", list_credentials(), ids=".".join)
+async def test_a_call_cannot_set_an_address_or_a_key(tmp_path, path):
+    token, _ = await make_token(tmp_path, "north", Scope.AUTHOR)
+    config = "http://evil.example"
+    for name in reversed(path):
+        config = {name: config}
+    async with serve(tmp_path, tenants=True) as client:
+        sent = {"message": "Hello.", "config": config}
+        answer = await client.post("/api/v1/sessions/s/turns", json=sent, headers=token)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (422, "config")
+        assert ".".join(path) in answer.json()["error"]["message"]
+
+
 async def test_tokens_over_http_are_those_of_the_own_tenant(tmp_path):
     admin, _ = await make_token(tmp_path, "north", Scope.ADMIN)
     _, foreign = await make_token(tmp_path, "south")
@@ -177,8 +191,14 @@ async def test_a_page_of_another_site_cannot_send_what_needs_no_permission(tmp_p
         answer = await client.post("/api/v1/erasures", **erase)
         assert (answer.status_code, answer.json()["error"]["code"]) == (403, "foreign_origin")
         assert (await client.get("/api/v1/sessions/s")).status_code == 200
+        for kind in ("text/plain", "application/x-www-form-urlencoded"):
+            told = {"Origin": origin, "Content-Type": kind}
+            assert (await client.post("/api/v1/erasures", content=erase["content"], headers=told)).status_code == 403
         own = await client.get("/api/v1/sessions", headers={"Origin": "http://127.0.0.1"})
         assert own.status_code == 200
+        # A browser asks before it sends JSON, and gets no permission; other programs may send an origin.
+        program = await client.post("/api/v1/sessions", json={"session_id": "t"}, headers={"Origin": origin})
+        assert program.status_code == 201
 
 
 async def test_browsers_of_other_sites_get_no_permission(tmp_path):
