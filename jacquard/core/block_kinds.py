@@ -84,11 +84,13 @@ class Subject(StrEnum):
 
 class Beside(StrEnum):
     """How a block joins a prompt that a chat client has written itself: it has such a text of its own (ABSENT), or the block is
-    added where the prompt stays the same over many turns (LASTING) or where it changes (CHANGING).
+    added where the prompt stays the same over many turns (LASTING) or where it changes (CHANGING, or DIRECTING for what is no
+    material, but tells the model what to do).
     """
 
     ABSENT = "absent"
     LASTING = "lasting"
+    DIRECTING = "directing"
     CHANGING = "changing"
 
 
@@ -140,7 +142,7 @@ KINDS: Mapping[BlockKind, KindTraits] = MappingProxyType(
     {
         BlockKind.INPUT: KindTraits(slot=INPUT_SLOT, source=USER_SOURCE, has_own_part=True, subject=Subject.INPUT),
         BlockKind.TEMPLATE: KindTraits(source=TEMPLATE_SOURCE),
-        BlockKind.DIRECTIVE: KindTraits(source=TEMPLATE_SOURCE, beside=Beside.LASTING),
+        BlockKind.DIRECTIVE: KindTraits(source=TEMPLATE_SOURCE, beside=Beside.DIRECTING),
         BlockKind.INJECTION: KindTraits(source=TEMPLATE_SOURCE, beside=Beside.CHANGING),
         BlockKind.WORLD_INFO: KindTraits(slot=WORLD_INFO_SLOT, source=WORLD_INFO_SOURCE, subject=Subject.WORLD),
         BlockKind.INSTRUCTION: KindTraits(slot=INSTRUCTION_SLOT, source=HOST_SOURCE, subject=Subject.NONE),

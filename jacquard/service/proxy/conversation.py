@@ -3,24 +3,50 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from jacquard.pipeline.worlds import build_bare_world
-from jacquard.service.proxy.requests.chat_request import ChatRequest, text_of
-from jacquard.service.proxy.requests.headers import SESSION
+from jacquard.service.proxy.alignment import MessageForm, align, exchanges_of, form_of
+from jacquard.service.proxy.requests.chat_request import ChatRequest
+from jacquard.service.proxy.requests.headers import SESSION_HEADERS
 from jacquard.wiring.runtime import Runtime
 from mnemosyne.chains.messages.message_parts import message_from_chat
+from mnemosyne.chains.session_start import prologue_turn_id
 from mnemosyne.core.errors import SessionExistsError, SessionNotFoundError
 from mnemosyne.core.off_loop import calculate
+from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import Message, Role, WindowMessage
 
-MOST_STARTS = 20
-MESSAGE_CHARS = 200
+PREFIX = "chat-"
+"""How ids of sessions begin that no client named."""
+
+MESSAGE_CHARS = 400
 """As how many characters of work a message counts, when it is decided whether a thread does it."""
-SPARE = 40
+SPARE, DEEP = 40, 4_000
+"""How many stored messages are read beside those that the client shows; the second, where none of them is known."""
+MOST_BRANCHES, MOST_EDITS = 30, 8
+MOST_REWRITTEN = 400
+"""How many messages may follow an edited one; each of their turns is written once more."""
+
+MOST_EXCHANGES, MOST_SESSIONS = 50_000, 500
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Said:
+    """What was said in a call: the messages before the user's newest one, and that one, with their forms.
+
+    `named` is the session that the client names.
+    """
+
+    before: tuple[Message, ...]
+    user: Message
+    forms: tuple[MessageForm, ...]
+    user_form: MessageForm
+    named: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,72 +62,225 @@ class Placed:
     again_turn: str | None = None
 
 
-def session_of(headers: Mapping[str, str], request: ChatRequest) -> str:
-    """Return the id of the session: as the header or the body names it, or else by the beginning of the conversation."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Found:
+    """A branch beside the client's messages, which begin at `start`; `length` of them agree."""
+
+    branch_id: str
+    stored: tuple[WindowMessage, ...]
+    start: int
+    length: int
+    is_whole: bool
+    forms: tuple[MessageForm, ...]
+
+    @property
+    def end(self) -> int:
+        return self.start + self.length
+
+    def ends_with(self, said: Said) -> bool:
+        """Return whether the client's last message before the user's newest stands where the branch ends."""
+        return bool(self.stored) and self.start + len(said.before) == len(self.stored)
+
+    def edited(self, said: Said) -> WindowMessage | None:
+        """Return the stored message that the client shows with another text, where all that follows it agrees."""
+        if self.length == len(said.before) or not self.ends_with(said) or len(self.stored) - self.end > MOST_REWRITTEN:
+            return None
+        mine, theirs = said.forms[self.length], self.forms[self.end]
+        rest = zip(said.forms[self.length + 1 :], self.forms[self.end + 1 :], strict=True)
+        is_text_alone = mine.role is theirs.role and mine.parts == theirs.parts and mine.text
+        return self.stored[self.end] if is_text_alone and sum(not a.is_same(b) for a, b in rest) < MOST_EDITS else None
+
+
+async def read_said(headers: Mapping[str, str], request: ChatRequest) -> Said:
+    """Return what was said up to the user's newest message; there has to be one. ValueError for content that is none."""
+    assert request.last_user is not None
+    heard = request.messages[: request.last_user + 1]
+    return await calculate(_read_said, heard, _named_session(headers, request), size=len(heard) * MESSAGE_CHARS)
+
+
+def _read_said(messages: Sequence[Mapping[str, Any]], named: str | None) -> Said:
+    kept = (each for each in messages if each.get("role") in ("user", "assistant") and not each.get("tool_calls"))
+    said = [message_from_chat(each) for each in kept]
+    forms = [form_of(each) for each in said]
+    return Said(before=tuple(said[:-1]), user=said[-1], forms=tuple(forms[:-1]), user_form=forms[-1], named=named)
+
+
+def _named_session(headers: Mapping[str, str], request: ChatRequest) -> str | None:
     metadata = request.body.get("metadata")
-    named = [headers.get(SESSION), request.body.get("user")]
+    named = [*(headers.get(name) for name in SESSION_HEADERS), request.body.get("user")]
     if isinstance(metadata, dict):
         named += [metadata.get("session_id"), metadata.get("user_id")]
-    told = next((each for each in named if isinstance(each, str) and each.strip()), None)
-    if told is not None:
-        return told
-    said = [each for each in request.messages if each.get("role") in ("user", "assistant")][:2]
-    words = "\0".join(f"{each.get('role')}\0{text_of(each.get('content'))}" for each in said)
-    return f"chat-{hashlib.sha256(words.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+    return next((each for each in named if isinstance(each, str) and each.strip()), None)
+
+
+class SessionFinder:
+    """Finds the sessions of conversations that have no name.
+
+    A new one is named by its beginning, up to the user's first message. A client that leaves the beginning out shows later
+    exchanges; the session that has most of them is the conversation's. Exchanges are remembered for each process, and looked up in
+    the store where they are not (another process served the conversation, or the service was started in between).
+    """
+
+    def __init__(self) -> None:
+        self._sessions: OrderedDict[tuple[str, str], str] = OrderedDict()
+
+    def note(self, tenant: str, session_id: str, forms: Sequence[MessageForm]) -> None:
+        """Remember the exchanges of a session."""
+        if not session_id.startswith(PREFIX):
+            return
+        for exchange in exchanges_of(forms):
+            self._sessions[tenant, exchange] = session_id
+            self._sessions.move_to_end((tenant, exchange))
+        while len(self._sessions) > MOST_EXCHANGES:
+            self._sessions.popitem(last=False)
+
+    async def find(self, runtime: Runtime, tenant: str, said: Said) -> str:
+        """Return the session of a conversation; that of a new one is not yet there."""
+        shown = list(exchanges_of(said.forms))
+        known = Counter(
+            self._sessions[tenant, exchange] for exchange in shown if (tenant, exchange) in self._sessions
+        ).most_common(1)
+        begun = _begun_session(said)
+        if known:
+            return known[0][0]
+        if not shown or await _exists(runtime, begun):
+            return begun
+        return await self._look_up(runtime, tenant, set(shown)) or begun
+
+    async def _look_up(self, runtime: Runtime, tenant: str, shown: set[str]) -> str | None:
+        named = [each for each in await runtime.store.sessions() if each.startswith(PREFIX)]
+        for session_id in named[:MOST_SESSIONS]:
+            window = await runtime.store.window(session_id, message_limit=SPARE)
+            forms = [form_of(each.message) for each in _spoken(window)]
+            self.note(tenant, session_id, forms)
+            if not shown.isdisjoint(exchanges_of(forms)):
+                return session_id
+        return None
+
+
+def _begun_session(said: Said) -> str:
+    forms = [*said.forms, said.user_form]
+    first = next(at for at, each in enumerate(forms) if each.role is Role.USER)
+    words = "\0".join(f"{each.role}\0{each.text}\0{each.parts}" for each in forms[: first + 1])
+    return f"{PREFIX}{hashlib.sha256(words.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+
+
+async def _exists(runtime: Runtime, session_id: str) -> bool:
+    try:
+        await runtime.store.head(session_id)
+    except SessionNotFoundError:
+        return False
+    return True
 
 
 async def ensure_session(runtime: Runtime, session_id: str) -> None:
     """Start the session where there is none: from the world of the service, or without a world."""
-    try:
-        await runtime.store.head(session_id)
-    except SessionNotFoundError:
+    if not await _exists(runtime, session_id):
         with suppress(SessionExistsError):
             await runtime.engine.start_session(session_id, runtime.opening or build_bare_world("bare"))
 
 
-async def place(runtime: Runtime, session_id: str, request: ChatRequest) -> Placed:
-    """Bring the session to where the client's messages are, and return the place of the user's newest message."""
-    assert request.last_user is not None
-    heard = request.messages[: request.last_user + 1]
-    said = await calculate(_said, heard, size=len(heard) * MESSAGE_CHARS)
-    before, user = said[:-1], said[-1]
+async def place(runtime: Runtime, session_id: str, said: Said) -> Placed:
+    """Bring the session to where the client's messages are, and return the place of the user's newest message.
+
+    An edited message is edited, and all that follows it stays. A branch that agrees further than the active one becomes the active
+    one. What else differs is a branch of its own, from the first message on that differs.
+    """
     engine = runtime.engine
-    window = await runtime.store.window(session_id, message_limit=len(before) + SPARE)
-    stored = [each for each in window.messages if each.message.role in (Role.USER, Role.ASSISTANT)]
-    start, length = _match(before, stored)
-    end = start + length
-    is_cut = start > 0 or (len(stored) < window.head.depth and not length)
-    follows = stored[end].message if end < len(stored) else None
-    if length == len(before) and follows is not None and _key(follows) == _key(user) and end + 2 == len(stored):
-        return Placed(user=user, shown=length, is_cut=is_cut, again_turn=stored[end].turn_id)
-    if follows is not None:
-        while length and stored[start + length - 1].turn_id == stored[end].turn_id:
-            length -= 1
-        await engine.rollback(session_id, stored[start + length - 1].turn_id if start + length else None)
-    if before[length:]:
-        await engine.adopt_messages(session_id, before[length:])
-    return Placed(user=user, shown=len(before), is_cut=is_cut)
+    opening = await _opening_of(runtime, session_id)
+    if said.named and not said.before:
+        return await _place_alone(runtime, session_id, said, opening)
+    found = await _find(runtime, session_id, said, opening)
+    for _ in range(MOST_EDITS):
+        edited = found.edited(said)
+        if edited is None:
+            break
+        await engine.edit_message(session_id, edited.message.message_id, said.before[found.length].content)
+        found = await _find(runtime, session_id, said, opening)
+    length, is_cut = found.length, found.start > 0 or not found.is_whole or bool(opening)
+    if found.end < len(found.stored):
+        answered = found.stored[found.end]
+        is_newest = found.end + 2 == len(found.stored) and found.forms[found.end].is_same(said.user_form)
+        if is_newest and length == len(said.before):
+            return Placed(user=said.user, shown=length, is_cut=is_cut, again_turn=answered.turn_id)
+        before = max(opening, key=lambda turn_id: (len(turn_id), turn_id), default=None)
+        if found.end:
+            before = (await runtime.store.turn(session_id, answered.turn_id)).parent_id
+        await engine.rollback(session_id, before)
+        # What stands in the same turn before it.
+        same = [each.message for each in found.stored[: found.end] if each.turn_id == answered.turn_id]
+        await _adopt(runtime, session_id, [*same, *said.before[length:]])
+    else:
+        await _adopt(runtime, session_id, said.before[length:])
+    return Placed(user=said.user, shown=len(said.before), is_cut=is_cut)
 
 
-def _said(messages: Sequence[Mapping[str, Any]]) -> list[Message]:
-    kept = (each for each in messages if each.get("role") in ("user", "assistant") and not each.get("tool_calls"))
-    return [message_from_chat(each) for each in kept]
+async def _opening_of(runtime: Runtime, session_id: str) -> frozenset[str]:
+    """Return the turns with which the session's world begins, before the client's conversation does."""
+    prologue = (await runtime.world_of(session_id)).prologue
+    turns = [prologue_turn_id(number) for number in range(1, len(prologue) + 1)]
+    return await runtime.store.committed_turns(session_id, turns) if turns else frozenset()
 
 
-def _key(message: Message) -> tuple[Role, str]:
-    return message.role, message.content.strip()
+async def _place_alone(runtime: Runtime, session_id: str, said: Said, opening: frozenset[str]) -> Placed:
+    """Return the place of a message that a client sends without any other, in a session that it names: it goes on."""
+    window = await runtime.store.window(session_id, message_limit=2)
+    stored = _spoken(window, opening)
+    is_again = len(stored) == 2 and form_of(stored[0].message).is_same(said.user_form)
+    return Placed(
+        user=said.user, shown=0, is_cut=window.head.depth > 0, again_turn=stored[0].turn_id if is_again else None
+    )
 
 
-def _match(before: Sequence[Message], stored: Sequence[WindowMessage]) -> tuple[int, int]:
-    """Return where the client's messages begin among the stored ones, and how many of them agree from there."""
-    keys, held = [_key(each) for each in before], [_key(each.message) for each in stored]
-    starts = [at for at, each in enumerate(held) if keys and each == keys[0]][:MOST_STARTS]
-    best = (0, 0)
-    for start in starts:
-        pairs = zip(keys, held[start:], strict=False)
-        length = next(
-            (at for at, (mine, theirs) in enumerate(pairs) if mine != theirs), min(len(keys), len(held) - start)
-        )
-        if length > best[1]:
-            best = (start, length)
+async def _adopt(runtime: Runtime, session_id: str, messages: Sequence[Message]) -> None:
+    if not messages:
+        return
+    head = await runtime.store.head(session_id)
+    # The same words may be said again later, so the place is part of the id.
+    marked = [
+        replace(each, message_id=hashlib.sha256(f"{head.branch_id}\0{head.turn_id}\0{at}".encode()).hexdigest()[:16])
+        for at, each in enumerate(messages)
+    ]
+    await runtime.engine.adopt_messages(session_id, marked)
+
+
+async def _find(runtime: Runtime, session_id: str, said: Said, opening: frozenset[str]) -> _Found:
+    """Return the branch that agrees furthest with the client's messages, made the active one."""
+
+    def worth(found: _Found) -> tuple[int, bool]:
+        return found.length, found.ends_with(said)
+
+    active = best = await _look(runtime, session_id, said, opening, None)
+    if active.length < len(said.before):
+        heads = (await runtime.store.branches(session_id))[1:]
+        for head in heads[: -MOST_BRANCHES - 1 : -1]:
+            best = max(best, await _look(runtime, session_id, said, opening, head.branch_id), key=worth)
+    if best.branch_id != active.branch_id:
+        await runtime.engine.switch(session_id, best.branch_id)
     return best
+
+
+async def _look(
+    runtime: Runtime, session_id: str, said: Said, opening: frozenset[str], branch_id: str | None
+) -> _Found:
+    """Return a branch beside the client's messages."""
+    for limit in (len(said.before) + SPARE, len(said.before) + DEEP):
+        window = await runtime.store.window(session_id, message_limit=limit, branch_id=branch_id)
+        stored = _spoken(window, opening)
+        forms = await calculate(_forms_of, stored, size=len(stored) * MESSAGE_CHARS)
+        start, length = align(said.forms, forms)
+        is_whole = len(window.messages) < limit
+        if length or start or is_whole or not said.before:
+            break
+    branch = window.head.branch_id
+    return _Found(branch_id=branch, stored=stored, start=start, length=length, is_whole=is_whole, forms=forms)
+
+
+def _forms_of(stored: Sequence[WindowMessage]) -> tuple[MessageForm, ...]:
+    return tuple(form_of(each.message) for each in stored)
+
+
+def _spoken(window: SessionWindow, opening: frozenset[str] = frozenset()) -> tuple[WindowMessage, ...]:
+    """Return what was said in other turns than those of `opening`."""
+    kept = (each for each in window.messages if each.turn_id not in opening)
+    return tuple(each for each in kept if each.message.role in (Role.USER, Role.ASSISTANT))

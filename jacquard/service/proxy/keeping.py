@@ -14,7 +14,15 @@ import anyio
 from jacquard.integrations.core.adapter import COUNTED, REPORTED_WITH_MORE
 from jacquard.integrations.core.mapping import read_arguments
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_from_record
-from jacquard.service.proxy.conversation import Placed, ensure_session, place, session_of
+from jacquard.service.proxy.alignment import MessageForm, form_of
+from jacquard.service.proxy.conversation import (
+    Placed,
+    Said,
+    SessionFinder,
+    ensure_session,
+    place,
+    read_said,
+)
 from jacquard.service.proxy.our_text import settings_for, take_our_text
 from jacquard.service.proxy.replies.answers import AnswerReader
 from jacquard.service.proxy.requests.chat_request import ChatRequest, OurText, text_of
@@ -26,6 +34,7 @@ from jacquard.turns.writing.branches import find_input
 from jacquard.wiring.runtime import Runtime
 from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage, ToolCall
+from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import Message, Role
 
 _log = open_log(__name__)
@@ -41,6 +50,7 @@ class KeptTurn:
 
     session_id: str
     turn_id: str
+    user: MessageForm
     ours: OurText
     reply_form: ReplyForm
     call: int
@@ -57,32 +67,26 @@ class TurnKeeper:
     """Makes turns of calls, on the runtime of the caller's tenant."""
 
     def __init__(self, settings: ProxySettings, tenants: TenantRuntimes) -> None:
-        self._settings, self._tenants = settings, tenants
+        self._settings, self._tenants, self._finder = settings, tenants, SessionFinder()
         # Held only while a call uses it, so that two calls do not both bring a session to where they are.
         self._locks: WeakValueDictionary[tuple[str, str], anyio.Lock] = WeakValueDictionary()
 
     async def begin(self, principal: Principal, headers: Mapping[str, str], request: ChatRequest) -> KeptTurn:
         """Bring the session to where the client is and prepare the turn. TimeoutError; any error of the engine."""
         began = perf_counter()
-        session_id = session_of(headers, request)
-        lock = self._locks.setdefault((principal.tenant, session_id), anyio.Lock())
         with anyio.fail_after(self._settings.prepare_seconds):
-            async with lock, self._tenants.use(principal.tenant) as runtime:
-                return await self._begin(runtime, principal, session_id, request, began)
-
-    async def _begin(
-        self, runtime: Runtime, principal: Principal, session_id: str, request: ChatRequest, began: float
-    ) -> KeptTurn:
-        await ensure_session(runtime, session_id)
-        turn, ours = await self._find_waiting(runtime, session_id, request) or await self._prepare(
-            runtime, session_id, request, principal.viewer
-        )
-        if request.tail:
-            await _record_tools(runtime, session_id, turn.turn_id, request)
+            said = await read_said(headers, request)
+            async with self._tenants.use(principal.tenant) as runtime:
+                session_id = said.named or await self._finder.find(runtime, principal.tenant, said)
+                lock = self._locks.setdefault((principal.tenant, session_id), anyio.Lock())
+                async with lock:
+                    self._finder.note(principal.tenant, session_id, said.forms)
+                    turn, ours = await self._begin(runtime, principal, session_id, request, said)
         answered = sum(each.get("role") == "assistant" for each in request.tail)
         return KeptTurn(
             session_id=session_id,
             turn_id=turn.turn_id,
+            user=said.user_form,
             ours=ours,
             reply_form=turn.reply_form,
             call=answered + 1,
@@ -90,11 +94,42 @@ class TurnKeeper:
             reply=turn.reply,
         )
 
+    async def _begin(
+        self, runtime: Runtime, principal: Principal, session_id: str, request: ChatRequest, said: Said
+    ) -> tuple[PreparedTurn, OurText]:
+        await ensure_session(runtime, session_id)
+        turn, ours = await self._find_waiting(runtime, session_id, request) or await self._prepare(
+            runtime, session_id, request, said, principal.viewer
+        )
+        if request.tail:
+            await _record_tools(runtime, session_id, turn.turn_id, request)
+        return turn, ours
+
+    async def text_of_newest_turn(
+        self, principal: Principal, headers: Mapping[str, str], request: ChatRequest
+    ) -> OurText:
+        """Return what was added to the call of the newest turn, where that turn answers the user's newest message.
+
+        TimeoutError; any error of the engine.
+        """
+        with anyio.fail_after(self._settings.prepare_seconds):
+            said = await read_said(headers, request)
+            async with self._tenants.use(principal.tenant) as runtime:
+                session_id = said.named or await self._finder.find(runtime, principal.tenant, said)
+                head = await runtime.store.head(session_id)
+                record = None if head.turn_id is None else await runtime.store.turn(session_id, head.turn_id)
+                asked = None if record is None else find_input(record)
+                if record is None or asked is None or record.prompt is None:
+                    return OurText()
+                if not form_of(asked).is_same(said.user_form):
+                    return OurText()
+                return await self._take_again(runtime, record, asked)
+
     async def _prepare(
-        self, runtime: Runtime, session_id: str, request: ChatRequest, viewer: str | None
+        self, runtime: Runtime, session_id: str, request: ChatRequest, said: Said, viewer: str | None
     ) -> tuple[PreparedTurn, OurText]:
         engine = runtime.engine
-        placed = await place(runtime, session_id, request)
+        placed = await place(runtime, session_id, said)
         has_state = await _has_state(runtime, session_id)
         shown = [each for each in request.messages if each.get("role") in ("user", "assistant")]
         tokens = await engine.estimate_messages([_plain(each) for each in shown])
@@ -111,13 +146,12 @@ class TurnKeeper:
             turn = await engine.swipe(session_id, config, turn_id=placed.again_turn)
         else:
             turn = await engine.prepare_turn(session_id, placed.user, config)
-        return turn, await self._take(runtime, turn, placed, has_state=has_state)
+        return turn, self._take(turn, placed, has_state=has_state)
 
-    async def _take(self, runtime: Runtime, turn: PreparedTurn, placed: Placed, *, has_state: bool) -> OurText:
+    def _take(self, turn: PreparedTurn, placed: Placed, *, has_state: bool) -> OurText:
         if not self._settings.max_tokens:
             return OurText()
-        locale = (await runtime.world_of(turn.session_id)).locale
-        return take_our_text(turn, has_state=has_state, is_cut=placed.is_cut, locale=locale)
+        return take_our_text(turn, has_state=has_state, is_cut=placed.is_cut)
 
     async def _find_waiting(
         self, runtime: Runtime, session_id: str, request: ChatRequest
@@ -131,10 +165,14 @@ class TurnKeeper:
             return None
         if said.content != text_of(request.messages[request.last_user].get("content")):
             return None
-        turn = turn_from_record(pending, 0)
+        return turn_from_record(pending, 0), await self._take_again(runtime, pending, said)
+
+    async def _take_again(self, runtime: Runtime, record: TurnRecord, said: Message) -> OurText:
+        """Return the text of a stored turn."""
         # A summary was in the turn's prompt only where the client had left messages out.
         placed = Placed(user=said, shown=0, is_cut=True)
-        return turn, await self._take(runtime, turn, placed, has_state=await _has_state(runtime, session_id))
+        has_state = await _has_state(runtime, record.session_id)
+        return self._take(turn_from_record(record, 0), placed, has_state=has_state)
 
     async def keep(self, principal: Principal, turn: KeptTurn, answer: AnswerReader, *, is_whole: bool) -> None:
         """Commit what was said, with what it cost; what the model said before it was cut off is kept as the client saw it.
@@ -151,6 +189,8 @@ class TurnKeeper:
                 if said.strip() and not answer.calls_tools:
                     reply = Message(role=Role.ASSISTANT, content=said)
                     await engine.commit_assistant_message(turn.session_id, reply, turn_id=turn.turn_id)
+                    seen = Message(role=Role.ASSISTANT, content=answer.shown)
+                    self._finder.note(principal.tenant, turn.session_id, [turn.user, form_of(seen)])
         except Exception as error:
             _log.warning("proxy: a reply could not be kept (%s)", type(error).__name__)
 

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from jacquard.adapters.prompts.templates import warm_prompts
 from jacquard.service.access.principals import principal_of
 from jacquard.service.answers import JSON, describe
 from jacquard.service.proxy.keeping import TurnKeeper
@@ -17,7 +18,7 @@ from jacquard.service.proxy.relay import EVENTS, Relay, upstream_fault
 from jacquard.service.proxy.replies.own_answer import write_answer
 from jacquard.service.proxy.requests.chat_request import Api, ChatRequest, read_request, with_our_text
 from jacquard.service.proxy.requests.headers import ERROR, PASSED, RECEIPT, Headers, headers_for_upstream
-from jacquard.service.proxy.requests.rules import PASS, CallRule, find_rule, load_rules
+from jacquard.service.proxy.requests.rules import PASS, SAME_TURN, TURN, CallRule, find_rule, load_rules
 from jacquard.service.proxy.upstreams.protocol import Upstream, UpstreamCall
 from jacquard.service.settings import ServiceSettings
 from jacquard.service.tenants import TenantRuntimes
@@ -45,7 +46,8 @@ class Proxy:
         self._keeper = TurnKeeper(settings.proxy, tenants)
 
     async def open(self) -> None:
-        """Read the rules; call it before the first request. ConfigError as in `load_rules`."""
+        """Read the rules and the languages; call it before the first request. ConfigError as in `load_rules`."""
+        await warm_prompts()
         self._rules = await to_thread.run_sync(load_rules, self._settings.proxy.rules)
 
     def routes(self) -> list[Route]:
@@ -87,31 +89,26 @@ class Proxy:
         call, principal = await calculate(read_request, api, body, size=len(body)), principal_of(request)
         own: dict[str, str] = {}
         passage: TurnPassage | None = None
-        if call is not None and (rule := self._find_pass(call, request)) is not None:
-            own[PASSED] = quote(rule)
-        elif call is not None:
+        treat, name = (PASS, "") if call is None else _treat(call, find_rule(self._rules, call, request.headers))
+        if name:
+            own[PASSED] = quote(name)
+        if call is not None and treat != PASS:
             try:
-                turn = await self._keeper.begin(principal, request.headers, call)
-                if turn.ours.lasting or turn.ours.changing:
-                    place = self._settings.proxy.place
-                    body = await calculate(with_our_text, call, turn.ours, place, size=len(body))
-                own[RECEIPT] = turn.receipt
-                if turn.reply is not None:
-                    return _answer_self(call, turn.reply, turn.turn_id, own)
-                passage = TurnPassage(self._keeper, principal, turn, api)
+                if treat == SAME_TURN:
+                    ours = await self._keeper.text_of_newest_turn(principal, request.headers, call)
+                else:
+                    turn = await self._keeper.begin(principal, request.headers, call)
+                    own[RECEIPT], ours = turn.receipt, turn.ours
+                    if turn.reply is not None:
+                        return _answer_self(call, turn.reply, turn.turn_id, own)
+                    passage = TurnPassage(self._keeper, principal, turn, api)
+                if ours.lasting or ours.changing:
+                    body = await calculate(with_our_text, call, ours, self._settings.proxy.place, size=len(body))
             except Exception as error:
                 own[ERROR] = "timeout" if isinstance(error, TimeoutError) else describe(error).code
                 _log.warning("proxy: a call passes without the engine (%s)", own[ERROR])
         _wait_outside(request)
         return Relay(self._upstream, self._call(request, body), own, passage)
-
-    def _find_pass(self, call: ChatRequest, request: Request) -> str | None:
-        """Return the name of the rule by which a call passes untouched; None where it is a turn."""
-        rule = find_rule(self._rules, call, request.headers)
-        if rule is not None and rule.treat == PASS:
-            return rule.name
-        # A reply that goes on is stored with the client's next call, which shows the whole of it.
-        return CONTINUED if call.continues or call.last_user is None else None
 
     def _call(self, request: Request, body: bytes) -> UpstreamCall:
         path = _raw_path(request)
@@ -126,6 +123,16 @@ class Proxy:
         if not key:
             return []
         return [("x-api-key", key)] if path in (MESSAGES, COUNT) else [("authorization", f"Bearer {key}")]
+
+
+def _treat(call: ChatRequest, rule: CallRule | None) -> tuple[str, str]:
+    """Return how a call is treated, and the name of the reason where it is no turn of its own."""
+    if rule is not None and rule.treat == PASS:
+        return PASS, rule.name
+    if rule is not None and rule.treat == SAME_TURN and call.continues and call.last_user is not None:
+        return SAME_TURN, rule.name
+    # A reply that goes on is stored with the client's next call, which shows the whole of it.
+    return (PASS, CONTINUED) if call.continues or call.last_user is None else (TURN, "")
 
 
 def _answer_self(call: ChatRequest, reply: str, turn_id: str, headers: dict[str, str]) -> Response:

@@ -136,20 +136,27 @@ def rule_of(text, rules=None, headers=None, **body):
             "SillyTavern, imp",
         ),
         (
-            system("[Pause your roleplay. Summarize the most important facts and events in the story"),
-            "SillyTavern, sum",
+            system("Ignore previous instructions. Summarize the most important facts and events in the story so far."),
+            "SillyTavern, ext",
         ),
+        (system("[Write the next reply only as Bob.]"), "SillyTavern, next"),
         (user("### Task:\nGenerate a concise, 3-5 word title with an emoji"), "Open WebUI"),
-        (user("使用四到五个字直接返回这句话的简要主题"), "titles of other"),
+        (user("使用四到五个字直接返回这句话的简要主题"), "titles and summ"),
     ],
 )
 def test_shipped_rules_know_calls_that_are_no_turn(last, name):
     assert rule_of([last]).startswith(name)
 
 
+def test_a_message_alone_may_be_a_test():
+    data = json.dumps({"messages": [user("Hi")], "max_tokens": 300}).encode()
+    assert find_rule(load_rules(None), read_request(Api.OPENAI, data), {}).name == "SillyTavern, test message"
+
+
 def test_what_a_player_says_is_a_turn():
     assert rule_of([user("Please summarize what the innkeeper said.")], max_tokens=300) is None
     assert rule_of([system("[Keep replies short.]")]) is None
+    assert rule_of([user("Hi")]) is None
     assert rule_of([], headers={"x-jacquard-pass": "1"}) == "asked for by the client"
 
 

@@ -10,7 +10,9 @@ from collections.abc import Iterable
 
 Headers = list[tuple[str, str]]
 
-SESSION = "x-jacquard-session"
+SESSION_HEADERS = ("x-jacquard-session", "x-openwebui-chat-id")
+"""Headers that name the conversation; the second is that of Open WebUI with `ENABLE_FORWARD_USER_INFO_HEADERS`."""
+
 RECEIPT = "X-Jacquard-Receipt"
 ERROR = "X-Jacquard-Error"
 PASSED = "X-Jacquard-Pass"

@@ -16,7 +16,7 @@ from filament.payload import load_yaml
 from jacquard.core.errors import ConfigError
 from jacquard.service.proxy.requests.chat_request import ChatRequest, text_of
 
-PASS, TURN = "pass", "turn"
+PASS, TURN, SAME_TURN = "pass", "turn", "same_turn"
 MOST_RULES, MOST_TEXTS, MOST_CHARS = 1_000, 1_000, 10_000
 LOOKED_AT_CHARS = 20_000
 """How much of the beginning, and of the end, of a message is searched for the texts of rules."""
@@ -28,15 +28,17 @@ _SYSTEM = ("system", "developer")
 class CallRule:
     """One rule; it holds where all of its conditions do. Of the texts of a condition one is enough.
 
-    `max_tokens`: the call asks for at most so many. `last_message`: the newest message holds a text; `system`: one of the leading
-    system messages does; `first_user`: the first message of the user does. `last_role`: the role of the newest message.
-    `no_user_message`: the user has said nothing in it. `header`: a header has a value, both without regard to case.
+    `max_tokens`: the call asks for at most so many. `last_message`: the newest message holds a text; `alone`: the only message is
+    one; `system`: one of the leading system messages holds one; `first_user`: the first message of the user does. `last_role`: the
+    role of the newest message. `no_user_message`: the user has said nothing in it. `header`: a header has a value, both without
+    regard to case.
     """
 
     name: str
     treat: str = PASS
     max_tokens: int | None = None
     last_message: tuple[str, ...] = ()
+    alone: tuple[str, ...] = ()
     system: tuple[str, ...] = ()
     first_user: tuple[str, ...] = ()
     last_role: tuple[str, ...] = ()
@@ -53,6 +55,7 @@ class CallRule:
         return (
             (self.max_tokens is None or (asked is not None and asked <= self.max_tokens))
             and (not self.last_message or _holds_one([last], self.last_message))
+            and (not self.alone or (len(messages) == 1 and text_of(last.get("content")).strip() in self.alone))
             and (not self.system or _holds_one(leading, self.system))
             and (not self.first_user or _holds_one(first, self.first_user))
             and (not self.last_role or last.get("role") in self.last_role)
@@ -119,8 +122,8 @@ def _read_rule(value: Any, where: str) -> CallRule:
 
 
 def _read_treat(value: Any, where: str) -> str:
-    if value not in (PASS, TURN):
-        raise ConfigError(f"{where} is {str(value)[:40]!r}, but must be {PASS} or {TURN}.")
+    if value not in (PASS, TURN, SAME_TURN):
+        raise ConfigError(f"{where} is {str(value)[:40]!r}, but must be {PASS}, {TURN} or {SAME_TURN}.")
     return str(value)
 
 

@@ -1,0 +1,89 @@
+"""Which of a session's stored messages the messages of a client are. Pure, about linear in their number.
+
+Clients change what they got: they trim spaces, correct marks of emphasis and quotation, and put the speaker's name before the
+text. Such a message is still the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mnemosyne.chains.messages.message_parts import PARTS, is_text_part
+from mnemosyne.schema.session import Message, Role
+
+MOST_STARTS = 20
+MOST_SKIPPED = 4
+"""How many of the client's oldest messages may be unknown before the first known one."""
+
+_IGNORED = re.compile(r"[\s*_~`\"'“”‘’„«»「」『』]+")
+_NAME = re.compile(r"\A[^\n:：]{1,60}[:：]\s*(?=\S)")
+
+
+@dataclass(frozen=True, slots=True)
+class MessageForm:
+    """What of a message has to agree. `bare` is its text without what may be the name of a speaker."""
+
+    role: Role
+    text: str
+    bare: str
+    parts: str = ""
+
+    def is_same(self, other: MessageForm) -> bool:
+        """Return whether both are one message, of which one may begin with the speaker's name."""
+        if self.role is not other.role or self.parts != other.parts:
+            return False
+        return self.text == other.text or self.bare == other.text or self.text == other.bare
+
+
+def form_of(message: Message) -> MessageForm:
+    """Return the form of a message; of parts that are no text it has a digest."""
+    parts = [_plain_part(part) for part in message.extra.get(PARTS, ()) if not is_text_part(part)]
+    digest = _digest(json.dumps(parts, sort_keys=True)) if parts else ""
+    return MessageForm(message.role, _key(message.content), _key(_NAME.sub("", message.content, count=1)), digest)
+
+
+def exchanges_of(forms: Sequence[MessageForm]) -> Iterator[str]:
+    """Yield a digest of each message of the user with its reply, newest first."""
+    for said, reply in zip(forms[-2::-1], forms[:0:-1], strict=True):
+        if said.role is Role.USER and reply.role is Role.ASSISTANT:
+            yield _digest(f"{said.bare}\0{said.parts}\0{reply.bare}")
+
+
+def align(shown: Sequence[MessageForm], stored: Sequence[MessageForm]) -> tuple[int, int]:
+    """Return where the client's messages begin among the stored ones, and how many of them agree from there.
+
+    (0, 0): none is known. Of several places the one with the longest agreement is taken, of these the newest.
+    """
+    for skipped, first in enumerate(shown[: MOST_SKIPPED + 1]):
+        starts = [at for at, each in enumerate(stored) if at >= skipped and first.is_same(each)][-MOST_STARTS:]
+        if starts and skipped:
+            return starts[-1] - skipped, 0
+        if starts:
+            best = max(starts, key=lambda start: (_agreement(shown, stored[start:]), start))
+            return best, _agreement(shown, stored[best:])
+    return 0, 0
+
+
+def _agreement(shown: Sequence[MessageForm], stored: Sequence[MessageForm]) -> int:
+    pairs = zip(shown, stored, strict=False)
+    return next(
+        (at for at, (mine, theirs) in enumerate(pairs) if not mine.is_same(theirs)), min(len(shown), len(stored))
+    )
+
+
+def _key(text: str) -> str:
+    return _IGNORED.sub("", text) or text.strip()
+
+
+def _plain_part(part: Mapping[str, Any]) -> dict[str, Any]:
+    # Where a prompt is cached says nothing of its content, and moves from call to call.
+    return {name: value for name, value in part.items() if name != "cache_control"}
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

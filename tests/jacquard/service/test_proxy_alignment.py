@@ -1,0 +1,360 @@
+"""What clients do with their conversation, one case a test: a call finds its session, and the branch where the client is."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from jacquard.service.proxy.alignment import align, exchanges_of, form_of
+from jacquard.service.running.application import build_app
+from jacquard.service.settings import ServiceSettings
+from jacquard.testing.server import ScriptedServer
+from mnemosyne import Message, Role
+
+pytestmark = pytest.mark.anyio
+SYSTEM = {"role": "system", "content": "You are Mia."}
+WORLD = str(Path(__file__).parents[3] / "examples" / "whispering_forest" / "en")
+
+
+def user(content):
+    return {"role": "user", "content": content}
+
+
+def reply(content):
+    return {"role": "assistant", "content": content}
+
+
+@pytest.fixture
+def server():
+    with ScriptedServer(lambda request: f"text:Reply {request.number}.") as server:
+        yield server
+
+
+@asynccontextmanager
+async def open_http(tmp_path, server, **settings):
+    app = build_app(
+        ServiceSettings(store=str(tmp_path / "store"), upstream=server.base_url, embedder="none", **settings)
+    )
+    transport = httpx.ASGITransport(app=app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http,
+    ):
+        yield http
+
+
+async def ask(http, messages, session=None, **more):
+    """Make a call with these messages; return them with the reply."""
+    headers = {"X-Jacquard-Session": session} if session else {}
+    body = {"model": "m", "messages": [SYSTEM, *messages], **more}
+    answer = await http.post("/v1/chat/completions", json=body, headers=headers)
+    assert answer.status_code == 200, answer.text
+    assert "x-jacquard-receipt" in answer.headers, answer.headers
+    return [*messages, reply(answer.json()["choices"][0]["message"]["content"])]
+
+
+async def talk(http, texts, session=None, messages=()):
+    for text in texts:
+        messages = await ask(http, [*messages, user(text)], session)
+    return messages
+
+
+async def sessions(http):
+    return list((await http.get("/api/v1/sessions")).json()["items"])
+
+
+async def stored(http, session=None):
+    """Return what was said on the active branch."""
+    if session is None:
+        [session] = await sessions(http)
+    turns = (await http.get(f"/api/v1/sessions/{session}/turns?limit=100")).json()["items"]
+    return [
+        {"role": message["role"], "content": message["content"]}
+        for turn in sorted(turns, key=lambda turn: turn["depth"])
+        for message in turn["messages"]
+    ]
+
+
+async def branches(http, session=None):
+    [session] = [session] if session else await sessions(http)
+    answer = (await http.get(f"/api/v1/sessions/{session}/branches")).json()
+    return len(answer["items"] if isinstance(answer, dict) else answer)
+
+
+def added(server):
+    """Return our texts of the newest call."""
+    return "\n".join(
+        message["content"]
+        for message in server.requests[-1].body["messages"]
+        if message["role"] == "system" and message != SYSTEM
+    )
+
+
+async def test_append(tmp_path, server):
+    async with open_http(tmp_path, server) as http:
+        messages = await talk(http, ["Hello.", "How is Oslo?", "And the tea?"], messages=[reply("Welcome!")])
+        assert await stored(http) == messages
+        assert await branches(http) == 1
+
+
+async def test_edit_of_an_earlier_message_keeps_what_follows(tmp_path, server):
+    async with open_http(tmp_path, server) as http:
+        messages = await talk(http, ["My cat is Ink.", "How is Oslo?"])
+        messages[0] = user("My cat is Soot.")
+        messages = await talk(http, ["And the tea?"], messages=messages)
+        assert await stored(http) == messages
+
+
+async def test_edit_of_a_reply_keeps_the_state_that_it_set(tmp_path, server):
+    update = '<state_update>[["ADD", "hero.gold", 5]]</state_update>'
+    server.set_script(f"text:<content>A purse in the moss.</content>{update}", "text:<content>Rain.</content>")
+    async with open_http(tmp_path, server, world=WORLD) as http:
+        messages = await talk(http, ["I look under the ferns."])
+        messages[-1] = reply("A purse lies in the wet moss.")
+        messages = await talk(http, ["I look at the sky."], messages=messages)
+        assert (await stored(http))[-4:] == messages
+        [session] = await sessions(http)
+        state = (await http.get(f"/api/v1/sessions/{session}/state")).json()
+    assert state["hero"]["gold"] == 27
+
+
+@pytest.mark.parametrize(
+    ("shown", "count"), [("Mia: *Reply 0.*\n", 1), ("“Reply 0.”", 1), ("Reply 0. And more.", 2)], ids=str
+)
+async def test_what_a_client_trims_or_adds_to_a_reply_is_no_edit(tmp_path, server, shown, count):
+    async with open_http(tmp_path, server) as http:
+        messages = await talk(http, ["Hello."])
+        await talk(http, ["How is Oslo?"], messages=[messages[0], reply(shown)])
+        assert await branches(http) == count
+
+
+async def test_a_conversation_begins_after_the_prologue_of_its_world(tmp_path, server):
+    server.set_script("text:<content>Rain.</content>")
+    async with open_http(tmp_path, server, world=WORLD) as http:
+        messages = await talk(http, ["I look under the ferns.", "I look at the sky."])
+        long = await stored(http)
+        await talk(http, ["I look under the ferns."])
+        assert await stored(http) == long[:-2]
+        assert long[-4:] == messages
+        assert len(long) == 4 + 80
+
+
+async def test_delete_of_the_newest_exchange(tmp_path, server):
+    async with open_http(tmp_path, server) as http:
+        messages = await talk(http, ["Hello.", "My secret word is basalt."])
+        messages = await talk(http, ["What is my secret word?"], messages=messages[:2])
+        assert await stored(http) == messages
+    assert "basalt" not in str(server.requests[-1].body)
+
+
+async def test_a_deleted_message_is_not_recalled(tmp_path, server):
+    async with open_http(tmp_path, server) as http:
+        messages = await talk(
+            http, ["Hello.", "My secret word is basalt.", *(f"Tell me of tea {n}." for n in range(4))], "s"
+        )
+        del messages[2:4]
+        messages = await ask(http, [*messages[-2:], user("What is my secret word?")], "s")
+        assert "basalt" in added(server)  # left out by the client, which is no deletion
+        messages = await talk(http, ["Hello.", "Tell me of tea."], "t")
+        messages = await talk(http, ["My secret word is gneiss.", "Fine."], "t", messages)
+        messages = await talk(http, [f"Tell me of tea {n}." for n in range(4)], "t", messages[:4])
+        await ask(http, [*messages[-2:], user("What is my secret word?")], "t")
+    assert "gneiss" not in str(server.requests[-1].body)
+
+
+async def test_delete_in_the_middle(tmp_path, server):
+    async with open_http(tmp_path, server) as http:
+        messages = await talk(http, ["Hello.", "My secret word is basalt.", "How is Oslo?", "And the tea?"])
+        del messages[2:4]
+        messages = await talk(http, ["What is my secret word?"], messages=messages)
+        assert await stored(http) == messages
+    assert "basalt" not in str(server.requests[-1].body)
+
+
+async def test_swipe_is_a_branch_and_the_former_reply_is_kept(tmp_path, server):
+    async with open_http(tmp_path, server) as http:
+        messages = await talk(http, ["Hello.", "How is Oslo?"])
+        swiped = await ask(http, messages[:-1])
+        assert await stored(http) == swiped != messages
+        assert await branches(http) == 2
+        # Swiped back, and on from there: the former branch is the active one, with its turns.
+        messages = await talk(http, ["And the tea?"], messages=messages)
+        assert await stored(http) == messages
+        assert await branches(http) == 2
+
+
+async def test_swipe_of_the_first_reply(tmp_path, server):
+    async with open_http(tmp_path, server) as http:
+        messages = await talk(http, ["Hello."], messages=[reply("Welcome!")])
+        swiped = await ask(http, messages[:-1])
+        assert await stored(http) == swiped
+        assert await branches(http) == 2
+
+
+async def test_regenerate_of_an_earlier_message(tmp_path, server):
+    async with open_http(tmp_path, server) as http:
+        messages = await talk(http, ["Hello.", "How is Oslo?", "And the tea?"])
+        messages = await ask(http, messages[:3])
+        assert await stored(http) == messages
+
+
+async def test_branches_of_a_chat_do_not_disturb_each_other(tmp_path, server):
+    async with open_http(tmp_path, server) as http:
+        trunk = await talk(http, ["Hello.", "How is Oslo?"])
+        one = await talk(http, ["I go north."], messages=trunk)
+        two = await talk(http, ["I go south."], messages=trunk)
+        for number in range(2):
+            one = await talk(http, [f"North {number}."], messages=one)
+            assert await stored(http) == one
+            two = await talk(http, [f"South {number}."], messages=two)
+            assert await stored(http) == two
+        assert await branches(http) == 2
+
+
+async def test_conversations_that_begin_alike_are_not_mixed(tmp_path, server):
+    """A card's greeting is always the same, and so may be the user's first words: then each is a branch of one session."""
+    async with open_http(tmp_path, server) as http:
+        greeting = [reply("Welcome to the inn!")]
+        one = await talk(http, ["Hi.", "My horse is called Basalt."], messages=greeting)
+        two = await talk(http, ["Hi."], messages=greeting)
+        for _ in range(4):
+            one = await talk(http, ["Go on."], messages=one)
+            two = await talk(http, ["Go on."], messages=two)
+        two = await ask(http, [*two[-2:], user("What is my horse called?")])
+        assert "Basalt" not in str(server.requests[-1].body)
+        one = await ask(http, [*one[-2:], user("What is my horse called?")])
+    assert "Basalt" in added(server)
+
+
+async def test_group_chat(tmp_path, server):
+    """Names stand before the texts, and several speakers answer one message of the user."""
+    async with open_http(tmp_path, server) as http:
+        messages = [user("Rowan: Who is there?")]
+        nudge = {"role": "system", "content": "[Write the next reply only as Ann.]"}
+        for number in range(3):
+            answer = await http.post("/v1/chat/completions", json={"messages": [SYSTEM, *messages, nudge]})
+            said = answer.json()["choices"][0]["message"]["content"]
+            messages += [reply(f"Ann: {said}"), reply("Bob: So it is."), user(f"Rowan: And then {number}?")]
+        messages = await ask(http, messages)
+        held = await stored(http)
+        assert await branches(http) == 1
+    assert len(held) == len(messages)
+    assert [each["content"] for each in held if each["content"].startswith("Bob")] == ["Bob: So it is."] * 3
+
+
+async def test_the_next_speaker_of_a_group_gets_the_text_of_the_same_turn(tmp_path, server):
+    async with open_http(tmp_path, server) as http:
+        messages = await talk(http, ["Bees live behind the mill.", *(f"Tell me of tea {n}." for n in range(4))], "s")
+        messages = [*messages[-2:], user("Where do the bees live?")]
+        nudge = {"role": "system", "content": "[Write the next reply only as Bob.]"}
+        for spoken in ([], [reply("Ann: Reply 5.")], [reply("Ann: Reply 5."), reply("Bob: Reply 6.")]):
+            body = {"messages": [SYSTEM, *messages, *spoken, nudge]}
+            answer = await http.post("/v1/chat/completions", json=body, headers={"X-Jacquard-Session": "s"})
+            assert ("x-jacquard-receipt" in answer.headers) == (not spoken)
+        first, *later = (request.body["messages"] for request in server.requests[-3:])
+        assert "mill" in added(server)
+        for sent in later:
+            assert sent[: len(first) - 1] == first[:-1]
+        assert len(await stored(http, "s")) == 12
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_truncated_by_the_client_without_a_name(tmp_path, server, restarts):
+    """The beginning is gone, and with it what the session was found by first."""
+    messages = []
+    texts = ["My sister Runa keeps bees behind the mill.", *(f"Tell me of tea {n}." for n in range(5))]
+    async with open_http(tmp_path, server) as http:
+        for text in texts:
+            messages += (await ask(http, [*messages[-4:], user(text)]))[-2:]
+        if not restarts:
+            await ask(http, [*messages[-4:], user("What did I say of my sister Runa?")])
+            assert await stored(http)
+    if restarts:
+        async with open_http(tmp_path, server) as http:
+            await ask(http, [*messages[-4:], user("What did I say of my sister Runa?")])
+            assert await stored(http)
+    assert "mill" in added(server)
+
+
+async def test_truncated_to_the_newest_message_in_a_named_session(tmp_path, server):
+    async with open_http(tmp_path, server) as http:
+        await ask(http, [user("My sister Runa keeps bees behind the mill.")], "tea")
+        for number in range(3):
+            await ask(http, [user(f"Tell me of tea {number}.")], "tea")
+        await ask(http, [user("What did I say of my sister Runa?")], "tea")
+        assert len(await stored(http, "tea")) == 10
+    assert "mill" in added(server)
+
+
+async def test_truncated_and_edited_at_the_cut(tmp_path, server):
+    async with open_http(tmp_path, server) as http:
+        messages = await talk(http, ["My cat is Ink.", "How is Oslo?", "And the tea?", "And the cake?"])
+        shown = [user("How is Bergen?"), *messages[3:]]
+        last = await ask(http, [*shown, user("Thanks.")])
+        assert await stored(http) == [*messages[:2], *last]
+
+
+async def test_a_conversation_that_began_elsewhere_is_taken_in(tmp_path, server):
+    elsewhere = [user("My sister Runa keeps bees behind the mill."), reply("I see.")]
+    for number in range(8):
+        elsewhere += [user(f"Tell me of tea {number}."), reply(f"Tea {number} is good.")]
+    async with open_http(tmp_path, server) as http:
+        messages = await ask(http, [*elsewhere, user("Is it warm?")])
+        assert await stored(http) == messages
+        await ask(http, [*messages[-4:], user("What did I say of my sister Runa?")])
+    assert "mill" in added(server)
+
+
+async def test_the_same_words_said_twice_are_two_messages(tmp_path, server):
+    async with open_http(tmp_path, server) as http:
+        messages = await talk(http, ["Hello."])
+        for _ in range(2):
+            messages = await talk(http, ["Go on."], messages=[*messages, reply("Silence.")])
+        assert await stored(http) == messages
+
+
+async def test_another_image_is_another_message(tmp_path, server):
+    def look(data):
+        url = {"url": f"data:image/png;base64,{data}"}
+        return user([{"type": "text", "text": "Look."}, {"type": "image_url", "image_url": url}])
+
+    async with open_http(tmp_path, server) as http:
+        messages = await ask(http, [look("AAAA")])
+        messages = await talk(http, ["Is it black?"], messages=messages)
+        assert await branches(http) == 1
+        await talk(http, ["Is it white?"], messages=[look("BBBB"), *messages[1:]])
+        assert await branches(http, (await sessions(http))[0]) == 2
+
+
+def forms(*texts):
+    return [
+        form_of(Message(role=Role.USER if at % 2 else Role.ASSISTANT, content=each)) for at, each in enumerate(texts)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("shown", "stored_texts", "found"),
+    [
+        ("abc", "abc", (0, 3)),
+        ("cd", "abcd", (2, 2)),
+        ("ab", "abcd", (0, 2)),
+        ("abxd", "abcd", (0, 2)),
+        ("xd", "abcd", (2, 0)),
+        ("ab", "", (0, 0)),
+        ("xy", "ab", (0, 0)),
+        ("abcb", "abababcb", (4, 4)),
+    ],
+)
+def test_where_the_clients_messages_begin(shown, stored_texts, found):
+    even = len(stored_texts) % 2 != len(shown) % 2
+    stored_forms = [*forms(*stored_texts)]
+    shown_forms = forms(*(["-"] if even else []), *shown)[even:]
+    assert align(shown_forms, stored_forms) == found
+
+
+def test_exchanges_are_a_message_with_its_reply():
+    assert len(list(exchanges_of(forms("hi", "a", "b", "c", "d", "e")))) == 2
+    assert list(exchanges_of(forms("hi"))) == list(exchanges_of([])) == []
