@@ -40,7 +40,7 @@ from mnemosyne.schema.memory import (
     session_scope,
     world_scope,
 )
-from mnemosyne.schema.query import SIGNAL_NAMES, Candidate, EntryPlace, RetrievalQuery
+from mnemosyne.schema.query import SIGNAL_NAMES, EntryPlace, RetrievalQuery
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import SessionHead, TurnKind, TurnStatus
 from mnemosyne.schema.world import WorldPack
@@ -84,14 +84,16 @@ class MemoryVerbs:
         query = await self._build_query(session_id, text, max(1, min(limit, MOST_FOUND)), pinned)
         # Beside a large world the few texts of a session have low scores of words, which say little in a small collection.
         own = replace(query, world_id="", weights={**dict.fromkeys(query.weights, 0.0), Chain.LORE: 0.5})
-        candidates: dict[EntryPlace, Candidate] = {}
-        for asked in (query, own):
-            for each in (await self._runtime.retriever.recall(asked)).candidates:
-                if each.place not in candidates or each.score > candidates[each.place].score:
-                    candidates[each.place] = each
-        found = sorted(candidates.values(), key=lambda each: -each.score)[: query.limit]
-        entries = await self._load_entries([each.place for each in found])
+        recalled = [(await self._runtime.retriever.recall(asked)).candidates for asked in (query, own)]
+        entries = await self._load_entries([each.place for group in recalled for each in group])
         words = dict.fromkeys(_WORD.findall(text.lower()))
+        best = {each.place: each for each in recalled[0]}
+        for each in recalled[1]:
+            said = entries[each.place].text.lower() if each.place in entries else ""
+            score = each.score * sum(word in said for word in words) / max(len(words), 1)
+            if each.place not in best or score > best[each.place].score:
+                best[each.place] = replace(each, score=score)
+        found = sorted(best.values(), key=lambda each: -each.score)[: query.limit]
         return tuple(
             FoundMemory(
                 memory_id=document_of(entry) or entry.entry_id,

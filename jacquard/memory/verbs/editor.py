@@ -47,7 +47,7 @@ SOURCE = "memory"
 PIN_PREFIX = "pinned:"
 PINNED = "pinned_memory"
 WAS_PINNED = "memory_was_pinned"
-"""The field of an edit of a pinned memory: undone, it pins the memory again."""
+"""The field of an edit that took a pinned memory away: undone, it pins the memory again."""
 MOST_CHARS = 20_000
 MOST_TITLE_CHARS = 200
 
@@ -146,7 +146,7 @@ class MemoryEditor:
         elif edit.action is MemoryAction.PIN:
             await self._hide(session_id, edit.memory_id)
         done = _required(await self._take_back(session_id, evidence))
-        if WAS_PINNED in evidence.metadata:
+        if edit.action is not MemoryAction.REMEMBER and (pins or (WAS_PINNED in evidence.metadata and not edit.after)):
             await self.pin(session_id, edit.memory_id)
         return done
 
@@ -157,11 +157,11 @@ class MemoryEditor:
         if text.strip() == memory.text.strip():
             raise ConfigError(f"Memory {memory.memory_id!r} has this text already.")
         pinned = await self._pin_of(session_id, memory.memory_id)
-        more = {} if pinned is None else {WAS_PINNED: "yes"}
         has_successor = bool(text.strip()) or action is not MemoryAction.SUPERSEDE
         if has_successor:
-            done = await self._write(session_id, action, text, title=memory.title, replaced=memory, more=more)
+            done = await self._write(session_id, action, text, title=memory.title, replaced=memory)
         else:
+            more = {} if pinned is None else {WAS_PINNED: "yes"}
             done = _required(await self._record(session_id, action, memory, memory.entry_ids, more))
         if pinned is not None:
             await self._end_pin(session_id, pinned)
@@ -178,7 +178,6 @@ class MemoryEditor:
         title: str = "",
         replaced: Memory | None = None,
         key: str | None = None,
-        more: Mapping[str, Any] = EMPTY,
     ) -> MemoryEdit:
         if not text.strip():
             raise ConfigError("The text is empty; give what is to be remembered.")
@@ -194,7 +193,7 @@ class MemoryEditor:
             text,
             EvidenceSource(kind=SourceKind.LLM if self._is_model else SourceKind.USER, name=title or SOURCE),
             EvidenceType.USER_INPUT,
-            metadata={**self._metadata(action, replaced, () if replaced is None else replaced.entry_ids), **more},
+            metadata=self._metadata(action, replaced, () if replaced is None else replaced.entry_ids),
             options=IngestOptions(
                 dedup=False,
                 as_document=True,
