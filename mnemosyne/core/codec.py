@@ -70,6 +70,9 @@ class JsonTree(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._fields)
 
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
 
 def _json_form(value: Any) -> Any:
     return JsonText(value.json) if isinstance(value, JsonTree) else _plain_mapping(value)

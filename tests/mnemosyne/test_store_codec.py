@@ -24,6 +24,7 @@ from mnemosyne import (
     TurnStatus,
 )
 from mnemosyne.core.codec import (
+    JsonTree,
     decode,
     decode_tree,
     encode,
@@ -122,3 +123,14 @@ def test_times_are_iso_text_outside_and_aware_inside():
             parse_time(text)
     with pytest.raises(CodecError):
         format_time(at.replace(tzinfo=None))
+
+
+@given(st.dictionaries(texts, json_values, max_size=4))
+def test_a_tree_that_is_encoded_already_is_the_tree(tree):
+    encoded = JsonTree(encode(tree))
+    assert encoded == tree
+    assert tree == JsonTree(encode(tree))
+    assert str(encoded) == str(tree)
+    assert encode(encoded) == encode(tree)
+    assert decode(encode({"inner": encoded}), dict) == {"inner": tree}
+    assert to_plain({"inner": encoded}) == {"inner": tree}
