@@ -15,7 +15,18 @@ from jacquard.service.answers import JSON, answer_fault
 from jacquard.service.http.endpoints import make_endpoint
 from jacquard.service.http.openapi import build_openapi
 from jacquard.service.http.operation import Operation
-from jacquard.service.http.operations import access, estimates, events, memory, records, sessions, turns, verbs
+from jacquard.service.http.operations import (
+    access,
+    branches,
+    estimates,
+    events,
+    memory,
+    records,
+    sessions,
+    state,
+    turns,
+    verbs,
+)
 from jacquard.service.tenants import TenantRuntimes
 from mnemosyne.core import codec
 
@@ -23,6 +34,8 @@ API_VERSION = "1"
 
 OPERATIONS: tuple[Operation, ...] = (
     *sessions.OPERATIONS,
+    *branches.OPERATIONS,
+    *state.OPERATIONS,
     *turns.OPERATIONS,
     *records.OPERATIONS,
     *memory.OPERATIONS,

@@ -1,36 +1,28 @@
-"""Operations on sessions: started, listed, read, branched, edited, summed up and repaired."""
+"""Operations on sessions: started, listed, read, written and edited."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from anyio import to_thread
 
 from jacquard.client.wire import message_from_wire
-from jacquard.core.errors import ConfigError, InputTooLargeError, SummarizerError
-from jacquard.memory.consolidate.consolidator import ConsolidationResult
+from jacquard.core.errors import ConfigError, InputTooLargeError
 from jacquard.memory.verbs.find import has_words
-from jacquard.service.http.call_settings import id_from_key
 from jacquard.service.http.operation import Call, Operation, Query
 from jacquard.service.values import Scope
-from jacquard.turns.writing.repair import RepairResult
 from mnemosyne.chains.audience import may_read, read_audience
 from mnemosyne.core import codec
 from mnemosyne.core.errors import (
-    BranchExistsError,
     BranchNotFoundError,
     SchemaValidationError,
     SessionExistsError,
     SessionNotFoundError,
-    StateOpError,
-    TurnNotFoundError,
     VersionConflictError,
 )
 from mnemosyne.documents.session_json import document_from_json, document_to_json
 from mnemosyne.evidence.documents import index_documents
-from mnemosyne.schema.document import Summary, Task
 from mnemosyne.schema.memory import is_profile_session
 from mnemosyne.schema.record import PutResult, TurnRecord
 from mnemosyne.schema.session import Message, SessionHead, TurnKind, TurnStatus
@@ -84,28 +76,6 @@ class DocumentRequest:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ForkRequest:
-    """A branch to open after a committed turn (null: before the first)."""
-
-    turn_id: str | None = None
-    branch_id: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SwitchRequest:
-    """The branch to make the active one."""
-
-    branch_id: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RollbackRequest:
-    """The committed turn to go back to (null: before the first)."""
-
-    turn_id: str | None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class EditRequest:
     """Another text for a message."""
 
@@ -118,37 +88,6 @@ class AdoptRequest:
     """Messages that were exchanged elsewhere, oldest first."""
 
     messages: tuple[SentChatMessage, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BranchRequest:
-    """The branch to work on (null: the active one)."""
-
-    branch_id: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ConsolidateRequest:
-    """The branch to turn into memory; `chapter_ends` where a chapter ends with its head."""
-
-    branch_id: str | None = None
-    chapter_ends: bool = False
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RepairRequest:
-    """Ops on the state by the host's own hand, all or none, as a model writes them."""
-
-    ops: tuple[list[Any] | dict[str, Any], ...]
-    reason: str = ""
-    branch_id: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TasksRequest:
-    """Tasks to write or replace by id."""
-
-    tasks: tuple[Task, ...]
 
 
 async def list_sessions(call: Call) -> SessionPage:
@@ -216,34 +155,6 @@ def _show_turn(record: TurnRecord, viewer: str | None) -> PastTurn:
     )
 
 
-async def list_branches(call: Call) -> tuple[SessionHead, ...]:
-    """List branches."""
-    return await call.runtime.engine.branches(call.session_id)
-
-
-async def fork(call: Call) -> SessionHead:
-    """Open a branch."""
-    sent = call.read(ForkRequest)
-    branch_id = sent.branch_id or id_from_key(call, "branch")
-    try:
-        return await call.runtime.engine.fork(call.session_id, sent.turn_id, branch_id)
-    except BranchExistsError:
-        if sent.branch_id is not None or branch_id is None:
-            raise
-        # The same key once more: the branch is that of the first call.
-        return await call.runtime.engine.switch(call.session_id, branch_id)
-
-
-async def switch(call: Call) -> SessionHead:
-    """Make another branch the active one."""
-    return await call.runtime.engine.switch(call.session_id, call.read(SwitchRequest).branch_id)
-
-
-async def rollback(call: Call) -> SessionHead:
-    """Go back to a committed turn."""
-    return await call.runtime.engine.rollback(call.session_id, call.read(RollbackRequest).turn_id)
-
-
 async def edit(call: Call) -> SessionHead:
     """Give a message another text."""
     sent = call.read(EditRequest)
@@ -256,44 +167,6 @@ async def adopt(call: Call) -> SessionHead:
     """Take in messages that were exchanged elsewhere."""
     messages = [message_from_wire(each) for each in call.read(AdoptRequest).messages]
     return await call.runtime.engine.adopt_messages(call.session_id, messages)
-
-
-async def summarize(call: Call) -> Summary | None:
-    """Sum up a branch now."""
-    return await call.runtime.engine.summarize(call.session_id, branch_id=call.read(BranchRequest).branch_id)
-
-
-async def consolidate(call: Call) -> ConsolidationResult:
-    """Turn what was played into memory."""
-    sent = call.read(ConsolidateRequest)
-    return await call.runtime.engine.consolidate(
-        call.session_id, branch_id=sent.branch_id, chapter_ends=sent.chapter_ends
-    )
-
-
-async def repair(call: Call) -> RepairResult:
-    """Apply ops to the state."""
-    sent = call.read(RepairRequest)
-    return await call.runtime.engine.repair_state(
-        call.session_id, sent.ops, reason=sent.reason, branch_id=sent.branch_id
-    )
-
-
-async def get_state(call: Call) -> Mapping[str, Any]:
-    """Return the state after a turn."""
-    store = call.runtime.store
-    turn_id = call.query["turn"] or (await store.head(call.session_id, call.query["branch"])).turn_id
-    return await store.state_at(call.session_id, turn_id)
-
-
-async def list_tasks(call: Call) -> tuple[Task, ...]:
-    """List tasks."""
-    return await call.runtime.engine.tasks(call.session_id)
-
-
-async def put_tasks(call: Call) -> PutResult:
-    """Write or replace tasks."""
-    return await call.runtime.engine.upsert_tasks(call.session_id, call.read(TasksRequest).tasks)
 
 
 async def get_window_messages(call: Call) -> bytes:
@@ -398,50 +271,6 @@ OPERATIONS = (
         open_to_viewers=True,
     ),
     Operation(
-        name="branches",
-        method="GET",
-        path=f"{_SESSION}/branches",
-        doc="List the heads of all branches, the active one first.",
-        run=list_branches,
-        answer=tuple[SessionHead, ...],
-        errors=(SessionNotFoundError,),
-        open_to_viewers=True,
-    ),
-    Operation(
-        name="fork",
-        method="POST",
-        path=f"{_SESSION}/fork",
-        doc="Open a branch after a committed turn and make it the active one.",
-        run=fork,
-        body=ForkRequest,
-        answer=SessionHead,
-        errors=(SessionNotFoundError, TurnNotFoundError, BranchExistsError),
-        open_to_viewers=True,
-    ),
-    Operation(
-        name="switch",
-        method="POST",
-        path=f"{_SESSION}/switch",
-        doc="Make another branch the active one.",
-        run=switch,
-        body=SwitchRequest,
-        answer=SessionHead,
-        errors=(SessionNotFoundError, BranchNotFoundError),
-        open_to_viewers=True,
-    ),
-    Operation(
-        name="rollback",
-        method="POST",
-        path=f"{_SESSION}/rollback",
-        doc="Go back to a committed turn; what follows it stays on its branch.",
-        run=rollback,
-        body=RollbackRequest,
-        answer=SessionHead,
-        errors=(SessionNotFoundError, TurnNotFoundError),
-        open_to_viewers=True,
-        is_repeatable=False,
-    ),
-    Operation(
         name="edit_message",
         method="PATCH",
         path=f"{_SESSION}/messages/{{message_id}}",
@@ -460,66 +289,5 @@ OPERATIONS = (
         body=AdoptRequest,
         answer=SessionHead,
         errors=(ConfigError, InputTooLargeError),
-    ),
-    Operation(
-        name="summarize",
-        method="POST",
-        path=f"{_SESSION}/summarize",
-        doc="Sum up a branch now, all but its newest messages; null where nothing is new.",
-        run=summarize,
-        body=BranchRequest,
-        answer=Summary | None,
-        errors=(SessionNotFoundError, SummarizerError),
-    ),
-    Operation(
-        name="consolidate",
-        method="POST",
-        path=f"{_SESSION}/consolidate",
-        doc="Turn what was played on a branch into memory: turn summaries, events, narratives over many turns.",
-        run=consolidate,
-        body=ConsolidateRequest,
-        answer=ConsolidationResult,
-        errors=(SessionNotFoundError, ConfigError),
-    ),
-    Operation(
-        name="repair_state",
-        method="POST",
-        path=f"{_SESSION}/repair",
-        doc="Apply ops to the state by the host's own hand, all or none, as a turn without messages.",
-        run=repair,
-        scope=Scope.AUTHOR,
-        body=RepairRequest,
-        answer=RepairResult,
-        errors=(SessionNotFoundError, StateOpError, VersionConflictError),
-        is_repeatable=False,
-    ),
-    Operation(
-        name="get_state",
-        method="GET",
-        path=f"{_SESSION}/state",
-        doc="Return the state of a session, at present or after any turn.",
-        run=get_state,
-        answer=dict[str, Any],
-        query=(_BRANCH, Query(name="turn", doc="After this turn (default: the newest).")),
-        errors=(SessionNotFoundError, TurnNotFoundError, BranchNotFoundError),
-    ),
-    Operation(
-        name="tasks",
-        method="GET",
-        path=f"{_SESSION}/tasks",
-        doc="List the tasks of a session.",
-        run=list_tasks,
-        answer=tuple[Task, ...],
-        errors=(SessionNotFoundError,),
-    ),
-    Operation(
-        name="upsert_tasks",
-        method="PUT",
-        path=f"{_SESSION}/tasks",
-        doc="Write or replace tasks by id.",
-        run=put_tasks,
-        body=TasksRequest,
-        answer=PutResult,
-        errors=(SessionNotFoundError, ConfigError),
     ),
 )
