@@ -15,7 +15,8 @@ from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from jacquard.config.sections import ArmConfig, RuntimeConfig
-from jacquard.config.settings import BETWEEN, OF_NO_ARM, PREFIX
+from jacquard.config.service import ServiceSettings
+from jacquard.config.settings import BETWEEN, OF_NO_ARM, PREFIX, SERVICE
 from mnemosyne.files import write_file
 
 PAGE_FILE = "settings.md"
@@ -27,7 +28,8 @@ _KINDS = {str: "text", int: "whole number", float: "number", bool: "true or fals
 _INTRODUCTION = """# Settings
 
 Every setting, with its default and its bounds. A setting is given in code (`RuntimeConfig`), in a YAML file (`--config FILE`,
-`load_config`), or in an environment variable; the environment counts over the file, the file over the default. A list or a mapping
+`load_config`), or in an environment variable; the environment counts over the file, the file over the default. The section
+`service` is read by `jacquard serve` alone, whose options count over the environment. A list or a mapping
 in a variable is written as YAML (`[must, high]`, `{low: 3600}`). An unknown name or a value outside its bounds is refused with a
 `ConfigError` that names it. Bounds are included. The same in a form for programs: [JSON Schema](schema/settings.json), printed by
 `jacquard schema settings`.
@@ -73,9 +75,12 @@ def settings_of(kind: Any = RuntimeConfig, path: tuple[str, ...] = ()) -> Iterat
 
 
 def settings_schema() -> dict[str, Any]:
-    """Return the JSON Schema of a settings file: the root is RuntimeConfig, the sections are its `$defs`."""
+    """Return the JSON Schema of a settings file: the root is RuntimeConfig with the section of the service, the sections are its
+    `$defs`.
+    """
     defs: dict[str, Any] = {}
     root = _build_object_schema(RuntimeConfig, defs)
+    root["properties"][SERVICE] = _build_schema(ServiceSettings, {}, defs)
     return {"$schema": DIALECT, "$id": "urn:jacquard:settings", "title": "Settings", **root, "$defs": defs}
 
 
@@ -97,6 +102,8 @@ def page_text() -> str:
     parts.append(
         f"## `experiments`\n\n{_read_first_paragraph(ArmConfig)}\n\n{_format_table(settings_of(ArmConfig, _ARM_PATH))}"
     )
+    service = settings_of(ServiceSettings, (SERVICE,))
+    parts.append(f"## `{SERVICE}`\n\n{_read_first_paragraph(ServiceSettings)}\n\n{_format_table(service)}")
     return "\n".join(parts)
 
 
@@ -152,7 +159,7 @@ def _build_object_schema(kind: Any, defs: dict[str, Any]) -> dict[str, Any]:
         properties["config"] = {
             **properties["config"],
             "allOf": [{"$ref": "#"}],
-            "properties": dict.fromkeys(sorted(OF_NO_ARM), False),
+            "properties": dict.fromkeys(sorted(OF_NO_ARM | {SERVICE}), False),
         }
     made = {"description": _read_first_paragraph(kind), "type": "object", "properties": properties}
     return {**made, "additionalProperties": False}

@@ -12,7 +12,7 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from jacquard.config.sections import RuntimeConfig
-from jacquard.service.settings import ServiceSettings
+from jacquard.config.service import ServiceSettings
 from jacquard.wiring.runtime import Runtime, open_runtime
 from mnemosyne.core.errors import SessionNotFoundError
 from mnemosyne.schema.event import Event

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from jacquard import ConfigError, RuntimeConfig, config_from_environment, config_from_mapping
+from jacquard import ConfigError, RuntimeConfig, config_from_environment, config_from_mapping, load_config
 from jacquard.config.reference import (
     PAGE_FILE,
     SCHEMA_FILE,
@@ -19,8 +19,10 @@ from jacquard.config.reference import (
     settings_of,
     settings_schema,
 )
+from jacquard.config.service import ServiceSettings, load_service_settings
 
 DOCS = Path(__file__).parents[2] / "docs"
+SERVICE = tuple(settings_of(ServiceSettings, ("service",)))
 RENEW = "run `python -m jacquard.config.reference docs`"
 
 
@@ -35,7 +37,7 @@ def test_the_page_and_the_schema_are_current(tmp_path: Path) -> None:
 def test_every_setting_is_named_with_a_sentence() -> None:
     page = page_text()
     assert len(list(settings_of())) > 80
-    for each in settings_of():
+    for each in (*settings_of(), *SERVICE):
         assert f"| `{'.'.join(each.path)}` |" in page
         assert f"`{each.variable}`" in page
         assert each.doc.endswith("."), each.path
@@ -66,6 +68,33 @@ def test_the_defaults_are_valid_and_are_read_as_the_defaults() -> None:
     assert config_from_mapping(tree) == RuntimeConfig()
 
 
+def test_one_file_has_the_settings_of_turns_and_of_the_service(tmp_path: Path) -> None:
+    defaults: dict[str, object] = {"proxy": {}, "limits": {}}
+    for each in SERVICE:
+        section = defaults if len(each.path) == 2 else defaults[each.path[1]]
+        section[each.path[-1]] = each.default  # type: ignore[index]
+    whole = {"budget": {"max_input_tokens": 9_000}, "service": defaults}
+    assert Draft202012Validator(settings_schema()).is_valid(whole)
+    file = tmp_path / "settings.json"
+    file.write_text(json.dumps(whole), encoding="utf-8")
+    assert load_config(file, {}).budget.max_input_tokens == 9_000
+    assert load_service_settings(file, {}) == ServiceSettings()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"port": 0}, {"ports": 1}, {"limits": {"at_once": "many"}}, {"proxy": {"enabled": 1}}],
+)
+def test_the_schema_refuses_a_section_of_the_service_that_the_reader_refuses(
+    wrong: dict[str, object], tmp_path: Path
+) -> None:
+    assert not Draft202012Validator(settings_schema()).is_valid({"service": wrong})
+    file = tmp_path / "settings.json"
+    file.write_text(json.dumps({"service": wrong}), encoding="utf-8")
+    with pytest.raises(ConfigError):
+        load_service_settings(file, {})
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -76,6 +105,7 @@ def test_the_defaults_are_valid_and_are_read_as_the_defaults() -> None:
         {"redaction": {"mode": "keep"}},
         {"prune": {"must_keep_priorities": ["all"]}},
         {"experiments": {"e": {"a": {"config": {"tags": {"x": "y"}}}}}},
+        {"experiments": {"e": {"a": {"config": {"service": {}}}}}},
     ],
 )
 def test_the_schema_refuses_what_the_reader_refuses(wrong: dict[str, object]) -> None:

@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 from jacquard import MemoryVerbs, RuntimeConfig, open_runtime
 from jacquard.cli.app import app as command
 from jacquard.client import RemoteEngine
+from jacquard.config.service import ServiceSettings
 from jacquard.service.access.principals import RequestNote
 from jacquard.service.mcp.calls import Service
 from jacquard.service.mcp.server import build_server
 from jacquard.service.running.application import build_app
-from jacquard.service.settings import ServiceSettings
 from jacquard.service.tenants import TenantRuntimes
 from jacquard.service.values import Principal
 from mnemosyne.core import codec

@@ -9,7 +9,7 @@ from time import monotonic
 
 import anyio
 
-from jacquard.service.settings import ServiceLimits
+from jacquard.config.service import ServiceLimits
 
 _MINUTE_SECONDS = 60.0
 

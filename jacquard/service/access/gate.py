@@ -18,10 +18,10 @@ from typing import Any
 import anyio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from jacquard.config.service import ServiceSettings
 from jacquard.service.access.admission import Admission, TooManyRequestsError
 from jacquard.service.access.principals import RequestNote
 from jacquard.service.answers import INTERNAL, JSON, Refusal, answer_fault
-from jacquard.service.settings import ServiceSettings
 from jacquard.service.values import LOCAL, Principal
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})

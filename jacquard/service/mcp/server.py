@@ -17,6 +17,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
 
 from jacquard.client.wire import ErrorBody
+from jacquard.config.service import ServiceSettings
 from jacquard.service.access.principals import RequestNote
 from jacquard.service.answers import INTERNAL, Refusal, describe
 from jacquard.service.http.endpoints import check_access
@@ -25,7 +26,6 @@ from jacquard.service.mcp.prompts import get_prompt, list_prompts
 from jacquard.service.mcp.resources import list_resources, list_templates, read_resource
 from jacquard.service.mcp.schemas import input_schema, output_schema
 from jacquard.service.mcp.tools import TOOLS, Tool
-from jacquard.service.settings import ServiceSettings
 from jacquard.service.values import Principal
 from mnemosyne.core import codec
 

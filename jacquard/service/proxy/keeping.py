@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 
 import anyio
 
+from jacquard.config.service import ProxySettings
 from jacquard.integrations.core.adapter import COUNTED, REPORTED_WITH_MORE
 from jacquard.integrations.core.mapping import read_arguments
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_from_record
@@ -26,7 +27,6 @@ from jacquard.service.proxy.conversation import (
 from jacquard.service.proxy.our_text import settings_for, take_our_text
 from jacquard.service.proxy.replies.answers import AnswerReader
 from jacquard.service.proxy.requests.chat_request import ChatRequest, OurText, text_of
-from jacquard.service.settings import ProxySettings
 from jacquard.service.tenants import TenantRuntimes
 from jacquard.service.values import Principal
 from jacquard.templating.profiles import ReplyForm

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from jacquard.adapters.prompts.templates import warm_prompts
+from jacquard.config.service import ServiceSettings
 from jacquard.service.access.principals import principal_of
 from jacquard.service.answers import JSON, describe
 from jacquard.service.proxy.keeping import TurnKeeper
@@ -20,7 +21,6 @@ from jacquard.service.proxy.requests.chat_request import Api, ChatRequest, read_
 from jacquard.service.proxy.requests.headers import ERROR, PASSED, RECEIPT, Headers, headers_for_upstream
 from jacquard.service.proxy.requests.rules import PASS, SAME_TURN, TURN, CallRule, find_rule, load_rules
 from jacquard.service.proxy.upstreams.protocol import Upstream, UpstreamCall
-from jacquard.service.settings import ServiceSettings
 from jacquard.service.tenants import TenantRuntimes
 from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.core.off_loop import calculate

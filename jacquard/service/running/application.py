@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from jacquard.config.sections import RuntimeConfig
+from jacquard.config.service import ServiceSettings
 from jacquard.service.access.admission import Admission
 from jacquard.service.access.gate import Gate
 from jacquard.service.access.principals import RequestNote, note_of
@@ -33,7 +34,6 @@ from jacquard.service.proxy.upstreams.named_model import NamedModelUpstream
 from jacquard.service.proxy.upstreams.protocol import Upstream
 from jacquard.service.running.logs import log_request
 from jacquard.service.running.metrics import ServiceMetrics
-from jacquard.service.settings import ServiceSettings
 from jacquard.service.tenants import TenantRuntimes
 from jacquard.service.values import Scope
 

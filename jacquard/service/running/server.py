@@ -18,6 +18,7 @@ from fastapi import FastAPI
 from uvicorn.supervisors import Multiprocess
 
 from jacquard.config.sections import RuntimeConfig
+from jacquard.config.service import ServiceSettings, load_service_settings
 from jacquard.config.settings import load_config
 from jacquard.core.errors import ConfigError
 from jacquard.service.access.gate import LOOPBACK_HOSTS
@@ -25,7 +26,6 @@ from jacquard.service.proxy.requests.rules import load_rules
 from jacquard.service.running.application import build_app
 from jacquard.service.running.logs import configure_logs, log_start
 from jacquard.service.running.metrics import SHARED_FOLDER
-from jacquard.service.settings import ServiceSettings, load_service_settings
 from jacquard.service.tenants import TenantRuntimes
 from mnemosyne.schema.memory import EMPTY
 

@@ -10,12 +10,12 @@ from typing import Any
 import anyio
 
 from jacquard.config.sections import RuntimeConfig
+from jacquard.config.service import ServiceSettings, load_service_settings
 from jacquard.config.settings import load_config
 from jacquard.service.access.principals import RequestNote
 from jacquard.service.mcp.calls import Service
 from jacquard.service.mcp.server import build_server, serve_stdio
 from jacquard.service.running.logs import configure_logs, log_request
-from jacquard.service.settings import ServiceSettings, load_service_settings
 from jacquard.service.tenants import TenantRuntimes
 from jacquard.service.values import Principal
 from mnemosyne.schema.memory import EMPTY

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from jacquard.cli.app import app
-from jacquard.service.settings import ServiceSettings, load_service_settings
+from jacquard.config.service import ServiceSettings, load_service_settings
 from mnemosyne import locate_store
 
 ROOT = Path(__file__).parents[3]

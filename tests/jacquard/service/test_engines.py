@@ -12,9 +12,9 @@ from served import serve_app
 
 from jacquard import ContextEngine, RuntimeConfig, open_runtime
 from jacquard.client import RemoteEngine, ServiceError, ServiceUnreachableError
+from jacquard.config.service import ServiceSettings
 from jacquard.service.http.routes import OPERATIONS
 from jacquard.service.running.application import build_app
-from jacquard.service.settings import ServiceSettings
 from jacquard.testing.engine import EngineContract
 
 SETTINGS = RuntimeConfig(profile="assistant")

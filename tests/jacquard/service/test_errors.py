@@ -12,10 +12,10 @@ import evals.errors  # noqa: F401 (its errors are subclasses that a service neve
 from filament import FilamentError
 from jacquard import ConfigError
 from jacquard.client.errors import ServiceError, code_of, error_of
+from jacquard.config.service import ServiceSettings
 from jacquard.service.answers import STATUSES, answer_error, status_of
 from jacquard.service.http.routes import OPERATIONS
 from jacquard.service.running.application import build_app
-from jacquard.service.settings import ServiceSettings
 from mnemosyne import ContextEngineError, VersionConflictError
 
 OWN = ("filament", "mnemosyne", "jacquard")

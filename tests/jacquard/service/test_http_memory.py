@@ -7,9 +7,9 @@ import pytest
 
 from jacquard import MemoryNotFoundError, RuntimeConfig
 from jacquard.client import RemoteEngine
+from jacquard.config.service import ServiceSettings
 from jacquard.service.access.records import using_records
 from jacquard.service.running.application import build_app
-from jacquard.service.settings import ServiceSettings
 from jacquard.service.values import Scope
 
 pytestmark = pytest.mark.anyio

@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from jacquard.client.wire import decode_turn
+from jacquard.config.service import ServiceSettings
 from jacquard.service.running.application import build_app
-from jacquard.service.settings import ServiceSettings
 
 WORLD = Path(__file__).parents[3] / "examples" / "whispering_forest" / "en"
 

@@ -18,9 +18,9 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from verb_faces import ASSISTANT, Tools, connect
 
+from jacquard.config.service import ServiceLimits, ServiceSettings
 from jacquard.service.access.records import using_records
 from jacquard.service.running.application import build_app
-from jacquard.service.settings import ServiceLimits, ServiceSettings
 from jacquard.service.values import Principal, Scope
 from mnemosyne import CalibratedEstimator
 

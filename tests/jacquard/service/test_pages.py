@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from jacquard.config.service import ServiceLimits, ServiceSettings
 from jacquard.service.http.routes import OPERATIONS
-from jacquard.service.settings import ServiceLimits, ServiceSettings
 from jacquard.service.values import Scope
 
 DOCS = Path(__file__).parents[3] / "docs"

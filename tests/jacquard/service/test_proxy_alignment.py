@@ -8,9 +8,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from jacquard.config.service import ServiceSettings
 from jacquard.service.proxy.alignment import align, exchanges_of, form_of
 from jacquard.service.running.application import build_app
-from jacquard.service.settings import ServiceSettings
 from jacquard.testing.server import ScriptedServer
 from mnemosyne import Message, Role
 

@@ -8,8 +8,8 @@ import httpx
 import openai
 import pytest
 
+from jacquard.config.service import ServiceSettings
 from jacquard.service.running.application import build_app
-from jacquard.service.settings import ServiceSettings
 from jacquard.testing.server import ScriptedServer
 
 pytestmark = pytest.mark.anyio

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from jacquard.cli.app import app as cli
+from jacquard.config.service import ProxySettings, ServiceSettings
 from jacquard.service.running.application import build_app
-from jacquard.service.settings import ProxySettings, ServiceSettings
 from jacquard.testing.server import ScriptedServer
 
 pytestmark = pytest.mark.anyio

@@ -6,8 +6,8 @@ import anyio
 import httpx
 import pytest
 
+from jacquard.config.service import ServiceLimits, ServiceSettings
 from jacquard.service.running.application import build_app
-from jacquard.service.settings import ServiceLimits, ServiceSettings
 from jacquard.testing.server import ScriptedServer
 
 pytestmark = pytest.mark.anyio

@@ -7,10 +7,10 @@ import json
 import pytest
 
 from jacquard import ConfigError
+from jacquard.config.service import ProxySettings
 from jacquard.service.proxy.requests.chat_request import Api, OurText, read_request, with_our_text
 from jacquard.service.proxy.requests.headers import headers_for_client, headers_for_upstream
 from jacquard.service.proxy.requests.rules import find_rule, load_rules
-from jacquard.service.settings import ProxySettings
 
 OURS = OurText(lasting="LASTING", changing="CHANGING")
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA", "detail": "low"}}

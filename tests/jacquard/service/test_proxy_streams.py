@@ -13,8 +13,8 @@ import openai
 import pytest
 import uvicorn
 
+from jacquard.config.service import ServiceSettings
 from jacquard.service.running.application import build_app
-from jacquard.service.settings import ServiceSettings
 from jacquard.testing.server import ScriptedServer, Step
 
 WORLD = str(Path(__file__).parents[3] / "examples" / "whispering_forest" / "en")

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 
+from jacquard.config.service import ProxySettings, ServiceSettings
 from jacquard.service.running.application import build_app
-from jacquard.service.settings import ProxySettings, ServiceSettings
 from jacquard.testing.server import ScriptedServer
 
 pytestmark = pytest.mark.anyio

@@ -8,9 +8,9 @@ import httpx
 import pytest
 
 from jacquard import RuntimeConfig
+from jacquard.config.service import ServiceSettings
 from jacquard.service.http.routes import OPERATIONS
 from jacquard.service.running.application import build_app
-from jacquard.service.settings import ServiceSettings
 
 pytestmark = pytest.mark.anyio
 SOURCE = {"kind": "tool", "name": "map"}

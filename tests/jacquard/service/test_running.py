@@ -14,9 +14,9 @@ import time
 import httpx
 import pytest
 
+from jacquard.config.service import ServiceLimits
 from jacquard.service.access.admission import Admission
 from jacquard.service.running.metrics import ServiceMetrics
-from jacquard.service.settings import ServiceLimits
 
 WORD = "Rosebud-7Q"
 

@@ -12,6 +12,7 @@ import pytest
 
 from jacquard import ConfigError, RuntimeConfig
 from jacquard.config.sections import list_credentials
+from jacquard.config.service import ServiceLimits, ServiceSettings
 from jacquard.service.access.admission import Admission
 from jacquard.service.access.gate import Gate
 from jacquard.service.access.records import using_records
@@ -19,7 +20,6 @@ from jacquard.service.access.tokens import TokenRegistry
 from jacquard.service.http.routes import OPERATIONS
 from jacquard.service.running.application import build_app
 from jacquard.service.running.server import serve as run_server
-from jacquard.service.settings import ServiceLimits, ServiceSettings
 from jacquard.service.values import SERVICE_TENANT, Scope
 from mnemosyne import EmbedderUnavailableError, StoreUnavailableError, SystemClock, WorldPackError, open_store
 

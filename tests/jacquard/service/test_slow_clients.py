@@ -11,10 +11,10 @@ import httpx
 import pytest
 from served import serve_app
 
+from jacquard.config.service import ServiceLimits, ServiceSettings
 from jacquard.service.access.admission import Admission
 from jacquard.service.access.gate import Gate
 from jacquard.service.running.protocol import LimitedProtocol
-from jacquard.service.settings import ServiceLimits, ServiceSettings
 
 GIGABYTE = 1_000_000_000
 

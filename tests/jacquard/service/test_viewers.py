@@ -8,9 +8,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from jacquard.config.service import ServiceSettings
 from jacquard.service.access.records import using_records
 from jacquard.service.running.application import build_app
-from jacquard.service.settings import ServiceSettings
 from jacquard.service.values import Scope
 
 pytestmark = pytest.mark.anyio
