@@ -187,6 +187,8 @@ def from_plain(value: Any, kind: type[T]) -> T:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         raise CodecError(f"This is not a {kind.__name__}: {error}.") from None
+    except UnicodeEncodeError:
+        raise CodecError(f"This is not a {kind.__name__}: a text in it holds half of a surrogate pair.") from None
 
 
 def json_schemas(kinds: Sequence[Any], place: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:

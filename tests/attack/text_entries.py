@@ -5,6 +5,7 @@ from __future__ import annotations
 import entries_of_files
 import entries_of_formats
 import entries_of_memory
+import entries_of_service
 import entries_of_turns
 from entry_points import ENTRIES, EXAMPLES, LIMITS, forget_texts
 
@@ -15,6 +16,7 @@ __all__ = [
     "entries_of_files",
     "entries_of_formats",
     "entries_of_memory",
+    "entries_of_service",
     "entries_of_turns",
     "forget_texts",
 ]

@@ -10,6 +10,7 @@ import anyio
 import pytest
 from typer.testing import CliRunner
 
+from jacquard import CurationConfig, RuntimeConfig, open_runtime
 from jacquard.cli.app import app
 from jacquard.service.access.records import using_records
 from jacquard.service.values import Scope
@@ -96,6 +97,64 @@ def test_a_backup_of_a_tenant_holds_that_tenant_alone(tmp_path, kind):
     assert b"default-s" not in (tmp_path / "north.backup").read_bytes()
     restore_store(tmp_path / "north.backup", second)
     assert set(anyio.run(documents_of, second, ("default", "north"))) == {("north", "north-s")}
+
+
+async def next_prompt(store: str):
+    """Return what the next turn prepares, as the main model gets it; nothing of it depends on the clock's pace."""
+    config = RuntimeConfig(curation=CurationConfig(deadline_ms=600_000))
+    async with open_runtime(store, world=WORLD, embedder="none", config=config) as runtime:
+        turn = await runtime.engine.prepare_turn("default-s", "And the old well?", turn_id="next")
+        return turn.text, [dict(each) for each in turn.messages]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "file", "postgres"])
+def test_the_next_prompt_of_a_restored_store_is_the_same(tmp_path, kind, request):
+    first, second = f"{tmp_path / 'first'}", f"{tmp_path / 'second'}"
+    if kind == "file":
+        first, second = f"file:{first}", f"file:{second}"
+    elif kind == "postgres":
+        server = request.getfixturevalue("postgres_server")
+        first, second = server.url(first), server.url(second)
+    play(first, "default")
+    backup_store(first, tmp_path / "one.backup")
+    restore_store(tmp_path / "one.backup", second)
+    assert anyio.run(next_prompt, first) == anyio.run(next_prompt, second)
+
+
+@pytest.mark.parametrize("kind", ["", "file:"])
+def test_a_tenant_or_a_store_that_is_not_there_is_said_and_leaves_no_backup(tmp_path, kind):
+    store, file = f"{kind}{tmp_path / 'store'}", tmp_path / "one.backup"
+    play(store, "default", 1)
+    shown = COMMANDS.invoke(app, ["backup", str(file), "--store", store, "--tenant", "nobody"])
+    assert shown.exit_code == 1
+    assert "nothing of the tenant 'nobody'" in " ".join(shown.output.split())
+    shown = COMMANDS.invoke(app, ["backup", str(file), "--store", f"{kind}{tmp_path / 'typo'}"])
+    assert shown.exit_code == 1
+    assert "start a session there first" in " ".join(shown.output.split())
+    assert [each.name for each in tmp_path.iterdir()] == ["store"]
+
+
+def test_a_backup_of_a_newer_release_is_refused(tmp_path):
+    play(str(tmp_path / "store"), "default", 1)
+    backup_store(str(tmp_path / "store"), tmp_path / "one.backup")
+    with closing(sqlite3.connect(tmp_path / "one.backup")) as backup:
+        (version,) = backup.execute("PRAGMA user_version").fetchone()
+        backup.execute(f"PRAGMA user_version = {version + 1}")
+    with zipfile.ZipFile(tmp_path / "files.backup", "w") as archive:
+        archive.writestr("digests.json", b'{"program": "jacquard backup of files", "format": 2, "files": {}}')
+    for file, place in (("one.backup", "new"), ("files.backup", f"file:{tmp_path / 'new'}")):
+        with pytest.raises(StoreUnavailableError, match="newer release"):
+            restore_store(tmp_path / file, place if place.startswith("file:") else str(tmp_path / place))
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("work", [["backup", "FILE"], ["migrate"]])
+def test_a_server_that_cannot_be_reached_is_said(tmp_path, work):
+    given = [each.replace("FILE", str(tmp_path / "one.backup")) for each in work]
+    shown = COMMANDS.invoke(app, [*given, "--store", "postgresql://127.0.0.1:1/none"])
+    assert shown.exit_code == 1
+    assert "the server cannot be reached" in " ".join(shown.output.split())
+    assert not (tmp_path / "one.backup").exists()
 
 
 def test_what_exists_is_never_written_over(tmp_path):

@@ -36,7 +36,7 @@ async def call_tool(service: Service, tool: Tool, arguments: Mapping[str, Any], 
     Raises Refusal for what the caller may not do, ConfigError for arguments that cannot be, and what the operation raises.
     """
     check_access(tool.operation, note.principal)
-    ids, query, body, viewer = await to_thread.run_sync(_read_arguments, tool, arguments)
+    ids, query, body, viewer = await to_thread.run_sync(read_arguments, tool, arguments)
     note.principal = act_as(note.principal, viewer)
     note.turn_id = ids.get("turn_id") or getattr(body, "turn_id", None) or ""
     operation = replace(tool.operation, run=tool.run)
@@ -46,7 +46,12 @@ async def call_tool(service: Service, tool: Tool, arguments: Mapping[str, Any], 
     return await to_thread.run_sync(_answer, value, tool.omit)
 
 
-def _read_arguments(tool: Tool, sent: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, Any], Any, str | None]:
+def read_arguments(tool: Tool, sent: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, Any], Any, str | None]:
+    """Return what a tool was given: ids, parameters, the body of its operation, and the viewer.
+
+    ConfigError for arguments that the tool does not have or that are too long or of another type, Refusal for a parameter that
+    cannot be.
+    """
     operation = tool.operation
     schema = input_schema(tool, is_bound=False)
     known: dict[str, Any] = schema["properties"]

@@ -17,6 +17,7 @@ from mnemosyne.chains.messages.message_parts import PARTS, is_text_part
 from mnemosyne.schema.session import Message, Role
 
 MOST_STARTS = 20
+"""Of how many places where the client's messages may begin the agreement is counted: words such as "go on" are said often."""
 MOST_SKIPPED = 4
 """How many of the client's oldest messages may be unknown before the first known one."""
 
@@ -57,14 +58,17 @@ def exchanges_of(forms: Sequence[MessageForm]) -> Iterator[str]:
 def align(shown: Sequence[MessageForm], stored: Sequence[MessageForm]) -> tuple[int, int]:
     """Return where the client's messages begin among the stored ones, and how many of them agree from there.
 
-    (0, 0): none is known. Of several places the one with the longest agreement is taken, of these the newest.
+    (0, 0): none is known. Of several places the one with the longest agreement is taken, of these the newest. Looked at are those
+    nearest to where the client's messages begin if both end alike.
     """
+    alike = len(stored) - len(shown)
     for skipped, first in enumerate(shown[: MOST_SKIPPED + 1]):
-        starts = [at for at, each in enumerate(stored) if at >= skipped and first.is_same(each)][-MOST_STARTS:]
+        starts = [at for at, each in enumerate(stored) if at >= skipped and first.is_same(each)]
         if starts and skipped:
             return starts[-1] - skipped, 0
         if starts:
-            best = max(starts, key=lambda start: (_agreement(shown, stored[start:]), start))
+            nearest = sorted(starts, key=lambda start: abs(start - alike))[:MOST_STARTS]
+            best = max(nearest, key=lambda start: (_agreement(shown, stored[start:]), start))
             return best, _agreement(shown, stored[best:])
     return 0, 0
 

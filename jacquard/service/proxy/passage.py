@@ -7,7 +7,7 @@ import json
 from jacquard.service.proxy.keeping import KeptTurn, TurnKeeper
 from jacquard.service.proxy.replies.answers import AnswerReader, ContentView, WholeView
 from jacquard.service.proxy.replies.events import EventSplitter
-from jacquard.service.proxy.requests.chat_request import Api
+from jacquard.service.proxy.requests.chat_request import Api, write_json
 from jacquard.service.values import Principal
 from jacquard.templating.profiles import ReplyForm
 
@@ -55,7 +55,7 @@ class TurnPassage:
             return body
         is_changed = self._answer.take_whole(value)
         await self._keep(is_whole=True)
-        return json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass") if is_changed else body
+        return write_json(value) if is_changed else body
 
     async def close(self) -> None:
         """Keep what was shown of a reply that was cut off."""

@@ -18,7 +18,7 @@ from typing import Any
 from mnemosyne.core.errors import StoreUnavailableError
 from mnemosyne.files import make_private_file, place_draft
 from mnemosyne.stores.locate import StoreLocation, locate_store
-from mnemosyne.stores.maintenance.folders import pack_folder, unpack_folder
+from mnemosyne.stores.maintenance.folders import nothing_of, pack_folder, unpack_folder
 from mnemosyne.stores.maintenance.rows import copy_rows, reading, writing
 
 
@@ -32,7 +32,8 @@ class CopyResult:
 def backup_store(address: str, file: Path, tenant: str | None = None) -> CopyResult:
     """Write a backup of the store at `address`, of all tenants or of one, while others may use it; blocks.
 
-    StoreUnavailableError where there is no store, where `file` exists, and where it cannot be written.
+    StoreUnavailableError where there is no store, or nothing of the tenant in it, where `file` exists, and where it cannot be
+    written.
     """
     location = locate_store(address)
     if file.exists():
@@ -47,6 +48,8 @@ def backup_store(address: str, file: Path, tenant: str | None = None) -> CopyRes
             with reading(location) as source, writing(_sqlite(draft)) as target:
                 counts = copy_rows(source, target, tenant)
             _seal(draft)
+        if tenant is not None and not any(counts.values()):
+            raise StoreUnavailableError(location.shown, nothing_of(tenant))
         with draft.open("rb") as written:
             os.fsync(written.fileno())
         place_draft(draft, file)

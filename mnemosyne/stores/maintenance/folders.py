@@ -18,6 +18,8 @@ from mnemosyne.stores.file.journal import file_name
 
 DIGESTS = "digests.json"
 LOCK = "lock"
+SIGN = "store.json"
+"""The description of a file store."""
 LOCK_SECONDS = 60.0
 
 
@@ -33,11 +35,23 @@ class Digests:
 PROGRAM, FORMAT = "jacquard backup of files", 1
 
 
+def nothing_of(tenant: str) -> str:
+    """Return the reason why nothing of a tenant is copied."""
+    return f"it has nothing of the tenant {tenant!r}; check the name"
+
+
 def pack_folder(folder: Path, target: Path, tenant: str | None = None) -> dict[str, int]:
-    """Write all files of a store, or of one tenant, while nobody writes them; return how many files and bytes."""
+    """Write all files of a store, or of one tenant, while nobody writes them; return how many files and bytes.
+
+    StoreUnavailableError where there is no store, or nothing of the tenant in it.
+    """
+    if not (folder / SIGN).is_file():
+        raise StoreUnavailableError(str(folder), "there is no store in it; start a session there first")
     homes = [each for each in sorted(folder.iterdir()) if each.is_dir() and not each.name.startswith(".")]
     if tenant is not None:
         homes = [each for each in homes if each.name == file_name(tenant)]
+        if not homes:
+            raise StoreUnavailableError(str(folder), nothing_of(tenant))
     files: dict[str, str] = {}
     size = 0
     with ExitStack() as stack, zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -67,7 +81,7 @@ def unpack_folder(source: Path, folder: Path) -> dict[str, int]:
         size = 0
         make_private_folder(folder)
         # The description of the store is written last: without it, the folder is not taken for a whole one.
-        for name, data in sorted(_members(archive, digests), key=lambda each: each[0] == "store.json"):
+        for name, data in sorted(_members(archive, digests), key=lambda each: each[0] == SIGN):
             path = folder.joinpath(*PurePosixPath(name).parts)
             make_private_folder(path.parent)
             write_file(path, data, private=True)
@@ -76,8 +90,7 @@ def unpack_folder(source: Path, folder: Path) -> dict[str, int]:
 
 
 def _files(folder: Path, homes: list[Path]) -> Iterator[Path]:
-    if (sign := folder / "store.json").is_file():
-        yield sign
+    yield folder / SIGN
     for home in homes:
         yield from (each for each in sorted(home.rglob("*")) if each.is_file() and each.name != LOCK)
 

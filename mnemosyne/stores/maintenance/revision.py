@@ -10,7 +10,7 @@ from typing import Any
 
 from mnemosyne.core.errors import StoreUnavailableError
 from mnemosyne.stores.locate import StoreLocation, locate_store
-from mnemosyne.stores.maintenance.rows import reading
+from mnemosyne.stores.maintenance.rows import postgres_errors, reading
 from mnemosyne.stores.sql.schema import REVISION
 
 
@@ -24,7 +24,7 @@ class Migration:
 
 
 def migrate_store(address: str) -> Migration:
-    """Bring a SQL store to the present revision, as its first use would; blocks. StoreUnavailableError as on opening it.
+    """Bring a SQL store to the present revision, as its first use would; blocks. Errors are those of opening it.
 
     A file store has one format that every release since reads and writes, so nothing is done.
     """
@@ -39,7 +39,9 @@ def migrate_store(address: str) -> Migration:
 def _revision(location: StoreLocation) -> int:
     if location.postgres is not None:
         database: Any = import_module("mnemosyne.stores.postgres.database")
-        return int(database.read_revision(database.PostgresOptions(address=location.postgres)))
+        options = database.PostgresOptions(address=location.postgres)
+        with postgres_errors(options):
+            return int(database.read_revision(options))
     if location.database is None or location.kind != "sqlite":
         raise StoreUnavailableError(location.shown, "only stores in SQLite and PostgreSQL have revisions")
     if not location.database.is_file():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import count
@@ -128,21 +128,30 @@ def _pages(
 
 
 @contextmanager
+def postgres_errors(options: Any) -> Iterator[None]:
+    """Raise the errors of psycopg as StoreUnavailableError or StoreBusyError; `options` are those of the connection."""
+    psycopg: Any = import_module("psycopg")
+    database: Any = import_module("mnemosyne.stores.postgres.database")
+    try:
+        yield
+    except psycopg.IntegrityError as error:
+        raise StoreUnavailableError(options.address.shown, f"rows do not fit: {error}") from error
+    except psycopg.Error as error:
+        raise database.translate_error(error, options) or error from error
+
+
+@contextmanager
 def _opened(location: StoreLocation, *, create: bool) -> Iterator[OpenRows]:
     if location.postgres is not None:
         # psycopg is loaded for an address of PostgreSQL alone.
         database = import_module("mnemosyne.stores.postgres.database")
         connection = import_module("mnemosyne.stores.postgres.connection")
-        driver = database.open_driver(database.PostgresOptions(address=location.postgres, create=create))
-        try:
+        options = database.PostgresOptions(address=location.postgres, create=create)
+        with postgres_errors(options), closing(database.open_driver(options)) as driver:
             driver.execute(b"SET enable_seqscan = on; SET enable_sort = on")
             yield OpenRows(
                 connection=connection.PostgresConnection(driver, "", ""), dialect="postgresql", shown=location.shown
             )
-        except import_module("psycopg").IntegrityError as error:
-            raise StoreUnavailableError(location.shown, f"rows do not fit: {error}") from error
-        finally:
-            driver.close()
         return
     if location.kind != "sqlite" or location.database is None:
         raise StoreUnavailableError(location.shown, "only stores in SQLite, PostgreSQL and folders of files are copied")

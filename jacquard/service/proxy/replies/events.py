@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from jacquard.service.proxy.requests.chat_request import write_json
+
 DONE = "[DONE]"
 _END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _LONGEST_END = 4
@@ -53,6 +55,4 @@ def value_of(data: str) -> Any:
 def write_event(value: Any, kind: str = "") -> bytes:
     """Return an event with a JSON value; `kind` is its name, where the API gives it one."""
     head = f"event: {kind}\n" if kind else ""
-    return f"{head}data: {json.dumps(value, ensure_ascii=False, separators=(',', ':'))}\n\n".encode(
-        "utf-8", "surrogatepass"
-    )
+    return b"%sdata: %s\n\n" % (head.encode(), write_json(value))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from jacquard.service.proxy.replies.events import DONE, write_event
-from jacquard.service.proxy.requests.chat_request import Api
+from jacquard.service.proxy.requests.chat_request import Api, write_json
 
 
 def write_answer(api: Api, ident: str, model: str, text: str, *, is_stream: bool) -> bytes:
@@ -15,17 +14,13 @@ def write_answer(api: Api, ident: str, model: str, text: str, *, is_stream: bool
     return write(ident, model, text, is_stream=is_stream)
 
 
-def _json(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
-
-
 def _write_openai(ident: str, model: str, text: str, *, is_stream: bool) -> bytes:
     said = {"role": "assistant", "content": text}
     frame = {"id": ident, "created": 0, "model": model}
     if not is_stream:
         usage = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
         choice = {"index": 0, "message": said, "finish_reason": "stop"}
-        return _json({**frame, "object": "chat.completion", "choices": [choice], "usage": usage})
+        return write_json({**frame, "object": "chat.completion", "choices": [choice], "usage": usage})
     frame = {**frame, "object": "chat.completion.chunk"}
     chunks = ({"delta": said, "finish_reason": None}, {"delta": {}, "finish_reason": "stop"})
     events = [write_event({**frame, "choices": [{"index": 0, **chunk}]}) for chunk in chunks]
@@ -37,7 +32,7 @@ def _write_anthropic(ident: str, model: str, text: str, *, is_stream: bool) -> b
     frame = {"id": ident, "type": "message", "role": "assistant", "model": model, "stop_sequence": None, "usage": usage}
     block = {"type": "text", "text": text}
     if not is_stream:
-        return _json({**frame, "content": [block], "stop_reason": "end_turn"})
+        return write_json({**frame, "content": [block], "stop_reason": "end_turn"})
     ends = {"stop_reason": "end_turn", "stop_sequence": None}
     values: list[dict[str, Any]] = [
         {"type": "message_start", "message": {**frame, "content": [], "stop_reason": None}},

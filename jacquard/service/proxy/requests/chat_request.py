@@ -74,7 +74,12 @@ def read_request(api: Api, data: bytes) -> ChatRequest | None:
     messages = body.get("messages") if isinstance(body, dict) else None
     if not isinstance(messages, list) or not all(isinstance(each, dict) for each in messages):
         return None
-    read = tuple(messages) if api is Api.OPENAI else tuple(_from_anthropic(body))
+    if api is Api.OPENAI:
+        return ChatRequest(api=api, body=body, messages=tuple(messages))
+    contents = [body.get("system"), *(each.get("content") for each in messages)]
+    if not all(isinstance(each, str | list | None) for each in contents):
+        return None
+    read = tuple(_from_anthropic(body))
     return ChatRequest(api=api, body=body, messages=read)
 
 
@@ -89,12 +94,16 @@ def text_of(content: Any) -> str:
 def with_our_text(request: ChatRequest, ours: OurText, place: str) -> bytes:
     """Return the body of a call with our text: what lasts after the system messages, what changes at `place`."""
     add = _add_to_openai if request.api is Api.OPENAI else _add_to_anthropic
-    body = add(request, ours, place)
+    return write_json(add(request, ours, place))
+
+
+def write_json(value: Any) -> bytes:
+    """Return a value as JSON in UTF-8."""
     try:
-        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError:
         # Half of a surrogate pair can only be written as an escape.
-        return json.dumps(body, separators=(",", ":")).encode()
+        return json.dumps(value, separators=(",", ":")).encode()
 
 
 def _add_to_openai(request: ChatRequest, ours: OurText, place: str) -> dict[str, Any]:
