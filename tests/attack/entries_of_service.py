@@ -9,8 +9,7 @@ from functools import cache, partial
 
 from entry_points import LIMITS, MEASURED_CHARS, Run, entry
 
-from filament import FilamentError, parse_reply
-from filament.payload import load_yaml
+from filament import FilamentError, load_yaml, parse_reply
 from jacquard import JacquardError
 from jacquard.service.answers import Refusal
 from jacquard.service.http.endpoints import read_parameter
@@ -33,10 +32,9 @@ from jacquard.service.proxy.requests.chat_request import (
 )
 from jacquard.service.proxy.requests.headers import headers_for_client, headers_for_upstream
 from jacquard.service.proxy.requests.rules import find_rule, load_rules, read_rules
-from mnemosyne import MnemosyneError
+from mnemosyne import MnemosyneError, Role
 from mnemosyne.chains.messages.message_parts import message_from_chat
 from mnemosyne.core import codec
-from mnemosyne.schema.session import Role
 
 OURS = OurText(lasting="What lasts.", changing="What changes.")
 PLACES = (AFTER_SYSTEM, BEFORE_LAST_USER, f"{DEPTH}2")

@@ -29,6 +29,9 @@ from jacquard.service.running.metrics import SHARED_FOLDER
 from jacquard.service.tenants import TenantRuntimes
 from mnemosyne.schema.memory import EMPTY
 
+WORKER_SECONDS = 60
+"""A worker that gives no sign of life for so long is killed and replaced; on a busy machine a living one may take a while."""
+
 
 def serve(file: Path | None = None, options: Mapping[str, Any] = EMPTY) -> None:
     """Serve until the process is asked to end; requests under way are then finished, for at most `limits.shutdown_seconds`.
@@ -89,6 +92,7 @@ def _configure(settings: ServiceSettings, file: Path | None, options: Mapping[st
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=max(1, round(settings.limits.shutdown_seconds)),
+        timeout_worker_healthcheck=WORKER_SECONDS,
     )
 
 

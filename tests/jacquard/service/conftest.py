@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -13,7 +14,12 @@ from pathlib import Path
 
 import httpx
 import pytest
+from served import PATIENCE_SECONDS
 
+PATIENT_LIMITS = {f"JACQUARD_SERVICE__LIMITS__{name}_SECONDS": "600" for name in ("BODY", "WAITING", "SHUTDOWN")} | {
+    "JACQUARD_SERVICE__LIMITS__REQUEST_SECONDS": str(PATIENCE_SECONDS)
+}
+"""On a busy machine the service's own limits of time would end what a test waits for."""
 WORLD = Path(__file__).parents[3] / "examples" / "whispering_forest" / "en"
 
 
@@ -28,7 +34,7 @@ class ServiceProcess:
     def end(self, asked: int = signal.SIGTERM) -> int:
         """Ask it to end; return its exit code."""
         self.process.send_signal(asked)
-        return self.process.wait(60)
+        return self.process.wait(PATIENCE_SECONDS)
 
     def log_lines(self) -> list[dict[str, object]]:
         """Return the lines of its log so far."""
@@ -48,12 +54,12 @@ def start_service(tmp_path):
         command = [sys.executable, "-m", "jacquard", "serve", "--port", str(port)]
         command += ["--store", store or str(tmp_path / "store"), "--embedder", "none", *options]
         with log.open("wb") as file:
-            process = subprocess.Popen(command, stderr=file)
+            process = subprocess.Popen(command, stderr=file, env=os.environ | PATIENT_LIMITS)
         service = ServiceProcess(address=f"http://127.0.0.1:{port}", process=process, log=log)
         started.append(service)
         while process.poll() is None:
             try:
-                httpx.get(f"{service.address}/readyz", timeout=60).raise_for_status()
+                httpx.get(f"{service.address}/readyz", timeout=PATIENCE_SECONDS).raise_for_status()
                 break
             except httpx.HTTPError:
                 time.sleep(0.05)

@@ -10,6 +10,9 @@ import uvicorn
 
 from jacquard.service.running.protocol import LimitedProtocol
 
+PATIENCE_SECONDS = 3_600
+"""How long a client waits in tests: so long that only a service that hangs is not waited for, however busy the machine is."""
+
 
 @contextmanager
 def serve_app(app, protocol=LimitedProtocol):
