@@ -355,6 +355,12 @@ def test_where_the_clients_messages_begin(shown, stored_texts, found):
     assert align(shown_forms, stored_forms) == found
 
 
+def test_a_first_message_that_was_said_often_is_found_where_the_client_is():
+    stored = forms(*(["Told.", "Go on."] * 40))
+    assert align(stored, stored) == (0, 80)
+    assert align(stored[20:], stored) == (20, 60)
+
+
 def test_exchanges_are_a_message_with_its_reply():
     assert len(list(exchanges_of(forms("hi", "a", "b", "c", "d", "e")))) == 2
     assert list(exchanges_of(forms("hi"))) == list(exchanges_of([])) == []

@@ -100,6 +100,11 @@ def test_what_is_no_call_is_left_to_the_model_server(data):
     assert read_request(Api.OPENAI, data) is None
 
 
+@pytest.mark.parametrize("body", [{"messages": [user(5)]}, {"messages": [user({})]}, {"messages": [], "system": 5}])
+def test_content_that_is_neither_text_nor_a_list_is_left_to_the_model_server(body):
+    assert read_request(Api.ANTHROPIC, json.dumps(body).encode()) is None
+
+
 def test_headers_of_the_client_go_up_and_those_of_this_service_do_not():
     sent = {
         "Host": "127.0.0.1",
