@@ -22,7 +22,7 @@ export PYTHONPATH=$root MCP_CATALOG_PATH=$work/catalog.json
 check() { # a name, a pattern, and what to call
   local name=$1 wanted=$2
   shift 2
-  if ! "$inspector" --cli "${target[@]}" "$@" >"$work/answer" 2>"$work/log" || ! grep -q -- "$wanted" "$work/answer"; then
+  if ! "$inspector" --cli --connect-timeout 120000 "${target[@]}" "$@" >"$work/answer" 2>"$work/log" || ! grep -q -- "$wanted" "$work/answer"; then
     echo "$way: $name: no $wanted in the answer"; cat "$work/answer" "$work/log"; exit 1
   fi
   echo "$way: $name"
