@@ -222,13 +222,13 @@ from .schema.world import (
     TemplateRule,
     WorldPack,
 )
+from .stores.file.session_locks import FileSessionLocks
 from .stores.file.store import FileStore
 from .stores.locate import locate_store, postgres_address
 from .stores.memory import MemoryStore
 from .stores.open import open_store
 from .stores.postgres.locks import PostgresSessionLocks
 from .stores.postgres.store import PostgresStore
-from .stores.session_locks import FileSessionLocks
 from .stores.sqlite.store import SqliteStore
 from .world import load_world
 

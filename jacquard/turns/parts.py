@@ -22,7 +22,7 @@ from jacquard.pipeline.evidence.rendering import EVERYTHING, NO_HINTS, EvidenceP
 from jacquard.pipeline.skeleton.automation import AutomationStream
 from jacquard.pipeline.weaving.assembler import ROLE_MESSAGES, Assembler
 from jacquard.pipeline.worlds import Noted
-from jacquard.turns.waiting import WaitingTurns
+from jacquard.turns.host.waiting import WaitingTurns
 from mnemosyne.documents.brought import TRUST
 from mnemosyne.evidence.blocks.derive import EvidenceBlockDeriver
 from mnemosyne.evidence.blocks.render import RefRenderer

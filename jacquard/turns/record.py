@@ -10,8 +10,8 @@ from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.record.events import emit_prepared, emit_usage, emit_woven
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, build_record, usages_of
 from jacquard.turns.context import TurnContext
+from jacquard.turns.host.waiting import WaitingTurn, agent_of
 from jacquard.turns.parts import EngineParts
-from jacquard.turns.waiting import WaitingTurn, agent_of
 
 
 async def record_turn(

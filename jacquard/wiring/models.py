@@ -5,21 +5,26 @@ litellm, the reranker's packages and plugins are imported when a setting names t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 
 from jacquard.config.extension_points import SELECTORS, open_named_plugin
 from jacquard.config.sections import ConsolidationConfig, PlannerConfig, RuntimeConfig, SelectorConfig, SummaryConfig
 from jacquard.core.errors import ConfigError
-from jacquard.core.protocols import LlmAdapter, PairScorer, Selector, Summarizer
+from jacquard.core.protocols import LlmAdapter, PairScorer, PlanRefiner, Selector, Summarizer
 from jacquard.memory.summarize.model import ModelSummarizer
 from jacquard.pipeline.curation.breaker import BreakingSelector, CircuitBreaker
 from jacquard.pipeline.curation.selectors.flash import FlashSelector
 from jacquard.pipeline.curation.selectors.rerank import RerankSelector
+from jacquard.pipeline.planning.model import ModelPlanner
+from jacquard.pipeline.planning.refiner_chain import RefinerChain
 from mnemosyne.protocols import TokenEstimator
 
+Count = Callable[[str], int]
+OpenTier = Callable[[PlannerConfig, LlmAdapter | None, Count], PlanRefiner | None]
 ModelWrapper = Callable[[LlmAdapter], LlmAdapter]
 
 
@@ -103,3 +108,22 @@ def open_model(
     adapter = import_module("jacquard.adapters.models.litellm_adapter")
     model: LlmAdapter = adapter.LiteLlmModel(settings.model, settings.api_base, settings.api_key)
     return wrap(model)
+
+
+def _open_model_tier(settings: PlannerConfig, model: LlmAdapter | None, count: Count) -> PlanRefiner | None:
+    if model is None:
+        return None
+    return ModelPlanner(model, settings.max_tokens, settings.timeout_ms / 1000, count)
+
+
+PLANNER_TIERS: Mapping[int, OpenTier] = MappingProxyType({1: _open_model_tier})
+"""By number, in the order in which they are asked where the rules are not sure. A refiner puts its number into its plans."""
+
+
+def open_refiner(settings: PlannerConfig, model: LlmAdapter | None, count: Count) -> PlanRefiner | None:
+    """Return the tiers above the rules as one refiner; None where the settings leave none, so that only the rules plan."""
+    opened = [open_tier(settings, model, count) for open_tier in PLANNER_TIERS.values()]
+    refiners = [refiner for refiner in opened if refiner is not None]
+    if len(refiners) > 1:
+        return RefinerChain(refiners)
+    return refiners[0] if refiners else None

@@ -20,8 +20,8 @@ from jacquard.core.errors import ConfigError
 from jacquard.core.protocols import LlmAdapter, Selector
 from jacquard.pipeline.curation.stream import CurationStream
 from mnemosyne.protocols import EventBus, Retriever, SessionLocks
+from mnemosyne.stores.file.session_locks import FileSessionLocks
 from mnemosyne.stores.locate import StoreLocation
-from mnemosyne.stores.session_locks import FileSessionLocks
 
 LOCKS_NAME = "locks"
 

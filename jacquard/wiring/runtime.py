@@ -33,7 +33,7 @@ from jacquard.wiring.embedder import find_language, reopen_embedder
 from jacquard.wiring.embedder import open_embedder as open_embedder
 from jacquard.wiring.gc_tuning import ProcessTuning
 from jacquard.wiring.ingest import IngestServices, open_ingest_services
-from jacquard.wiring.models import open_model, open_writers
+from jacquard.wiring.models import open_model, open_refiner, open_writers
 from jacquard.wiring.models import open_reranker as open_reranker
 from jacquard.wiring.models import open_selector as open_selector
 from jacquard.wiring.named_parts import open_planner
@@ -45,7 +45,6 @@ from jacquard.wiring.observability import (
     open_observability,
     trace_model,
 )
-from jacquard.wiring.planner_tiers import open_refiner
 from jacquard.wiring.world_notes import WORLDS_FILE, WorldNotes
 from mnemosyne.core.errors import SessionExistsError, SessionNotFoundError
 from mnemosyne.evidence.sweep import sweep_expired

@@ -15,7 +15,7 @@ from engine_parts import WORLD, small_engine
 from raw_search import bytes_of_object
 
 from jacquard import open_runtime
-from jacquard.turns.waiting import MOST_HELD, WaitingTurn, WaitingTurns
+from jacquard.turns.host.waiting import MOST_HELD, WaitingTurn, WaitingTurns
 from mnemosyne import Erasure, PostgresStore, SessionHead, SqliteStore, ToolCall, TurnNotPendingError
 from mnemosyne.testing.stores.samples import AT, prepared_turn
 

@@ -20,8 +20,8 @@ from jacquard.pipeline.record.commit import CommitResult, build_commit, read_com
 from jacquard.pipeline.record.events import emit_error
 from jacquard.pipeline.record.tools import resolve_refs
 from jacquard.pipeline.worlds import WorldSource
+from jacquard.turns.host.waiting import WaitingTurn, agent_of
 from jacquard.turns.parts import EngineParts
-from jacquard.turns.waiting import WaitingTurn, agent_of
 from jacquard.turns.writing.chunks import ChunkBuffer, Key
 from mnemosyne.chains.unanswered import is_closed_unanswered
 from mnemosyne.core.errors import NoPendingTurnError, TurnNotPendingError, VersionConflictError

@@ -32,7 +32,6 @@ from mnemosyne.schema.record import (
 from mnemosyne.schema.session import Message, SessionHead
 from mnemosyne.stores.sql import documents as sql_documents
 from mnemosyne.stores.sql import erase as sql_erase
-from mnemosyne.stores.sql import hidden_records as sql_hidden_records
 from mnemosyne.stores.sql import parts as sql_parts
 from mnemosyne.stores.sql import sessions as sql_sessions
 from mnemosyne.stores.sql import worlds as sql_worlds
@@ -42,6 +41,7 @@ from mnemosyne.stores.sql.reading import entries as sql_recall
 from mnemosyne.stores.sql.reading import search as sql_search
 from mnemosyne.stores.sql.reading import turns as sql_turns
 from mnemosyne.stores.sql.reading import window as sql_window
+from mnemosyne.stores.sql.writing import hidden_records as sql_hidden_records
 from mnemosyne.stores.sql.writing import turns as sql_writes
 
 T = TypeVar("T")
