@@ -158,7 +158,9 @@ class BatchIndex(Index, Protocol):
     """An `Index` that answers several searches for words at once, so that a recall costs it one switch of threads."""
 
     async def search_texts(self, searches: Sequence[TextSearch]) -> list[tuple[Hit, ...]]:
-        """Return what `search_text` returns for each search, in their order."""
+        """Return what `search_text` returns for each search, in their order. Scopes that are searched in place count with those
+        beside them (`TextSearch.beside`).
+        """
         ...
 
 

@@ -173,11 +173,14 @@ class RetrievalQuery:
 
 
 class TextSearch(NamedTuple):
-    """One search for words in an index; see `Index.search_text`."""
+    """One search for words in an index; see `Index.search_text`. The entries of `beside` count with those of `where` for how
+    rare a word is and how long an entry usually is, as if they were one collection.
+    """
 
     text: str | Mapping[str, float]
     where: IndexFilter
     limit: int
+    beside: tuple[IndexFilter, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

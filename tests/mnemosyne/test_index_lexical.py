@@ -120,3 +120,14 @@ def test_nothing_asked_or_nothing_there_scores_nothing() -> None:
 
 def test_term_weights_count_repeats() -> None:
     assert term_weights("keys and the key of 神庙") == {"key": 2.0, "神庙": 1.0}
+
+
+@given(CORPUS, CORPUS, st.dictionaries(WORD, st.floats(0.1, 5.0), min_size=1))
+def test_collections_that_count_together_score_as_one(own, other, terms):
+    both, alone, beside = Postings(), Postings(), Postings()
+    both.append([*own, *other])
+    alone.append(own)
+    beside.append(other)
+    counts = beside.count(terms, np.ones(len(other), dtype=np.bool_))
+    expected = both.scores(terms, np.ones(len(own) + len(other), dtype=np.bool_))[: len(own)]
+    assert alone.scores(terms, np.ones(len(own), dtype=np.bool_), beside=[counts]) == pytest.approx(expected)

@@ -37,7 +37,7 @@ _RECORDED = ("flesh:", "evidence:", "host:", "user-fact:")
 """How the ids of recorded blocks begin that change from turn to turn; a session has many of them."""
 
 _PLACEMENT = Placement(position=Position.SYSTEM)
-_TRUST = {BlockType.CONVERSATION: Trust.USER, BlockType.EVIDENCE: Trust.TOOL, BlockType.MEMORY: Trust.TOOL}
+_TRUST = {BlockType.CONVERSATION: Trust.USER, BlockType.EVIDENCE: Trust.TOOL}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -127,11 +127,15 @@ def _may_show(block: ContextBlock, viewer: str | None) -> bool:
 
 
 def _trust_of_text(block: ContextBlock) -> Trust:
-    """Return the trust of a block's own text: a document may have brought it, unless a host says otherwise."""
+    """Return the trust of a block's own text: a document may have brought it, unless a host says otherwise. A pinned memory
+    keeps that of the memory.
+    """
     if block.block_type in _TRUST:
         return _TRUST[block.block_type]
     claimed = block.extra.get(TRUST)
-    return Trust(claimed) if claimed in tuple(Trust) else Trust.USER
+    if claimed in tuple(Trust):
+        return Trust(claimed)
+    return Trust.TOOL if block.block_type is BlockType.MEMORY else Trust.USER
 
 
 def _prompt_block(

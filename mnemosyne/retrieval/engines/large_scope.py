@@ -241,6 +241,11 @@ class LargeScope:
         """Return the name of the embedder whose vectors the entries have; empty where they have none."""
         return self._places.model
 
+    @property
+    def words(self) -> ScopeTable:
+        """The words of all entries."""
+        return self._places
+
     async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> tuple[Hit, ...]:
         """Return the best by BM25; counts and lengths are those of the admitted entries only."""
         if self._places.is_unused(where.chains):

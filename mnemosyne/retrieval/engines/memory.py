@@ -13,7 +13,7 @@ from mnemosyne.protocols import Vectors
 from mnemosyne.retrieval.engines.rows import row_batch
 from mnemosyne.retrieval.engines.table import ScopeTable
 from mnemosyne.retrieval.text.lexical import term_weights
-from mnemosyne.schema.memory import Chain, staged_scope
+from mnemosyne.schema.memory import EMPTY, Chain, staged_scope
 from mnemosyne.schema.query import Hit, IndexFilter, TextSearch
 from mnemosyne.schema.record import SequencedEntry
 
@@ -97,12 +97,16 @@ class MemoryIndex:
         """Return the best by BM25; counts and lengths are those of the admitted entries only."""
         return (await self.search_texts((TextSearch(text, where, limit),)))[0]
 
-    async def search_texts(self, searches: Sequence[TextSearch]) -> list[tuple[Hit, ...]]:
-        """Return what `search_text` returns for each, from one switch of threads."""
+    async def search_texts(
+        self, searches: Sequence[TextSearch], others: Mapping[str, ScopeTable] = EMPTY
+    ) -> list[tuple[Hit, ...]]:
+        """Return what `search_text` returns for each, from one switch of threads. `others` are the words of scopes that are not
+        in memory, by scope; they only count beside those that are.
+        """
         tables = [self.table(each.where.scope) for each in searches]
         if all(table.is_unused(each.where.chains) for table, each in zip(tables, searches, strict=True)):
             return [()] * len(searches)
-        return await to_thread.run_sync(_search_all, tables, searches)
+        return await to_thread.run_sync(_search_all, tables, searches, {**self._tables, **others})
 
     async def search_vector(
         self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = ""
@@ -129,8 +133,12 @@ class MemoryIndex:
         self._tables.clear()
 
 
-def _search_all(tables: Sequence[ScopeTable], searches: Sequence[TextSearch]) -> list[tuple[Hit, ...]]:
-    return [
-        table.search_text(term_weights(text) if isinstance(text, str) else text, where, limit)
-        for table, (text, where, limit) in zip(tables, searches, strict=True)
-    ]
+def _search_all(
+    tables: Sequence[ScopeTable], searches: Sequence[TextSearch], known: Mapping[str, ScopeTable]
+) -> list[tuple[Hit, ...]]:
+    found = []
+    for table, (text, where, limit, beside) in zip(tables, searches, strict=True):
+        terms = term_weights(text) if isinstance(text, str) else text
+        counts = [known[each.scope].count_terms(terms, each) for each in beside if each.scope in known]
+        found.append(table.search_text(terms, where, limit, counts))
+    return found

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from mnemosyne.protocols import Vectors
 from mnemosyne.retrieval.engines.nearest import VectorRows
 from mnemosyne.retrieval.engines.rows import IndexRow, RowBatch, StoredScope
-from mnemosyne.retrieval.text.lexical import Mask, Postings, Scores
+from mnemosyne.retrieval.text.lexical import Mask, Postings, Scores, TermCounts
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.query import Hit, IndexFilter
 from mnemosyne.schema.session import BranchSpan
@@ -163,12 +163,17 @@ class ScopeTable:
             order = slots[np.argsort(view.sequence[slots], kind="stable")]
             return tuple(self._ids[slot] for slot in order[:limit])
 
-    def search_text(self, terms: Mapping[str, float], where: IndexFilter, limit: int) -> tuple[Hit, ...]:
-        """Return the best by BM25 among the admitted rows that hold a term."""
+    def count_terms(self, terms: Mapping[str, float], where: IndexFilter) -> TermCounts:
+        """Return the statistics of the admitted rows for some terms."""
         with self._lock:
-            # Entries without words are not counted, as in LanceDB.
-            admitted = self._admit(where) & (self._postings.lengths > 0)
-            scores = self._postings.scores(terms, admitted)
+            return self._postings.count(terms, self._admit_words(where))
+
+    def search_text(
+        self, terms: Mapping[str, float], where: IndexFilter, limit: int, beside: Sequence[TermCounts] = ()
+    ) -> tuple[Hit, ...]:
+        """Return the best by BM25 among the admitted rows that hold a term; the collections `beside` count with them."""
+        with self._lock:
+            scores = self._postings.scores(terms, self._admit_words(where), beside=beside)
             slots = np.flatnonzero(scores >= max(_find_threshold(scores, limit), np.finfo(np.float64).tiny))
             return self._rank_best(slots, scores[slots], limit)
 
@@ -180,6 +185,10 @@ class ScopeTable:
             admitted = self._admit(where) & self._columns.has_vector[: len(self._ids)]
             slots, cosines = self._vectors.nearest(vector, admitted, limit)
             return self._rank_best(slots, cosines.astype(np.float64), limit)
+
+    def _admit_words(self, where: IndexFilter) -> Mask:
+        # Entries without words are not counted, as in LanceDB.
+        return self._admit(where) & (self._postings.lengths > 0)
 
     def _admit(self, where: IndexFilter) -> Mask:
         """Return a mask of the rows that a filter admits. It is shared by the word and the vector search, so it must

@@ -134,13 +134,15 @@ class TieredIndex:
         return await self._run_query(where.scope, lambda index: index.search_text(text, where, limit), ())
 
     async def search_texts(self, searches: Sequence[TextSearch]) -> list[tuple[Hit, ...]]:
-        """Return what `search_text` returns for each: all scopes in memory together, the others side by side."""
+        """Return what `search_text` returns for each: all scopes in memory together, the others side by side. A scope whose words
+        are not in memory counts beside no other.
+        """
         scopes = dict.fromkeys(each.where.scope for each in searches)
         in_memory = {scope for scope in scopes if await self._open(scope) is None}
         found = dict[int, tuple[Hit, ...]]()
 
         async def search_one(place: int) -> None:
-            found[place] = await self.search_text(*searches[place])
+            found[place] = await self.search_text(*searches[place][:3])
 
         held = [place for place, each in enumerate(searches) if each.where.scope in in_memory]
         if len(held) < len(searches):
@@ -149,7 +151,9 @@ class TieredIndex:
                     if place not in held:
                         group.start_soon(search_one, place)
         if held:
-            found.update(zip(held, await self._memory.search_texts([searches[place] for place in held]), strict=True))
+            big = {scope: self._big[scope].words for scope in scopes if scope in self._big}
+            hits = await self._memory.search_texts([searches[place] for place in held], big)
+            found.update(zip(held, hits, strict=True))
         return [found[place] for place in range(len(searches))]
 
     async def search_vector(

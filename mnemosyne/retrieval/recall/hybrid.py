@@ -262,7 +262,7 @@ class HybridRetriever:
         words = state.pools if BM25 in self._arms and state.terms else []
         facets = state.pools if state.whole and state.facets else []
         found = await self._search_texts(
-            *(TextSearch(state.terms, pool.where, state.depth) for pool in words),
+            *(TextSearch(state.terms, pool.where, state.depth, state.beside(pool)) for pool in words),
             *(TextSearch(state.facets, pool.where, _FACET_LIMIT) for pool in facets),
         )
         for pool, hits in zip(words, found, strict=False):
@@ -284,7 +284,7 @@ class HybridRetriever:
     async def _search_texts(self, *searches: TextSearch) -> list[tuple[Hit, ...]]:
         if self._batches is not None:
             return await self._batches.search_texts(searches)
-        return [await self._index.search_text(*each) for each in searches]
+        return [await self._index.search_text(*each[:3]) for each in searches]
 
     async def _search_vectors(self, state: RecallState, ready: anyio.Event) -> None:
         groups = await self._encoders.group_scopes(dict.fromkeys(pool.scope for pool in state.pools))

@@ -158,6 +158,10 @@ class RecallState:
             is_alone=not self.whole,
         )
 
+    def beside(self, pool: Pool) -> tuple[IndexFilter, ...]:
+        """Return what is searched of a pool's chain in other scopes: a few documents of a session beside the lore of its world."""
+        return tuple(each.where for each in self.pools if each.chain is pool.chain and each is not pool)
+
     def likely_ids(self) -> list[tuple[str, list[str]]]:
         """Return, for each scope, the ids of its best word hits in all chains, as many as the query's limit."""
         hits: dict[str, list[Hit]] = {}

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from mnemosyne.retrieval.text.words import word_tokens
 
-__all__ = ["K1", "B", "Postings", "inverse_frequency", "term_weights", "word_tokens"]
+__all__ = ["K1", "B", "Postings", "TermCounts", "inverse_frequency", "term_weights", "word_tokens"]
 
 K1 = 1.2
 B = 0.75
@@ -41,6 +41,15 @@ def inverse_frequency(documents: int, holding: int) -> float:
 def term_weights(text: str) -> dict[str, float]:
     """Return the terms of `text` with their counts as weights, in order of first appearance."""
     return {term: float(count) for term, count in Counter(word_tokens(text)).items()}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TermCounts:
+    """The statistics of a collection by which words are weighed: documents, tokens, and how many documents hold each term."""
+
+    documents: int
+    tokens: int
+    holding: Mapping[str, int]
 
 
 @dataclass(slots=True)
@@ -105,17 +114,37 @@ class Postings:
         known = np.fromiter((self._code(word) for word in words), dtype=np.int32, count=len(words))
         self._freeze(known[codes] if len(codes) else codes, lengths)
 
-    def scores(self, terms: Mapping[str, float], admitted: Mask, *, k1: float = K1, b: float = B) -> Scores:
+    def count(self, terms: Mapping[str, float], admitted: Mask) -> TermCounts:
+        """Return the statistics of the admitted slots for some terms."""
+        hidden = np.flatnonzero(~admitted).astype(np.int32)
+        found = {term: self._find(term)[0] for term in terms}
+        return TermCounts(
+            documents=self.documents - len(hidden),
+            tokens=int(self.lengths.sum()) - int(self.lengths[hidden].sum()),
+            holding={term: len(slots) - _count_hidden(slots, hidden, admitted) for term, slots in found.items()},
+        )
+
+    def scores(
+        self,
+        terms: Mapping[str, float],
+        admitted: Mask,
+        *,
+        k1: float = K1,
+        b: float = B,
+        beside: Sequence[TermCounts] = (),
+    ) -> Scores:
         """Return a BM25 score (>= 0) for each slot; each term's part is multiplied by its weight.
 
-        Document counts and the mean length are those of the admitted slots only; the others score 0.
+        Document counts and the mean length are those of the admitted slots and of the collections `beside`; the other slots
+        score 0.
         """
         found = np.zeros(self.documents, dtype=np.float64)
         hidden = np.flatnonzero(~admitted).astype(np.int32)
         documents = self.documents - len(hidden)
         if not documents or not terms:
             return found
-        total = int(self.lengths.sum()) - int(self.lengths[hidden].sum())
+        documents += sum(each.documents for each in beside)
+        total = int(self.lengths.sum()) - int(self.lengths[hidden].sum()) + sum(each.tokens for each in beside)
         flat, slope = np.float32(k1 * (1.0 - b)), np.float32(k1 * b * documents / total if total else 0.0)
         buffer = np.empty(self.documents, dtype=np.float32)
         for term, weight in terms.items():
@@ -126,6 +155,7 @@ class Postings:
                 part += flat
                 part += counts
                 np.divide(counts, part, out=part)
+                holding += sum(each.holding[term] for each in beside)
                 scale = np.float64(weight * inverse_frequency(documents, holding) * (k1 + 1.0))
                 np.add.at(found, slots, part * scale)
         found[hidden] = 0.0

@@ -99,11 +99,13 @@ async def test_a_pinned_memory_is_in_every_prompt_once(address):
     async with opened(address) as (runtime, verbs):
         done = await verbs.remember("s", FACT)
         pin = await verbs.pin("s", done.edit_id)
+        trust = (await verbs.memory("s", done.edit_id)).trust.value
         assert await verbs.pin("s", done.edit_id) == pin
         for text in ("What is the weather?", QUESTION):
             turn = await ask(runtime, text)
             assert shown(turn).count(FACT) == 1
             assert any(block.block_id == f"pinned:{done.edit_id}" for block in turn.context_blocks)
+            assert f'<context_block id="pinned:{done.edit_id}" type="memory" trust="{trust}">' in shown(turn)
         corrected = await verbs.edit("s", done.edit_id, FIXED)
         prompt = shown(await ask(runtime, "And now?"))
         assert (prompt.count(FIXED), prompt.count(FACT)) == (1, 0)
