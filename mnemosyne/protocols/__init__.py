@@ -18,13 +18,21 @@ from mnemosyne.protocols.host import (
 from mnemosyne.protocols.ingestion import EvidenceIngestor, Importer, OriginalVault, PiiDetector, Redactor
 from mnemosyne.protocols.recall import (
     BatchIndex,
+    EmbeddedText,
     Embedder,
     EntrySource,
     Index,
+    IndexBase,
     MendableIndex,
     ReencodableIndex,
     Retriever,
+    SegmentRows,
+    SegmentStore,
+    SharedIndex,
+    SharedIndexStore,
+    StoredSegments,
     Vectors,
+    VectorStore,
 )
 from mnemosyne.protocols.rendering import BlockDeriver, EvidenceResolver, Fetch, Renderer, ResolveRef, TextSelector
 from mnemosyne.protocols.store import Store
@@ -33,6 +41,7 @@ __all__ = [
     "BatchIndex",
     "BlockDeriver",
     "Clock",
+    "EmbeddedText",
     "Embedder",
     "EntrySource",
     "EventBus",
@@ -43,6 +52,7 @@ __all__ = [
     "IdGenerator",
     "Importer",
     "Index",
+    "IndexBase",
     "MendableIndex",
     "MessageEstimator",
     "OriginalVault",
@@ -52,9 +62,15 @@ __all__ = [
     "Renderer",
     "ResolveRef",
     "Retriever",
+    "SegmentRows",
+    "SegmentStore",
     "SessionLocks",
+    "SharedIndex",
+    "SharedIndexStore",
     "Store",
+    "StoredSegments",
     "TextSelector",
     "TokenEstimator",
+    "VectorStore",
     "Vectors",
 ]

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from mnemosyne.protocols import Vectors
 from mnemosyne.retrieval.engines.nearest import VectorRows
-from mnemosyne.retrieval.engines.rows import IndexRow, RowBatch, StoredScope
+from mnemosyne.retrieval.engines.rows import IndexRow, RowBatch, StoredScope, highest_sequences
 from mnemosyne.retrieval.text.lexical import Mask, Postings, Scores, TermCounts
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.query import Hit, IndexFilter
@@ -92,8 +92,7 @@ class ScopeTable:
                 if known.any():
                     self._vectors.take(np.where(known[:, None], stored.vectors, np.float32(0.0)))
                     self._columns.has_vector[:rows] = known
-            for code in np.unique(stored.chains).tolist():
-                self._watermarks[tuple(Chain)[code]] = int(stored.sequences[stored.chains == code].max())
+            self._watermarks.update(highest_sequences(stored))
 
     def watermark(self, chain: Chain) -> int:
         """Return the highest sequence seen for a chain."""
