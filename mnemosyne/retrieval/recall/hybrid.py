@@ -64,8 +64,9 @@ class HybridRetriever:
 
     Degradations: `no_embedder`, `embedder_unavailable`, `vectors_unfit` (the model does not know the language of the
     query), `vectors_late`, `no_vectors` (nothing embedded yet), `vectors_behind` (some entries are not embedded yet),
-    `encoder_changed` (the vectors of the former embedder serve), `encoder_missing` (it is not available), `vectors_unshared` (what
-    hosts share of vectors cannot be used, or rows of it are damaged), `index_behind` (some entries are not in the index yet: a recall adds at most `inline_entries`), `index_damaged`.
+    `encoder_changed` (the vectors of the former embedder serve), `encoder_missing` (it is not available), `vectors_unshared`
+    (what hosts share of vectors cannot be used, or is damaged), `index_behind` (some entries are not in the index yet: a recall
+    adds at most `inline_entries`), `index_damaged`.
     """
 
     def __init__(
