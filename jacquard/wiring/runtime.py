@@ -329,7 +329,7 @@ def _build_fittings(
     named = open_embedder(embedder, language=language)
     vectors = None if named is None else PrefetchingEmbedder(named)
     shared = opened if isinstance(opened, SharedIndexStore) else None
-    index = TieredIndex(folder, segments=None if shared is None else shared.segments)
+    index = TieredIndex(folder, segments=None if shared is None else shared.segments, has_vectors=named is not None)
     estimator = open_token_estimator(settings)
     retriever = HybridRetriever(
         opened,

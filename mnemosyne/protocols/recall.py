@@ -6,6 +6,7 @@ Recall reads a store only through `EntrySource`. It must not import another modu
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
@@ -248,6 +249,10 @@ class VectorStore(Protocol):
 
     async def put(self, scope: str, encoder: str, texts: Sequence[EmbeddedText]) -> None:
         """Keep vectors of length 1, or None, in place of earlier ones of the same entries."""
+        ...
+
+    def claim(self, scope: str) -> AbstractAsyncContextManager[None]:
+        """Let one host at a time embed texts of a scope, until the block ends; never raises, and waits no longer than a minute."""
         ...
 
     async def drop(self, scope: str, entry_ids: Sequence[str] | None = None) -> None:

@@ -182,8 +182,8 @@ class ScopeTable:
             if model != self._model or len(vector) != self._vectors.width:
                 return ()
             admitted = self._admit(where) & self._columns.has_vector[: len(self._ids)]
-            slots, cosines = self._vectors.nearest(vector, admitted, limit)
-            return self._rank_best(slots, cosines.astype(np.float64), limit)
+            slots, cosines = self._vectors.best(vector, admitted, limit)
+            return self._rank_best(slots, cosines, limit)
 
     def _admit_words(self, where: IndexFilter) -> Mask:
         # Entries without words are not counted, as in LanceDB.

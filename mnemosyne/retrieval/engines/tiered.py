@@ -55,7 +55,7 @@ class TieredIndex:
 
     With `segments` (a store for several hosts) a scope that has no files in the folder is kept there until it is too large for
     memory; small ones are kept nowhere and made anew when they are opened. Of such scopes those used last stay in memory, up
-    to `open_rows` rows in all.
+    to `open_rows` rows in all. With `has_vectors` rows are given to other hosts once an embedder has processed them.
 
     A scope whose table cannot be used continues in memory, starts empty there, and is named by `faults`. If LanceDB is
     not installed, all scopes are in memory only; that is not a fault, and `degradations_for` reports where it matters.
@@ -76,12 +76,13 @@ class TieredIndex:
         open_rows: int = 100_000,
         durable: DurableIndex | None = None,
         segments: SegmentStore | None = None,
+        has_vectors: bool = True,
     ) -> None:
         self.folder = str(folder)
         self._memory_rows, self._held_rows, self._open_scopes = memory_rows, held_rows, open_scopes
         self._durable, self._word_rows, self._delta_rows = durable, word_rows, delta_rows
         self._memory = MemoryIndex()
-        self._shared = None if segments is None else SharedScopes(segments)
+        self._shared = None if segments is None else SharedScopes(segments, has_vectors=has_vectors)
         self._open_rows = open_rows
         self._big: dict[str, LargeScope] = {}
         self._held: dict[str, RowBatch] = {}
@@ -205,7 +206,7 @@ class TieredIndex:
     async def _share(self, scope: str) -> None:
         """Add new rows of a scope to what hosts share, where it is due."""
         table = self._memory.table(scope)
-        is_due = self._shared is not None and self._shared.is_due(scope, table.count(), table.model)
+        is_due = self._shared is not None and self._shared.is_due(scope, table.count())
         if self._shared is not None and is_due and not await self._shared.add(scope):
             self._reread(scope)
 

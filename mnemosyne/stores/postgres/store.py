@@ -11,6 +11,7 @@ from __future__ import annotations
 from mnemosyne.damage import DamageLog
 from mnemosyne.stores.locate import PostgresAddress, postgres_address
 from mnemosyne.stores.postgres.database import PostgresOptions
+from mnemosyne.stores.postgres.locks import PostgresSessionLocks
 from mnemosyne.stores.postgres.pool import ConnectionPool
 from mnemosyne.stores.postgres.segments import PostgresSegments
 from mnemosyne.stores.postgres.vectors import PostgresVectors
@@ -47,5 +48,10 @@ class PostgresStore(SqlStore):
         reads = ConnectionPool(opening, tenant, log, cache, connections=connections, writing=False)
         writes = ConnectionPool(opening, tenant, log, cache, connections=connections, writing=True)
         super().__init__(reads=reads, writes=writes, log=log, cache=cache)
-        self.vectors = PostgresVectors(reads, writes, self.shown)
+        self.vectors = PostgresVectors(reads, writes, PostgresSessionLocks(address, tenant=tenant), self.shown)
         self.segments = PostgresSegments(reads, writes)
+
+    async def close(self) -> None:
+        """Wait for running work, then release the connections and the threads. A second call does nothing."""
+        await self.vectors.close()
+        await super().close()

@@ -7,7 +7,8 @@ read. A row carries a checksum of its vector, so that a damaged one is noticed a
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from mnemosyne.protocols import EmbeddedText, Vectors
 from mnemosyne.retrieval.engines.rows import text_hash
 from mnemosyne.schema.memory import session_scope
 from mnemosyne.stores.postgres.connection import PostgresConnection
+from mnemosyne.stores.postgres.locks import PostgresSessionLocks
 from mnemosyne.stores.postgres.pool import ConnectionPool
 from mnemosyne.stores.sql.connection import expand_in
 from mnemosyne.stores.sql.reading.entries import read_entries
@@ -35,8 +37,8 @@ _SESSION = session_scope("")
 class PostgresVectors:
     """The `VectorStore` of a `PostgresStore`. For what a method does, see `mnemosyne.protocols.VectorStore`."""
 
-    def __init__(self, reads: ConnectionPool, writes: ConnectionPool, shown: str) -> None:
-        self._reads, self._writes, self._shown = reads, writes, shown
+    def __init__(self, reads: ConnectionPool, writes: ConnectionPool, locks: PostgresSessionLocks, shown: str) -> None:
+        self._reads, self._writes, self._locks, self._shown = reads, writes, locks, shown
         self._is_half: bool | None = None
         self._away = ""
         self._damaged: dict[tuple[str, str], set[str]] = {}
@@ -69,6 +71,20 @@ class PostgresVectors:
             damaged.difference_update(each.entry_id for each in texts)
             if not damaged:
                 del self._damaged[scope, encoder]
+
+    @asynccontextmanager
+    async def claim(self, scope: str) -> AsyncIterator[None]:
+        """Let one host at a time embed texts of a scope, until the block ends."""
+        async with AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(self._locks.hold(f"vectors of {scope}"))
+            except StoreError as error:
+                self._away = str(error)
+            yield
+
+    async def close(self) -> None:
+        """Release what claims need."""
+        await self._locks.close()
 
     async def drop(self, scope: str, entry_ids: Sequence[str] | None = None) -> None:
         """Remove the vectors of every encoder, of some entries of a scope or of all."""

@@ -44,10 +44,10 @@ class _Scope:
 
 
 class SharedScopes:
-    """Reads scopes from their chains and adds to them. `faults` names what could not be read or added."""
+    """Reads scopes from their chains and adds to them. With `has_vectors` rows wait until an embedder has processed them."""
 
-    def __init__(self, store: SegmentStore) -> None:
-        self._store = store
+    def __init__(self, store: SegmentStore, *, has_vectors: bool = True) -> None:
+        self._store, self._has_vectors = store, has_vectors
         self._scopes: dict[str, _Scope] = {}
         self._faults: dict[str, str] = {}
 
@@ -84,12 +84,12 @@ class SharedScopes:
         known = self._scopes[scope]
         known.held = merge_batches(known.held, batch)
 
-    def is_due(self, scope: str, rows: int, model: str) -> bool:
-        """Return whether what is held of a scope of so many rows is worth adding: rows without a vector wait for it."""
+    def is_due(self, scope: str, rows: int) -> bool:
+        """Return whether what is held of a scope of so many rows is to be added."""
         held = self._scopes[scope].held.rows
         if rows < LEAST_ROWS or len(held) < SEGMENT_ROWS or scope.startswith(_STAGED):
             return False
-        return len(held) >= _LONGEST_WAIT_ROWS or not model or all(row.model for row in held)
+        return len(held) >= _LONGEST_WAIT_ROWS or not self._has_vectors or all(row.model for row in held)
 
     async def add(self, scope: str) -> bool:
         """Add what is held; return False where the scope has to be read again, because its chain was dropped."""

@@ -8,7 +8,7 @@ concrete store, index or embedder.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -336,8 +336,7 @@ class Indexer:
             if known != await self._index.watermark(scope, chain):
                 tail = await self._resume(scope, chain)
         linked = _link_page(chain, page, tail)
-        if self._shared is not None:
-            await self._take_known(scope, _entries_of(linked))
+        await self._take_known(scope, _entries_of(linked))
         await self._write(scope, linked)
         mark = await self._index.watermark(scope, chain)
         if mark != page[-1].sequence:
@@ -437,27 +436,38 @@ class Indexer:
             return ""
         if len(self._raw) > _CACHED_VECTORS:
             self._raw.clear()
-        wanted = {entry.entry_id: entry for entry in entries if not self._is_made(scope, entry)}
-        if self._shared is not None:
+        wanted = {entry.entry_id: entry for entry in entries}
+        await self._take_known(scope, wanted.values())
+        if all(self._is_made(scope, entry) for entry in wanted.values()):
+            return ""
+        async with nullcontext() if self._shared is None else self._shared.claim(scope):
+            # What another host has embedded meanwhile.
             await self._take_known(scope, wanted.values())
-        texts, unfit = list[MemoryEntry](), list[MemoryEntry]()
-        try:
-            for entry in wanted.values():
-                if not self._is_made(scope, entry):
-                    is_fit = entry.text.strip() and await self._embedder.fitness(entry.text) >= self._least_fitness
-                    (texts if is_fit else unfit).append(entry)
-            await self._keep(scope, unfit, [None] * len(unfit))
-            for part in (texts[start : start + batch] for start in range(0, len(texts), batch)):
-                made = await self._embedder.embed([spoken_words(entry) for entry in part], "document")
-                await self._keep(scope, part, list(made if self._shared is None else round_vectors(made)))
-        except EmbedderUnavailableError as error:
-            return str(error)
+            lacking = [entry for entry in wanted.values() if not self._is_made(scope, entry)]
+            try:
+                await self._make(scope, self._embedder, lacking, batch)
+            except EmbedderUnavailableError as error:
+                return str(error)
         return ""
+
+    async def _make(self, scope: str, embedder: Embedder, entries: Sequence[MemoryEntry], batch: int) -> None:
+        texts, unfit = list[MemoryEntry](), list[MemoryEntry]()
+        for entry in entries:
+            is_fit = entry.text.strip() and await embedder.fitness(entry.text) >= self._least_fitness
+            (texts if is_fit else unfit).append(entry)
+        await self._keep(scope, unfit, [None] * len(unfit))
+        for part in (texts[start : start + batch] for start in range(0, len(texts), batch)):
+            made = await embedder.embed([spoken_words(entry) for entry in part], "document")
+            await self._keep(scope, part, list(made if self._shared is None else round_vectors(made)))
 
     async def _take_known(self, scope: str, entries: Iterable[MemoryEntry]) -> None:
         """Take the vectors that another host, or this one before, has made of texts."""
+        if self._shared is None:
+            return
+        if len(self._raw) > 4 * _CACHED_VECTORS:
+            self._raw.clear()
         lacking = {entry.entry_id: entry for entry in entries if not self._is_made(scope, entry)}
-        if self._shared is not None and lacking:
+        if lacking:
             for entry_id, vector in (await self._shared.find(scope, lacking.values())).items():
                 self._raw[scope, entry_id] = (lacking[entry_id].text, vector)
 
