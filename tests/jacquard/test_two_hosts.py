@@ -22,7 +22,7 @@ from mnemosyne.schema.memory import session_scope
 pytestmark = pytest.mark.anyio
 
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"
-EMBEDDER = '''
+EMBEDDER = """
 from recall_parts import LetterEmbedder
 
 EMBEDDED = []
@@ -36,7 +36,7 @@ class Counted(LetterEmbedder):
         if purpose == "document":
             EMBEDDED.extend(texts)
         return await super().embed(texts, purpose)
-'''
+"""
 INPUTS = (
     "I look for the lantern near the old bridge.",
     "Who keeps the silver key of the mill?",
