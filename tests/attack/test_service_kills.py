@@ -27,7 +27,7 @@ MOST_TURNS = 400
 
 
 class Services:
-    """A process that forks one service after the other; `path` are folders of modules beside ours, `place` what a line ends with."""
+    """A process that forks one service after the other; `path`: folders of further modules, `place`: what ends a line."""
 
     def __init__(self, path: tuple[str, ...] = (), place: str = "") -> None:
         self._place = place
