@@ -90,7 +90,8 @@ class ScopeTable:
             if stored.vectors is not None:
                 known = seen & ~np.isnan(stored.vectors[:, 0])
                 if known.any():
-                    self._vectors.take(np.where(known[:, None], stored.vectors, np.float32(0.0)))
+                    vectors = stored.vectors
+                    self._vectors.take(vectors if known.all() else np.where(known[:, None], vectors, np.float32(0.0)))
                     self._columns.has_vector[:rows] = known
             self._watermarks.update(highest_sequences(stored))
 

@@ -232,14 +232,17 @@ class Postings:
         )
 
     def _merge(self, terms: npt.NDArray[np.int64], slots: Slots, counts: Parts, sizes: Parts) -> None:
-        frozen_terms = np.repeat(np.arange(len(self._starts) - 1, dtype=np.int64), np.diff(self._starts))
-        all_terms = np.concatenate([frozen_terms, terms])
-        # Later slots come later in the input, so a stable sort by term keeps each list in slot order.
-        order = np.argsort(all_terms, kind="stable")
-        self._slots = np.concatenate([self._slots, slots])[order]
-        self._counts = np.concatenate([self._counts, counts])[order]
-        self._sizes = np.concatenate([self._sizes, sizes])[order]
-        held = np.bincount(all_terms, minlength=len(self._vocabulary))
+        if len(self._slots):
+            frozen_terms = np.repeat(np.arange(len(self._starts) - 1, dtype=np.int64), np.diff(self._starts))
+            terms = np.concatenate([frozen_terms, terms])
+            slots, counts = np.concatenate([self._slots, slots]), np.concatenate([self._counts, counts])
+            sizes = np.concatenate([self._sizes, sizes])
+        if len(terms) and np.any(terms[1:] < terms[:-1]):
+            # Later slots come later in the input, so a stable sort by term keeps each list in slot order.
+            order = np.argsort(terms, kind="stable")
+            terms, slots, counts, sizes = terms[order], slots[order], counts[order], sizes[order]
+        self._slots, self._counts, self._sizes = slots, counts, sizes
+        held = np.bincount(terms, minlength=len(self._vocabulary))
         self._starts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(held, dtype=np.int64)])
         self._tail = {}
         self._frozen = self.documents

@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -122,40 +123,39 @@ def _pack(names: _Names, numbers: Any, codes: Any, placed: Any, vectors: Any) ->
 
 
 def decode_segments(bodies: Sequence[bytes]) -> StoredScope | None:
-    """Return a chain of segments as one scope, in the order of writing; None where it has no rows. UnreadableError for a damaged
-    segment.
+    """Return a chain of segments as one scope, in the order in which its rows were added; None where it has no rows.
+    UnreadableError for a damaged segment.
     """
     parts = [_decode(body) for body in bodies]
     kept = _kept_rows(parts)
-    if not len(kept):
+    if not kept.any():
         return None
     words: dict[str, int] = {}
     branches: dict[Any, int] = {}
     models: dict[Any, int] = {}
-    codes = np.concatenate([_renumber(words, part.names.words)[part.codes] for part in parts])
+    own = np.split(kept, np.cumsum([len(part.names.ids) for part in parts])[:-1])
     numbers = np.concatenate([part.numbers for part in parts], axis=1)
     numbers[1] = np.concatenate([_renumber(branches, part.names.branches)[part.numbers[1]] for part in parts])
     numbers[5] = np.concatenate([_renumber(models, part.names.models)[part.numbers[5]] for part in parts])
-    ids = [entry_id for part in parts for entry_id in part.names.ids]
-    kept = kept[np.argsort(numbers[4][kept], kind="stable")]
-    starts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(numbers[6])])
-    lengths = numbers[6][kept]
-    # The place of each code of the rows that are kept: those of a row follow one another.
-    places = np.repeat(starts[kept] - np.cumsum(lengths) + lengths, lengths) + np.arange(int(lengths.sum()))
+    codes = [
+        _renumber(words, part.names.words)[part.codes if mask.all() else part.codes[np.repeat(mask, part.numbers[6])]]
+        for part, mask in zip(parts, own, strict=True)
+    ]
+    chains, branch_codes, depths, placed, sequences, model_codes, lengths = numbers[:, kept]
     return StoredScope(
-        ids=tuple(ids[place] for place in kept.tolist()),
-        chains=numbers[0][kept].astype(np.int8),
+        ids=tuple(compress((entry_id for part in parts for entry_id in part.names.ids), kept.tolist())),
+        chains=chains.astype(np.int8),
         branches=tuple(branches),
-        branch_codes=numbers[1][kept].astype(np.int32),
-        depths=numbers[2][kept].astype(np.int32),
-        placed=numbers[3][kept].astype(np.bool_),
-        sequences=numbers[4][kept],
+        branch_codes=branch_codes.astype(np.int32),
+        depths=depths.astype(np.int32),
+        placed=placed.astype(np.bool_),
+        sequences=sequences,
         models=tuple(models),
-        model_codes=numbers[5][kept].astype(np.int32),
+        model_codes=model_codes.astype(np.int32),
         words=tuple(words),
-        codes=codes[places],
+        codes=np.concatenate(codes),
         lengths=lengths,
-        vectors=_vectors_of(parts, kept),
+        vectors=_vectors_of(parts, own),
     )
 
 
@@ -177,8 +177,8 @@ def _code_type(names: _Names) -> str:
     return "<u2" if len(names.words) <= _SHORT_CODES else "<u4"
 
 
-def _kept_rows(parts: Sequence[_Columns]) -> npt.NDArray[np.int64]:
-    """Return the places, in all segments together, of the rows that count: the last of each id that was not removed after it."""
+def _kept_rows(parts: Sequence[_Columns]) -> npt.NDArray[np.bool_]:
+    """Return which rows, of all segments together, count: the last of each id that was not removed after it."""
     places: dict[str, int] = {}
     first = 0
     for part in parts:
@@ -186,27 +186,27 @@ def _kept_rows(parts: Sequence[_Columns]) -> npt.NDArray[np.int64]:
             places.pop(entry_id, None)
         places.update(zip(part.names.ids, range(first, first + len(part.names.ids)), strict=True))
         first += len(part.names.ids)
-    return np.fromiter(places.values(), dtype=np.int64, count=len(places))
+    kept = np.zeros(first, dtype=np.bool_)
+    kept[list(places.values())] = True
+    return kept
 
 
 def _renumber(known: dict[Any, int], names: Sequence[Any]) -> npt.NDArray[np.int32]:
     return np.fromiter((known.setdefault(name, len(known)) for name in names), dtype=np.int32, count=len(names))
 
 
-def _vectors_of(parts: Sequence[_Columns], kept: npt.NDArray[np.int64]) -> Vectors | None:
+def _vectors_of(parts: Sequence[_Columns], own: Sequence[npt.NDArray[np.bool_]]) -> Vectors | None:
     """Return the vectors of the kept rows, NaN where there is none or one of another width; None without any."""
     width = next((part.names.width for part in reversed(parts) if part.names.width), 0)
     if not width:
         return None
-    places = np.full(sum(len(part.names.ids) for part in parts), -1, dtype=np.int64)
-    first, held = 0, 0
-    for part in parts:
+    found = np.full((sum(int(np.count_nonzero(mask)) for mask in own), width), np.nan, dtype=np.float32)
+    first = 0
+    for part, mask in zip(parts, own, strict=True):
         if part.names.width == width:
-            places[first + part.placed] = held + np.arange(len(part.placed))
-            held += len(part.placed)
-        first += len(part.names.ids)
-    vectors = np.concatenate([part.vectors for part in parts if part.names.width == width]).astype(np.float32)
-    chosen = places[kept]
-    found = vectors[np.maximum(chosen, 0)]
-    found[chosen < 0] = np.nan
+            # Where the kept rows of this part go.
+            targets = first + np.cumsum(mask) - 1
+            is_kept = mask[part.placed]
+            found[targets[part.placed[is_kept]]] = part.vectors if is_kept.all() else part.vectors[is_kept]
+        first += int(np.count_nonzero(mask))
     return found
