@@ -50,9 +50,7 @@ class Connection:
         if not self._hosts:
             raise ValueError("a connection needs the address of a service")
         self._away: dict[str, float] = {}
-        self._client = httpx.AsyncClient(
-            headers=headers, timeout=timeout_seconds, transport=transport, trust_env=False
-        )
+        self._client = httpx.AsyncClient(headers=headers, timeout=timeout_seconds, transport=transport, trust_env=False)
 
     async def __aenter__(self) -> Self:
         return self

@@ -329,7 +329,10 @@ def _build_fittings(
     named = open_embedder(embedder, language=language)
     vectors = None if named is None else PrefetchingEmbedder(named)
     shared = opened if isinstance(opened, SharedIndexStore) else None
-    index = TieredIndex(folder, segments=None if shared is None else shared.segments, has_vectors=named is not None)
+    index = TieredIndex(folder)
+    if shared is not None:
+        # A small session is read again from the store, not from the folder: that costs more, and the rows are the limit.
+        index = TieredIndex(folder, open_scopes=4_096, segments=shared.segments, has_vectors=named is not None)
     estimator = open_token_estimator(settings)
     retriever = HybridRetriever(
         opened,

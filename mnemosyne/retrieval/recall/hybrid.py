@@ -19,7 +19,16 @@ from anyio import to_thread
 
 from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.core.off_loop import calculate, size_of
-from mnemosyne.protocols import BatchIndex, Embedder, EntrySource, Index, SharedIndex, TokenEstimator, VectorStore
+from mnemosyne.protocols import (
+    BatchIndex,
+    Embedder,
+    EntrySource,
+    EvictingIndex,
+    Index,
+    SharedIndex,
+    TokenEstimator,
+    VectorStore,
+)
 from mnemosyne.retrieval.recall.arms import ALL_ARMS, BM25, VECTOR
 from mnemosyne.retrieval.recall.fusion import FusionWeights, find_weights
 from mnemosyne.retrieval.recall.indexing.encoders import Encoder, Encoders, OpenEncoder
@@ -148,6 +157,8 @@ class HybridRetriever:
                     if self._shared is not None:
                         await self._shared.refresh(scope)
                     await self._encoders.feed(scope)
+                if isinstance(self._index, EvictingIndex):
+                    await self._index.evict()
             finally:
                 self._feeds.discard(running)
 
