@@ -54,7 +54,7 @@ class TieredIndex:
     that stay in memory after an `evict` or a `maintain`, and of their rows (the scope used last stays in any case).
 
     With `segments` (a store for several hosts) a scope that has no files in the folder is kept there until it is too large for
-    memory; small ones are kept nowhere and made anew when they are opened. With `has_vectors` rows are given to other hosts
+    memory; small ones are kept nowhere and made again when they are opened. With `has_vectors` rows are given to other hosts
     once an embedder has processed them.
 
     A scope whose table cannot be used continues in memory, starts empty there, and is named by `faults`. If LanceDB is
@@ -322,6 +322,10 @@ class TieredIndex:
             if self._durable is not None:
                 await self._tidy(self._durable)
             await self._evict_scopes()
+
+    def held_in_memory(self) -> tuple[str, ...]:
+        """Return the scopes that are held in memory, the one used last at the end."""
+        return tuple(self._memory.scopes())
 
     async def evict(self) -> None:
         """Write and forget the scopes in memory that were used longest ago, beyond `open_scopes` and `open_rows`."""
