@@ -245,7 +245,7 @@ class HybridRetriever:
     async def _search_words(self, state: RecallState, ready: anyio.Event) -> None:
         started = perf_counter()
         for serving, scopes in await self._encoders.group_scopes(dict.fromkeys(pool.scope for pool in state.pools)):
-            behind = await serving.indexer.find_unindexed(scopes)
+            behind = await serving.indexer.find_unindexed(scopes, state.query.written)
             for scope, chains in behind.items():
                 result = await serving.indexer.index_new(
                     scope, chains=chains, vector_limit=self._inline_vectors, entry_limit=self._inline_entries

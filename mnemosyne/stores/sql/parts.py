@@ -131,8 +131,11 @@ def _first(limit: int | None, items: Iterable[T]) -> tuple[T, ...]:
 
 def list_context_blocks(connection: Connection, session_id: str, where: BlockFilter | None) -> tuple[ContextBlock, ...]:
     """Return blocks in the order of first writing; SessionNotFoundError."""
-    where = where or BlockFilter()
-    key = load_session(connection, session_id).key
+    return read_context_blocks(connection, load_session(connection, session_id).key, where or BlockFilter())
+
+
+def read_context_blocks(connection: Connection, key: int, where: BlockFilter) -> tuple[ContextBlock, ...]:
+    """Return the blocks of a session that pass, in the order of first writing."""
     # Prompts of turns leave many blocks behind, which need not be read where their names say that they are not wanted.
     tests = "".join(f" AND substr(part_id, 1, {len(prefix)}) <> ?" for prefix in where.without_prefixes)
     rows = connection.execute(

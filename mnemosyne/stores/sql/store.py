@@ -17,6 +17,7 @@ from mnemosyne.schema.evidence import ContextBlock, Evidence
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.query import BlockFilter, EvidenceFilter
 from mnemosyne.schema.record import (
+    ChosenInputs,
     HiddenRecords,
     ImportedBranch,
     ImportedTurn,
@@ -27,6 +28,7 @@ from mnemosyne.schema.record import (
     SessionStart,
     SessionWindow,
     TurnCommit,
+    TurnInputs,
     TurnRecord,
 )
 from mnemosyne.schema.session import Message, SessionHead
@@ -39,6 +41,7 @@ from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.read_bodies import BodyCache
 from mnemosyne.stores.sql.reading import entries as sql_recall
 from mnemosyne.stores.sql.reading import search as sql_search
+from mnemosyne.stores.sql.reading import turn_inputs as sql_inputs
 from mnemosyne.stores.sql.reading import turns as sql_turns
 from mnemosyne.stores.sql.reading import window as sql_window
 from mnemosyne.stores.sql.writing import hidden_records as sql_hidden_records
@@ -117,6 +120,31 @@ class SqlStore(Store):
 
     async def window(self, session_id: str, *, message_limit: int, branch_id: str | None = None) -> SessionWindow:
         return await self._reads.run(lambda db: sql_window.read_window(db, session_id, message_limit, branch_id))
+
+    async def turn_inputs(
+        self,
+        session_id: str,
+        *,
+        message_limit: int,
+        branch_id: str | None = None,
+        evidences: Sequence[EvidenceFilter] = (),
+        blocks: BlockFilter | None = None,
+    ) -> TurnInputs:
+        return await self._reads.run(
+            lambda db: sql_inputs.read_turn_inputs(db, session_id, message_limit, branch_id, evidences, blocks)
+        )
+
+    async def chosen_inputs(
+        self,
+        session_id: str,
+        entry_ids: Mapping[str, Sequence[str]],
+        *,
+        evidence_ids: Collection[str] = (),
+        turn_ids: Sequence[str] = (),
+    ) -> ChosenInputs:
+        return await self._reads.run(
+            lambda db: sql_inputs.read_chosen_inputs(db, session_id, entry_ids, evidence_ids, turn_ids)
+        )
 
     async def save_prepared(
         self,
