@@ -7,6 +7,7 @@ errors) is in the runners that the two stores provide. The other modules of `sto
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from mnemosyne.damage import DamageLog
@@ -155,15 +156,35 @@ class SqlStore(Store):
         blocks: Sequence[ContextBlock] = (),
         usages: Sequence[ModelUsage] = (),
     ) -> SessionHead:
-        def work(db: Connection) -> SessionHead:
-            head = sql_writes.save_prepared(db, record, expected_version)
-            sql_parts.hold_prompt_parts(db, record.session_id, evidences, blocks, usages)
-            return head
+        def write(db: Connection) -> SessionHead:
+            return sql_writes.save_prepared(db, record, expected_version)
 
-        return await self._writes.run(work)
+        return await self._write_turn(record.session_id, write, evidences, blocks, usages)
 
     async def commit_turn(self, session_id: str, commit: TurnCommit, *, expected_version: int) -> SessionHead:
-        return await self._writes.run(lambda db: sql_writes.commit_turn(db, session_id, commit, expected_version))
+        return await self._write_turn(
+            session_id, lambda db: sql_writes.commit_turn(db, session_id, commit, expected_version)
+        )
+
+    async def _write_turn(
+        self,
+        session_id: str,
+        write: Callable[[Connection], SessionHead],
+        evidences: Sequence[Evidence] = (),
+        blocks: Sequence[ContextBlock] = (),
+        usages: Sequence[ModelUsage] = (),
+    ) -> SessionHead:
+        """Write a turn with the parts of its prompt; what is kept of the session's evidence goes along with it."""
+
+        def work(db: Connection) -> tuple[SessionHead, Callable[[], None]]:
+            before = sql_sessions.load_session(db, session_id)
+            head = write(db)
+            written = sql_parts.hold_prompt_parts(db, before.key, evidences, blocks, usages)
+            return head, partial(db.bodies.evidences.follow, before.key, before.version, head.version, *written)
+
+        head, follow = await self._writes.run(work)
+        follow()
+        return head
 
     async def commit_numerical(
         self,
@@ -175,12 +196,10 @@ class SqlStore(Store):
         blocks: Sequence[ContextBlock] = (),
         usages: Sequence[ModelUsage] = (),
     ) -> SessionHead:
-        def work(db: Connection) -> SessionHead:
-            head = sql_writes.commit_numerical(db, record, state, expected_version)
-            sql_parts.hold_prompt_parts(db, record.session_id, evidences, blocks, usages)
-            return head
+        def write(db: Connection) -> SessionHead:
+            return sql_writes.commit_numerical(db, record, state, expected_version)
 
-        return await self._writes.run(work)
+        return await self._write_turn(record.session_id, write, evidences, blocks, usages)
 
     async def turn(self, session_id: str, turn_id: str) -> TurnRecord:
         return await self._reads.run(lambda db: sql_turns.read_turn(db, session_id, turn_id))

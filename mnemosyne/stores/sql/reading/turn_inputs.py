@@ -14,7 +14,7 @@ from mnemosyne.schema.memory import Chain, session_scope, world_scope
 from mnemosyne.schema.query import BlockFilter, EvidenceFilter
 from mnemosyne.schema.record import ChosenInputs, TurnInputs
 from mnemosyne.stores.sql.connection import Connection
-from mnemosyne.stores.sql.parts import read_context_blocks, read_evidences
+from mnemosyne.stores.sql.parts import list_newest_evidences, read_context_blocks, read_evidences
 from mnemosyne.stores.sql.reading.entries import read_entries, read_gated_entries
 from mnemosyne.stores.sql.reading.turns import rebuild_state
 from mnemosyne.stores.sql.reading.window import window_of
@@ -39,7 +39,7 @@ def read_turn_inputs(
     scopes = world_scope(head.world_id), session_scope(session_id)
     return TurnInputs(
         window=window_of(connection, session, head, message_limit),
-        evidences=tuple(read_evidences(connection, session.key, where) for where in evidences),
+        evidences=tuple(list_newest_evidences(connection, session, where) for where in evidences),
         blocks=read_context_blocks(connection, session.key, blocks or BlockFilter()),
         gated=read_gated_entries(connection, scopes),
         written=_read_written(connection, session.key, *scopes),
