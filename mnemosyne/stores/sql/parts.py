@@ -130,11 +130,11 @@ def list_newest_evidences(
     connection: Connection, session: StoredSession, where: EvidenceFilter
 ) -> tuple[Evidence, ...]:
     """Return what `read_evidences` does, where it is kept for this version of the session without reading it again."""
-    lists = connection.bodies.evidences
-    known = lists.find(session.key, session.version, where)
+    kept = connection.bodies.sessions
+    known = kept.find_evidences(session.key, session.version, where)
     if known is None:
         known = read_evidences(connection, session.key, where)
-        lists.keep(session.key, session.version, where, known)
+        kept.keep_evidences(session.key, session.version, where, known)
     return known
 
 

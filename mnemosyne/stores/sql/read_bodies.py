@@ -1,15 +1,15 @@
 """What was read from a database before, so that a turn does not read the same messages, records and evidence again.
 
-A body is known by its place and by all of its bytes, a list of evidence by the version of its session: what another process has
-written since is never overlooked, and a damaged body is never taken for a sound one. Callers share the values and do not change
-them.
+A body is known by its place and by all of its bytes, a list of evidence and a rebuilt state by the version of their session: what
+another process has written since is never overlooked, and a damaged body is never taken for a sound one. Callers share the values
+and do not change them.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,8 +21,11 @@ MOST_BYTES = 8_000_000
 
 _LARGEST_SHARE = 4
 
-MOST_EVIDENCE_CHARS = 8_000_000
-"""How many characters of evidence the kept lists of a store may hold."""
+MOST_CHARS = 8_000_000
+"""How many characters of evidence, and of states as JSON, a store may keep."""
+
+MOST_STATES = 32
+"""How many states of former turns are kept of a session."""
 
 
 class ReadBodies:
@@ -32,7 +35,7 @@ class ReadBodies:
         self._most_bytes, self._bytes = most_bytes, 0
         self._held: OrderedDict[str, tuple[bytes, int, Any]] = OrderedDict()
         self._lock = threading.Lock()
-        self.evidences = EvidenceLists()
+        self.sessions = SessionReads()
 
     def find(self, place: str, data: bytes) -> Any:
         """Return the value of a body, or None."""
@@ -58,56 +61,85 @@ class ReadBodies:
         with self._lock:
             self._most_bytes, self._bytes = -1, 0
             self._held.clear()
-        self.evidences.close()
+        self.sessions.close()
 
 
 @dataclass(kw_only=True, slots=True)
-class _ListsOfSession:
+class _ReadOfSession:
     version: int
     chars: int = 0
     lists: dict[EvidenceFilter, tuple[Evidence, ...]] = field(default_factory=dict)
+    states: dict[str, tuple[int, Mapping[str, Any]]] = field(default_factory=dict)
 
 
-class EvidenceLists:
-    """The newest evidence of the sessions that were read last, by filter, each list as of one version of its session.
+class SessionReads:
+    """The newest evidence, by filter, and the states after turns of the sessions that were read last, each as of one version of its
+    session.
 
-    A write of this store moves its session's lists on to the version that it made (`follow`); any other write leaves them behind,
-    and they are read again. Sessions are known by their number, which is never used again. It may be used from several threads.
+    A turn that this store writes moves what is kept of its session on to the version that it made (`follow`); any other write
+    leaves it behind, and it is read again. Sessions are known by their number, which is never used again. It may be used from
+    several threads.
     """
 
-    def __init__(self, most_chars: int = MOST_EVIDENCE_CHARS) -> None:
+    def __init__(self, most_chars: int = MOST_CHARS) -> None:
         self._most_chars, self._chars = most_chars, 0
-        self._held: OrderedDict[int, _ListsOfSession] = OrderedDict()
+        self._held: OrderedDict[int, _ReadOfSession] = OrderedDict()
         self._lock = threading.Lock()
 
-    def find(self, key: int, version: int, where: EvidenceFilter) -> tuple[Evidence, ...] | None:
+    def find_evidences(self, key: int, version: int, where: EvidenceFilter) -> tuple[Evidence, ...] | None:
         """Return a list as it is at a version of its session, or None."""
         with self._lock:
-            held = self._held.get(key)
-            if held is None or held.version != version:
-                return None
-            self._held.move_to_end(key)
-            return held.lists.get(where)
+            held = self._find(key, version)
+            return None if held is None else held.lists.get(where)
 
-    def keep(self, key: int, version: int, where: EvidenceFilter, found: tuple[Evidence, ...]) -> None:
+    def find_state(self, key: int, version: int, turn_id: str) -> Mapping[str, Any] | None:
+        """Return the state after a committed turn, or None."""
+        with self._lock:
+            held = self._find(key, version)
+            return None if held is None or turn_id not in held.states else held.states[turn_id][1]
+
+    def keep_evidences(self, key: int, version: int, where: EvidenceFilter, found: tuple[Evidence, ...]) -> None:
         """Keep a list that was read; only those of the newest items of some types are kept."""
         if where != EvidenceFilter(types=where.types, limit=where.limit, newest=True) or where.limit is None:
             return
         with self._lock:
-            held = self._held.get(key)
-            if held is not None and held.version > version:
-                return
-            if held is None or held.version < version:
-                self._drop(key)
-                held = self._held[key] = _ListsOfSession(version=version)
-            held.lists[where] = found
-            self._bound(key, held)
+            held = self._enter(key, version)
+            if held is not None:
+                held.lists[where] = found
+                self._bound(key, held)
+
+    def keep_state(self, key: int, version: int, turn_id: str, state: Mapping[str, Any], chars: int) -> None:
+        """Keep the state after a committed turn, which has `chars` characters as JSON."""
+        with self._lock:
+            held = self._enter(key, version)
+            if held is not None:
+                held.states[turn_id] = chars, state
+                while len(held.states) > MOST_STATES:
+                    del held.states[next(iter(held.states))]
+                self._bound(key, held)
+
+    def _find(self, key: int, version: int) -> _ReadOfSession | None:
+        held = self._held.get(key)
+        if held is None or held.version != version:
+            return None
+        self._held.move_to_end(key)
+        return held
+
+    def _enter(self, key: int, version: int) -> _ReadOfSession | None:
+        """Return what is kept of a session at a version, new if need be; None where a later version is kept."""
+        held = self._held.get(key)
+        if held is not None and held.version > version:
+            return None
+        if held is None or held.version < version:
+            self._drop(key)
+            held = self._held[key] = _ReadOfSession(version=version)
+        return held
 
     def follow(
         self, key: int, before: int, after: int, written: Sequence[Evidence], replaced: Collection[str] = ()
     ) -> None:
-        """Move the lists of a session on by a write of this store: from version `before` to `after`, with the items that it wrote,
-        those of the ids `replaced` in the places of others.
+        """Move what is kept of a session on by a turn that this store wrote: from version `before` to `after`, with the evidence
+        that it wrote, those items of the ids `replaced` in the places of others. It changes no state of a former turn.
         """
         with self._lock:
             held = self._held.get(key)
@@ -127,9 +159,10 @@ class EvidenceLists:
             self._most_chars, self._chars = -1, 0
             self._held.clear()
 
-    def _bound(self, key: int, held: _ListsOfSession) -> None:
-        """Count the characters of a session's lists, and forget what is too much."""
+    def _bound(self, key: int, held: _ReadOfSession) -> None:
+        """Count the characters of what is kept of a session, and forget what is too much."""
         chars = sum(len(each.content) for found in held.lists.values() for each in found)
+        chars += sum(size for size, _ in held.states.values())
         self._chars += chars - held.chars
         held.chars = chars
         self._held.move_to_end(key)

@@ -174,13 +174,13 @@ class SqlStore(Store):
         blocks: Sequence[ContextBlock] = (),
         usages: Sequence[ModelUsage] = (),
     ) -> SessionHead:
-        """Write a turn with the parts of its prompt; what is kept of the session's evidence goes along with it."""
+        """Write a turn with the parts of its prompt; what is kept of the session goes along with it."""
 
         def work(db: Connection) -> tuple[SessionHead, Callable[[], None]]:
             before = sql_sessions.load_session(db, session_id)
             head = write(db)
             written = sql_parts.hold_prompt_parts(db, before.key, evidences, blocks, usages)
-            return head, partial(db.bodies.evidences.follow, before.key, before.version, head.version, *written)
+            return head, partial(db.bodies.sessions.follow, before.key, before.version, head.version, *written)
 
         head, follow = await self._writes.run(work)
         follow()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from mnemosyne.core.codec import encode
 from mnemosyne.core.errors import DamagedRecordError, TurnNotFoundError
 from mnemosyne.damage import note_of
 from mnemosyne.schema.memory import Chain, session_scope, world_scope
@@ -18,7 +19,7 @@ from mnemosyne.stores.sql.parts import list_newest_evidences, read_context_block
 from mnemosyne.stores.sql.reading.entries import read_entries, read_gated_entries
 from mnemosyne.stores.sql.reading.turns import rebuild_state
 from mnemosyne.stores.sql.reading.window import window_of
-from mnemosyne.stores.sql.sessions import load_head, load_session
+from mnemosyne.stores.sql.sessions import StoredSession, load_head, load_session
 
 _OF_A_SESSION = (Chain.LORE, Chain.NARRATIVE, Chain.EVENT)
 _SPOKEN = "(SELECT max(seq) FROM messages WHERE session = ? AND recalled <> 0)"
@@ -66,7 +67,7 @@ def read_chosen_inputs(
     states: dict[str, Mapping[str, Any]] = {}
     for turn_id in turn_ids:
         try:
-            states[turn_id] = rebuild_state(connection, session, turn_id)[0]
+            states[turn_id] = _read_state(connection, session, turn_id)
         except TurnNotFoundError:
             continue
         except DamagedRecordError as error:
@@ -77,3 +78,13 @@ def read_chosen_inputs(
         evidences=read_evidences(connection, session.key, where) if evidence_ids else (),
         states=states,
     )
+
+
+def _read_state(connection: Connection, session: StoredSession, turn_id: str) -> Mapping[str, Any]:
+    """Return the state after a committed turn, where it is kept for this version of the session without rebuilding it."""
+    kept = connection.bodies.sessions
+    state = kept.find_state(session.key, session.version, turn_id)
+    if state is None:
+        state = rebuild_state(connection, session, turn_id)[0]
+        kept.keep_state(session.key, session.version, turn_id, state, len(encode(state)))
+    return state
