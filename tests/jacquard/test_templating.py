@@ -21,6 +21,7 @@ from filament import clean_text, load_yaml, unescape
 from jacquard import TemplateError, find_shipped_templates
 from jacquard.templating import describe_template_faults, open_templates, template_set, validate_templates
 from jacquard.templating.files import TemplateFile
+from jacquard.templating.sandbox import SandboxRenderer
 from jacquard.templating.sets import RenderedTexts, TemplateSet, forget_rendered_texts
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
@@ -285,12 +286,23 @@ def test_files_are_read_again_when_they_change(folder):
         open_templates([folder]).render("t/a.j2", {})
 
 
-def test_a_text_is_kept_by_what_its_template_reads(folder, monkeypatch):
-    (folder / "t/a.j2").write_text("{% include 't/b.j2' %} {{ title }}")
-    (folder / "t/b.j2").write_text("{{ tree | yaml }}")
-    templates, made = open_templates([folder]), []
-    render = templates._renderer.render
-    monkeypatch.setattr(templates._renderer, "render", lambda name, given: made.append(given) or render(name, given))
+class NotingRenderer(SandboxRenderer):
+    """Renders, and notes with which variables."""
+
+    def __init__(self, files):
+        super().__init__(files)
+        self.made = []
+
+    def render(self, name, variables):
+        self.made.append(variables)
+        return super().render(name, variables)
+
+
+def test_a_text_is_kept_by_what_its_template_reads():
+    sources = {"t/a.j2": "{% include 't/b.j2' %} {{ title }}", "t/b.j2": "{{ tree | yaml }}"}
+    files = {name: TemplateFile(name=name, shown=name, text=text) for name, text in sources.items()}
+    renderer = NotingRenderer(files)
+    templates, made = TemplateSet(files, renderer), renderer.made
     same = {"tree": {"a": 1}, "title": "x"}
     assert templates.render("t/a.j2", same) == templates.render("t/a.j2", {**same, "unread": 2})
     assert len(made) == 1
