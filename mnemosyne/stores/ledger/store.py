@@ -27,7 +27,6 @@ from mnemosyne.schema.record import (
     SessionStart,
     SessionWindow,
     TurnCommit,
-    TurnInputs,
     TurnRecord,
 )
 from mnemosyne.schema.session import Message, SessionHead
@@ -131,28 +130,6 @@ class LedgerStore(Store):
 
     async def window(self, session_id: str, *, message_limit: int, branch_id: str | None = None) -> SessionWindow:
         return await self._read(session_id, ledger_reads.read_window, message_limit, branch_id)
-
-    async def turn_inputs(
-        self,
-        session_id: str,
-        *,
-        message_limit: int,
-        branch_id: str | None = None,
-        evidences: Sequence[EvidenceFilter] = (),
-        blocks: BlockFilter | None = None,
-    ) -> TurnInputs:
-        head = await self.head(session_id, branch_id)
-
-        def work(found: Sequence[Ledger]) -> TurnInputs:
-            ledger = found[0]
-            return TurnInputs(
-                window=ledger_reads.read_window(ledger, session_id, message_limit, branch_id),
-                evidences=tuple(ledger_documents.list_evidences(ledger, session_id, where) for where in evidences),
-                blocks=ledger_documents.list_context_blocks(ledger, session_id, blocks),
-                gated=ledger_reads.read_gated_entries(found),
-            )
-
-        return await self._backend.read((session_scope(session_id), world_scope(head.world_id)), work)
 
     async def save_prepared(
         self,
