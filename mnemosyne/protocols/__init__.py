@@ -28,8 +28,10 @@ from mnemosyne.protocols.recall import (
 )
 from mnemosyne.protocols.rendering import BlockDeriver, EvidenceResolver, Fetch, Renderer, ResolveRef, TextSelector
 from mnemosyne.protocols.store import Store
+from mnemosyne.protocols.upkeep import ArchivedSession, IdlePage, IdleSession, Lease, StoreUpkeep, StoreUsage
 
 __all__ = [
+    "ArchivedSession",
     "BatchIndex",
     "BlockDeriver",
     "Clock",
@@ -41,8 +43,11 @@ __all__ = [
     "Fetch",
     "Hasher",
     "IdGenerator",
+    "IdlePage",
+    "IdleSession",
     "Importer",
     "Index",
+    "Lease",
     "MendableIndex",
     "MessageEstimator",
     "OriginalVault",
@@ -54,6 +59,8 @@ __all__ = [
     "Retriever",
     "SessionLocks",
     "Store",
+    "StoreUpkeep",
+    "StoreUsage",
     "TextSelector",
     "TokenEstimator",
     "Vectors",

@@ -18,14 +18,14 @@ from typing import Any
 from mnemosyne.core.errors import StoreUnavailableError
 from mnemosyne.stores.locate import StoreLocation
 from mnemosyne.stores.sql.connection import Connection
-from mnemosyne.stores.sql.schema import TABLES, Dialect
+from mnemosyne.stores.sql.schema import ARCHIVES_NEED, COLUMNS, OF_THE_DATABASE, TABLES, Dialect
 from mnemosyne.stores.sqlite.file import SqliteConnection, SqliteOptions, open_database
 
 PAGE_ROWS = 1_000
 """So many rows are in memory at once; a row may be as large as a world pack."""
 
-NAMES = tuple(found[1] for each in TABLES if (found := re.match(r"CREATE TABLE (\w+)", each)) is not None)
-"""All tables, in the order in which they are copied."""
+NAMES = tuple(table for table in COLUMNS if table not in OF_THE_DATABASE)
+"""The tables that are copied, in order."""
 
 SERIALS: Mapping[str, str] = {
     found[1]: found[2] for each in TABLES if (found := re.match(r"CREATE TABLE (\w+) \(\s*(\w+) {serial}", each))
@@ -82,6 +82,8 @@ def copy_rows(source: OpenRows, target: OpenRows, tenant: str | None = None) -> 
             target.connection.execute(
                 f"SELECT setval(pg_get_serial_sequence('{table}', '{serial}'), max({serial})) FROM {table}"
             ).fetchall()
+    if copied["archives"]:
+        target.connection.require(ARCHIVES_NEED)
     return copied
 
 
