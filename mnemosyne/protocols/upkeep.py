@@ -68,7 +68,8 @@ class StoreUsage:
 class StoreUpkeep(Protocol):
     """A Store that can be kept in order by a worker, one for all its hosts.
 
-    1. An archived session is opened by whatever needs its rows, and is then what it was, byte for byte.
+    1. An archived session is opened by whatever needs its rows, and is then what it was, byte for byte. `head`, `branches`,
+       `sessions` and searches leave it archived; reads of entries by scope, which feed an index, show nothing of it.
     2. Archiving, opening and deleting are one transaction each: a kill leaves a session either open or archived.
     3. At most one holder has a lease at a time; with `lease`, a write of one that has lost it raises LeaseLostError and changes
        nothing.

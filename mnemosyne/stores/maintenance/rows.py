@@ -76,15 +76,33 @@ def copy_rows(source: OpenRows, target: OpenRows, tenant: str | None = None) -> 
         for page in _pages(source, table, columns, condition, () if tenant is None else (tenant,)):
             target.connection.insert(table, ", ".join(columns), page)
             copied[table] += len(page)
-        if target.dialect == "postgresql" and table in SERIALS:
-            serial = SERIALS[table]
-            # The numbers that were copied are not drawn again.
-            target.connection.execute(
-                f"SELECT setval(pg_get_serial_sequence('{table}', '{serial}'), max({serial})) FROM {table}"
-            ).fetchall()
+        if table in SERIALS:
+            _count_on(target, table, _last_number(source, table))
     if copied["archives"]:
         target.connection.require(ARCHIVES_NEED)
     return copied
+
+
+def _last_number(rows: OpenRows, table: str) -> int:
+    """Return the last number that was drawn for a table; rows of archived sessions, which are not in it, have theirs below."""
+    if rows.dialect == "sqlite":
+        found = rows.connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)).fetchone()
+        return 0 if found is None else int(found[0])
+    drawn, called = rows.connection.execute(
+        f"SELECT last_value, is_called FROM {table}_{SERIALS[table]}_seq"
+    ).fetchone()
+    return int(drawn) if called else 0
+
+
+def _count_on(rows: OpenRows, table: str, last: int) -> None:
+    """Let the next number of a table come behind `last`: what was drawn once is not drawn again."""
+    if rows.dialect == "sqlite":
+        rows.connection.execute("DELETE FROM sqlite_sequence WHERE name = ?", (table,))
+        rows.connection.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (table, last))
+    elif last:
+        rows.connection.execute(
+            f"SELECT setval(pg_get_serial_sequence('{table}', '{SERIALS[table]}'), {last})"
+        ).fetchall()
 
 
 def _condition(table: str, columns: Sequence[str]) -> str:

@@ -103,7 +103,7 @@ def count_up_to(connection: Connection, most: Mapping[str, int]) -> dict[str, in
     return {
         name: int(
             connection.execute(
-                f"SELECT count(*) FROM (SELECT 1 AS one FROM {_COUNTED[name]} LIMIT ?) AS some",
+                f"SELECT count(*) FROM (SELECT 1 AS one FROM {_COUNTED[name]} LIMIT ?) AS counted",
                 (connection.tenant, number),
             ).fetchone()[0]
         )

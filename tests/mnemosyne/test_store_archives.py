@@ -1,0 +1,243 @@
+"""An archived session is opened by whatever needs it, and is what it was; the whole contract holds for it."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from postgres_server import own_tenant, running_server
+
+from mnemosyne import DamagedRecordError, PostgresStore, SqliteStore, Store, VersionConflictError
+from mnemosyne.core.errors import LeaseLostError
+from mnemosyne.protocols import StoreUpkeep
+from mnemosyne.schema.erasure import Erasure
+from mnemosyne.schema.session import Author, AuthorKind
+from mnemosyne.stores.sql.schema import COLUMNS, OF_THE_DATABASE
+from mnemosyne.testing.store import StoreContract
+from mnemosyne.testing.stores.samples import (
+    AT,
+    SCOPE,
+    SESSION,
+    full_document,
+    imported_turn,
+    memory,
+    play,
+    prepared_turn,
+    read_everything,
+    start,
+    user_message,
+)
+
+pytestmark = pytest.mark.anyio
+LATER = AT + timedelta(days=30)
+_NOT_OPENED = frozenset({"file_faults", "close", "sessions", *vars(StoreUpkeep)})
+_BY_SCOPE = frozenset({"entries", "gated_entries", "entries_after", "chains_written_after"})
+"""What feeds an index: a turn has opened the session before it reads by scope."""
+
+
+class _Archiving:
+    """Archives all sessions before every call of the Store protocol."""
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        if name.startswith("_") or name in _NOT_OPENED or not hasattr(Store, name) or not callable(found):
+            return found
+
+        async def call(*args: Any, **fields: Any) -> Any:
+            sessions = super(_Archiving, self).__getattribute__("sessions")
+            for session_id in await sessions():
+                if name in _BY_SCOPE:
+                    await self.open_archived(session_id)  # type: ignore[attr-defined]
+                else:
+                    await self.archive(session_id, at=LATER)  # type: ignore[attr-defined]
+            return await found(*args, **fields)
+
+        return call
+
+
+class ArchivingSqliteStore(_Archiving, SqliteStore):
+    pass
+
+
+class ArchivingPostgresStore(_Archiving, PostgresStore):
+    pass
+
+
+class TestArchivingSqliteStore(StoreContract):
+    async def make_store(self, folder: Path, tenant: str = "default") -> Store:
+        return ArchivingSqliteStore(folder / "store.db", tenant=tenant)
+
+
+@pytest.mark.usefixtures("postgres_server")
+class TestArchivingPostgresStore(StoreContract):
+    async def make_store(self, folder: Path, tenant: str = "default") -> Store:
+        return ArchivingPostgresStore(running_server().url("contract"), tenant=own_tenant(folder, tenant))
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def store(request, tmp_path):
+    if request.param == "sqlite":
+        opened = SqliteStore(tmp_path / "store.db")
+    else:
+        opened = PostgresStore(request.getfixturevalue("postgres_server").url(tmp_path))
+    yield opened
+    await opened.close()
+
+
+def rows_of(db: Any) -> dict[str, list[tuple[Any, ...]]]:
+    return {
+        table: sorted(
+            (
+                tuple(bytes(cell) if isinstance(cell, memoryview) else cell for cell in row)
+                for row in db.execute(f"SELECT {', '.join(columns)} FROM {table}").fetchall()
+            ),
+            key=repr,
+        )
+        for table, columns in COLUMNS.items()
+        if table not in OF_THE_DATABASE
+    }
+
+
+async def fill(store: Any) -> None:
+    await store.put_session(SESSION, full_document())
+    await play(store, "t1", 1)
+    head = await store.head(SESSION)
+    large = {"text": "a long prompt " * 500}
+    await store.save_prepared(prepared_turn(head, "t2", prompt=large, receipt=large), expected_version=head.version)
+    await store.append_entries(SESSION, [memory("e1", turn_id="t1"), memory("kept", turn_id="t1", viewers=("ann",))])
+    await store.create_session(start(imported_turn("p1"), session_id="other"))
+
+
+async def test_every_row_comes_back_as_it_was(store):
+    await fill(store)
+    before = await store._reads.run(rows_of)
+    read = await read_everything(store)
+    archived = await store.archive(SESSION, at=LATER)
+    assert archived is not None
+    assert archived.active_at == AT
+    gone = await store._reads.run(rows_of)
+    assert {table for table, rows in gone.items() if rows != before[table]} >= {"turns", "messages", "entries", "papers"}
+    assert await store.archive(SESSION, at=LATER) is None
+    assert await store.archived_sessions() == (replace(archived, archived_at=LATER),)
+    assert await store.open_archived(SESSION)
+    assert not await store.open_archived(SESSION)
+    assert await store._reads.run(rows_of) == before
+    assert await read_everything(store) == read
+
+
+async def test_heads_and_searches_do_not_open_it(store):
+    await fill(store)
+    head, branches = await store.head(SESSION), await store.branches(SESSION)
+    await store.archive(SESSION, at=LATER)
+    assert (await store.head(SESSION), await store.branches(SESSION)) == (head, branches)
+    assert await store.find_text(["reply t1"]) == (f"messages/{SESSION}/t1.a",)
+    assert await store.usage() != ()
+    assert len(await store.archived_sessions()) == 1
+    await store.check_archive(SESSION)
+
+
+async def test_a_changed_session_is_not_archived(store):
+    await fill(store)
+    with pytest.raises(VersionConflictError):
+        await store.archive(SESSION, at=LATER, expected_version=1)
+    assert await store.archived_sessions() == ()
+
+
+async def test_evidence_that_will_expire_keeps_a_session_open(store):
+    await fill(store)
+    (found, *_) = await store.list_evidences(SESSION)
+    await store.put_evidence(SESSION, replace(found, created_at=AT, expires_at=LATER))
+    assert await store.archive(SESSION, at=LATER) is None
+
+
+async def test_what_a_user_wrote_is_erased_in_an_archive(store):
+    said = user_message("a secret about the red lantern", author=Author(kind=AuthorKind.USER, id="lin"))
+    turn = replace(imported_turn("p1"), messages=(said,))
+    await store.create_session(start(turn, session_id="a"))
+    await store.create_session(start(imported_turn("p2"), session_id="b"))
+    for session_id in ("a", "b"):
+        await store.archive(session_id, at=LATER)
+    preview = await store.preview_erasure(Erasure(at=LATER, user_id="lin"))
+    assert preview.touched == ("a",)
+    assert [each.session_id for each in await store.archived_sessions()] == ["b"]
+    await store.archive("a", at=LATER)
+    await store.erase(Erasure(at=LATER, user_id="lin"))
+    assert await store.find_text(["a secret about the red lantern"]) == ()
+
+
+async def test_a_damaged_archive_is_named_and_left(store):
+    await fill(store)
+    await store.archive(SESSION, at=LATER)
+    await store._writes.run(lambda db: db.execute("UPDATE archive_parts SET body = ?", (b"torn",)) and None)
+    with pytest.raises(DamagedRecordError, match=f"archive of session '{SESSION}'"):
+        await store.window(SESSION, message_limit=1)
+    with pytest.raises(DamagedRecordError):
+        await store.check_archive(SESSION)
+    assert len(await store.archived_sessions()) == 1
+
+
+async def test_idle_sessions_are_found_page_by_page(store):
+    for number in range(5):
+        await store.create_session(start(imported_turn("p1"), session_id=f"s{number}"))
+    page = await store.idle_sessions(LATER, limit=3)
+    assert [each.session_id for each in page.items] == ["s0", "s1", "s2"]
+    rest = await store.idle_sessions(LATER, after=page.next, limit=3)
+    assert ([each.session_id for each in rest.items], rest.next) == (["s3", "s4"], None)
+    assert (await store.idle_sessions(AT)).items == ()
+
+
+async def test_one_holds_a_lease_and_a_lost_one_writes_nothing(store):
+    await fill(store)
+    first = await store.acquire_lease("work", "a", 60)
+    assert first is not None
+    assert await store.acquire_lease("work", "b", 60) is None
+    again = await store.acquire_lease("work", "a", 60)
+    assert (again.token, again.until >= first.until) == (first.token, True)
+    await store._writes.run(lambda db: db.execute("UPDATE leases SET until_us = 1") and None)
+    second = await store.acquire_lease("work", "b", 60)
+    assert second.token == first.token + 1
+    with pytest.raises(LeaseLostError):
+        await store.archive(SESSION, at=LATER, lease=first)
+    assert await store.archived_sessions() == ()
+    assert await store.archive(SESSION, at=LATER, lease=second)
+    await store.release_lease(first)
+    assert [each.holder for each in await store.leases()] == ["b"]
+    await store.release_lease(second)
+    assert await store.leases() == ()
+
+
+async def test_figures_and_abandoned_turns(store):
+    await fill(store)
+    head = await store.head(SESSION)
+    pending = replace(prepared_turn(head, "t3"), parent_id=head.turn_id)
+    await store.save_prepared(pending, expected_version=head.version)
+    assert await store.drop_abandoned(AT) == 0
+    assert await store.drop_abandoned(LATER) == 1
+    usage = await store.usage()
+    assert (usage.sessions, usage.archived, usage.entries) == (2, 0, 2)
+    assert usage.stored_bytes > 1_000
+    assert await store.count_up_to({"sessions": 1, "entries": 9}) == {"sessions": 1, "entries": 2}
+    assert await store.tenants() == ("default",)
+
+
+def test_the_columns_are_those_of_the_tables(tmp_path):
+    from mnemosyne.stores.sqlite.file import SqliteOptions, open_database
+
+    connection = open_database(SqliteOptions(path=tmp_path / "s.db"))
+    for table, columns in COLUMNS.items():
+        found = connection.execute("SELECT name FROM pragma_table_info(?) ORDER BY cid", (table,)).fetchall()
+        assert tuple(name for (name,) in found) == columns, table
+    assert isinstance(connection, sqlite3.Connection)
+    connection.close()
+
+
+async def test_entries_are_out_of_the_index_feed_until_it_is_opened(store):
+    await fill(store)
+    await store.archive(SESSION, at=LATER)
+    assert await store.entries(SCOPE, ("e1",)) == ()
+    await store.window(SESSION, message_limit=1)
+    assert [each.entry_id for each in await store.entries(SCOPE, ("e1",))] == ["e1"]
