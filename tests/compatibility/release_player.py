@@ -1,0 +1,56 @@
+"""Plays turns with whichever release is on the path, as one host of several: it says each turn that was acknowledged.
+
+    python release_player.py ADDRESS PACK NAME TURNS SESSION…
+
+With `STATEMENTS` in the environment, it writes the SQL that it has sent to that file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+import anyio
+
+from jacquard import open_runtime
+from mnemosyne.stores.postgres import connection
+
+SENT: set[str] = set()
+
+
+def note(sql: str, _number=connection._number_parameters) -> bytes:
+    SENT.add(sql)
+    return _number(sql)
+
+
+async def play(address: str, pack: str, name: str, turns: int, sessions: list[str]) -> None:
+    async with open_runtime(address, world=pack, embedder="none") as runtime:
+        engine = runtime.engine
+        print("ready", flush=True)
+        await anyio.to_thread.run_sync(sys.stdin.readline)
+        for number in range(turns):
+            for session_id in sessions:
+                await runtime.ensure_session(session_id, index=False)
+                turn_id = f"{name}-{number}"
+                reply = f"<content>The lamp turned for {turn_id}.</content>"
+                while True:
+                    prepared = await engine.prepare_turn(session_id, f"I look around, {turn_id}.", turn_id=turn_id)
+                    try:
+                        await engine.commit_assistant_message(session_id, reply, turn_id=prepared.turn_id)
+                        break
+                    except Exception as error:
+                        # The other host's next message took the place of this pending one: it is committed unanswered.
+                        if type(error).__name__ != "TurnNotPendingError":
+                            raise
+                        turn_id += "'"
+                print("played", session_id, turn_id, flush=True)
+
+
+if __name__ == "__main__":
+    connection._number_parameters = note
+    address, pack, name, turns, *sessions = sys.argv[1:]
+    anyio.run(play, address, pack, name, int(turns), sessions)
+    if "STATEMENTS" in os.environ:
+        with open(os.environ["STATEMENTS"], "w", encoding="utf-8") as file:
+            json.dump(sorted(SENT), file, indent=0, ensure_ascii=False)
