@@ -167,7 +167,7 @@ class LeaseLostError(StoreError):
     def __init__(self, name: str, holder: str) -> None:
         self.name, self.holder = name, holder
         super().__init__(
-            f"The lease {name!r} of {holder} is over and another may have it. Nothing was written; the holder goes on with the work."
+            f"The lease {name!r} of {holder} is over and another may have it. Nothing was written; the holder goes on."
         )
 
 

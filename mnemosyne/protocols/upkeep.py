@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
+from mnemosyne.schema.erasure import Erasure, ErasureOutcome
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lease:
@@ -114,9 +116,22 @@ class StoreUpkeep(Protocol):
         ...
 
     async def archived_sessions(
-        self, *, before: datetime | None = None, after: str = "", limit: int = 100
+        self, *, before: datetime | None = None, after: str = "", limit: int = 100, session_id: str | None = None
     ) -> tuple[ArchivedSession, ...]:
-        """Return archived sessions (archived before a time, where given) by id, from behind the id `after`."""
+        """Return archived sessions (archived before a time, where given) by id, from behind the id `after`; or one by its id."""
+        ...
+
+    async def archived_ids(self) -> frozenset[str]:
+        """Return the ids of all archived sessions."""
+        ...
+
+    async def erase_archived(
+        self, erasure: Erasure, *, archived_before: datetime, lease: Lease | None = None
+    ) -> ErasureOutcome | None:
+        """Erase one whole session as `Store.erase` does, if it is archived and was archived before a time; None otherwise.
+
+        So a session that somebody has opened meanwhile stays. ValueError unless the erasure names a session; LeaseLostError.
+        """
         ...
 
     async def check_archive(self, session_id: str) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from pathlib import Path
 
 import anyio
 
@@ -52,5 +53,4 @@ if __name__ == "__main__":
     address, pack, name, turns, *sessions = sys.argv[1:]
     anyio.run(play, address, pack, name, int(turns), sessions)
     if "STATEMENTS" in os.environ:
-        with open(os.environ["STATEMENTS"], "w", encoding="utf-8") as file:
-            json.dump(sorted(SENT), file, indent=0, ensure_ascii=False)
+        Path(os.environ["STATEMENTS"]).write_text(json.dumps(sorted(SENT), ensure_ascii=False), encoding="utf-8")

@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import tarfile
+from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 
@@ -49,7 +50,13 @@ def start(code: Path, *args: object) -> subprocess.Popen[str]:
     command = [sys.executable, str(Path(__file__).with_name("release_player.py")), *map(str, args)]
     environment = {**os.environ, "PYTHONPATH": str(code)}
     return subprocess.Popen(
-        command, cwd=code, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        command,
+        cwd=code,
+        env=environment,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
 
 
@@ -118,10 +125,8 @@ def test_every_statement_of_the_earlier_release_fits_the_tables(postgres_url):
     with psycopg.connect(address.conninfo, autocommit=True) as connection:
         connection.execute(f"SET search_path = {address.schema}")
         for place, sql in enumerate(SENT["statements"]):
-            try:
+            with suppress(psycopg.errors.IndeterminateDatatype):
                 connection.execute(f"PREPARE s{place} AS ".encode() + _number_parameters(sql))
-            except psycopg.errors.IndeterminateDatatype:
-                pass
         for table, columns in SENT["columns"].items():
             found = connection.execute(
                 "SELECT column_name, is_nullable, column_default FROM information_schema.columns "

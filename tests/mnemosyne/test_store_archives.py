@@ -120,7 +120,12 @@ async def test_every_row_comes_back_as_it_was(store):
     assert archived is not None
     assert archived.active_at == AT
     gone = await store._reads.run(rows_of)
-    assert {table for table, rows in gone.items() if rows != before[table]} >= {"turns", "messages", "entries", "papers"}
+    assert {table for table, rows in gone.items() if rows != before[table]} >= {
+        "turns",
+        "messages",
+        "entries",
+        "papers",
+    }
     assert await store.archive(SESSION, at=LATER) is None
     assert await store.archived_sessions() == (replace(archived, archived_at=LATER),)
     assert await store.open_archived(SESSION)

@@ -1,9 +1,9 @@
 """Backup and restore of a whole store, or of one tenant: one file, written and checked in full before it has its name.
 
 The backup of a SQL store is itself a SQLite store (`sqlite:///FILE`), so it can be read, and a store can move from SQLite to
-PostgreSQL and back. Behind its pages stands its SHA-256, which a restore compares before it writes anything. The backup of a file
-store is a zip file with a digest for each of its files. Both hold the originals of redacted texts that lie on this host. Indexes are
-left out: the next turn builds them.
+PostgreSQL and back. Behind its pages stands its SHA-256, which a restore compares before it writes anything. The backup of a
+file store is a zip file with a digest for each of its files. Both hold the originals of redacted texts that lie on this host.
+Indexes are left out: the next turn builds them.
 """
 
 from __future__ import annotations

@@ -9,11 +9,15 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
+import zipfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 from mnemosyne.core.errors import StoreUnavailableError
+
+DIGESTS = "digests.json"
+"""The list of digests in the backup of a file store."""
 
 _MARK = b"\njacquard backup sha256 "
 _BYTES = len(_MARK) + 64
@@ -40,6 +44,16 @@ def check_digest(file: Path) -> None:
         return
     if _digest(file, size).encode() != end[len(_MARK) :]:
         raise StoreUnavailableError(str(file), "it is not what was written (its SHA-256 differs); take another backup")
+
+
+def has_digest(file: Path) -> bool:
+    """Return whether a file is a backup: of a SQL store, by its digest, or of a file store, by its list of digests."""
+    if zipfile.is_zipfile(file):
+        with zipfile.ZipFile(file) as archive:
+            return DIGESTS in archive.namelist()
+    with file.open("rb") as read:
+        read.seek(max(file.stat().st_size - _BYTES, 0))
+        return read.read(len(_MARK)) == _MARK
 
 
 def _digest(file: Path, size: int) -> str:

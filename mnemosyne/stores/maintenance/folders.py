@@ -15,9 +15,9 @@ from mnemosyne.core.codec import decode, encode
 from mnemosyne.core.errors import CodecError, StoreUnavailableError
 from mnemosyne.files import make_private_folder, write_file
 from mnemosyne.stores.file.journal import file_name
+from mnemosyne.stores.maintenance.digest import DIGESTS
 from mnemosyne.stores.maintenance.originals import place_original
 
-DIGESTS = "digests.json"
 LOCK = "lock"
 SIGN = "store.json"
 """The description of a file store."""

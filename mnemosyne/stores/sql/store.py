@@ -34,7 +34,6 @@ from mnemosyne.stores.sql import documents as sql_documents
 from mnemosyne.stores.sql import erase as sql_erase
 from mnemosyne.stores.sql import parts as sql_parts
 from mnemosyne.stores.sql import sessions as sql_sessions
-from mnemosyne.stores.sql.writing import worlds as sql_worlds
 from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.read_bodies import BodyCache
 from mnemosyne.stores.sql.reading import archives as sql_archives
@@ -45,6 +44,8 @@ from mnemosyne.stores.sql.reading import window as sql_window
 from mnemosyne.stores.sql.upkeep.store import OpeningRunner, Runner, SqlUpkeep
 from mnemosyne.stores.sql.writing import hidden_records as sql_hidden_records
 from mnemosyne.stores.sql.writing import turns as sql_writes
+from mnemosyne.stores.sql.writing import worlds as sql_worlds
+
 
 class SqlStore(SqlUpkeep, Store):
     """A Store on two runners. For what a method does and raises, see `mnemosyne.protocols.Store`."""

@@ -16,9 +16,9 @@ from typing import Any
 from mnemosyne.core.codec import decode, encode
 from mnemosyne.core.errors import BranchNotFoundError, DamagedRecordError, UnreadableError
 from mnemosyne.schema.memory import session_scope
-from mnemosyne.stores.sql.blobs import pack_blob, unpack_blob
 from mnemosyne.schema.session import SessionHead
 from mnemosyne.stores.sql import sessions
+from mnemosyne.stores.sql.blobs import pack_blob, unpack_blob
 from mnemosyne.stores.sql.connection import Connection, expand_in
 from mnemosyne.stores.sql.schema import COLUMNS, OF_A_SESSION, OF_A_TURN
 

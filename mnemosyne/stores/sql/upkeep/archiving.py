@@ -14,9 +14,11 @@ from typing import Any
 from mnemosyne.core.codec import decode, encode, parse_time
 from mnemosyne.core.errors import DamagedRecordError, SessionNotFoundError, StoreUnavailableError, VersionConflictError
 from mnemosyne.protocols.upkeep import ArchivedSession, Lease
+from mnemosyne.schema.erasure import Erasure, ErasureOutcome
 from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.session import Message
 from mnemosyne.stores.sql.connection import Connection
+from mnemosyne.stores.sql.erase import erase
 from mnemosyne.stores.sql.reading.archives import (
     cells_of,
     delete_session_rows,
@@ -81,6 +83,26 @@ def open_archived(connection: Connection, session_id: str) -> bool:
     return True
 
 
+def erase_archived(
+    connection: Connection, erasure: Erasure, archived_before: datetime, lease: Lease | None
+) -> ErasureOutcome | None:
+    """Erase a session that was archived before a time; None where there is none, or none that is archived so long."""
+    if erasure.session_id is None or erasure.evidence_ids:
+        raise ValueError("An archived session is erased whole: name the session.")
+    leases.check(connection, lease)
+    found = connection.execute(
+        f"SELECT key, active_branch FROM sessions WHERE tenant = ? AND session_id = ?{connection.lock}",
+        (connection.tenant, erasure.session_id),
+    ).fetchone()
+    if found is None or found[1]:
+        return None
+    (archived_at,) = connection.execute("SELECT archived_at FROM archives WHERE session = ?", (found[0],)).fetchone()
+    if archived_at >= utc_text(archived_before):
+        return None
+    open_archived(connection, erasure.session_id)
+    return erase(connection, erasure)
+
+
 def check_archive(connection: Connection, session_id: str) -> None:
     """Read all parts of an archive; DamagedRecordError. A session that is not archived is not read."""
     key, branch, _, _ = _find(connection, session_id)
@@ -89,15 +111,22 @@ def check_archive(connection: Connection, session_id: str) -> None:
 
 
 def read_archived(
-    connection: Connection, before: datetime | None, after: str, limit: int
+    connection: Connection, before: datetime | None, after: str, limit: int, session_id: str | None = None
 ) -> tuple[ArchivedSession, ...]:
-    """Return archived sessions by id, from behind the id `after`."""
+    """Return archived sessions by id, from behind the id `after`; or the one with an id."""
     aged = "" if before is None else " AND a.archived_at < ?"
+    named = "" if session_id is None else " AND s.session_id = ?"
     rows = connection.execute(
         f"""SELECT s.session_id, a.archived_at, a.active_at, a.number_of_rows, a.raw_bytes, a.packed_bytes
             FROM sessions AS s JOIN archives AS a ON a.session = s.key
-            WHERE s.tenant = ? AND s.session_id > ?{aged} ORDER BY s.session_id LIMIT ?""",
-        (connection.tenant, after, *(() if before is None else (utc_text(before),)), limit),
+            WHERE s.tenant = ? AND s.session_id > ?{aged}{named} ORDER BY s.session_id LIMIT ?""",
+        (
+            connection.tenant,
+            after,
+            *(() if before is None else (utc_text(before),)),
+            *(() if session_id is None else (session_id,)),
+            limit,
+        ),
     )
     return tuple(
         ArchivedSession(
@@ -110,6 +139,15 @@ def read_archived(
         )
         for name, archived_at, active_at, number, raw, packed in rows
     )
+
+
+def read_archived_ids(connection: Connection) -> frozenset[str]:
+    """Return the ids of all archived sessions."""
+    rows = connection.execute(
+        "SELECT s.session_id FROM archives AS a JOIN sessions AS s ON s.key = a.session WHERE a.tenant = ?",
+        (connection.tenant,),
+    )
+    return frozenset(name for (name,) in rows)
 
 
 def utc_text(at: datetime) -> str:
@@ -133,7 +171,7 @@ def _check_columns(connection: Connection) -> None:
     if newest > REVISION:
         raise StoreUnavailableError(
             connection.shown,
-            f"its tables are of revision {newest} and this release knows {REVISION}, so it archives nothing; let the newer release do it",
+            f"its tables are of revision {newest} and this release knows {REVISION}, so it archives nothing; a newer one can",
         )
 
 

@@ -59,7 +59,9 @@ def release(connection: Connection, lease: Lease) -> None:
 def read_leases(connection: Connection) -> tuple[Lease, ...]:
     """Return all leases that somebody has or had, by name."""
     rows = connection.execute("SELECT name, holder, token, until_us FROM leases WHERE holder <> '' ORDER BY name")
-    return tuple(Lease(name=name, holder=holder, token=token, until=_time(until)) for name, holder, token, until in rows)
+    return tuple(
+        Lease(name=name, holder=holder, token=token, until=_time(until)) for name, holder, token, until in rows
+    )
 
 
 def _time(microseconds: int) -> datetime:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Protocol, TypeVar
 
 from mnemosyne.protocols.upkeep import ArchivedSession, IdlePage, Lease, StoreUpkeep, StoreUsage
+from mnemosyne.schema.erasure import Erasure, ErasureOutcome
 from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.sessions import SessionArchivedError
 from mnemosyne.stores.sql.upkeep import archiving, figures, leases
@@ -80,9 +81,17 @@ class SqlUpkeep(StoreUpkeep):
         return await self._writes.run(lambda db: archiving.open_archived(db, session_id))
 
     async def archived_sessions(
-        self, *, before: datetime | None = None, after: str = "", limit: int = 100
+        self, *, before: datetime | None = None, after: str = "", limit: int = 100, session_id: str | None = None
     ) -> tuple[ArchivedSession, ...]:
-        return await self._reads.run(lambda db: archiving.read_archived(db, before, after, limit))
+        return await self._reads.run(lambda db: archiving.read_archived(db, before, after, limit, session_id))
+
+    async def archived_ids(self) -> frozenset[str]:
+        return await self._reads.run(archiving.read_archived_ids)
+
+    async def erase_archived(
+        self, erasure: Erasure, *, archived_before: datetime, lease: Lease | None = None
+    ) -> ErasureOutcome | None:
+        return await self._writes.run(lambda db: archiving.erase_archived(db, erasure, archived_before, lease))
 
     async def check_archive(self, session_id: str) -> None:
         await self._reads.run(lambda db: archiving.check_archive(db, session_id))
