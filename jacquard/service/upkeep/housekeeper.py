@@ -249,8 +249,8 @@ class Housekeeper:
         if not isinstance(store, StoreUpkeep):
             yield True
             return
-        place = sha256(str(location.index and location.index.absolute()).encode()).hexdigest()[:12]
-        name = f"files of {socket.gethostname()} {place}"
+        folder = await to_thread.run_sync(Path(location.index or "").absolute)
+        name = f"files of {socket.gethostname()} {sha256(str(folder).encode()).hexdigest()[:12]}"
         try:
             lease = await store.acquire_lease(name, self.name, self._set.lease_seconds)
         except StoreBusyError:
