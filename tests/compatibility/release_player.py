@@ -13,16 +13,20 @@ import sys
 from pathlib import Path
 
 import anyio
+import psycopg
 
 from jacquard import open_runtime
-from mnemosyne.stores.postgres import connection
 
 SENT: set[str] = set()
 
 
-def note(sql: str, _number=connection._number_parameters) -> bytes:
-    SENT.add(sql)
-    return _number(sql)
+class NotingCursor(psycopg.RawCursor):
+    """Notes each statement that is sent."""
+
+    def execute(self, query, *args, **fields):
+        if isinstance(query, str | bytes):
+            SENT.add(query if isinstance(query, str) else query.decode())
+        return super().execute(query, *args, **fields)
 
 
 async def play(address: str, pack: str, name: str, turns: int, sessions: list[str]) -> None:
@@ -49,7 +53,7 @@ async def play(address: str, pack: str, name: str, turns: int, sessions: list[st
 
 
 if __name__ == "__main__":
-    connection._number_parameters = note
+    psycopg.RawCursor = NotingCursor
     address, pack, name, turns, *sessions = sys.argv[1:]
     anyio.run(play, address, pack, name, int(turns), sessions)
     if "STATEMENTS" in os.environ:

@@ -21,7 +21,6 @@ import pytest
 
 from mnemosyne import PostgresStore, postgres_address
 from mnemosyne.stores.maintenance.revision import migrate_store
-from mnemosyne.stores.postgres.connection import _number_parameters
 from mnemosyne.stores.sql.schema import REVISION
 
 ROOT = Path(__file__).parents[2]
@@ -126,7 +125,7 @@ def test_every_statement_of_the_earlier_release_fits_the_tables(postgres_url):
         connection.execute(f"SET search_path = {address.schema}")
         for place, sql in enumerate(SENT["statements"]):
             with suppress(psycopg.errors.IndeterminateDatatype):
-                connection.execute(f"PREPARE s{place} AS ".encode() + _number_parameters(sql))
+                connection.execute(f"PREPARE s{place} AS {sql}")
         for table, columns in SENT["columns"].items():
             found = connection.execute(
                 "SELECT column_name, is_nullable, column_default FROM information_schema.columns "

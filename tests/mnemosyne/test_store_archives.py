@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
+from anyio import to_thread
 from postgres_server import own_tenant, running_server
 
-from mnemosyne import DamagedRecordError, PostgresStore, SqliteStore, Store, VersionConflictError
+from mnemosyne import (
+    Author,
+    AuthorKind,
+    DamagedRecordError,
+    Erasure,
+    PostgresStore,
+    SqliteStore,
+    Store,
+    VersionConflictError,
+    locate_store,
+    open_store,
+)
 from mnemosyne.core.errors import LeaseLostError
 from mnemosyne.protocols import StoreUpkeep
-from mnemosyne.schema.erasure import Erasure
-from mnemosyne.schema.session import Author, AuthorKind
-from mnemosyne.stores.sql.schema import COLUMNS, OF_THE_DATABASE
+from mnemosyne.stores.maintenance.rows import NAMES, reading
+from mnemosyne.stores.sql.schema import COLUMNS
+from mnemosyne.stores.sqlite.file import SqliteOptions, open_database
 from mnemosyne.testing.store import StoreContract
 from mnemosyne.testing.stores.samples import (
     AT,
@@ -79,27 +93,47 @@ class TestArchivingPostgresStore(StoreContract):
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-async def store(request, tmp_path):
+def address(request, tmp_path):
     if request.param == "sqlite":
-        opened = SqliteStore(tmp_path / "store.db")
-    else:
-        opened = PostgresStore(request.getfixturevalue("postgres_server").url(tmp_path))
+        return f"sqlite:///{tmp_path / 'store.db'}"
+    return request.getfixturevalue("postgres_server").url(tmp_path)
+
+
+@pytest.fixture
+async def store(address):
+    opened = open_store(address)
     yield opened
     await opened.close()
 
 
-def rows_of(db: Any) -> dict[str, list[tuple[Any, ...]]]:
-    return {
-        table: sorted(
-            (
-                tuple(bytes(cell) if isinstance(cell, memoryview) else cell for cell in row)
-                for row in db.execute(f"SELECT {', '.join(columns)} FROM {table}").fetchall()
-            ),
-            key=repr,
-        )
-        for table, columns in COLUMNS.items()
-        if table not in OF_THE_DATABASE
-    }
+def read_rows(address: str) -> dict[str, list[tuple[Any, ...]]]:
+    with reading(locate_store(address)) as rows:
+        return {
+            table: sorted(
+                (tuple(row) for row in rows.connection.execute(f"SELECT {', '.join(COLUMNS[table])} FROM {table}")),
+                key=repr,
+            )
+            for table in NAMES
+        }
+
+
+async def rows_of(address: str) -> dict[str, list[tuple[Any, ...]]]:
+    return await to_thread.run_sync(read_rows, address)
+
+
+def change_rows(address: str, sql: str) -> None:
+    location = locate_store(address)
+    if location.postgres is None:
+        with closing(sqlite3.connect(location.database, isolation_level=None)) as connection:
+            connection.execute(sql)
+        return
+    with psycopg.connect(location.postgres.conninfo, autocommit=True) as connection:
+        connection.execute(f"SET search_path = {location.postgres.schema}")
+        connection.execute(sql)
+
+
+async def change(address: str, sql: str) -> None:
+    await to_thread.run_sync(change_rows, address, sql)
 
 
 async def fill(store: Any) -> None:
@@ -112,14 +146,14 @@ async def fill(store: Any) -> None:
     await store.create_session(start(imported_turn("p1"), session_id="other"))
 
 
-async def test_every_row_comes_back_as_it_was(store):
+async def test_every_row_comes_back_as_it_was(store, address):
     await fill(store)
-    before = await store._reads.run(rows_of)
+    before = await rows_of(address)
     read = await read_everything(store)
     archived = await store.archive(SESSION, at=LATER)
     assert archived is not None
     assert archived.active_at == AT
-    gone = await store._reads.run(rows_of)
+    gone = await rows_of(address)
     assert {table for table, rows in gone.items() if rows != before[table]} >= {
         "turns",
         "messages",
@@ -130,7 +164,7 @@ async def test_every_row_comes_back_as_it_was(store):
     assert await store.archived_sessions() == (replace(archived, archived_at=LATER),)
     assert await store.open_archived(SESSION)
     assert not await store.open_archived(SESSION)
-    assert await store._reads.run(rows_of) == before
+    assert await rows_of(address) == before
     assert await read_everything(store) == read
 
 
@@ -174,10 +208,10 @@ async def test_what_a_user_wrote_is_erased_in_an_archive(store):
     assert await store.find_text(["a secret about the red lantern"]) == ()
 
 
-async def test_a_damaged_archive_is_named_and_left(store):
+async def test_a_damaged_archive_is_named_and_left(store, address):
     await fill(store)
     await store.archive(SESSION, at=LATER)
-    await store._writes.run(lambda db: db.execute("UPDATE archive_parts SET body = ?", (b"torn",)) and None)
+    await change(address, "UPDATE archive_parts SET body = (SELECT heads FROM archives)")
     with pytest.raises(DamagedRecordError, match=f"archive of session '{SESSION}'"):
         await store.window(SESSION, message_limit=1)
     with pytest.raises(DamagedRecordError):
@@ -195,14 +229,14 @@ async def test_idle_sessions_are_found_page_by_page(store):
     assert (await store.idle_sessions(AT)).items == ()
 
 
-async def test_one_holds_a_lease_and_a_lost_one_writes_nothing(store):
+async def test_one_holds_a_lease_and_a_lost_one_writes_nothing(store, address):
     await fill(store)
     first = await store.acquire_lease("work", "a", 60)
     assert first is not None
     assert await store.acquire_lease("work", "b", 60) is None
     again = await store.acquire_lease("work", "a", 60)
     assert (again.token, again.until >= first.until) == (first.token, True)
-    await store._writes.run(lambda db: db.execute("UPDATE leases SET until_us = 1") and None)
+    await change(address, "UPDATE leases SET until_us = 1")
     second = await store.acquire_lease("work", "b", 60)
     assert second.token == first.token + 1
     with pytest.raises(LeaseLostError):
@@ -230,13 +264,10 @@ async def test_figures_and_abandoned_turns(store):
 
 
 def test_the_columns_are_those_of_the_tables(tmp_path):
-    from mnemosyne.stores.sqlite.file import SqliteOptions, open_database
-
     connection = open_database(SqliteOptions(path=tmp_path / "s.db"))
     for table, columns in COLUMNS.items():
         found = connection.execute("SELECT name FROM pragma_table_info(?) ORDER BY cid", (table,)).fetchall()
         assert tuple(name for (name,) in found) == columns, table
-    assert isinstance(connection, sqlite3.Connection)
     connection.close()
 
 

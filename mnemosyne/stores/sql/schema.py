@@ -256,7 +256,10 @@ OF_AN_ARCHIVE = (
 )
 """The tables of archived sessions. An erasure opens a session before it treats its rows; a search reads the rows in the archive."""
 
-TEXT_TABLES = (*OF_A_SESSION, *OF_A_TENANT, OF_A_WORLD, OF_A_TURN, *OF_AN_ARCHIVE)
+OF_LEASES = TextTable(table="leases", key="name", words=("name", "holder"))
+"""The table of leases, whose texts name kinds of work and processes."""
+
+TEXT_TABLES = (*OF_A_SESSION, *OF_A_TENANT, OF_A_WORLD, OF_A_TURN, *OF_AN_ARCHIVE, OF_LEASES)
 """All of them."""
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {

@@ -12,18 +12,16 @@ from datetime import timedelta
 from pathlib import Path
 
 import anyio
+import psycopg
 import pytest
 
-from jacquard import CurationConfig, RuntimeConfig, open_runtime
+from jacquard import ConfigError, CurationConfig, RuntimeConfig, open_runtime
 from jacquard.config.service import ServiceSettings, load_service_settings
 from jacquard.config.tenant_sections import HousekeepingSettings, TenantSettings
-from jacquard.core.errors import ConfigError
 from jacquard.service.access.records import using_records
 from jacquard.service.upkeep.housekeeper import LEASE, Housekeeper
 from jacquard.service.values import Scope
-from mnemosyne import PostgresStore, SqliteStore, locate_store
-from mnemosyne.host_parts import SystemClock
-from mnemosyne.protocols import StoreUpkeep
+from mnemosyne import PostgresStore, SqliteStore, SystemClock, locate_store, postgres_address
 from mnemosyne.retrieval.engines.lance_files import list_tables
 from mnemosyne.stores.maintenance.copies import backup_store
 from mnemosyne.testing.stores.samples import imported_turn, play, prepared_turn, read_everything, start
@@ -230,30 +228,33 @@ async def read_all(url: str):
         await store.close()
 
 
-async def test_a_pass_that_lost_its_lease_stops_and_says_so(postgres_url):
-    await make_one(postgres_url)
-    keeper = Housekeeper(settings(postgres_url))
+class ThievingClock(ShiftedClock):
+    """Gives the lease to another process whenever it is asked for the time, which is after the lease was taken."""
 
-    async def steal(store: StoreUpkeep) -> None:
-        await store._writes.run(lambda db: db.execute("UPDATE leases SET holder = 'other', token = token + 1") and None)
+    def __init__(self, url: str) -> None:
+        super().__init__(0)
+        self.address = postgres_address(url)
 
-    original = PostgresStore.idle_sessions
+    def now(self):
+        with psycopg.connect(self.address.conninfo, autocommit=True) as connection:
+            connection.execute(f"UPDATE {self.address.schema}.leases SET holder = 'other', token = token + 1")
+        return super().now()
 
-    async def idle_then_stolen(self, *args, **fields):
-        page = await original(self, *args, **fields)
-        await steal(self)
-        return page
 
-    PostgresStore.idle_sessions = idle_then_stolen
-    try:
-        done = await keeper.run_once()
-    finally:
-        PostgresStore.idle_sessions = original
+def test_a_pass_that_lost_its_lease_stops_and_says_so(postgres_url):
+    anyio.run(make_one, postgres_url)
+    done = anyio.run(Housekeeper(settings(postgres_url), clock=ThievingClock(postgres_url)).run_once)
     assert "lease 'housekeeping'" in done.faults[0]
-    store = PostgresStore(postgres_url)
-    assert await store.archived_ids() == frozenset()
-    assert [(each.name, each.holder) for each in await store.leases() if each.name == LEASE] == [(LEASE, "other")]
-    await store.close()
+    assert anyio.run(archived, postgres_url) == frozenset()
+    assert [each.holder for each in anyio.run(leases, postgres_url) if each.name == LEASE] == ["other"]
+
+
+async def leases(url: str):
+    store = PostgresStore(url)
+    try:
+        return await store.leases()
+    finally:
+        await store.close()
 
 
 async def make_one(url: str) -> None:
