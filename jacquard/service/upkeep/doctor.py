@@ -42,7 +42,7 @@ from mnemosyne.schema.memory import Chain, session_scope, world_scope
 from mnemosyne.stores.locate import StoreLocation, locate_store
 from mnemosyne.stores.maintenance.revision import read_revisions
 from mnemosyne.stores.open import store_at
-from mnemosyne.stores.sql.schema import NEEDED, REVISION
+from mnemosyne.stores.sql.schema import REVISION
 
 MOST_SCOPES = 200
 """So many scopes of a tenant's index are compared with the store; all of a large one would take long."""
@@ -87,7 +87,7 @@ class Doctor:
         revisions = await to_thread.run_sync(self._revisions, location)
         if revisions is not None:
             known["revisions"] = (*revisions, REVISION)
-            if revisions[0] >= NEEDED or location.kind not in ("sqlite", "postgresql"):
+            if revisions[0] >= REVISION or location.kind not in ("sqlite", "postgresql"):
                 known |= await self._look_at_store(location)
         return Diagnosis(**known, findings=tuple(self._findings))
 
@@ -126,7 +126,7 @@ class Doctor:
                 "migration_pending",
                 Severity.STALE,
                 f"The tables are of revision {revision}, this release makes {REVISION}.",
-                "Take a backup, then run `jacquard migrate`; the first use does it too.",
+                "Take a backup, then run `jacquard migrate`; the first use does it too. Before that, what it holds is not looked at.",
             )
         elif revision > REVISION:
             self._note(

@@ -36,7 +36,9 @@ def migrate_store(address: str) -> Migration:
 
 
 def read_revisions(location: StoreLocation) -> tuple[int, int]:
-    """Return the revision of a SQL store and the oldest one whose releases may use it; blocks. Nothing is changed."""
+    """Return the revision of a SQL store and the oldest one whose releases may use it; blocks. Nothing is changed.
+    StoreUnavailableError, also for a store that has none.
+    """
     if location.postgres is not None:
         database: Any = import_module("mnemosyne.stores.postgres.database")
         options = database.PostgresOptions(address=location.postgres)

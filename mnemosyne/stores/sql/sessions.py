@@ -114,7 +114,7 @@ def load_head(
 ) -> tuple[StoredSession, SessionHead]:
     """Return a session and the head of a branch (None = the active one) by one query, without a lock.
 
-    Only for reads: a writer must lock the session first. SessionNotFoundError, BranchNotFoundError.
+    Only for reads: a writer must lock the session first. SessionNotFoundError, BranchNotFoundError, SessionArchivedError.
     """
     rows = connection.execute(_HERE, (connection.tenant, session_id, branch_id)).fetchall()
     if not rows:

@@ -51,7 +51,9 @@ class ArchivePart:
 
 
 def read_head(connection: Connection, session_id: str, branch_id: str | None = None) -> SessionHead:
-    """Return the head of a branch as `sessions.read_head` does; that of an archived session without opening it."""
+    """Return the head of a branch as `sessions.read_head` does; that of an archived session without opening it.
+    BranchNotFoundError.
+    """
     try:
         return sessions.read_head(connection, session_id, branch_id)
     except sessions.SessionArchivedError:

@@ -39,7 +39,9 @@ _COLUMNS = (
 def archive(
     connection: Connection, session_id: str, at: datetime, expected_version: int | None, lease: Lease | None
 ) -> ArchivedSession | None:
-    """Pack the rows of a session; None where it is archived already, or holds evidence that will expire."""
+    """Pack the rows of a session; None where it is archived already, or holds evidence that will expire.
+    VersionConflictError for another version than expected, LeaseLostError.
+    """
     leases.check(connection, lease)
     _check_columns(connection)
     key, branch, version, created_at = _find(connection, session_id)
@@ -67,7 +69,7 @@ def archive(
 
 
 def open_archived(connection: Connection, session_id: str) -> bool:
-    """Put the rows of an archived session back; return whether it was archived."""
+    """Put the rows of an archived session back; return whether it was archived. DamagedRecordError."""
     key, branch, _, _ = _find(connection, session_id)
     if branch:
         return False
@@ -86,7 +88,9 @@ def open_archived(connection: Connection, session_id: str) -> bool:
 def erase_archived(
     connection: Connection, erasure: Erasure, archived_before: datetime, lease: Lease | None
 ) -> ErasureOutcome | None:
-    """Erase a session that was archived before a time; None where there is none, or none that is archived so long."""
+    """Erase a session that was archived before a time; None where there is none, or none that is archived so long.
+    ValueError unless the erasure names a session; LeaseLostError.
+    """
     if erasure.session_id is None or erasure.evidence_ids:
         raise ValueError("An archived session is erased whole: name the session.")
     leases.check(connection, lease)
