@@ -19,15 +19,15 @@ from mnemosyne import (
     AuthorKind,
     DamagedRecordError,
     Erasure,
+    LeaseLostError,
     PostgresStore,
     SqliteStore,
     Store,
+    StoreUpkeep,
     VersionConflictError,
     locate_store,
     open_store,
 )
-from mnemosyne.core.errors import LeaseLostError
-from mnemosyne.protocols import StoreUpkeep
 from mnemosyne.stores.maintenance.rows import NAMES, reading
 from mnemosyne.stores.sql.schema import COLUMNS
 from mnemosyne.stores.sqlite.file import SqliteOptions, open_database

@@ -126,7 +126,7 @@ class Doctor:
                 "migration_pending",
                 Severity.STALE,
                 f"The tables are of revision {revision}, this release makes {REVISION}.",
-                "Take a backup, then run `jacquard migrate`; the first use does it too. Before that, what it holds is not looked at.",
+                "Take a backup, then run `jacquard migrate`; the first use does it too. Until then its content is not looked at.",
             )
         elif revision > REVISION:
             self._note(
