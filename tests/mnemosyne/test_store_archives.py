@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
+import subprocess
+import sys
+import time
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import anyio
+import anyio.lowlevel
 import psycopg
 import pytest
 from anyio import to_thread
@@ -37,6 +43,7 @@ from mnemosyne.testing.stores.samples import (
     SCOPE,
     SESSION,
     full_document,
+    gold_state,
     imported_turn,
     memory,
     play,
@@ -47,6 +54,7 @@ from mnemosyne.testing.stores.samples import (
 )
 
 pytestmark = pytest.mark.anyio
+ROOT = Path(__file__).parents[2]
 LATER = AT + timedelta(days=30)
 _NOT_OPENED = frozenset({"file_faults", "close", "sessions", *vars(StoreUpkeep)})
 _BY_SCOPE = frozenset({"entries", "gated_entries", "entries_after", "chains_written_after"})
@@ -277,3 +285,72 @@ async def test_entries_are_out_of_the_index_feed_until_it_is_opened(store):
     assert await store.entries(SCOPE, ("e1",)) == ()
     await store.window(SESSION, message_limit=1)
     assert [each.entry_id for each in await store.entries(SCOPE, ("e1",))] == ["e1"]
+
+
+async def test_turns_and_archives_at_once_lose_nothing(store, address):
+    await store.create_session(start(imported_turn("p1")))
+    other = open_store(address)
+    playing = anyio.Event()
+
+    async def play_turns() -> None:
+        for number in range(15):
+            await play(store, f"t{number}", number)
+        playing.set()
+
+    async def archive_always() -> None:
+        while not playing.is_set():
+            await other.archive(SESSION, at=LATER)
+            await anyio.lowlevel.checkpoint()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(play_turns)
+        tasks.start_soon(archive_always)
+    window = await other.window(SESSION, message_limit=100)
+    await other.close()
+    assert window.head.depth == 16
+    assert [each.message.content for each in window.messages][-1] == "reply t14"
+    assert window.state == gold_state(14)
+
+
+ARCHIVER = """
+import sys, anyio
+from datetime import UTC, datetime
+from mnemosyne import open_store
+async def main():
+    store = open_store(sys.argv[1])
+    print("ready", flush=True)
+    while True:
+        for name in await store.sessions():
+            await store.archive(name, at=datetime.now(UTC))
+            await store.open_archived(name)
+anyio.run(main)
+"""
+
+
+async def read_all(address: str) -> list[Any]:
+    opened = open_store(address)
+    found = [await read_everything(opened, name) for name in await opened.sessions()]
+    await opened.close()
+    return found
+
+
+async def make_some(address: str) -> None:
+    opened = open_store(address)
+    for name in ("a", "b", "c"):
+        turns = [imported_turn(f"p{number}", "a long talk about the well " * 20) for number in range(40)]
+        await opened.create_session(start(*turns, session_id=name))
+    await opened.close()
+
+
+def test_a_process_that_is_killed_while_it_archives_leaves_every_session_whole(address):
+    anyio.run(make_some, address)
+    before = anyio.run(read_all, address)
+    chance = random.Random(5)
+    for _ in range(6):
+        process = subprocess.Popen([sys.executable, "-c", ARCHIVER, address], stdout=subprocess.PIPE, cwd=ROOT)
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(chance.random() * 0.3)
+        process.kill()
+        process.communicate()
+        assert anyio.run(read_all, address) == before
