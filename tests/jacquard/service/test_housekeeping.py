@@ -19,6 +19,7 @@ from jacquard import ConfigError, CurationConfig, RuntimeConfig, open_runtime
 from jacquard.config.service import ServiceSettings, load_service_settings
 from jacquard.config.tenant_sections import HousekeepingSettings, TenantSettings
 from jacquard.service.access.records import using_records
+from jacquard.service.running.application import build_app
 from jacquard.service.upkeep.housekeeper import LEASE, Housekeeper
 from jacquard.service.values import Scope
 from mnemosyne import PostgresStore, SqliteStore, SystemClock, locate_store, postgres_address
@@ -261,4 +262,15 @@ async def make_one(url: str) -> None:
     store = PostgresStore(url)
     await store.create_session(start(imported_turn("p1"), session_id="s1"))
     await play(store, "t1")
+    await store.close()
+
+
+async def test_a_service_keeps_its_store_in_order_as_a_task(tmp_path):
+    store = SqliteStore(tmp_path / "store" / "store.db")
+    await store.create_session(start(imported_turn("p1")))
+    app = build_app(settings(tmp_path / "store", enabled=True))
+    async with app.router.lifespan_context(app):
+        while not await store.archived_ids():
+            await anyio.sleep(0.05)
+    assert await store.leases() == ()
     await store.close()
