@@ -270,7 +270,7 @@ async def test_a_service_keeps_its_store_in_order_as_a_task(tmp_path):
     await store.create_session(start(imported_turn("p1")))
     app = build_app(settings(tmp_path / "store", enabled=True))
     async with app.router.lifespan_context(app):
-        while not await store.archived_ids():
+        while not await store.archived_ids():  # noqa: ASYNC110 (the task of the application says nothing)
             await anyio.sleep(0.05)
     assert await store.leases() == ()
     await store.close()
