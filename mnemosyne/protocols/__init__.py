@@ -37,8 +37,10 @@ from mnemosyne.protocols.recall import (
 )
 from mnemosyne.protocols.rendering import BlockDeriver, EvidenceResolver, Fetch, Renderer, ResolveRef, TextSelector
 from mnemosyne.protocols.store import Store
+from mnemosyne.protocols.upkeep import ArchivedSession, IdlePage, IdleSession, Lease, StoreUpkeep, StoreUsage
 
 __all__ = [
+    "ArchivedSession",
     "BatchIndex",
     "BlockDeriver",
     "Clock",
@@ -52,9 +54,12 @@ __all__ = [
     "Fetch",
     "Hasher",
     "IdGenerator",
+    "IdlePage",
+    "IdleSession",
     "Importer",
     "Index",
     "IndexBase",
+    "Lease",
     "MendableIndex",
     "MessageEstimator",
     "OriginalVault",
@@ -70,6 +75,8 @@ __all__ = [
     "SharedIndex",
     "SharedIndexStore",
     "Store",
+    "StoreUpkeep",
+    "StoreUsage",
     "StoredSegments",
     "TextSelector",
     "TokenEstimator",

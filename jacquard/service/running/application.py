@@ -35,6 +35,7 @@ from jacquard.service.proxy.upstreams.protocol import Upstream
 from jacquard.service.running.logs import log_request
 from jacquard.service.running.metrics import ServiceMetrics
 from jacquard.service.tenants import TenantRuntimes
+from jacquard.service.upkeep.housekeeper import Housekeeper
 from jacquard.service.values import Scope
 
 try:
@@ -77,6 +78,8 @@ def build_app(settings: ServiceSettings, engine: RuntimeConfig | None = None, *,
                 stack.push_async_callback(upstream.close)
             if is_served:
                 stack.enter_context(_when_asked_to_end(streams))
+            if settings.housekeeping.enabled:
+                await stack.enter_async_context(_housekeeping(settings))
             yield
 
     def observe(note: RequestNote) -> None:
@@ -110,6 +113,15 @@ def build_app(settings: ServiceSettings, engine: RuntimeConfig | None = None, *,
     app.add_exception_handler(HTTPException, answer_http_fault)
     _add_probes(app, tenants, metrics)
     return app
+
+
+@asynccontextmanager
+async def _housekeeping(settings: ServiceSettings) -> AsyncIterator[None]:
+    """Keep the store in order while the application runs."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(Housekeeper(settings).run)
+        yield
+        tasks.cancel_scope.cancel()
 
 
 def _make_mcp(settings: ServiceSettings, tenants: TenantRuntimes, records: ServiceRecords | None) -> Any:
