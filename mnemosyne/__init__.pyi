@@ -182,6 +182,7 @@ from .schema.query import (
 )
 from .schema.record import (
     WINDOW_USAGES,
+    ChosenInputs,
     HiddenRecords,
     ImportedBranch,
     ImportedConversation,
@@ -195,6 +196,7 @@ from .schema.record import (
     SessionStart,
     SessionWindow,
     TurnCommit,
+    TurnInputs,
     TurnRecord,
 )
 from .schema.redaction import RedactionRecord, RedactionRules, RedactResult, SensitiveSpan
@@ -266,6 +268,7 @@ __all__ = [
     "Chain",
     "CharacterCard",
     "Chat",
+    "ChosenInputs",
     "Clock",
     "CodecError",
     "CommitUnknownError",
@@ -441,6 +444,7 @@ __all__ = [
     "ToolType",
     "Trust",
     "TurnCommit",
+    "TurnInputs",
     "TurnKind",
     "TurnNotFoundError",
     "TurnNotPendingError",
