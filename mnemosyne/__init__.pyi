@@ -189,6 +189,7 @@ from .schema.query import (
 )
 from .schema.record import (
     WINDOW_USAGES,
+    ChosenInputs,
     HiddenRecords,
     ImportedBranch,
     ImportedConversation,
@@ -202,6 +203,7 @@ from .schema.record import (
     SessionStart,
     SessionWindow,
     TurnCommit,
+    TurnInputs,
     TurnRecord,
 )
 from .schema.redaction import RedactionRecord, RedactionRules, RedactResult, SensitiveSpan
@@ -274,6 +276,7 @@ __all__ = [
     "Chain",
     "CharacterCard",
     "Chat",
+    "ChosenInputs",
     "Clock",
     "CodecError",
     "CommitUnknownError",
@@ -455,6 +458,7 @@ __all__ = [
     "ToolType",
     "Trust",
     "TurnCommit",
+    "TurnInputs",
     "TurnKind",
     "TurnNotFoundError",
     "TurnNotPendingError",
