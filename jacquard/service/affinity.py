@@ -1,9 +1,22 @@
-"""Which of several processes a session belongs to. Pure calculation: every process and every machine gives the same answer."""
+"""Which session a request names, and which of several processes a session belongs to.
+
+Pure calculation: every process and every machine gives the same answer.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from hashlib import blake2b
+from urllib.parse import unquote
+
+_IN_PATH = re.compile(r"/api/v1/sessions/([^/?]+)")
+
+
+def session_in_path(raw_path: str) -> str:
+    """Return the session that an address of the service names, as it was sent; empty where it names none."""
+    found = _IN_PATH.match(raw_path)
+    return unquote(found[1], errors="replace") if found else ""
 
 
 def choose_node(session_id: str, nodes: Sequence[str], tenant: str = "") -> str:
