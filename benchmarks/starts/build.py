@@ -1,6 +1,6 @@
 """Builds stores to start on: a session of made-up talk whose index has made-up vectors under the name of a real model.
 
-So a turn embeds its query with the model and searches as many vectors as there are messages, and nobody waits for hours of embedding.
+So a turn embeds its query with the model and searches as many vectors as there are messages, without hours of embedding.
 """
 
 from __future__ import annotations

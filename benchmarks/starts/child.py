@@ -10,7 +10,19 @@ import sys
 from time import monotonic, process_time
 from typing import Any
 
-HEAVY = ("lancedb", "lance", "pyarrow", "numpy", "onnxruntime", "tokenizers", "torch", "litellm", "pydantic", "jinja2", "psycopg")
+HEAVY = (
+    "lancedb",
+    "lance",
+    "pyarrow",
+    "numpy",
+    "onnxruntime",
+    "tokenizers",
+    "torch",
+    "litellm",
+    "pydantic",
+    "jinja2",
+    "psycopg",
+)
 REPLY = "<content>Yes, that is how I remember it, 我也这么记得。</content>"
 
 

@@ -9,7 +9,7 @@ heavy, and a store without a session should not pay for it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -21,7 +21,7 @@ from anyio import to_thread
 
 from mnemosyne.core.errors import IndexUnavailableError, ScopeDroppedError
 from mnemosyne.protocols import Vectors
-from mnemosyne.retrieval.engines.lance_files import remove_scope_files
+from mnemosyne.retrieval.engines.lance_files import read_mark, remove_scope_files
 from mnemosyne.retrieval.engines.large_scope import (
     DurableIndex,
     LargeScope,
@@ -32,7 +32,14 @@ from mnemosyne.retrieval.engines.large_scope import (
 )
 from mnemosyne.retrieval.engines.memory import MemoryIndex
 from mnemosyne.retrieval.engines.rows import NO_ROWS, RowBatch, merge_batches, merge_watermarks, row_batch
-from mnemosyne.retrieval.engines.table import ScopeTable
+from mnemosyne.retrieval.engines.tables.checkpoint import (
+    ScopeFiles,
+    read_scope_files,
+    remove_checkpoint,
+    write_checkpoint,
+)
+from mnemosyne.retrieval.engines.tables.loading import ScopeLoad
+from mnemosyne.retrieval.engines.tables.table import ScopeTable
 from mnemosyne.schema.memory import Chain, staged_scope
 from mnemosyne.schema.query import Hit, IndexFilter, TextSearch
 from mnemosyne.schema.record import SequencedEntry
@@ -41,6 +48,9 @@ T = TypeVar("T")
 
 _TRIES = 3
 _LARGE_ROWS = 2_000
+_PART_ROWS = 5_000
+_LONG_ROWS = 20_000
+_SAVED_SHARE = 16
 
 
 class TieredIndex:
@@ -75,6 +85,7 @@ class TieredIndex:
         self._memory_rows, self._held_rows = memory_rows, held_rows
         self._open_scopes, self._open_rows = open_scopes, open_rows
         self._durable, self._word_rows, self._delta_rows = durable, word_rows, delta_rows
+        self._has_own_engine = durable is None
         self._memory = MemoryIndex()
         self._big: dict[str, LargeScope] = {}
         self._held: dict[str, RowBatch] = {}
@@ -83,6 +94,9 @@ class TieredIndex:
         self._in_flight: set[str] = set()
         self._faults: dict[str, str] = {}
         self._lost: dict[str, str] = {}
+        self._files: dict[str, ScopeFiles] = {}
+        self._saved: dict[str, tuple[str, int]] = {}
+        self._loads: dict[str, ScopeLoad] = {}
         self._is_alone = False
         self._opening = anyio.Lock()
         self._writing = anyio.Lock()
@@ -106,6 +120,11 @@ class TieredIndex:
                 return
         table = self._memory.table(scope)
         batch = await to_thread.run_sync(_put_rows, table, entries, vectors, keys, model)
+        if batch.removed:
+            # The file would keep their words.
+            await self._remove_checkpoint(scope)
+        if (load := self._loads.get(scope)) is not None:
+            load.note(batch)
         if scope not in self._cut_off and self._memory.holds(scope) and self._memory.table(scope) is table:
             self._held[scope] = merge_batches(self._held.get(scope, NO_ROWS), batch)
             if len(self._held[scope].rows) >= self._held_rows:
@@ -216,15 +235,37 @@ class TieredIndex:
         """Return the degradation codes that apply when these scopes are searched.
 
         `index_in_memory`: LanceDB is not installed, and one of them is so large that it should not be rebuilt in every
-        process.
+        process. `index_loading`: of one of them only a part is searched, because it is still read.
         """
-        large = any(self._memory.holds(name) and self._memory.table(name).count() > _LARGE_ROWS for name in scopes)
-        return ("index_in_memory",) if self._is_alone and large else ()
+        loading = () if self._loads.keys().isdisjoint(names := tuple(scopes)) else ("index_loading",)
+        large = any(self._memory.holds(name) and self._memory.table(name).count() > _LARGE_ROWS for name in names)
+        return (*loading, *(("index_in_memory",) if self._is_alone and large else ()))
+
+    async def read_stored(self, scope: str) -> None:
+        """Read a scope from its table, without a checkpoint; see `PartialIndex`."""
+        files = self._files.get(scope)
+        if scope in self._cut_off or (self._memory.holds(scope) and (files is None or files.checkpoint is None)):
+            return
+        await self._write_held(scope)
+        await self._remove_checkpoint(scope)
+        async with self._opening:
+            if scope in self._loads or self._memory.holds(scope):
+                self._reread(scope)
+        await self.wait_until_whole(scope)
+
+    async def wait_until_whole(self, scope: str) -> bool:
+        """Return when a scope is searched whole, and whether that was not so before; see `PartialIndex`."""
+        await self._open(scope)
+        if (load := self._loads.get(scope)) is None:
+            return False
+        await load.wait()
+        await self._open(scope)
+        return True
 
     async def adopt(self, scope: str, staged: str) -> None:
         """Put the staged scope in the place of the scope, in folder and memory; see `ReencodableIndex.adopt`."""
         for name in (scope, staged):
-            await self._open(name)
+            await self.wait_until_whole(name)
             await self._write_held(name)
             if (big := self._big.get(name)) is not None:
                 await big.flush()
@@ -276,20 +317,30 @@ class TieredIndex:
         async with self._maintaining:
             if self._durable is not None:
                 await self._tidy(self._durable)
+            for scope in self._memory.scopes():
+                await self._save(scope, is_last=False)
             await self._evict_scopes()
 
     async def evict(self) -> None:
         """Write and forget the scopes in memory that were used longest ago, beyond `open_scopes` and `open_rows`."""
         for scope in self._find_excess():
             await self._write_held(scope)
+            await self._save(scope)
             async with self._opening:
                 if self._is_safe(scope):
                     self._memory.forget(scope)
 
     async def close(self) -> None:
         """Write pending rows and release the folder."""
+        for load in self._loads.values():
+            load.give_up()
         for scope in list(self._held):
             await self._write_held(scope)
+        for scope in self._memory.scopes():
+            await self._save(scope)
+        for load in list(self._loads.values()):
+            # It is close to its end; a thread in the engine when the process ends is not safe.
+            await load.wait()
         for scope, big in list(self._big.items()):
             await self._run_guarded(scope, big.close, None)
         self._big.clear()
@@ -323,6 +374,27 @@ class TieredIndex:
                 excess.append(scope)
         return excess[::-1]
 
+    async def _save(self, scope: str, *, is_last: bool = True) -> None:
+        """Write a checkpoint of a scope that has changed; unless it `is_last`, that of a long one only once it has grown."""
+        if self._durable is None or not self._memory.holds(scope) or not self._is_safe(scope) or scope in self._lost:
+            return
+        table = self._memory.table(scope)
+        rows, (saved, rows_then) = table.count(), self._saved.get(scope, ("", 0))
+        if not rows or (not is_last and rows > _LONG_ROWS and (rows - rows_then) * _SAVED_SHARE < rows):
+            return
+        marks = {chain: table.watermark(chain) for chain in Chain}
+        stamp = await self._run_guarded(scope, partial(self._durable.stamp, scope, rows, marks), "")
+        if stamp and stamp != saved and self._is_safe(scope):
+            await to_thread.run_sync(write_checkpoint, self.folder, scope, stamp, table)
+            self._saved[scope] = stamp, rows
+
+    async def _remove_checkpoint(self, scope: str) -> None:
+        self._saved.pop(scope, None)
+        try:
+            await to_thread.run_sync(remove_checkpoint, self.folder, scope)
+        except OSError as error:
+            self._note(IndexUnavailableError(self.folder, scope, str(error)), scope)
+
     async def _move_out(self, scope: str, durable: DurableIndex) -> None:
         """Move a grown scope to disk; while its indexes are built it is still searched in memory."""
         is_big = self._memory.table(scope).count() <= self._word_rows
@@ -338,12 +410,14 @@ class TieredIndex:
                 self._big[scope] = big
 
     async def _open_large_scope(self, scope: str, durable: DurableIndex) -> LargeScope:
+        await self._remove_checkpoint(scope)
         big = LargeScope(scope, durable, delta_rows=self._delta_rows, held_rows=self._held_rows)
         await big.open()
         self._note_lost(scope, big.lost)
         return big
 
     def _forget(self, scope: str) -> None:
+        self._forget_files(scope)
         self._memory.forget(scope)
         self._big.pop(scope, None)
         self._held.pop(scope, None)
@@ -351,12 +425,19 @@ class TieredIndex:
         self._direct.discard(scope)
         self._cut_off.discard(scope)
 
+    def _forget_files(self, scope: str) -> None:
+        self._files.pop(scope, None)
+        self._saved.pop(scope, None)
+        if (load := self._loads.pop(scope, None)) is not None:
+            load.give_up()
+
     def _has_grown(self, scope: str) -> bool:
         return self._is_safe(scope) and self._memory.table(scope).count() > self._memory_rows
 
     def _is_safe(self, scope: str) -> bool:
-        """Return whether the folder holds everything that memory does of a scope."""
-        return scope not in self._cut_off and scope not in self._held and scope not in self._in_flight
+        """Return whether the folder holds everything that memory does of a scope, and memory all of it."""
+        places: tuple[Container[str], ...] = (self._cut_off, self._held, self._in_flight, self._loads)
+        return not any(scope in each for each in places)
 
     async def _run_query(self, scope: str, question: Callable[[SearchEngine], Awaitable[T]], nothing: T) -> T:
         for _ in range(_TRIES):
@@ -386,6 +467,8 @@ class TieredIndex:
 
     async def _open(self, scope: str) -> LargeScope | DurableIndex | None:
         """Load a scope into memory at first use; return the engine that searches it, None when memory alone does."""
+        if (load := self._loads.get(scope)) is not None and load.is_done:
+            await self._take_whole(load)
         if self._memory.holds(scope):
             self._memory.touch(scope)
             return None
@@ -411,6 +494,8 @@ class TieredIndex:
 
     async def _read(self, scope: str) -> LargeScope | DurableIndex | None:
         """Load a scope that is not in use; return the engine that searches it, None when memory alone does."""
+        if scope not in self._direct and self._may_load and await self._read_checkpoint(scope):
+            return None
         durable = await self._engine(scope)
         if durable is None:
             self._cut_off.add(scope)
@@ -426,6 +511,9 @@ class TieredIndex:
                 return durable
             self._big[scope] = await self._open_large_scope(scope, durable)
             return self._big[scope]
+        if rows > _LONG_ROWS and self._may_load:
+            await self._read_part(scope, durable)
+            return None
         stored, table = await durable.load(scope), ScopeTable()
         if stored is not None:
             await to_thread.run_sync(table.fill, stored)
@@ -434,8 +522,70 @@ class TieredIndex:
         self._memory.keep(scope, table)
         return None
 
+    @property
+    def _may_load(self) -> bool:
+        """Whether scopes may be read on another thread, with an engine of its own."""
+        return self._durable is None or self._has_own_engine
+
+    async def _read_checkpoint(self, scope: str) -> bool:
+        """Load a scope without the durable engine; return False where that is not possible.
+
+        A checkpoint that is not whole serves while the scope is read.
+        """
+        files = await to_thread.run_sync(read_scope_files, self.folder, scope, delta_names(scope))
+        if files.checkpoint is None and not files.is_empty:
+            return False
+        table = ScopeTable() if files.checkpoint is None else files.checkpoint.table
+        if table.count() > self._memory_rows:
+            return False
+        self._files[scope] = files
+        if files.is_whole:
+            self._saved[scope] = files.stamp, table.count()
+        elif not files.is_empty:
+            self._loads[scope] = ScopeLoad(self.folder, scope, files.mark, _open_engine)
+        self._memory.keep(scope, table)
+        return True
+
+    async def _read_part(self, scope: str, durable: DurableIndex) -> None:
+        """Load the rows of a scope that were written last, and begin to load all of them."""
+        files = await to_thread.run_sync(read_scope_files, self.folder, scope, ())
+        stored, table = await durable.load_newest(scope, _PART_ROWS), ScopeTable()
+        marks = {chain: await durable.watermark(scope, chain) for chain in Chain}
+        if stored is not None:
+            await to_thread.run_sync(table.fill, stored)
+        await to_thread.run_sync(table.put, replace(NO_ROWS, watermarks=marks))
+        self._files[scope] = files
+        self._loads[scope] = ScopeLoad(self.folder, scope, files.mark, _open_engine)
+        self._memory.keep(scope, table)
+
+    async def _take_whole(self, load: ScopeLoad) -> None:
+        """Put a scope that was read whole in the place of the part that has served, with what was written to that meanwhile."""
+        scope = load.scope
+        async with self._opening:
+            if self._loads.get(scope) is not load:
+                return
+            if load.table is None or load.mark != await to_thread.run_sync(read_mark, self.folder, scope):
+                if isinstance(load.error, IndexUnavailableError):
+                    self._note(load.error, scope)
+                    self._forget(scope)
+                    self._detach(scope)
+                else:
+                    self._reread(scope)
+                return
+            while load.added is not NO_ROWS:
+                added, load.added = load.added, NO_ROWS
+                await to_thread.run_sync(load.table.put, _select_news(load.table, added))
+            del self._loads[scope]
+            self._memory.keep(scope, load.table)
+            if scope in self._held:
+                self._held[scope] = _select_news(load.table, self._held[scope])
+            self._note_lost(scope, load.lost)
+            if load.stamp:
+                self._saved[scope] = load.stamp, load.table.count()
+
     def _reread(self, scope: str) -> None:
         """Forget a scope that another process has dropped, so that it is read again."""
+        self._forget_files(scope)
         self._memory.forget(scope)
         self._big.pop(scope, None)
         self._held.pop(scope, None)
@@ -448,15 +598,13 @@ class TieredIndex:
         """Return the durable engine; None if it is not installed."""
         if self._durable is None and not self._is_alone:
             try:
-                module = await to_thread.run_sync(import_module, "mnemosyne.retrieval.engines.lance")
+                self._durable = await to_thread.run_sync(_open_engine, self.folder)
             except ModuleNotFoundError:
                 self._is_alone = True
                 return None
             except ImportError as error:
                 reason = f"lancedb cannot be loaded ({error}); install it again: pip install 'jacquard-context[lance]'"
                 raise IndexUnavailableError(self.folder, scope, reason) from error
-            durable: DurableIndex = module.LanceIndex(self.folder)
-            self._durable = durable
         return self._durable
 
     async def _write_held(self, scope: str) -> None:
@@ -468,6 +616,8 @@ class TieredIndex:
             try:
                 durable = await self._engine(scope)
                 if durable is not None and self._memory.holds(scope):
+                    if (files := self._files.get(scope)) is not None:
+                        durable.expect(scope, files.mark, files.version if files.is_whole else 0)
                     read = {chain: self._memory.table(scope).watermark(chain) for chain in Chain}
                     await durable.write(scope, replace(batch, watermarks=merge_watermarks(read, batch.watermarks)))
             except ScopeDroppedError:
@@ -488,6 +638,16 @@ class TieredIndex:
 
     def _note(self, error: IndexUnavailableError, scope: str) -> None:
         self._faults[str(error)] = scope or error.scope
+
+
+def _open_engine(folder: str) -> DurableIndex:
+    opened: DurableIndex = import_module("mnemosyne.retrieval.engines.lance").LanceIndex(folder)
+    return opened
+
+
+def _select_news(table: ScopeTable, batch: RowBatch) -> RowBatch:
+    """Return a batch that was written beside a part of a scope, without rows of which the whole has more."""
+    return replace(batch, rows=tuple(row for row in batch.rows if not table.is_ahead_of(row)))
 
 
 def _put_rows(

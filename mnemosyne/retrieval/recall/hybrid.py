@@ -19,7 +19,7 @@ from anyio import to_thread
 
 from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.core.off_loop import calculate, size_of
-from mnemosyne.protocols import BatchIndex, Embedder, EntrySource, EvictingIndex, Index, TokenEstimator
+from mnemosyne.protocols import BatchIndex, Embedder, EntrySource, EvictingIndex, Index, PartialIndex, TokenEstimator
 from mnemosyne.retrieval.recall.arms import ALL_ARMS, BM25, VECTOR
 from mnemosyne.retrieval.recall.fusion import FusionWeights, find_weights
 from mnemosyne.retrieval.recall.indexing.encoders import Encoder, Encoders, OpenEncoder
@@ -115,6 +115,7 @@ class HybridRetriever:
         `change_encoder`: make the vectors of the configured embedder where those of another one serve; else that is left
         to `feed`.
         """
+        await self._wait_until_whole(scope)
         serving = await self._encoders.find_serving(scope)
         result = await serving.indexer.index_new(scope, progress=progress)
         await serving.indexer.mend(scope)
@@ -156,6 +157,8 @@ class HybridRetriever:
         see `Indexer.rebuild`.
         """
         self._preview.cache_clear()
+        if not force and isinstance(self._index, PartialIndex):
+            await self._index.read_stored(scope)
         if force:
             self._encoders.forget(scope)
         serving = self._encoders.configured if force else await self._encoders.find_serving(scope)
@@ -165,6 +168,10 @@ class HybridRetriever:
         former = "" if serving.embedder is None else serving.embedder.name
         fault = await self._encoders.change(scope, progress)
         return replace(result, fault=fault, former_encoder=former)
+
+    async def _wait_until_whole(self, scope: str) -> None:
+        if isinstance(self._index, PartialIndex):
+            await self._index.wait_until_whole(scope)
 
     async def recall(self, query: RetrievalQuery) -> Recall:
         """Return the candidates of a query, best first, at most `query.limit`, each with all its signals. Never raises
