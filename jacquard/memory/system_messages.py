@@ -1,16 +1,18 @@
 """The system messages of a session's path: they are in every prompt, however old they are.
 
 A played turn has none; they come with documents and imports. Where they are is found once for a process and a branch, by reading
-the path; later turns read only what was written since. It must not import a concrete store.
+the path, or those parts of it that a search in the store names; later turns read only what was written since. It must not import a
+concrete store.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from mnemosyne.protocols import Store
+from mnemosyne.protocols import DepthFinder, Store
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import Role, SessionHead, WindowMessage
 
@@ -79,11 +81,19 @@ class SystemMessages:
 
     async def _find_after(self, head: SessionHead, depth: int) -> list[int]:
         found: list[int] = []
+        likely = await self._find_likely(head, depth)
         while depth < head.depth:
             step = min(_PAGE, head.depth - depth)
-            found += _depths_with_system_messages(await self._read(head, depth + step, step))
+            if likely is None or bisect_right(likely, depth) < bisect_right(likely, depth + step):
+                found += _depths_with_system_messages(await self._read(head, depth + step, step))
             depth += step
         return found
+
+    async def _find_likely(self, head: SessionHead, depth: int) -> tuple[int, ...] | None:
+        """Return the only depths where system messages may be; None where a page tells as fast, or the store cannot search."""
+        if head.depth - depth <= _PAGE or not isinstance(self._store, DepthFinder):
+            return None
+        return await self._store.find_depths(head.session_id, Role.SYSTEM.value, depth)
 
     async def _read(self, head: SessionHead, upto: int, limit: int) -> tuple[TurnRecord, ...]:
         return await self._store.turns(head.session_id, limit=limit, branch_id=head.branch_id, before_depth=upto + 1)

@@ -29,12 +29,13 @@ from mnemosyne.protocols.recall import (
     Vectors,
 )
 from mnemosyne.protocols.rendering import BlockDeriver, EvidenceResolver, Fetch, Renderer, ResolveRef, TextSelector
-from mnemosyne.protocols.store import Store
+from mnemosyne.protocols.store import DepthFinder, Store
 
 __all__ = [
     "BatchIndex",
     "BlockDeriver",
     "Clock",
+    "DepthFinder",
     "Embedder",
     "EntrySource",
     "EventBus",

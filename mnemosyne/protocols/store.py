@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from mnemosyne.core.errors import SessionNotFoundError, TurnNotFoundError
 from mnemosyne.damage import DamageLog
@@ -433,5 +433,16 @@ class Store(Protocol):
     async def find_text(self, texts: Sequence[str]) -> tuple[str, ...]:
         """Return the places (`table/key`, `packs/…` in a world pack; sorted) that contain any of these texts, by the rule of
         `mnemosyne.privacy.runs`, after a search through everything that is stored.
+        """
+        ...
+
+
+@runtime_checkable
+class DepthFinder(Protocol):
+    """A store that can search the messages of a session without reading them into objects."""
+
+    async def find_depths(self, session_id: str, word: str, after_depth: int) -> tuple[int, ...]:
+        """Return the depths below `after_depth`, ascending, that may have a message with an ASCII word in any of its fields, on any
+        branch; others have none. SessionNotFoundError.
         """
         ...

@@ -162,6 +162,10 @@ class SqlStore(Store):
     ) -> tuple[TurnRecord, ...]:
         return await self._reads.run(lambda db: sql_turns.read_turns(db, session_id, limit, branch_id, before_depth))
 
+    async def find_depths(self, session_id: str, word: str, after_depth: int) -> tuple[int, ...]:
+        """Return where a word may be among the messages of a session; see `DepthFinder`."""
+        return await self._reads.run(lambda db: sql_turns.find_depths(db, session_id, word.encode(), after_depth))
+
     async def branches(self, session_id: str) -> tuple[SessionHead, ...]:
         return await self._reads.run(lambda db: sql_sessions.read_branches(db, session_id))
 
