@@ -12,8 +12,7 @@ from typing import Literal
 from benchmarks.conversation import session_of
 from benchmarks.recall import SEED, MadeUpVectors
 from jacquard import open_embedder, open_runtime
-from mnemosyne import CalibratedEstimator, Embedder, HybridRetriever, TieredIndex, Vectors, open_store
-from mnemosyne.stores.locate import locate_store
+from mnemosyne import CalibratedEstimator, Embedder, HybridRetriever, TieredIndex, Vectors, locate_store, open_store
 
 Progress = Callable[[str, int, int], None]
 

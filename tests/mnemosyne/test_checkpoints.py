@@ -11,12 +11,18 @@ import pytest
 from anyio import to_thread
 from recall_parts import ALL, SESSION, LetterEmbedder, question, said, unit, written
 
-from mnemosyne import BranchSpan, CalibratedEstimator, Chain, EntryList, HybridRetriever, IndexFilter, TieredIndex
-from mnemosyne.core.errors import UnreadableError
-from mnemosyne.retrieval.engines import tiered
+from mnemosyne import (
+    BranchSpan,
+    CalibratedEstimator,
+    Chain,
+    EntryList,
+    HybridRetriever,
+    IndexFilter,
+    TieredIndex,
+    UnreadableError,
+)
 from mnemosyne.retrieval.engines.lance_files import checkpoint_file, read_stamp
 from mnemosyne.retrieval.engines.rows import row_batch
-from mnemosyne.retrieval.engines.tables import loading
 from mnemosyne.retrieval.engines.tables.array_file import map_arrays, read_about, write_arrays
 from mnemosyne.retrieval.engines.tables.checkpoint import read_checkpoint, stamp_of, write_checkpoint
 from mnemosyne.retrieval.engines.tables.table import ScopeTable
@@ -146,15 +152,14 @@ anyio.run(main)
         subprocess.run([sys.executable, "-c", program, step], check=True)
 
 
-async def test_an_earlier_state_serves_while_the_scope_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(loading, "HEAD_START_SECONDS", 1_000)
+async def test_an_earlier_state_serves_while_the_scope_is_read(tmp_path):
     await fill(tmp_path)
     early = checkpoint_file(str(tmp_path), SCOPE).read_bytes()
     late = TieredIndex(tmp_path)
     await late.add(SCOPE, written(talk(10, first=40), first=41), vectors_of(10), model="m")
     await late.close()
     checkpoint_file(str(tmp_path), SCOPE).write_bytes(early)
-    index = TieredIndex(tmp_path)
+    index = TieredIndex(tmp_path, head_start_seconds=1_000)
     assert await words(index) == {f"m{number}" for number in range(3, 40, 7)}
     assert index.degradations_for([SCOPE]) == ("index_loading",)
     assert await index.watermark(SCOPE, Chain.HISTORY) == 40
@@ -163,7 +168,6 @@ async def test_an_earlier_state_serves_while_the_scope_is_read(tmp_path, monkeyp
     await index.add(SCOPE, written(talk(1, first=50, word="door"), first=51), vectors_of(1), model="m")
     assert "m50" in await words(index, "door")
     await index.close()
-    monkeypatch.setattr(loading, "HEAD_START_SECONDS", 0)
     whole = TieredIndex(tmp_path)
     await whole.wait_until_whole(SCOPE)
     assert await words(whole) == {f"m{number}" for number in range(3, 50, 7)}
@@ -173,8 +177,7 @@ async def test_an_earlier_state_serves_while_the_scope_is_read(tmp_path, monkeyp
     await whole.close()
 
 
-async def test_what_is_added_to_a_part_is_in_the_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr(loading, "HEAD_START_SECONDS", 0.2)
+async def test_what_is_added_to_a_part_is_in_the_whole(tmp_path):
     await fill(tmp_path)
     early = checkpoint_file(str(tmp_path), SCOPE).read_bytes()
     late = TieredIndex(tmp_path)
@@ -201,13 +204,10 @@ async def test_what_is_added_to_a_part_is_in_the_whole(tmp_path, monkeypatch):
     await again.close()
 
 
-async def test_the_newest_rows_serve_where_there_is_no_checkpoint(tmp_path, monkeypatch):
-    monkeypatch.setattr(tiered, "_LONG_ROWS", 30)
-    monkeypatch.setattr(tiered, "_PART_ROWS", 10)
-    monkeypatch.setattr(loading, "HEAD_START_SECONDS", 0.2)
+async def test_the_newest_rows_serve_where_there_is_no_checkpoint(tmp_path):
     await fill(tmp_path)
     checkpoint_file(str(tmp_path), SCOPE).unlink()
-    index = TieredIndex(tmp_path)
+    index = TieredIndex(tmp_path, long_rows=30, part_rows=10)
     assert await words(index) == {"m31", "m38"}
     assert await index.watermark(SCOPE, Chain.HISTORY) == 40
     assert index.degradations_for([SCOPE]) == ("index_loading",)
@@ -216,8 +216,7 @@ async def test_the_newest_rows_serve_where_there_is_no_checkpoint(tmp_path, monk
     await index.close()
 
 
-async def test_recall_says_what_was_searched_and_feeding_waits_for_the_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr(loading, "HEAD_START_SECONDS", 0.2)
+async def test_recall_says_what_was_searched_and_feeding_waits_for_the_whole(tmp_path):
     source = EntryList(talk(40))
     first = HybridRetriever(source, TieredIndex(tmp_path), LetterEmbedder(), CalibratedEstimator())
     await first.sync(SCOPE)

@@ -48,8 +48,6 @@ T = TypeVar("T")
 
 _TRIES = 3
 _LARGE_ROWS = 2_000
-_PART_ROWS = 5_000
-_LONG_ROWS = 20_000
 _SAVED_SHARE = 16
 
 
@@ -61,6 +59,10 @@ class TieredIndex:
     and of rows of its rare chains, that are in memory with their vectors. `held_rows`: the number of new rows that are
     collected before they are written (`maintain` and `close` write all). `open_scopes` and `open_rows`: the number of scopes
     that stay in memory after an `evict` or a `maintain`, and of their rows (the scope used last stays in any case).
+
+    A scope opens from a checkpoint beside its table, where there is one. While a table is read because its checkpoint is of an
+    earlier state, that state serves; of a table of more than `long_rows` rows without one, the `part_rows` rows written last do.
+    Reading begins after `head_start_seconds`, so that the turn that opens the scope has the processor for itself.
 
     A scope whose table cannot be used continues in memory, starts empty there, and is named by `faults`. If LanceDB is
     not installed, all scopes are in memory only; that is not a fault, and `degradations_for` reports where it matters.
@@ -79,6 +81,9 @@ class TieredIndex:
         held_rows: int = 256,
         open_scopes: int = 256,
         open_rows: int = 300_000,
+        part_rows: int = 5_000,
+        long_rows: int = 20_000,
+        head_start_seconds: float = 0.3,
         durable: DurableIndex | None = None,
     ) -> None:
         self.folder = str(folder)
@@ -86,6 +91,7 @@ class TieredIndex:
         self._open_scopes, self._open_rows = open_scopes, open_rows
         self._durable, self._word_rows, self._delta_rows = durable, word_rows, delta_rows
         self._has_own_engine = durable is None
+        self._part_rows, self._long_rows, self._head_start_seconds = part_rows, long_rows, head_start_seconds
         self._memory = MemoryIndex()
         self._big: dict[str, LargeScope] = {}
         self._held: dict[str, RowBatch] = {}
@@ -380,7 +386,7 @@ class TieredIndex:
             return
         table = self._memory.table(scope)
         rows, (saved, rows_then) = table.count(), self._saved.get(scope, ("", 0))
-        if not rows or (not is_last and rows > _LONG_ROWS and (rows - rows_then) * _SAVED_SHARE < rows):
+        if not rows or (not is_last and rows > self._long_rows and (rows - rows_then) * _SAVED_SHARE < rows):
             return
         marks = {chain: table.watermark(chain) for chain in Chain}
         stamp = await self._run_guarded(scope, partial(self._durable.stamp, scope, rows, marks), "")
@@ -511,7 +517,7 @@ class TieredIndex:
                 return durable
             self._big[scope] = await self._open_large_scope(scope, durable)
             return self._big[scope]
-        if rows > _LONG_ROWS and self._may_load:
+        if rows > self._long_rows and self._may_load:
             await self._read_part(scope, durable)
             return None
         stored, table = await durable.load(scope), ScopeTable()
@@ -542,20 +548,20 @@ class TieredIndex:
         if files.is_whole:
             self._saved[scope] = files.stamp, table.count()
         elif not files.is_empty:
-            self._loads[scope] = ScopeLoad(self.folder, scope, files.mark, _open_engine)
+            self._loads[scope] = ScopeLoad(self.folder, scope, files.mark, _open_engine, self._head_start_seconds)
         self._memory.keep(scope, table)
         return True
 
     async def _read_part(self, scope: str, durable: DurableIndex) -> None:
         """Load the rows of a scope that were written last, and begin to load all of them."""
         files = await to_thread.run_sync(read_scope_files, self.folder, scope, ())
-        stored, table = await durable.load_newest(scope, _PART_ROWS), ScopeTable()
+        stored, table = await durable.load_newest(scope, self._part_rows), ScopeTable()
         marks = {chain: await durable.watermark(scope, chain) for chain in Chain}
         if stored is not None:
             await to_thread.run_sync(table.fill, stored)
         await to_thread.run_sync(table.put, replace(NO_ROWS, watermarks=marks))
         self._files[scope] = files
-        self._loads[scope] = ScopeLoad(self.folder, scope, files.mark, _open_engine)
+        self._loads[scope] = ScopeLoad(self.folder, scope, files.mark, _open_engine, self._head_start_seconds)
         self._memory.keep(scope, table)
 
     async def _take_whole(self, load: ScopeLoad) -> None:

@@ -104,12 +104,12 @@ def test_a_killed_process_is_replaced_and_its_sessions_go_on(start_service):
 
 def test_a_place_is_held_by_one_process_and_free_after_it(tmp_path):
     one, other = WorkerPlaces(tmp_path, 2), WorkerPlaces(tmp_path, 2)
-    assert (one._claim(), other._claim()) == (True, True)
+    assert (one.claim(), other.claim()) == (True, True)
     assert {one.mine, other.mine} == {"000", "001"}
     third = WorkerPlaces(tmp_path, 2)
-    assert not third._claim()
-    one._release()
-    assert third._claim()
+    assert not third.claim()
+    one.release()
+    assert third.claim()
     assert third.mine == "000"
     assert [third.owner_of("t", each) for each in SESSIONS] == [other.owner_of("t", each) for each in SESSIONS]
 

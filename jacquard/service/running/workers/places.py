@@ -53,7 +53,7 @@ class WorkerPlaces:
         """Take a place as soon as there is one, and answer there while the block lasts."""
         waiting = asyncio.get_running_loop().create_task(self._take(protocol))
         try:
-            if self._claim():
+            if self.claim():
                 await asyncio.wait([waiting])
             yield
         finally:
@@ -61,11 +61,11 @@ class WorkerPlaces:
             with suppress(asyncio.CancelledError):
                 if (server := await waiting) is not None:
                     server.close()
-            self._release()
+            self.release()
 
     async def _take(self, protocol: Callable[[], asyncio.Protocol]) -> asyncio.Server:
         while True:
-            if self._claim():
+            if self.claim():
                 break
             # Its holder is another process: nothing here can say when it ends.
             await asyncio.sleep(_CLAIM_SECONDS)
@@ -80,7 +80,7 @@ class WorkerPlaces:
         listening.bind(path)
         return listening
 
-    def _claim(self) -> bool:
+    def claim(self) -> bool:
         """Hold the first place that nobody holds; return whether this process has one."""
         if self.mine is not None:
             return True
@@ -96,7 +96,8 @@ class WorkerPlaces:
             return True
         return False
 
-    def _release(self) -> None:
+    def release(self) -> None:
+        """Give the place up."""
         if self._lock is not None and self.mine is not None:
             Path(self.socket_of(self.mine)).unlink(missing_ok=True)
             os.close(self._lock)

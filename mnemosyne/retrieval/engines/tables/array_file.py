@@ -9,22 +9,20 @@ from __future__ import annotations
 import mmap
 import os
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 
 from mnemosyne.core.codec import decode, encode
 from mnemosyne.core.errors import UnreadableError
-from mnemosyne.files import place_draft
+from mnemosyne.files import place_draft, write_draft
 
 _MAGIC = b"JQARR001"
 _ALIGNED = 64
 _PREFIX_BYTES = 24
-_MODE = 0o600
 
 Array = np.ndarray[Any, Any]
 
@@ -54,18 +52,20 @@ def write_arrays(file: Path, about: bytes, arrays: Mapping[str, Array]) -> None:
         start += -(-array.nbytes // _ALIGNED) * _ALIGNED
     head = encode(_Head(about=about, parts=parts))
     head += b" " * (-(_PREFIX_BYTES + len(head)) % _ALIGNED)
-    draft = file.with_name(f".{file.name[:100]}.{uuid4().hex}.new")
+    draft = write_draft(file, _file_parts(head, whole.values()), private=True, durable=False)
     try:
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE), "wb") as out:
-            out.write(_MAGIC + len(head).to_bytes(8, "little") + zlib.crc32(head).to_bytes(8, "little") + head)
-            for array in whole.values():
-                out.write(_bytes_of(array))
-                out.write(bytes(-array.nbytes % _ALIGNED))
         # Without a flush to the disk: a torn file is noticed by its checksums, and is only made again.
         place_draft(draft, file, durable=False)
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
+
+
+def _file_parts(head: bytes, arrays: Iterable[Array]) -> Iterator[bytes | memoryview]:
+    yield _MAGIC + len(head).to_bytes(8, "little") + zlib.crc32(head).to_bytes(8, "little") + head
+    for array in arrays:
+        yield _bytes_of(array)
+        yield bytes(-array.nbytes % _ALIGNED)
 
 
 def read_about(file: Path) -> bytes:

@@ -18,9 +18,6 @@ from mnemosyne.retrieval.engines.tables.checkpoint import write_checkpoint
 from mnemosyne.retrieval.engines.tables.table import ScopeTable
 from mnemosyne.schema.memory import Chain
 
-HEAD_START_SECONDS = 0.3
-"""How long the turn that opened the scope has the processor for itself."""
-
 
 class ScopeReader(Protocol):
     """What a scope is read from: the methods of `DurableIndex` that this takes."""
@@ -42,16 +39,19 @@ class ScopeLoad:
     """The reading of one scope, which also makes its checkpoint. `mark` says which generation of it is read.
 
     At its end `table` is the scope, `lost` how many of its rows are damaged and `stamp` the state of its checkpoint; or `error`
-    says why there is none. `added` is what was written to the part meanwhile.
+    says why there is none. `added` is what was written to the part meanwhile. `head_start_seconds`: how long the turn that opened
+    the scope has the processor for itself.
     """
 
-    def __init__(self, folder: str, scope: str, mark: str, open_reader: Callable[[str], ScopeReader]) -> None:
+    def __init__(
+        self, folder: str, scope: str, mark: str, open_reader: Callable[[str], ScopeReader], head_start_seconds: float
+    ) -> None:
         self.folder, self.scope, self.mark, self.stamp = folder, scope, mark, ""
         self.added: RowBatch = NO_ROWS
         self.lost = 0
         self.table: ScopeTable | None = None
         self.error: MnemosyneError | None = None
-        self._open_reader = open_reader
+        self._open_reader, self._head_start_seconds = open_reader, head_start_seconds
         self._given_up, self._done = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="read scope", daemon=True)
         self._thread.start()
@@ -75,7 +75,7 @@ class ScopeLoad:
 
     def _run(self) -> None:
         try:
-            if self._given_up.wait(HEAD_START_SECONDS):
+            if self._given_up.wait(self._head_start_seconds):
                 return
             stored, stamp = anyio.run(self._load)
             if stored is None or self._given_up.is_set():
