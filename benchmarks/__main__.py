@@ -296,7 +296,7 @@ def recall(
     queries: Annotated[int, typer.Option("--queries", min=2, help="Recalls on each.")] = 100,
     memory_rows: Annotated[
         int, typer.Option("--memory-rows", min=0, help="Bigger indexes are searched on disk.")
-    ] = 200_000,
+    ] = 250_000,
     json_file: JsonOption = None,
 ) -> None:
     """Recall out of small and big indexes without the embedding of the query: times, what is lost, adds, memory."""

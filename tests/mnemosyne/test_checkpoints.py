@@ -66,7 +66,7 @@ def test_a_restored_table_answers_as_the_one_it_was_made_of(tmp_path, count):
     table.put(row_batch(written(talk(count)), vectors_of(count), None, "m"))
     # Some are replaced, one is removed, one has no vector: dead slots, and a tail of words.
     table.put(row_batch(written(talk(2, word="lock"), first=count + 1), None, None, ""))
-    write_checkpoint(str(tmp_path), SCOPE, "state 1", table)
+    write_checkpoint(str(tmp_path), SCOPE, "state 1", "", table)
     kept = read_checkpoint(str(tmp_path), SCOPE)
     assert kept is not None
     assert (kept.stamp, stamp_of(str(tmp_path), SCOPE)) == ("state 1", "state 1")
@@ -83,7 +83,7 @@ def test_a_restored_table_answers_as_the_one_it_was_made_of(tmp_path, count):
 def test_a_damaged_file_is_none(tmp_path):
     table = ScopeTable()
     table.put(row_batch(written(talk(9)), vectors_of(9), None, "m"))
-    write_checkpoint(str(tmp_path), SCOPE, "state", table)
+    write_checkpoint(str(tmp_path), SCOPE, "state", "", table)
     file = checkpoint_file(str(tmp_path), SCOPE)
     whole = file.read_bytes()
     assert file.stat().st_mode & 0o077 == 0
@@ -264,3 +264,26 @@ async def test_a_scope_that_another_process_dropped_is_not_written_again(tmp_pat
     await index.maintain()
     await index.close()
     assert await TieredIndex(tmp_path).count(SCOPE) == 0
+
+
+async def test_a_checkpoint_of_a_dropped_generation_is_not_left(tmp_path):
+    await fill(tmp_path)
+    await TieredIndex(tmp_path).drop(SCOPE)
+    table = ScopeTable()
+    table.put(row_batch(written(talk(9)), vectors_of(9), None, "m"))
+    await to_thread.run_sync(write_checkpoint, str(tmp_path), SCOPE, "state", "of before", table)
+    assert not await to_thread.run_sync(checkpoint_file(str(tmp_path), SCOPE).exists)
+
+
+async def test_a_process_that_still_holds_erased_words_writes_none_of_them(tmp_path):
+    await fill(tmp_path)
+    late, other = TieredIndex(tmp_path), TieredIndex(tmp_path)
+    assert len(await words(late)) == 6
+    await other.drop(SCOPE)
+    # The same ids and sequences, with other words.
+    await other.add(SCOPE, written(talk(40, word="lamp")), vectors_of(40), model="m")
+    await other.close()
+    await late.add("session:other", written(talk(3)), None)
+    await late.maintain()
+    await late.close()
+    assert await words(TieredIndex(tmp_path), "key") == set()

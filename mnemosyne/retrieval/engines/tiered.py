@@ -33,7 +33,7 @@ from mnemosyne.retrieval.engines.large_scope import (
 from mnemosyne.retrieval.engines.memory import MemoryIndex
 from mnemosyne.retrieval.engines.rows import NO_ROWS, RowBatch, merge_batches, merge_watermarks, row_batch
 from mnemosyne.retrieval.engines.tables.checkpoint import (
-    ScopeFiles,
+    OpenedScope,
     read_scope_files,
     remove_checkpoint,
     write_checkpoint,
@@ -75,7 +75,7 @@ class TieredIndex:
         self,
         folder: str | Path,
         *,
-        memory_rows: int = 200_000,
+        memory_rows: int = 250_000,
         word_rows: int = 2_000_000,
         delta_rows: int = 200_000,
         held_rows: int = 256,
@@ -100,7 +100,7 @@ class TieredIndex:
         self._in_flight: set[str] = set()
         self._faults: dict[str, str] = {}
         self._lost: dict[str, str] = {}
-        self._files: dict[str, ScopeFiles] = {}
+        self._opened: dict[str, OpenedScope] = {}
         self._saved: dict[str, tuple[str, int]] = {}
         self._loads: dict[str, ScopeLoad] = {}
         self._is_alone = False
@@ -249,8 +249,8 @@ class TieredIndex:
 
     async def read_stored(self, scope: str) -> None:
         """Read a scope from its table, without a checkpoint; see `PartialIndex`."""
-        files = self._files.get(scope)
-        if scope in self._cut_off or (self._memory.holds(scope) and (files is None or files.checkpoint is None)):
+        opened = self._opened.get(scope)
+        if scope in self._cut_off or (self._memory.holds(scope) and not (opened and opened.has_checkpoint)):
             return
         await self._write_held(scope)
         await self._remove_checkpoint(scope)
@@ -384,14 +384,17 @@ class TieredIndex:
         """Write a checkpoint of a scope that has changed; unless it `is_last`, that of a long one only once it has grown."""
         if self._durable is None or not self._memory.holds(scope) or not self._is_safe(scope) or scope in self._lost:
             return
+        if (opened := self._opened.get(scope)) is None:
+            return
         table = self._memory.table(scope)
         rows, (saved, rows_then) = table.count(), self._saved.get(scope, ("", 0))
         if not rows or (not is_last and rows > self._long_rows and (rows - rows_then) * _SAVED_SHARE < rows):
             return
         marks = {chain: table.watermark(chain) for chain in Chain}
+        self._durable.expect(scope, opened.mark, 0)
         stamp = await self._run_guarded(scope, partial(self._durable.stamp, scope, rows, marks), "")
         if stamp and stamp != saved and self._is_safe(scope):
-            await to_thread.run_sync(write_checkpoint, self.folder, scope, stamp, table)
+            await to_thread.run_sync(write_checkpoint, self.folder, scope, stamp, opened.mark, table)
             self._saved[scope] = stamp, rows
 
     async def _remove_checkpoint(self, scope: str) -> None:
@@ -432,7 +435,7 @@ class TieredIndex:
         self._cut_off.discard(scope)
 
     def _forget_files(self, scope: str) -> None:
-        self._files.pop(scope, None)
+        self._opened.pop(scope, None)
         self._saved.pop(scope, None)
         if (load := self._loads.pop(scope, None)) is not None:
             load.give_up()
@@ -539,12 +542,14 @@ class TieredIndex:
         A checkpoint that is not whole serves while the scope is read.
         """
         files = await to_thread.run_sync(read_scope_files, self.folder, scope, delta_names(scope))
+        self._opened[scope] = OpenedScope(files.mark)
         if files.checkpoint is None and not files.is_empty:
             return False
         table = ScopeTable() if files.checkpoint is None else files.checkpoint.table
         if table.count() > self._memory_rows:
             return False
-        self._files[scope] = files
+        version = files.version if files.is_whole else 0
+        self._opened[scope] = OpenedScope(files.mark, version, files.checkpoint is not None)
         if files.is_whole:
             self._saved[scope] = files.stamp, table.count()
         elif not files.is_empty:
@@ -554,14 +559,14 @@ class TieredIndex:
 
     async def _read_part(self, scope: str, durable: DurableIndex) -> None:
         """Load the rows of a scope that were written last, and begin to load all of them."""
-        files = await to_thread.run_sync(read_scope_files, self.folder, scope, ())
+        mark = await to_thread.run_sync(read_mark, self.folder, scope)
         stored, table = await durable.load_newest(scope, self._part_rows), ScopeTable()
         marks = {chain: await durable.watermark(scope, chain) for chain in Chain}
         if stored is not None:
             await to_thread.run_sync(table.fill, stored)
         await to_thread.run_sync(table.put, replace(NO_ROWS, watermarks=marks))
-        self._files[scope] = files
-        self._loads[scope] = ScopeLoad(self.folder, scope, files.mark, _open_engine, self._head_start_seconds)
+        self._opened[scope] = OpenedScope(mark)
+        self._loads[scope] = ScopeLoad(self.folder, scope, mark, _open_engine, self._head_start_seconds)
         self._memory.keep(scope, table)
 
     async def _take_whole(self, load: ScopeLoad) -> None:
@@ -622,8 +627,8 @@ class TieredIndex:
             try:
                 durable = await self._engine(scope)
                 if durable is not None and self._memory.holds(scope):
-                    if (files := self._files.get(scope)) is not None:
-                        durable.expect(scope, files.mark, files.version if files.is_whole else 0)
+                    if (opened := self._opened.get(scope)) is not None:
+                        durable.expect(scope, opened.mark, opened.version)
                     read = {chain: self._memory.table(scope).watermark(chain) for chain in Chain}
                     await durable.write(scope, replace(batch, watermarks=merge_watermarks(read, batch.watermarks)))
             except ScopeDroppedError:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -68,6 +69,16 @@ class ScopeFiles:
         return self.checkpoint is not None and self.checkpoint.stamp == self.stamp
 
 
+class OpenedScope(NamedTuple):
+    """From what a scope was opened: its generation, the version of its table that was read without the durable index (0: none),
+    and whether a checkpoint was used.
+    """
+
+    mark: str
+    version: int = 0
+    has_checkpoint: bool = False
+
+
 def read_scope_files(folder: str, scope: str, other_tables: Sequence[str]) -> ScopeFiles:
     """Return what there is of a scope; one with `other_tables` is too large for a checkpoint. Reads files: call it on a thread."""
     mark = read_mark(folder, scope)
@@ -118,9 +129,9 @@ def stamp_of(folder: str, scope: str) -> str:
     return of.stamp if (of.release, of.scope) == (_RELEASE, scope) else ""
 
 
-def write_checkpoint(folder: str, scope: str, stamp: str, table: ScopeTable) -> None:
-    """Write the checkpoint of a scope, where there is none of this state. One that cannot be written is left out: it only saves
-    time. Call it on a thread.
+def write_checkpoint(folder: str, scope: str, stamp: str, mark: str, table: ScopeTable) -> None:
+    """Write the checkpoint of a scope of the generation `mark`, where there is none of this state. One that cannot be written is
+    left out: it only saves time. Call it on a thread.
     """
     if stamp_of(folder, scope) == stamp:
         return
@@ -137,3 +148,6 @@ def write_checkpoint(folder: str, scope: str, stamp: str, table: ScopeTable) -> 
         names = {"ids": encode(frozen.ids), "words": encode(frozen.words)}
         arrays = {name: np.frombuffer(text, dtype=np.uint8) for name, text in names.items()}
         write_arrays(checkpoint_file(folder, scope), encode(about), {**arrays, **frozen.arrays})
+        if read_mark(folder, scope) != mark:
+            # Another process has dropped the scope meanwhile. One that does so from here on removes the file after its mark.
+            remove_checkpoint(folder, scope)

@@ -84,7 +84,7 @@ class ScopeLoad:
             table.fill(stored)
             self.table, self.lost = table, stored.lost
             if stamp and not stored.lost:
-                write_checkpoint(self.folder, self.scope, stamp, table)
+                write_checkpoint(self.folder, self.scope, stamp, self.mark, table)
                 self.stamp = stamp
         except MnemosyneError as error:
             self.error = error
