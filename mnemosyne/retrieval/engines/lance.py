@@ -182,9 +182,10 @@ class LanceIndex:
         except Exception as error:
             raise await self._failure(scope, error) from error
 
-    async def stamp(self, scope: str, rows: int, marks: Mapping[Chain, int]) -> str:
+    async def stamp(self, scope: str, rows: int, marks: Mapping[Chain, int], model: str) -> str:
         """Return a text for the state that a scope's table is in, if it holds what this process has read and written of it: so
-        many rows, with sequences up to `marks`; else an empty one. IndexUnavailableError, ScopeDroppedError.
+        many rows, with sequences up to `marks` and the vectors of `model`; else an empty one. IndexUnavailableError,
+        ScopeDroppedError.
         """
         try:
             table = await self._open(scope)
@@ -196,6 +197,8 @@ class LanceIndex:
                 written = await table.query().select(["chain", "sequence"]).to_arrow()
                 newest = await to_thread.run_sync(highest_sequences, written)
                 if len(written) != rows or any(found > marks.get(chain, 0) for chain, found in newest.items()):
+                    return ""
+                if await self.encoder_of(scope) != model:
                     return ""
             found, stamp = await to_thread.run_sync(read_stamp, self.folder, scope)
             return stamp if found == version and not await self._shared.is_dropped(scope) else ""

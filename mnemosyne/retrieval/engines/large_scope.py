@@ -102,9 +102,9 @@ class DurableIndex(SearchEngine, GraphStore, Protocol):
         """
         ...
 
-    async def stamp(self, scope: str, rows: int, marks: Mapping[Chain, int]) -> str:
+    async def stamp(self, scope: str, rows: int, marks: Mapping[Chain, int], model: str) -> str:
         """Return a text for the state that a scope's table is in, if it holds what this process has read and written of it: so
-        many rows, with sequences up to `marks`; else an empty one.
+        many rows, with sequences up to `marks` and the vectors of `model`; else an empty one.
         """
         ...
 

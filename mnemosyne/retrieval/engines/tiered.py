@@ -281,6 +281,8 @@ class TieredIndex:
                 durable = None
             if durable is not None:
                 await adopt_tables(durable, scope, staged)
+            # It has the vectors of the former embedder.
+            await self._remove_checkpoint(scope)
             table = self._memory.table(staged) if self._memory.holds(staged) and self._memory.holds(scope) else None
             lost = self._lost.get(staged)
             self._forget(scope)
@@ -291,6 +293,7 @@ class TieredIndex:
                 self._cut_off.add(scope)
             if table is not None:
                 self._memory.keep(scope, table)
+                self._opened[scope] = OpenedScope(await to_thread.run_sync(read_mark, self.folder, scope))
 
     async def drop(self, scope: str) -> None:
         """Remove a scope from folder and memory, with what is staged for it; if a fault had detached it from the folder,
@@ -392,7 +395,7 @@ class TieredIndex:
             return
         marks = {chain: table.watermark(chain) for chain in Chain}
         self._durable.expect(scope, opened.mark, 0)
-        stamp = await self._run_guarded(scope, partial(self._durable.stamp, scope, rows, marks), "")
+        stamp = await self._run_guarded(scope, partial(self._durable.stamp, scope, rows, marks, table.model), "")
         if stamp and stamp != saved and self._is_safe(scope):
             await to_thread.run_sync(write_checkpoint, self.folder, scope, stamp, opened.mark, table)
             self._saved[scope] = stamp, rows

@@ -26,7 +26,7 @@ class ScopeReader(Protocol):
         """Return a stored table in the order of writing; None when nothing is stored."""
         ...
 
-    async def stamp(self, scope: str, rows: int, marks: Mapping[Chain, int]) -> str:
+    async def stamp(self, scope: str, rows: int, marks: Mapping[Chain, int], model: str) -> str:
         """Return a text for the state that a scope's table is in, if it is the one that was loaded; else an empty one."""
         ...
 
@@ -96,6 +96,6 @@ class ScopeLoad:
         reader = self._open_reader(self.folder)
         try:
             stored = await reader.load(self.scope)
-            return stored, "" if stored is None else await reader.stamp(self.scope, len(stored.ids), {})
+            return stored, "" if stored is None else await reader.stamp(self.scope, len(stored.ids), {}, "")
         finally:
             await reader.close()
