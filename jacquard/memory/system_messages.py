@@ -1,22 +1,19 @@
 """The system messages of a session's path: they are in every prompt, however old they are.
 
-A played turn has none; they come with documents and imports. Where they are is found once for a process and a branch, by reading
-the path, or those parts of it that a search in the store names; later turns read only what was written since. It must not import a
-concrete store.
+A played turn has none; they come with documents and imports. Where they are is asked of the store once for a process and a branch;
+later turns read only what was written since. It must not import a concrete store.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from mnemosyne.protocols import DepthFinder, Store
+from mnemosyne.protocols import Store
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import Role, SessionHead, WindowMessage
 
-_PAGE = 200
 _KEPT = 1024
 
 
@@ -80,20 +77,13 @@ class SystemMessages:
         return await self._find_after(head, scan.depth)
 
     async def _find_after(self, head: SessionHead, depth: int) -> list[int]:
-        found: list[int] = []
-        likely = await self._find_likely(head, depth)
-        while depth < head.depth:
-            step = min(_PAGE, head.depth - depth)
-            if likely is None or bisect_right(likely, depth) < bisect_right(likely, depth + step):
-                found += _depths_with_system_messages(await self._read(head, depth + step, step))
-            depth += step
-        return found
-
-    async def _find_likely(self, head: SessionHead, depth: int) -> tuple[int, ...] | None:
-        """Return the only depths where system messages may be; None where a page tells as fast, or the store cannot search."""
-        if head.depth - depth <= _PAGE or not isinstance(self._store, DepthFinder):
-            return None
-        return await self._store.find_depths(head.session_id, Role.SYSTEM.value, depth)
+        if depth >= head.depth:
+            return []
+        found = await self._store.depths_with_system_messages(
+            head.session_id, branch_id=head.branch_id, after_depth=depth
+        )
+        # Another process may have gone on meanwhile.
+        return [each for each in found if each <= head.depth]
 
     async def _read(self, head: SessionHead, upto: int, limit: int) -> tuple[TurnRecord, ...]:
         return await self._store.turns(head.session_id, limit=limit, branch_id=head.branch_id, before_depth=upto + 1)

@@ -1,14 +1,14 @@
 """Which session a request names, and which of several processes a session belongs to.
 
-Pure calculation: every process and every machine gives the same answer.
+Pure calculation: every process and every machine gives the same answer, and so does a client (`jacquard.client.affinity`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from hashlib import blake2b
 from urllib.parse import unquote
+
+from jacquard.client.affinity import choose_node as choose_node
 
 _IN_PATH = re.compile(r"/api/v1/sessions/([^/?]+)")
 
@@ -17,21 +17,3 @@ def session_in_path(raw_path: str) -> str:
     """Return the session that an address of the service names, as it was sent; empty where it names none."""
     found = _IN_PATH.match(raw_path)
     return unquote(found[1], errors="replace") if found else ""
-
-
-def choose_node(session_id: str, nodes: Sequence[str], tenant: str = "") -> str:
-    """Return the one of `nodes` that a session belongs to; their order makes no difference.
-
-    Rendezvous hashing (Thaler and Ravishankar 1998): the node whose hash together with the session is highest. When a node is added
-    or taken away, only the sessions that come to it or were its own change their node. Session ids are those of a tenant, so
-    name it where there are several. ValueError without nodes.
-    """
-    if not nodes:
-        raise ValueError("a session can belong to no node where there are none")
-    return max(nodes, key=lambda node: (_hash(tenant, session_id, node), node))
-
-
-def _hash(*parts: str) -> bytes:
-    # Each part is told apart by its length, so that no two triples give the same bytes.
-    sent = [part.encode("utf-8", "surrogatepass") for part in parts]
-    return blake2b(b"".join(len(part).to_bytes(8) + part for part in sent), digest_size=8).digest()

@@ -27,6 +27,7 @@ from jacquard.pipeline.skeleton.automation import AutomationStream
 from jacquard.pipeline.worlds import BARE_WORLDS, build_bare_world
 from jacquard.templating import find_shipped_templates
 from jacquard.templating.profiles import AUTO
+from jacquard.templating.sets import forget_rendered_texts
 from jacquard.turns.engine import ContextEngine
 from jacquard.turns.parts import NO_PARTS, EngineParts, HostParts
 from jacquard.wiring.embedder import find_language, reopen_embedder
@@ -50,7 +51,7 @@ from mnemosyne.core.errors import SessionExistsError, SessionNotFoundError
 from mnemosyne.evidence.sweep import sweep_expired
 from mnemosyne.host_parts import SystemClock
 from mnemosyne.privacy.forget import ErasurePlan, ErasureReport, MemoryLocations, forget, plan_erasure
-from mnemosyne.protocols import Index, Store
+from mnemosyne.protocols import Index, SharedIndexStore, Store
 from mnemosyne.retrieval.embedding.prefetching import PrefetchingEmbedder
 from mnemosyne.retrieval.engines.tiered import TieredIndex
 from mnemosyne.retrieval.recall.hybrid import HybridRetriever
@@ -160,7 +161,9 @@ class Runtime:
             return await forget(self._memory_locations(), erasure)
 
     def _memory_locations(self) -> MemoryLocations:
-        caches = (self.engine.parts.waiting.clear, *(() if self.embedder is None else (self.embedder.forget,)))
+        caches = [self.engine.parts.waiting.clear, forget_rendered_texts]
+        if self.embedder is not None:
+            caches.append(self.embedder.forget)
         return self.intake.place(self.store, self.index, self.retriever, caches)
 
     async def sweep(self, session_id: str | None = None) -> dict[str, int]:
@@ -328,7 +331,11 @@ def _build_fittings(
     """Return the parts. Reads files and imports what settings name, so call it off the event loop."""
     named = open_embedder(embedder, language=language)
     vectors = None if named is None else PrefetchingEmbedder(named)
+    shared = opened if isinstance(opened, SharedIndexStore) else None
     index = TieredIndex(folder)
+    if shared is not None:
+        # A small session is read again from the store, not from the folder: that costs more, and the rows are the limit.
+        index = TieredIndex(folder, open_scopes=4_096, segments=shared.segments, has_vectors=named is not None)
     estimator = open_token_estimator(settings)
     retriever = HybridRetriever(
         opened,
@@ -338,6 +345,7 @@ def _build_fittings(
         inline_vectors=0,
         index_degradations=index.degradations_for,
         open_former=reopen_embedder,
+        vectors=None if shared is None else shared.vectors,
     )
     intake = open_ingest_services(opened, location, folder, settings, SystemClock(), host)
     watchers = open_observability(settings.observability)

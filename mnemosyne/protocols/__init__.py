@@ -18,24 +18,32 @@ from mnemosyne.protocols.host import (
 from mnemosyne.protocols.ingestion import EvidenceIngestor, Importer, OriginalVault, PiiDetector, Redactor
 from mnemosyne.protocols.recall import (
     BatchIndex,
+    EmbeddedText,
     Embedder,
     EntrySource,
     EvictingIndex,
     Index,
+    IndexBase,
     MendableIndex,
     PartialIndex,
     ReencodableIndex,
     Retriever,
+    SegmentRows,
+    SegmentStore,
+    SharedIndex,
+    SharedIndexStore,
+    StoredSegments,
     Vectors,
+    VectorStore,
 )
 from mnemosyne.protocols.rendering import BlockDeriver, EvidenceResolver, Fetch, Renderer, ResolveRef, TextSelector
-from mnemosyne.protocols.store import DepthFinder, Store
+from mnemosyne.protocols.store import Store
 
 __all__ = [
     "BatchIndex",
     "BlockDeriver",
     "Clock",
-    "DepthFinder",
+    "EmbeddedText",
     "Embedder",
     "EntrySource",
     "EventBus",
@@ -47,6 +55,7 @@ __all__ = [
     "IdGenerator",
     "Importer",
     "Index",
+    "IndexBase",
     "MendableIndex",
     "MessageEstimator",
     "OriginalVault",
@@ -57,9 +66,15 @@ __all__ = [
     "Renderer",
     "ResolveRef",
     "Retriever",
+    "SegmentRows",
+    "SegmentStore",
     "SessionLocks",
+    "SharedIndex",
+    "SharedIndexStore",
     "Store",
+    "StoredSegments",
     "TextSelector",
     "TokenEstimator",
+    "VectorStore",
     "Vectors",
 ]

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
-from mnemosyne.core.errors import SessionNotFoundError, TurnNotFoundError
-from mnemosyne.damage import DamageLog
+from mnemosyne.core.errors import DamagedRecordError, SessionNotFoundError, TurnNotFoundError
+from mnemosyne.damage import DamageLog, note_of
 from mnemosyne.schema.document import ModelUsage, SessionDocument, Task, ToolCall
 from mnemosyne.schema.erasure import AuditRecord, Erasure, ErasureOutcome, ErasurePreview, StoredRow
 from mnemosyne.schema.evidence import ContextBlock, Evidence
-from mnemosyne.schema.memory import Chain, MemoryEntry
+from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope, world_scope
 from mnemosyne.schema.query import BlockFilter, EvidenceFilter
 from mnemosyne.schema.record import (
+    ChosenInputs,
     HiddenRecords,
     ImportedBranch,
     ImportedTurn,
@@ -27,9 +28,12 @@ from mnemosyne.schema.record import (
     SessionStart,
     SessionWindow,
     TurnCommit,
+    TurnInputs,
     TurnRecord,
 )
-from mnemosyne.schema.session import Message, SessionHead, TurnStatus
+from mnemosyne.schema.session import Message, Role, SessionHead, TurnStatus
+
+_PAGE = 200
 
 
 class Store(Protocol):
@@ -146,6 +150,57 @@ class Store(Protocol):
         """
         ...
 
+    async def turn_inputs(
+        self,
+        session_id: str,
+        *,
+        message_limit: int,
+        branch_id: str | None = None,
+        evidences: Sequence[EvidenceFilter] = (),
+        blocks: BlockFilter | None = None,
+    ) -> TurnInputs:
+        """Return everything that a turn reads when it begins: the window as `window` returns it, the evidence items that pass
+        each filter, the context blocks that pass, and the entries with viewers or conditions of the session and its world.
+
+        SessionNotFoundError, BranchNotFoundError. A store that has no way of its own reads one after the other.
+        """
+        window = await self.window(session_id, message_limit=message_limit, branch_id=branch_id)
+        return TurnInputs(
+            window=window,
+            evidences=tuple([await self.list_evidences(session_id, where) for where in evidences]),
+            blocks=await self.list_context_blocks(session_id, blocks),
+            gated=await self.gated_entries((world_scope(window.head.world_id), session_scope(session_id))),
+        )
+
+    async def chosen_inputs(
+        self,
+        session_id: str,
+        entry_ids: Mapping[str, Sequence[str]],
+        *,
+        evidence_ids: Collection[str] = (),
+        turn_ids: Sequence[str] = (),
+    ) -> ChosenInputs:
+        """Return what a turn reads of the memories that it chose: their entries by scope, the evidence items with some ids, and
+        the states after some turns.
+
+        What does not exist is left out; so is a state that cannot be read, which is noted in `damage_log`. A store that has no
+        way of its own reads one after the other.
+        """
+        states: dict[str, Mapping[str, Any]] = {}
+        for turn_id in turn_ids:
+            try:
+                states[turn_id] = await self.state_at(session_id, turn_id)
+            except TurnNotFoundError:
+                continue
+            except DamagedRecordError as error:
+                self.damage_log.add(note_of(error, session_scope(session_id)))
+        where = EvidenceFilter(evidence_ids=frozenset(evidence_ids))
+        return ChosenInputs(
+            entries={scope: await self.entries(scope, ids) for scope, ids in entry_ids.items()},
+            evidences=await self.list_evidences(session_id, where) if evidence_ids else (),
+            states=states,
+        )
+
     async def save_prepared(
         self,
         record: TurnRecord,
@@ -199,6 +254,21 @@ class Store(Protocol):
         given), oldest first, without prompt, receipt and report. BranchNotFoundError.
         """
         ...
+
+    async def depths_with_system_messages(
+        self, session_id: str, *, branch_id: str | None = None, after_depth: int = 0
+    ) -> tuple[int, ...]:
+        """Return the depths of the committed turns on a branch's path, below `after_depth`, that have a system message; ascending.
+
+        SessionNotFoundError, BranchNotFoundError. A store that has no way of its own reads all of these turns.
+        """
+        head, found, before = await self.head(session_id, branch_id), list[int](), None
+        while page := await self.turns(session_id, limit=_PAGE, branch_id=head.branch_id, before_depth=before):
+            found += [each.depth for each in page if any(message.role is Role.SYSTEM for message in each.messages)]
+            before = page[0].depth
+            if before <= after_depth + 1:
+                break
+        return tuple(sorted(depth for depth in found if depth > after_depth))
 
     async def branches(self, session_id: str) -> tuple[SessionHead, ...]:
         """Return the head of every branch, the active one first, the others in the order in which they were opened."""
@@ -433,16 +503,5 @@ class Store(Protocol):
     async def find_text(self, texts: Sequence[str]) -> tuple[str, ...]:
         """Return the places (`table/key`, `packs/…` in a world pack; sorted) that contain any of these texts, by the rule of
         `mnemosyne.privacy.runs`, after a search through everything that is stored.
-        """
-        ...
-
-
-@runtime_checkable
-class DepthFinder(Protocol):
-    """A store that can search the messages of a session without reading them into objects."""
-
-    async def find_depths(self, session_id: str, word: str, after_depth: int) -> tuple[int, ...]:
-        """Return the depths below `after_depth`, ascending, that may have a message with an ASCII word in any of its fields, on any
-        branch; others have none. SessionNotFoundError.
         """
         ...

@@ -19,9 +19,9 @@ from typing import TypeVar
 import anyio
 from anyio import to_thread
 
-from mnemosyne.core.errors import IndexUnavailableError, ScopeDroppedError
-from mnemosyne.protocols import Vectors
-from mnemosyne.retrieval.engines.lance_files import read_mark, remove_scope_files
+from mnemosyne.core.errors import IndexUnavailableError, ScopeDroppedError, StoreError
+from mnemosyne.protocols import SegmentStore, Vectors
+from mnemosyne.retrieval.engines.lance_files import has_files, read_mark, remove_scope_files
 from mnemosyne.retrieval.engines.large_scope import (
     DurableIndex,
     LargeScope,
@@ -31,7 +31,8 @@ from mnemosyne.retrieval.engines.large_scope import (
     owner_of,
 )
 from mnemosyne.retrieval.engines.memory import MemoryIndex
-from mnemosyne.retrieval.engines.rows import NO_ROWS, RowBatch, merge_batches, merge_watermarks, row_batch
+from mnemosyne.retrieval.engines.rows import NO_ROWS, RowBatch, batch_of, merge_batches, merge_watermarks, row_batch
+from mnemosyne.retrieval.engines.shared.scopes import SharedScopes
 from mnemosyne.retrieval.engines.tables.checkpoint import (
     OpenedScope,
     read_scope_files,
@@ -64,6 +65,10 @@ class TieredIndex:
     earlier state, that state serves; of a table of more than `long_rows` rows without one, the `part_rows` rows written last do.
     Reading begins after `head_start_seconds`, so that the turn that opens the scope has the processor for itself.
 
+    With `segments` (a store for several hosts) a scope that has no files in the folder is kept there until it is too large for
+    memory; small ones are kept nowhere and made again when they are opened. With `has_vectors` rows are given to other hosts
+    once an embedder has processed them.
+
     A scope whose table cannot be used continues in memory, starts empty there, and is named by `faults`. If LanceDB is
     not installed, all scopes are in memory only; that is not a fault, and `degradations_for` reports where it matters.
 
@@ -85,6 +90,8 @@ class TieredIndex:
         long_rows: int = 20_000,
         head_start_seconds: float = 0.3,
         durable: DurableIndex | None = None,
+        segments: SegmentStore | None = None,
+        has_vectors: bool = True,
     ) -> None:
         self.folder = str(folder)
         self._memory_rows, self._held_rows = memory_rows, held_rows
@@ -93,6 +100,7 @@ class TieredIndex:
         self._has_own_engine = durable is None
         self._part_rows, self._long_rows, self._head_start_seconds = part_rows, long_rows, head_start_seconds
         self._memory = MemoryIndex()
+        self._shared = None if segments is None else SharedScopes(segments, has_vectors=has_vectors)
         self._big: dict[str, LargeScope] = {}
         self._held: dict[str, RowBatch] = {}
         self._direct: set[str] = set()
@@ -131,7 +139,11 @@ class TieredIndex:
             await self._remove_checkpoint(scope)
         if (load := self._loads.get(scope)) is not None:
             load.note(batch)
-        if scope not in self._cut_off and self._memory.holds(scope) and self._memory.table(scope) is table:
+        if self._shared is not None and self._shared.holds(scope):
+            if self._memory.holds(scope) and self._memory.table(scope) is table:
+                self._shared.hold(scope, batch)
+                await self._share(scope)
+        elif scope not in self._cut_off and self._memory.holds(scope) and self._memory.table(scope) is table:
             self._held[scope] = merge_batches(self._held.get(scope, NO_ROWS), batch)
             if len(self._held[scope].rows) >= self._held_rows:
                 await self._write_held(scope)
@@ -203,7 +215,8 @@ class TieredIndex:
         """Return the faults of the folder so far, each sentence once, in order; damaged rows are none any more once they
         were made again.
         """
-        return (*self._faults, *self._lost.values())
+        shared = () if self._shared is None else self._shared.faults()
+        return (*self._faults, *self._lost.values(), *shared)
 
     async def has_lost(self, scope: str) -> bool:
         """Return whether rows of a scope were damaged and left out when it was read."""
@@ -213,6 +226,18 @@ class TieredIndex:
     async def remove_lost(self, scope: str) -> None:
         """Delete the damaged rows of a scope, which were made again."""
         await self._run_guarded(scope, partial(self._remove_lost, scope), None)
+
+    async def refresh(self, scope: str) -> None:
+        """Let go of what another host has erased of a scope: it is read again."""
+        if self._shared is not None and self._shared.holds(scope) and not await self._shared.is_current(scope):
+            self._reread(scope)
+
+    async def _share(self, scope: str) -> None:
+        """Add new rows of a scope to what hosts share, where it is due."""
+        table = self._memory.table(scope)
+        is_due = self._shared is not None and self._shared.is_due(scope, table.count())
+        if self._shared is not None and is_due and not await self._shared.add(scope):
+            self._reread(scope)
 
     async def _remove_lost(self, scope: str) -> None:
         await self._write_held(scope)
@@ -276,7 +301,7 @@ class TieredIndex:
             if (big := self._big.get(name)) is not None:
                 await big.flush()
         async with self._opening, self._writing:
-            durable = await self._engine(scope)
+            durable = await self._engine(scope) if self._has_folder(scope) else None
             if is_cut_off := scope in self._cut_off or staged in self._cut_off:
                 durable = None
             if durable is not None:
@@ -285,7 +310,9 @@ class TieredIndex:
             await self._remove_checkpoint(scope)
             table = self._memory.table(staged) if self._memory.holds(staged) and self._memory.holds(scope) else None
             lost = self._lost.get(staged)
-            self._forget(scope)
+            if is_shared := self._shared is not None and self._shared.holds(scope) and self._shared.holds(staged):
+                await self._adopt_shared(scope, staged)
+            self._forget(scope, is_shared=is_shared)
             self._forget(staged)
             if lost is not None:
                 self._lost[scope] = lost
@@ -300,9 +327,11 @@ class TieredIndex:
         that ends. IndexUnavailableError when files cannot be removed.
         """
         async with self._opening, self._writing:
-            durable = await self._engine(scope)
             staged = staged_scope(scope)
             names = (scope, *delta_names(scope), staged, *delta_names(staged))
+            durable = await self._engine(scope) if self._shared is None or self._durable is not None else None
+            if self._shared is not None:
+                await self._drop_shared(scope)
             if durable is None:
                 await remove_scope_files(self.folder, scope, names)
             else:
@@ -311,6 +340,20 @@ class TieredIndex:
             for name in (scope, staged):
                 self._forget(name)
             self._faults = {fault: of for fault, of in self._faults.items() if of not in (scope, staged, "")}
+
+    async def _drop_shared(self, scope: str) -> None:
+        if self._shared is not None:
+            try:
+                await self._shared.drop(scope)
+            except StoreError as error:
+                raise IndexUnavailableError(self.folder, scope, str(error)) from error
+
+    async def _adopt_shared(self, scope: str, staged: str) -> None:
+        if self._shared is not None:
+            try:
+                await self._shared.adopt(scope, staged)
+            except StoreError as error:
+                raise IndexUnavailableError(self.folder, scope, str(error)) from error
 
     async def maintain(self) -> None:
         """Write pending rows, compact files when it is due, move grown scopes to disk, and evict old ones from memory.
@@ -324,11 +367,17 @@ class TieredIndex:
         if self._maintaining.locked():
             return
         async with self._maintaining:
+            if self._shared is not None and any(map(self._has_grown, self._memory.scopes())):
+                await self._run_guarded("", partial(self._engine, ""), None)
             if self._durable is not None:
                 await self._tidy(self._durable)
             for scope in self._memory.scopes():
                 await self._save(scope, is_last=False)
             await self._evict_scopes()
+
+    def held_in_memory(self) -> tuple[str, ...]:
+        """Return the scopes that are held in memory, the one used last at the end."""
+        return tuple(self._memory.scopes())
 
     async def evict(self) -> None:
         """Write and forget the scopes in memory that were used longest ago, beyond `open_scopes` and `open_rows`."""
@@ -338,6 +387,9 @@ class TieredIndex:
             async with self._opening:
                 if self._is_safe(scope):
                     self._memory.forget(scope)
+                    if self._shared is not None:
+                        self._shared.forget(scope)
+                    self._release(scope)
 
     async def close(self) -> None:
         """Write pending rows and release the folder."""
@@ -409,6 +461,9 @@ class TieredIndex:
 
     async def _move_out(self, scope: str, durable: DurableIndex) -> None:
         """Move a grown scope to disk; while its indexes are built it is still searched in memory."""
+        if self._shared is not None and self._shared.holds(scope):
+            await self._copy_to_folder(scope, durable)
+            return
         is_big = self._memory.table(scope).count() <= self._word_rows
         await durable.prepare(scope, words=not is_big)
         async with self._opening:
@@ -421,6 +476,15 @@ class TieredIndex:
             else:
                 self._big[scope] = big
 
+    async def _copy_to_folder(self, scope: str, durable: DurableIndex) -> None:
+        """Write the rows that hosts share of a scope to the folder, from which it is read from then on."""
+        if self._shared is None or not await self._shared.add(scope):
+            return
+        stored = await self._shared.read(scope)
+        if stored is not None and len(stored.ids) > self._memory_rows:
+            await durable.write(scope, await to_thread.run_sync(batch_of, stored))
+            self._reread(scope)
+
     async def _open_large_scope(self, scope: str, durable: DurableIndex) -> LargeScope:
         await self._remove_checkpoint(scope)
         big = LargeScope(scope, durable, delta_rows=self._delta_rows, held_rows=self._held_rows)
@@ -428,7 +492,9 @@ class TieredIndex:
         self._note_lost(scope, big.lost)
         return big
 
-    def _forget(self, scope: str) -> None:
+    def _forget(self, scope: str, *, is_shared: bool = False) -> None:
+        if self._shared is not None and not is_shared:
+            self._shared.forget(scope)
         self._forget_files(scope)
         self._memory.forget(scope)
         self._big.pop(scope, None)
@@ -442,6 +508,10 @@ class TieredIndex:
         self._saved.pop(scope, None)
         if (load := self._loads.pop(scope, None)) is not None:
             load.give_up()
+
+    def _has_folder(self, scope: str) -> bool:
+        """Return whether the folder has, or gets, the rows of a scope in use."""
+        return self._shared is None or not self._shared.holds(scope)
 
     def _has_grown(self, scope: str) -> bool:
         return self._is_safe(scope) and self._memory.table(scope).count() > self._memory_rows
@@ -506,6 +576,9 @@ class TieredIndex:
 
     async def _read(self, scope: str) -> LargeScope | DurableIndex | None:
         """Load a scope that is not in use; return the engine that searches it, None when memory alone does."""
+        if self._shared is not None and not await to_thread.run_sync(has_files, self.folder, scope):
+            await self._read_shared(scope, self._shared)
+            return None
         if scope not in self._direct and self._may_load and await self._read_checkpoint(scope):
             return None
         durable = await self._engine(scope)
@@ -515,8 +588,7 @@ class TieredIndex:
             return None
         if scope in self._direct:
             return durable
-        for name in (scope, *delta_names(scope)):
-            durable.release(name)
+        self._release(scope)
         if (rows := await durable.count(scope)) > self._memory_rows:
             if rows > self._word_rows:
                 self._direct.add(scope)
@@ -597,15 +669,27 @@ class TieredIndex:
             if load.stamp:
                 self._saved[scope] = load.stamp, load.table.count()
 
+    async def _read_shared(self, scope: str, shared: SharedScopes) -> None:
+        stored, table = await shared.read(scope), ScopeTable()
+        if stored is not None:
+            await to_thread.run_sync(table.fill, stored)
+        self._memory.keep(scope, table)
+
     def _reread(self, scope: str) -> None:
         """Forget a scope that another process has dropped, so that it is read again."""
         self._forget_files(scope)
+        if self._shared is not None:
+            self._shared.forget(scope)
         self._memory.forget(scope)
         self._big.pop(scope, None)
         self._held.pop(scope, None)
         self._direct.discard(scope)
-        for name in (scope, *delta_names(scope)):
-            if self._durable is not None:
+        self._release(scope)
+
+    def _release(self, scope: str) -> None:
+        """Close the tables of a scope."""
+        if self._durable is not None:
+            for name in (scope, *delta_names(scope)):
                 self._durable.release(name)
 
     async def _engine(self, scope: str) -> DurableIndex | None:

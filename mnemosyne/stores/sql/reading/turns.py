@@ -139,16 +139,6 @@ def read_turns(
     return tuple(reversed(newest))
 
 
-def find_depths(connection: Connection, session_id: str, word: bytes, after_depth: int) -> tuple[int, ...]:
-    """Return the depths below `after_depth`, ascending, of messages on any branch whose stored bytes hold an ASCII word."""
-    session = load_session(connection, session_id)
-    rows = connection.execute(
-        "SELECT DISTINCT depth FROM messages WHERE session = ? AND depth > ? AND body LIKE ? ORDER BY depth",
-        (session.key, after_depth, b"%" + word + b"%"),
-    ).fetchall()
-    return tuple(depth for (depth,) in rows)
-
-
 def _records(connection: Connection, session: StoredSession, rows: Iterable[tuple[Any, ...]]) -> Iterator[TurnRecord]:
     for row in rows:
         try:
