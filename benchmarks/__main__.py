@@ -30,8 +30,10 @@ from benchmarks.deadline import deadline as deadline_bench
 from benchmarks.rivals.command import rivals
 from benchmarks.service import hosts as hosts_bench
 from benchmarks.service import service as service_bench
+from benchmarks.service import turns as turns_bench
 from benchmarks.soak import figures as soak_figures
 from benchmarks.soak import soak as soak_bench
+from benchmarks.starts import first_turns as first_turns_bench
 from benchmarks.stores import session_life as session_life_bench
 from benchmarks.stores import stores as stores_bench
 from evals.errors import EvalError
@@ -80,6 +82,9 @@ def bench(
             ("import_chat", import_chat_bench),
             ("soak", soak_bench),
             ("service", service_bench),
+            ("turns", turns_bench),
+            ("starts", first_turns_bench),
+            ("cold", first_turns_bench),
             ("hosts", hosts_bench),
             ("costs", costs_bench),
             ("langchain", trimming_bench),
@@ -314,7 +319,7 @@ def recall(
     queries: Annotated[int, typer.Option("--queries", min=2, help="Recalls on each.")] = 100,
     memory_rows: Annotated[
         int, typer.Option("--memory-rows", min=0, help="Bigger indexes are searched on disk.")
-    ] = 200_000,
+    ] = 250_000,
     json_file: JsonOption = None,
 ) -> None:
     """Recall out of small and big indexes without the embedding of the query: times, what is lost, adds, memory."""
@@ -464,6 +469,54 @@ def service(
     figures = _measure(partial(service_bench.run, settings), service_bench.show, json_file)
     if figures["lost"] or figures["failures"]:
         raise typer.Exit(1)
+
+
+@app.command("turns")
+def turns(
+    sessions: Annotated[
+        str, typer.Option("--sessions", metavar="N,N", help="How many sessions take turns at once.")
+    ] = "1,20,50",
+    workers: Annotated[
+        str, typer.Option("--workers", metavar="N,N", help="Over HTTP with so many processes; 0: in this one.")
+    ] = "0",
+    number: Annotated[int, typer.Option("--turns", min=1, help="Turns of each row, all sessions together.")] = 300,
+    embedder: EmbedderOption = "none",
+    json_file: JsonOption = None,
+) -> None:
+    """Let many sessions take turns without a pause: turns a second, waits, processor time, memory."""
+    ways = [int(part) for part in workers.split(",") if part.strip().isdigit()]
+    run = partial(turns_bench.run, _sizes(sessions, least=1, count=1), ways, number, embedder)
+    figures = _measure(run, turns_bench.show, json_file)
+    if any(row["refused"] for row in figures["rows"]):
+        raise typer.Exit(1)
+
+
+@app.command("starts")
+def starts(
+    sizes: Annotated[str, typer.Option("--sizes", metavar="N,N", help="Messages of the sessions.")] = "1000",
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Fresh processes of each kind.")] = 5,
+    embedder: EmbedderOption = "auto",
+    json_file: JsonOption = None,
+) -> None:
+    """Start fresh processes and print what each step takes until the first prompt, and which packages it imported."""
+    states = (first_turns_bench.KEPT, first_turns_bench.NONE)
+    run = partial(first_turns_bench.run, _sizes(sizes, least=1, count=1), states, rounds, embedder)
+    _measure(run, first_turns_bench.show_starts, json_file)
+
+
+@app.command("cold")
+def cold(
+    sizes: Annotated[
+        str, typer.Option("--sizes", metavar="N,N", help="Messages of the sessions.")
+    ] = "1000,100000,200000",
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Fresh processes of each kind.")] = 3,
+    embedder: EmbedderOption = "auto",
+    json_file: JsonOption = None,
+) -> None:
+    """Take the first turn on sessions that are not in memory, beside the second: time, memories, what the receipt says."""
+    states = (first_turns_bench.KEPT, first_turns_bench.EARLIER, first_turns_bench.NONE)
+    run = partial(first_turns_bench.run, _sizes(sizes, least=1, count=1), states, rounds, embedder)
+    _measure(run, first_turns_bench.show_cold, json_file)
 
 
 @app.command("hosts")

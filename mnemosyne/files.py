@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 from uuid import uuid4
 
@@ -42,13 +43,17 @@ def write_file(path: Path, data: bytes | str, *, private: bool = False, durable:
         raise
 
 
-def write_draft(path: Path, body: bytes, *, private: bool, durable: bool, name: str = "") -> Path:
-    """Write a file beside `path` (as `name`, by default one that nobody else uses) and return it; `place_draft` moves it."""
+def write_draft(
+    path: Path, body: bytes | Iterable[bytes | memoryview], *, private: bool, durable: bool, name: str = ""
+) -> Path:
+    """Write a file, whole or in parts, beside `path` (as `name`, by default one that nobody else uses) and return it; `place_draft`
+    moves it.
+    """
     draft = path.with_name(name or f".{path.name[:100]}.{uuid4().hex}{NEW}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | (0 if name else os.O_EXCL)
     try:
         with os.fdopen(os.open(draft, flags, _FILE_MODE if private else _OPEN_MODE), "wb") as out:
-            out.write(body)
+            out.writelines((body,) if isinstance(body, bytes) else body)
             out.flush()
             if durable:
                 os.fsync(out.fileno())

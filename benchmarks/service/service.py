@@ -73,8 +73,8 @@ async def run(
     texts = list(islice(scenes(INPUTS, SEED, 0), INPUTS))
     with TemporaryDirectory(prefix="jacquard-bench-") as name:
         folder = Path(name)
-        async with _serve(folder / "served", settings) as (port, process), HttpClient(port) as client:
-            over_http = _http_player(client)
+        async with serve(folder / "served", settings) as (port, process), HttpClient(port) as client:
+            over_http = http_player(client)
             sessions = Sessions(
                 prefix="bench", inputs=lambda turn: texts[turn % len(texts)], length=settings.session_turns
             )
@@ -84,14 +84,14 @@ async def run(
             rate = capacity / 2
             say(f"capacity {capacity:.1f} turns/s; half of it is played")
             compared = await _compare(folder / "library", settings, texts, rate, over_http, sessions, process.pid)
-            all_played, memory = list(compared.http), [_memory_mb(process.pid)]
+            all_played, memory = list(compared.http), [memory_of(process.pid)]
             part = max(1, settings.turns // MEMORY_ROWS)
             for row in range(MEMORY_ROWS):
                 if settings.is_closed:
                     all_played += await play_at_once(over_http, sessions, WARM_AT_ONCE, part)
                 else:
                     all_played += await play_at_rate(over_http, sessions, rate, part, SEED + row)
-                memory.append(_memory_mb(process.pid))
+                memory.append(memory_of(process.pid))
                 progress("turns", (row + 1) * part, settings.turns)
             hasty = round(settings.overload * capacity * settings.overload_seconds)
             overload = await play_at_rate(over_http, sessions, settings.overload * capacity, hasty, SEED)
@@ -123,8 +123,10 @@ async def run(
 
 
 @asynccontextmanager
-async def _serve(store: Path, settings: Settings) -> AsyncIterator[tuple[int, Process]]:
-    """Run the service on a free port for the length of a block; it is ended as a host ends it."""
+async def serve(
+    store: Path, settings: Settings, limits: Mapping[str, int] | None = None
+) -> AsyncIterator[tuple[int, Process]]:
+    """Run the service on a free port for the length of a block; it is ended as a host ends it. `limits`: of `service.limits`."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -138,7 +140,8 @@ async def _serve(store: Path, settings: Settings) -> AsyncIterator[tuple[int, Pr
     options = [str(part) for pair in given.items() for part in pair]
     log = await to_thread.run_sync(store.with_suffix(".log").open, "wb")
     command = [sys.executable, "-m", "jacquard", "serve", *options]
-    process = await anyio.open_process(command, stdout=None, stderr=log)
+    given_limits = {f"JACQUARD_SERVICE__LIMITS__{name.upper()}": str(value) for name, value in (limits or {}).items()}
+    process = await anyio.open_process(command, stdout=None, stderr=log, env=os.environ | given_limits)
     try:
         await _wait_until_ready(port, process, Path(log.name))
         yield port, process
@@ -164,7 +167,8 @@ async def _wait_until_ready(port: int, process: Process, log: Path) -> None:
     raise SetupError(f"The service did not start. Its log: {said[-2_000:]}")
 
 
-def _http_player(client: HttpClient) -> Play:
+def http_player(client: HttpClient) -> Play:
+    """Return what plays turns over HTTP."""
     started: set[str] = set()
 
     async def play(played: Played, text: str) -> None:
@@ -207,21 +211,22 @@ async def _compare(
     compared = _Compared()
     async with open_runtime(store, world=WORLD, embedder=settings.embedder) as runtime:
         await runtime.warm()
-        in_process = _library_player(runtime)
+        in_process = library_player(runtime)
         sessions = Sessions(prefix="bench", inputs=lambda turn: texts[turn % len(texts)], length=settings.session_turns)
         sessions.open(settings.sessions)
         await find_capacity(in_process, sessions, WARM_AT_ONCE, settings.warm_seconds)
         for part in range(max(1, settings.compared_turns // PART_TURNS)):
-            before = _processor_seconds(pid)
+            before = processor_seconds(pid)
             compared.http += await play_at_rate(over_http, served, rate, PART_TURNS, SEED + part)
-            compared.http_seconds += _processor_seconds(pid) - before
+            compared.http_seconds += processor_seconds(pid) - before
             before = process_time()
             compared.library += await play_at_rate(in_process, sessions, rate, PART_TURNS, SEED + part)
             compared.library_seconds += process_time() - before
     return compared
 
 
-def _library_player(runtime: Runtime) -> Play:
+def library_player(runtime: Runtime) -> Play:
+    """Return what plays turns in this process."""
     started: set[str] = set()
 
     async def play(played: Played, text: str) -> None:
@@ -273,7 +278,7 @@ def _is_refused(played: Played) -> bool:
     return played.status in (TOO_MANY, UNAVAILABLE)
 
 
-def _processor_seconds(pid: int) -> float:
+def processor_seconds(pid: int) -> float:
     """Return the seconds of the processor that a process and its children have taken; 0 where the system does not say."""
     total = 0
     for each in (pid, *_children_of(pid)):
@@ -285,7 +290,7 @@ def _processor_seconds(pid: int) -> float:
     return total / os.sysconf("SC_CLK_TCK") if total else 0.0
 
 
-def _memory_mb(pid: int) -> float:
+def memory_of(pid: int) -> float:
     """Return the resident memory of a process and its children, in MB; 0 where the system does not say."""
     total = 0
     for each in (pid, *_children_of(pid)):

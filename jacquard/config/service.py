@@ -25,6 +25,18 @@ class ServiceLimits:
         120.0, 0.1, 3_600.0, doc="How long a request may take; one that streams has no such limit."
     )
     at_once: int = bounded_field(8, 1, 1_000, doc="How many requests a process works on at once.")
+    long_at_once: int = bounded_field(
+        2,
+        1,
+        1_000,
+        doc="How many of them may be requests that took long the last time; the other places are for short ones.",
+    )
+    long_seconds: float = bounded_field(
+        2.0,
+        0.01,
+        3_600.0,
+        doc="How long a request of a session has to take for the next of its kind to count as a long one.",
+    )
     waiting: int = bounded_field(32, 0, 10_000, doc="How many requests wait for that; more are refused with 429.")
     waiting_seconds: float = bounded_field(
         5.0, 0.0, 600.0, doc="How long a request waits before it is refused with 429."

@@ -36,6 +36,7 @@ class DegradationCode(StrEnum):
     VECTORS_UNSHARED = "vectors_unshared"
     INDEX_DAMAGED = "index_damaged"
     INDEX_BEHIND = "index_behind"
+    INDEX_LOADING = "index_loading"
     INDEX_IN_MEMORY = "index_in_memory"
     CONFLICT = "conflict"
     TEXT_CUT = "text_cut"
@@ -87,6 +88,8 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
         "Damaged rows are made again after the turn; `jacquard reindex` restores the rest.",
         DegradationCode.INDEX_BEHIND: "Not all of this memory is in the index yet: recall used what is. `jacquard reindex` brings "
         "in the rest.",
+        DegradationCode.INDEX_LOADING: "This memory was still being read: recall searched its last checkpoint and what was written "
+        "since, or, where it has none, the entries written last.",
         DegradationCode.INDEX_IN_MEMORY: "LanceDB is not installed: each process builds an index of this size again in memory. "
         "`pip install 'jacquard-context[lance]'` keeps it on disk.",
         DegradationCode.CONFLICT: "Two results disagree; the conflict policy decided what is shown (`report.conflicts`).",

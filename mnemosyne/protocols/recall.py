@@ -223,6 +223,25 @@ class MendableIndex(Index, Protocol):
 
 
 @runtime_checkable
+class PartialIndex(Index, Protocol):
+    """An `Index` that may search a part of a scope while it reads the rest.
+
+    1. Of a part, each entry has its own id, sequence and chain, and `watermark` is one up to which the part was written.
+    2. What is added to a part is in the whole.
+    """
+
+    async def read_stored(self, scope: str) -> None:
+        """Search from here on what is stored of a scope, all of it and checked, whatever was made of it to start quickly."""
+        ...
+
+    async def wait_until_whole(self, scope: str) -> bool:
+        """Return when the whole of a scope is searched, and whether a part was searched before. Call it before anything that looks
+        for what is missing in the scope.
+        """
+        ...
+
+
+@runtime_checkable
 class EvictingIndex(Index, Protocol):
     """An `Index` that holds scopes in memory."""
 

@@ -15,7 +15,7 @@ from recall_parts import WORLD, entry, unit, where, written
 from mnemosyne import Chain, Hit, MemoryIndex, TieredIndex
 from mnemosyne.retrieval.engines.lance import LanceIndex
 from mnemosyne.retrieval.engines.rows import StoredScope
-from mnemosyne.retrieval.engines.table import ScopeTable
+from mnemosyne.retrieval.engines.tables.table import ScopeTable
 
 WORD = st.sampled_from(["key", "temple", "river", "guild", "moon", "神庙", "钥匙", "河畔", "行会", "银"])
 TEXTS = st.lists(st.lists(WORD, max_size=8).map(" ".join), min_size=1, max_size=14)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from recall_parts import unit
 
-from mnemosyne.retrieval.engines.nearest import VectorRows
+from mnemosyne.retrieval.engines.tables.nearest import VectorRows
 
 ROWS, WIDTH, LIMIT = 16_000, 64, 20
 RNG = np.random.default_rng(3)

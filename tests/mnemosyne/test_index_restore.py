@@ -8,7 +8,7 @@ from typing import Any
 
 import lancedb
 import pytest
-from recall_parts import SESSION, WORLD, LetterEmbedder, entry, question, said, where
+from recall_parts import SESSION, WORLD, LetterEmbedder, entry, question, remove_checkpoints, said, where
 
 from mnemosyne import (
     CalibratedEstimator,
@@ -100,6 +100,7 @@ DAMAGED = {
 
 def change_row(folder: Path, where: str, values: dict[str, Any], scope: str = SESSION) -> None:
     """Change a row as a fault of the disk does: without its checksums."""
+    remove_checkpoints(folder)
     lancedb.connect(str(folder)).open_table(table_name(scope)).update(where=where, values=values)
 
 
@@ -142,6 +143,7 @@ async def test_a_changed_bit_in_the_words_of_a_file_is_named(tmp_path: Path) -> 
     place = data.index(b"house3")
     data[place] ^= 1
     file.write_bytes(data)
+    remove_checkpoints(tmp_path)
     index = TieredIndex(tmp_path)
     assert await index.count(SESSION) == 59
     assert len(index.faults()) == 1
@@ -180,6 +182,7 @@ async def test_an_index_without_checksums_is_served_and_gets_them_with_new_rows(
     await whole.close()
     table = lancedb.connect(str(tmp_path)).open_table(table_name(SESSION))
     table.drop_columns(["text_sum", "vector_sum"])
+    remove_checkpoints(tmp_path)
     index = TieredIndex(tmp_path)
     assert await found(index) == before
     source.append(TALK[40:])
@@ -194,6 +197,7 @@ async def test_an_index_without_checksums_is_served_and_gets_them_with_new_rows(
 
 
 def damage(folder: Path, harm: str) -> None:
+    remove_checkpoints(folder)
     table = folder / f"{table_name(SESSION)}.lance"
     if harm in ("folder", "table"):
         shutil.rmtree(folder if harm == "folder" else table)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import anyio
 import pytest
-from recall_parts import SESSION, WORLD, entry, unit, where, written
+from recall_parts import SESSION, WORLD, entry, remove_checkpoints, unit, where, written
 
 from mnemosyne import Chain, IndexUnavailableError, SequencedEntry, TieredIndex
 from mnemosyne.retrieval.engines.lance import LanceIndex
@@ -124,6 +124,7 @@ async def test_a_damaged_folder_is_named_and_recall_goes_on(tmp_path: Path, harm
 
 
 def damage(folder: Path, harm: str) -> None:
+    remove_checkpoints(folder)
     if harm == "file":
         shutil.rmtree(folder)
         folder.write_text("not a folder")

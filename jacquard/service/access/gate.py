@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from math import inf
 from time import monotonic
@@ -19,8 +19,9 @@ import anyio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jacquard.config.service import ServiceSettings
-from jacquard.service.access.admission import Admission, TooManyRequestsError
+from jacquard.service.access.admission import Admission, Asked, TooManyRequestsError
 from jacquard.service.access.principals import RequestNote
+from jacquard.service.affinity import session_in_path
 from jacquard.service.answers import INTERNAL, JSON, Refusal, answer_fault
 from jacquard.service.values import LOCAL, Principal
 
@@ -39,13 +40,15 @@ FindPrincipal = Callable[[str], Awaitable[Principal | None]]
 
 
 Observe = Callable[[RequestNote], None]
+PassOn = Callable[[Scope, Mapping[str, str], Receive, Send, RequestNote], Awaitable[Receive | None]]
+"""Has another process answer a request (None), or returns the `receive` with which this one works on it."""
 
 
 class Gate:
     """Wraps the application.
 
     `find` finds the principal of a token (None: no tenants); `observe` is given every request at its end. `ending` holds the scopes
-    of open streams, which the application cancels when it ends.
+    of open streams, which the application cancels when it ends. What `pass_on` has answered elsewhere takes no place here.
     """
 
     def __init__(
@@ -57,9 +60,11 @@ class Gate:
         find: FindPrincipal | None,
         observe: Observe,
         ending: list[anyio.CancelScope] | None = None,
+        pass_on: PassOn | None = None,
     ) -> None:
         self._app, self._settings, self._limits = app, settings, settings.limits
         self._admission, self._find, self._observe = admission, find, observe
+        self._pass_on = pass_on
         self._streams = 0
         self._ending = ending if ending is not None else []
 
@@ -106,20 +111,27 @@ class Gate:
             _check_origin(headers)
         note.principal = await self._find_principal(headers)
         reader = _LimitedBody(receive, headers, self._limits.body_bytes, self._limits.body_seconds)
+        received: Receive | None = reader.receive
+        if self._pass_on is not None:
+            received = await self._pass_on(scope, headers, reader.receive, send, note)
+        if received is not None:
+            await self._work_on(scope, received, send, note)
+
+    async def _work_on(self, scope: Scope, receive: Receive, send: Send, note: RequestNote) -> None:
         try:
             if STREAM_PATHS.fullmatch(scope["path"]):
-                await self._stream(scope, reader.receive, send)
+                await self._stream(scope, receive, send)
                 return
             if scope["path"] in CHEAP_PATHS:
-                await self._app(scope, reader.receive, send)
+                await self._app(scope, receive, send)
                 return
-            async with self._admission.admit(note.principal.tenant) as leave:
+            async with self._admission.admit(_asked(scope, note)) as leave:
                 with (
                     anyio.move_on_after(self._limits.request_seconds) as time,
                     self._waiting_outside(leave, time) as wait,
                 ):
                     scope["state"]["wait_outside"] = wait
-                    await self._app(scope, reader.receive, send)
+                    await self._app(scope, receive, send)
         except TooManyRequestsError as error:
             raise Refusal(429, "too_many_requests", error.reason, {"retry-after": str(error.seconds)}) from None
         if time.cancelled_caught:
@@ -213,6 +225,12 @@ class _LimitedBody:
             if self._read > self._most:
                 raise self._too_large()
         return message
+
+
+def _asked(scope: Scope, note: RequestNote) -> Asked:
+    path = (scope.get("raw_path") or b"").decode("latin-1")
+    kind = f"{scope['method']} {path.rpartition('/')[2]}"
+    return Asked(note.principal.tenant, session_in_path(path), kind)
 
 
 def _request_id(headers: dict[str, str]) -> str:

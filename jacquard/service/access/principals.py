@@ -16,7 +16,8 @@ class RequestNote:
     """What is known of a request: filled while it is worked on, for the log and the metrics.
 
     `operation` is empty until one is found for the address. `error_code` is that of the answer, where it is an error. `error` is
-    a fault that nobody expected. `audit` names a read that is audited.
+    a fault that nobody expected. `audit` names a read that is audited. What `is_passed_on` was answered by another process of the
+    service, which notes it.
     """
 
     request_id: str = ""
@@ -30,6 +31,7 @@ class RequestNote:
     error_code: str = ""
     audit: str = ""
     error: BaseException | None = None
+    is_passed_on: bool = False
 
 
 def principal_of(request: HTTPConnection) -> Principal:

@@ -24,9 +24,10 @@ KEY_HEADER = "idempotency-key"
 MOST_KEY_CHARS = 255
 PREFIX = "/api/"
 ONE_PROCESS = (
-    "This service runs in several processes, each of which would see a part: send the reply whole (POST …/reply) and "
-    "read the turns, or start it without --workers."
+    "This service runs in several processes that cannot reach each other on this system, so each would see a part: send the "
+    "reply whole (POST …/reply) and read the turns, or start it without --workers."
 )
+OWNER_GONE = "The process that holds what this session has sent so far is being replaced; begin the reply again."
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -53,7 +54,7 @@ def make_endpoint(operation: Operation, tenants: TenantRuntimes, records: Servic
         note.operation = operation.name
         check_access(operation, note.principal)
         if operation.in_one_process and tenants.processes > 1:
-            raise Refusal(409, "several_processes", ONE_PROCESS)
+            _check_owner(request)
         key = _read_key(request, operation)
         ids = {name: _decode_id(name, value) for name, value in request.path_params.items()}
         query = _read_query(operation.query, request)
@@ -95,6 +96,14 @@ async def run_operation(
         named = call.ids.get("session_id") or str(getattr(call.body, "session_id", ""))
         await tenants.quotas.check(operation.name, note.principal.tenant, runtime.store, named)
         return await operation.run(call)
+
+
+def _check_owner(request: Request) -> None:
+    """Refuse what another process holds in memory."""
+    if getattr(request.state, "owner_is_gone", False):
+        raise Refusal(503, "worker_restarting", OWNER_GONE)
+    if not getattr(request.state, "is_at_owner", False):
+        raise Refusal(409, "several_processes", ONE_PROCESS)
 
 
 def check_access(operation: Operation, principal: Principal) -> None:

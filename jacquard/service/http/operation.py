@@ -74,8 +74,8 @@ class Operation:
     are those that a caller has to expect beside those of every operation. Only what is `open_to_viewers` may be called with a token
     that is bound to a viewer: what it returns is then filtered for that viewer.
     What is `is_audited` returns texts that prompts would withhold, or erases. What is not `is_repeatable` is done once more
-    when a call comes again, so it takes no idempotency key. What is `in_one_process` keeps what it needs in memory, so a service
-    of several processes refuses it.
+    when a call comes again, so it takes no idempotency key. What is `in_one_process` keeps what it needs in memory, so of
+    several processes only that of the session does it.
     """
 
     name: str

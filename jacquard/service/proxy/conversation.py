@@ -98,6 +98,18 @@ async def read_said(headers: Mapping[str, str], request: ChatRequest) -> Said:
     return await calculate(_read_said, heard, _named_session(headers, request), size=len(heard) * MESSAGE_CHARS)
 
 
+def expected_session(headers: Mapping[str, str], request: ChatRequest) -> str:
+    """Return the session that a call probably belongs to: the one that the client names, or the one that it would begin; empty for
+    content that is none. A client that leaves the beginning of a conversation out gets another one than `SessionFinder` finds.
+    """
+    assert request.last_user is not None
+    try:
+        named = _named_session(headers, request)
+        return named or _begun_session(_read_said(request.messages[: request.last_user + 1], None))
+    except ValueError:
+        return ""
+
+
 def _read_said(messages: Sequence[Mapping[str, Any]], named: str | None) -> Said:
     kept = (each for each in messages if each.get("role") in ("user", "assistant") and not each.get("tool_calls"))
     said = [message_from_chat(each) for each in kept]

@@ -34,6 +34,9 @@ from jacquard.service.proxy.upstreams.named_model import NamedModelUpstream
 from jacquard.service.proxy.upstreams.protocol import Upstream
 from jacquard.service.running.logs import log_request
 from jacquard.service.running.metrics import ServiceMetrics
+from jacquard.service.running.workers.forwarding import OwnerForwarder
+from jacquard.service.running.workers.listening import listen_for_workers
+from jacquard.service.running.workers.places import WorkerPlaces
 from jacquard.service.tenants import TenantRuntimes
 from jacquard.service.upkeep.housekeeper import Housekeeper
 from jacquard.service.values import Scope
@@ -50,11 +53,18 @@ else:
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def build_app(settings: ServiceSettings, engine: RuntimeConfig | None = None, *, is_served: bool = False) -> FastAPI:
+def build_app(
+    settings: ServiceSettings,
+    engine: RuntimeConfig | None = None,
+    *,
+    is_served: bool = False,
+    places: WorkerPlaces | None = None,
+) -> FastAPI:
     """Return the application of the service; `engine` are the settings of turns.
 
     What the application opens is closed when the server ends its lifespan. Where it `is_served` by a process of its own, it writes
-    the log, and ends the streams of events as soon as the process is asked to end.
+    the log, and ends the streams of events as soon as the process is asked to end. `places` are those of the processes of a service
+    that has several and whose processes can reach each other.
     """
     admission = Admission(settings.limits)
     metrics = ServiceMetrics(admission)
@@ -64,6 +74,7 @@ def build_app(settings: ServiceSettings, engine: RuntimeConfig | None = None, *,
     mcp = _make_mcp(settings, tenants, records)
     upstream = _make_upstream(settings)
     proxy = Proxy(settings, tenants, upstream)
+    forwarder = None if places is None else OwnerForwarder(places)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -80,11 +91,14 @@ def build_app(settings: ServiceSettings, engine: RuntimeConfig | None = None, *,
                 stack.enter_context(_when_asked_to_end(streams))
             if settings.housekeeping.enabled:
                 await stack.enter_async_context(_housekeeping(settings))
+            if places is not None and forwarder is not None:
+                stack.push_async_callback(forwarder.close)
+                await stack.enter_async_context(listen_for_workers(app, places, settings.limits.shutdown_seconds))
             yield
 
     def observe(note: RequestNote) -> None:
         metrics.count_request(note)
-        if is_served:
+        if is_served and not note.is_passed_on:
             log_request(note)
 
     app = FastAPI(
@@ -102,6 +116,7 @@ def build_app(settings: ServiceSettings, engine: RuntimeConfig | None = None, *,
                 find=None if records is None else records.tokens.find,
                 observe=observe,
                 ending=streams,
+                pass_on=None if forwarder is None else forwarder.pass_on,
             ),
             Middleware(EncodedPaths),
         ],

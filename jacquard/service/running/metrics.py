@@ -36,6 +36,9 @@ class ServiceMetrics:
         self._seconds = Histogram(
             "jacquard_http_request_seconds", "Time of a request.", ["operation"], buckets=_SECONDS, registry=registry
         )
+        self._passed_on = Counter(
+            "jacquard_http_passed_on", "Requests that another process of the service has answered.", registry=registry
+        )
         self._running = Gauge(
             "jacquard_http_running", "Requests that are worked on.", registry=registry, multiprocess_mode="livesum"
         )
@@ -43,8 +46,27 @@ class ServiceMetrics:
             "jacquard_http_waiting", "Requests that wait.", registry=registry, multiprocess_mode="livesum"
         )
 
+        limits = Gauge(
+            "jacquard_http_limit",
+            "Limits of each process (`service.limits`).",
+            ["what"],
+            registry=registry,
+            multiprocess_mode="max",
+        )
+        for what in ("at_once", "long_at_once", "waiting", "streams"):
+            limits.labels(what).set(getattr(admission.limits, what))
+        self._long = Gauge(
+            "jacquard_http_running_long",
+            "Requests that are worked on and took long the last time.",
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+
     def count_request(self, note: RequestNote) -> None:
-        """Count a request that is over."""
+        """Count a request that is over; one that another process has answered is counted there."""
+        if note.is_passed_on:
+            self._passed_on.inc()
+            return
         self._requests.labels(note.operation or "none", str(note.status)).inc()
         if note.error_code:
             self._errors.labels(note.error_code).inc()
@@ -52,6 +74,7 @@ class ServiceMetrics:
             self._seconds.labels(note.operation).observe(note.seconds)
         self._running.set(self._admission.running)
         self._waiting.set(self._admission.waiting)
+        self._long.set(self._admission.long_running)
 
     def count_event(self, event: Event) -> None:
         """Count an event of an engine."""

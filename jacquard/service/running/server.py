@@ -26,6 +26,8 @@ from jacquard.service.proxy.requests.rules import load_rules
 from jacquard.service.running.application import build_app
 from jacquard.service.running.logs import configure_logs, log_start
 from jacquard.service.running.metrics import SHARED_FOLDER
+from jacquard.service.running.workers.listening import find_protocol
+from jacquard.service.running.workers.places import WorkerPlaces, can_share
 from jacquard.service.tenants import TenantRuntimes
 from mnemosyne.schema.memory import EMPTY
 
@@ -56,9 +58,9 @@ def serve(file: Path | None = None, options: Mapping[str, Any] = EMPTY) -> None:
     if settings.workers == 1:
         uvicorn.Server(_configure(settings, file, options)).run()
         return
-    with tempfile.TemporaryDirectory(prefix="jacquard-metrics-") as folder:
+    with tempfile.TemporaryDirectory(prefix="jacquard-workers-") as folder:
         os.environ[SHARED_FOLDER] = folder
-        config = _configure(settings, file, options)
+        config = _configure(settings, file, options, folder if can_share(folder) else None)
         socket = config.bind_socket()
         try:
             Multiprocess(config, sockets=[socket]).run()
@@ -72,21 +74,28 @@ async def _check_store(settings: ServiceSettings, engine: RuntimeConfig) -> None
         await tenants.check()
 
 
-def build_served(file: Path | None, options: Mapping[str, Any]) -> FastAPI:
-    """Return the application for the process that calls this, which may be one of several; ConfigError as of `serve`."""
+def build_served(file: Path | None, options: Mapping[str, Any], folder: str | None = None) -> FastAPI:
+    """Return the application for the process that calls this, which may be one of several; ConfigError as of `serve`.
+
+    `folder`: where several processes find each other.
+    """
     configure_logs()
     _end_with_parent()
-    return build_app(load_service_settings(file, options=options), load_config(file), is_served=True)
+    settings = load_service_settings(file, options=options)
+    places = None if folder is None else WorkerPlaces(Path(folder), settings.workers)
+    return build_app(settings, load_config(file), is_served=True, places=places)
 
 
-def _configure(settings: ServiceSettings, file: Path | None, options: Mapping[str, Any]) -> uvicorn.Config:
+def _configure(
+    settings: ServiceSettings, file: Path | None, options: Mapping[str, Any], folder: str | None = None
+) -> uvicorn.Config:
     return uvicorn.Config(
-        partial(build_served, file, dict(options)),
+        partial(build_served, file, dict(options), folder),
         factory=True,
         host=settings.host,
         port=settings.port,
         workers=settings.workers,
-        http=_find_protocol(),
+        http=find_protocol(),
         ws="none",
         log_config=None,
         access_log=False,
@@ -107,14 +116,3 @@ def _end_with_parent() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=wait, name="end with parent", daemon=True).start()
-
-
-def _find_protocol() -> type:
-    """Return our protocol where httptools is installed, which it is on all platforms but Windows."""
-    try:
-        from jacquard.service.running.protocol import LimitedProtocol
-    except ImportError:
-        from uvicorn.protocols.http.h11_impl import H11Protocol
-
-        return H11Protocol
-    return LimitedProtocol

@@ -17,17 +17,19 @@ from typing import Any
 
 import anyio
 import lancedb
+import numpy as np
 import pyarrow.compute as pc
 from anyio import to_thread
 
 from mnemosyne.core.errors import IndexUnavailableError, MnemosyneError, ScopeDroppedError
 from mnemosyne.protocols import Vectors
-from mnemosyne.retrieval.engines.lance_files import SharedFolder, has_files, remove_files, table_name
+from mnemosyne.retrieval.engines.lance_files import SharedFolder, has_files, read_stamp, remove_files, table_name
 from mnemosyne.retrieval.engines.lance_rows import (
     SCHEMA,
     SHOWN,
     build_hits,
     filter_condition,
+    highest_sequences,
     ids_in_order,
     literal,
     literals,
@@ -164,6 +166,50 @@ class LanceIndex:
             return await to_thread.run_sync(scope_from_table, stored)
         except Exception as error:
             raise await self._failure(scope, error) from error
+
+    async def load_newest(self, scope: str, rows: int) -> StoredScope | None:
+        """Return at least the `rows` rows that were written last, in the order of writing; None when nothing is stored.
+        IndexUnavailableError.
+        """
+        try:
+            table = await self._open(scope)
+            if table is None:
+                return None
+            written = (await table.query().select(["sequence"]).to_arrow())["sequence"].to_numpy()
+            first = int(np.partition(written, -rows)[-rows]) if len(written) > rows else 0
+            stored = await table.query().where(f"sequence >= {first}").to_arrow()
+            return await to_thread.run_sync(scope_from_table, stored)
+        except Exception as error:
+            raise await self._failure(scope, error) from error
+
+    async def stamp(self, scope: str, rows: int, marks: Mapping[Chain, int], model: str) -> str:
+        """Return a text for the state that a scope's table is in, if it holds what this process has read and written of it: so
+        many rows, with sequences up to `marks` and the vectors of `model`; else an empty one. IndexUnavailableError,
+        ScopeDroppedError.
+        """
+        try:
+            table = await self._open(scope)
+            if table is None:
+                return ""
+            version = int(await table.version())
+            if self._versions.get(scope) != version:
+                # Another process has written, or the table was only tidied.
+                written = await table.query().select(["chain", "sequence"]).to_arrow()
+                newest = await to_thread.run_sync(highest_sequences, written)
+                if len(written) != rows or any(found > marks.get(chain, 0) for chain, found in newest.items()):
+                    return ""
+                if await self.encoder_of(scope) != model:
+                    return ""
+            found, stamp = await to_thread.run_sync(read_stamp, self.folder, scope)
+            return stamp if found == version and not await self._shared.is_dropped(scope) else ""
+        except Exception as error:
+            raise await self._failure(scope, error) from error
+
+    def expect(self, scope: str, mark: str, version: int) -> None:
+        """Take a scope as read in this generation and, unless it is 0, in this version of its table."""
+        self._shared.expect(scope, mark)
+        if version:
+            self._versions.setdefault(scope, version)
 
     async def remove_damaged(
         self,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
+import zlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -23,7 +24,8 @@ from mnemosyne.core.errors import IndexUnavailableError, ScopeDroppedError
 from mnemosyne.files import make_private_folder, private_mode, write_file
 
 _POLL_SECONDS = 0.02
-_END = ".lance"
+_END, _CHECKPOINT_END = ".lance", ".checkpoint"
+_MOST_VERSIONS = 2**64 - 1
 
 
 class SharedFolder:
@@ -41,7 +43,11 @@ class SharedFolder:
     async def remember_scope(self, scope: str) -> None:
         """Remember which generation of a scope is read from here on; the first call counts until `forget`."""
         if scope not in self._marks:
-            self._marks[scope] = await to_thread.run_sync(self._mark, scope)
+            self._marks[scope] = await to_thread.run_sync(read_mark, self._folder, scope)
+
+    def expect(self, scope: str, mark: str) -> None:
+        """Remember that a scope was read in this generation, unless one is remembered."""
+        self._marks.setdefault(scope, mark)
 
     def forget(self, scope: str) -> None:
         """Forget which generation of a scope was read."""
@@ -49,7 +55,7 @@ class SharedFolder:
 
     async def is_dropped(self, scope: str) -> bool:
         """Return whether another process has dropped a scope since this one read it."""
-        return scope in self._marks and self._marks[scope] != await to_thread.run_sync(self._mark, scope)
+        return scope in self._marks and self._marks[scope] != await to_thread.run_sync(read_mark, self._folder, scope)
 
     @asynccontextmanager
     async def hold_lock(self, *scopes: str) -> AsyncIterator[None]:
@@ -97,20 +103,10 @@ class SharedFolder:
         if self._lock is not None:
             self._lock.release()
 
-    def _mark(self, scope: str) -> str:
-        try:
-            return self._mark_file(scope).read_text(encoding="ascii") if self._is_local else ""
-        except OSError:
-            return ""
-
     def _leave(self, scope: str) -> None:
-        file = self._mark_file(scope)
+        file = _mark_file(self._folder, scope)
         make_private_folder(file.parent)
         write_file(file, uuid4().hex, private=True)
-
-    def _mark_file(self, scope: str) -> Path:
-        """Return the file of a scope's mark; its name does not contain the scope, because the mark outlives an erasure."""
-        return Path(self._folder) / ".dropped" / table_name(scope).rpartition("_")[2]
 
 
 def table_name(scope: str) -> str:
@@ -119,13 +115,55 @@ def table_name(scope: str) -> str:
     return f"{readable}_{hashlib.sha256(scope.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
 
+def read_mark(folder: str, scope: str) -> str:
+    """Return which generation of a scope there is: another one once it was dropped; empty for the address of a remote store."""
+    try:
+        return _mark_file(folder, scope).read_text(encoding="ascii") if "://" not in folder else ""
+    except OSError:
+        return ""
+
+
+def _mark_file(folder: str, scope: str) -> Path:
+    """Return the file of a scope's mark; its name does not contain the scope, because the mark outlives an erasure."""
+    return Path(folder) / ".dropped" / table_name(scope).rpartition("_")[2]
+
+
+def is_local_folder(folder: str) -> bool:
+    """Return whether a folder is on this machine and is one, or can become one."""
+    return "://" not in folder and (Path(folder).is_dir() or not Path(folder).exists())
+
+
 def has_files(folder: str, scope: str) -> bool:
     """Return whether there are files of a scope; false for the address of a remote store."""
     return "://" not in folder and _files(folder, scope).exists()
 
 
+def checkpoint_file(folder: str, scope: str) -> Path:
+    """Return the place of a scope's checkpoint."""
+    return Path(folder) / f"{table_name(scope)}{_CHECKPOINT_END}"
+
+
+def read_stamp(folder: str, scope: str) -> tuple[int, str]:
+    """Return the version of a scope's table, and a text that no other state of it has or had; (0, "") where it has no files, or
+    where they are not on this machine.
+
+    Each version has a manifest, which names the transaction that made it; newer ones count down from the greatest number.
+    """
+    if not has_files(folder, scope):
+        return 0, ""
+    manifests = dict[int, Path]()
+    for file in (_files(folder, scope) / "_versions").glob("*.manifest"):
+        if file.stem.isdigit():
+            number = int(file.stem)
+            manifests[_MOST_VERSIONS - number if number > _MOST_VERSIONS // 2 else number] = file
+    newest = max(manifests, default=0)
+    return (newest, f"{newest}-{zlib.crc32(manifests[newest].read_bytes()):08x}") if newest else (0, "")
+
+
 def remove_files(folder: str, scope: str) -> None:
     """Remove the files of a scope, if there are any; OSError when they cannot be removed."""
+    if "://" not in folder:
+        checkpoint_file(folder, scope).unlink(missing_ok=True)
     if has_files(folder, scope):
         shutil.rmtree(_files(folder, scope))
 
@@ -147,11 +185,11 @@ async def remove_scope_files(folder: str, scope: str, names: Sequence[str]) -> N
 
 
 def list_tables(folder: str) -> tuple[str, ...]:
-    """Return the names of the tables in a folder, sorted; none for a folder that is not there."""
+    """Return the names of the tables in a folder, and of those of which only a checkpoint is left, sorted; none for a folder that
+    is not there.
+    """
     try:
-        return tuple(
-            sorted(each.name.removesuffix(_END) for each in Path(folder).iterdir() if each.name.endswith(_END))
-        )
+        return tuple(sorted({each.stem for each in Path(folder).iterdir() if each.suffix in (_END, _CHECKPOINT_END)}))
     except FileNotFoundError:
         return ()
 
@@ -168,7 +206,9 @@ def _remove_table(folder: Path, name: str) -> None:
     mark = folder / ".dropped" / name.rpartition("_")[2]
     make_private_folder(mark.parent)
     write_file(mark, uuid4().hex, private=True)
-    shutil.rmtree(folder / f"{name}{_END}")
+    (folder / f"{name}{_CHECKPOINT_END}").unlink(missing_ok=True)
+    with suppress(FileNotFoundError):
+        shutil.rmtree(folder / f"{name}{_END}")
 
 
 def _files(folder: str, scope: str) -> Path:

@@ -26,7 +26,7 @@ from mnemosyne.retrieval.engines.rows import (
     merge_watermarks,
     row_batch,
 )
-from mnemosyne.retrieval.engines.table import ScopeTable
+from mnemosyne.retrieval.engines.tables.table import ScopeTable
 from mnemosyne.retrieval.text.lexical import term_weights
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.query import Hit, IndexFilter
@@ -100,6 +100,20 @@ class DurableIndex(SearchEngine, GraphStore, Protocol):
         """Write a batch that was made of what follows the watermarks that this index has returned; where another process
         has written since, its rows are passed over and `watermark` returns the table's own.
         """
+        ...
+
+    async def stamp(self, scope: str, rows: int, marks: Mapping[Chain, int], model: str) -> str:
+        """Return a text for the state that a scope's table is in, if it holds what this process has read and written of it: so
+        many rows, with sequences up to `marks` and the vectors of `model`; else an empty one.
+        """
+        ...
+
+    def expect(self, scope: str, mark: str, version: int) -> None:
+        """Take a scope as read in this generation and, unless it is 0, in this version of its table."""
+        ...
+
+    async def load_newest(self, scope: str, rows: int) -> StoredScope | None:
+        """Return at least the `rows` rows of a table that were written last, in the order of writing."""
         ...
 
     def release(self, scope: str) -> None:

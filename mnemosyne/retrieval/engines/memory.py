@@ -11,7 +11,7 @@ from anyio import to_thread
 
 from mnemosyne.protocols import Vectors
 from mnemosyne.retrieval.engines.rows import row_batch
-from mnemosyne.retrieval.engines.table import ScopeTable
+from mnemosyne.retrieval.engines.tables.table import ScopeTable
 from mnemosyne.retrieval.text.lexical import term_weights
 from mnemosyne.schema.memory import EMPTY, Chain, staged_scope
 from mnemosyne.schema.query import Hit, IndexFilter, TextSearch

@@ -9,7 +9,7 @@ heavy, and a store without a session should not pay for it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -21,7 +21,7 @@ from anyio import to_thread
 
 from mnemosyne.core.errors import IndexUnavailableError, ScopeDroppedError, StoreError
 from mnemosyne.protocols import SegmentStore, Vectors
-from mnemosyne.retrieval.engines.lance_files import has_files, remove_scope_files
+from mnemosyne.retrieval.engines.lance_files import has_files, read_mark, remove_scope_files
 from mnemosyne.retrieval.engines.large_scope import (
     DurableIndex,
     LargeScope,
@@ -33,7 +33,14 @@ from mnemosyne.retrieval.engines.large_scope import (
 from mnemosyne.retrieval.engines.memory import MemoryIndex
 from mnemosyne.retrieval.engines.rows import NO_ROWS, RowBatch, batch_of, merge_batches, merge_watermarks, row_batch
 from mnemosyne.retrieval.engines.shared.scopes import SharedScopes
-from mnemosyne.retrieval.engines.table import ScopeTable
+from mnemosyne.retrieval.engines.tables.checkpoint import (
+    OpenedScope,
+    read_scope_files,
+    remove_checkpoint,
+    write_checkpoint,
+)
+from mnemosyne.retrieval.engines.tables.loading import ScopeLoad
+from mnemosyne.retrieval.engines.tables.table import ScopeTable
 from mnemosyne.schema.memory import Chain, staged_scope
 from mnemosyne.schema.query import Hit, IndexFilter, TextSearch
 from mnemosyne.schema.record import SequencedEntry
@@ -42,6 +49,7 @@ T = TypeVar("T")
 
 _TRIES = 3
 _LARGE_ROWS = 2_000
+_SAVED_SHARE = 16
 
 
 class TieredIndex:
@@ -52,6 +60,10 @@ class TieredIndex:
     and of rows of its rare chains, that are in memory with their vectors. `held_rows`: the number of new rows that are
     collected before they are written (`maintain` and `close` write all). `open_scopes` and `open_rows`: the number of scopes
     that stay in memory after an `evict` or a `maintain`, and of their rows (the scope used last stays in any case).
+
+    A scope opens from a checkpoint beside its table, where there is one. While a table is read because its checkpoint is of an
+    earlier state, that state serves; of a table of more than `long_rows` rows without one, the `part_rows` rows written last do.
+    Reading begins after `head_start_seconds`, so that the turn that opens the scope has the processor for itself.
 
     With `segments` (a store for several hosts) a scope that has no files in the folder is kept there until it is too large for
     memory; small ones are kept nowhere and made again when they are opened. With `has_vectors` rows are given to other hosts
@@ -68,12 +80,15 @@ class TieredIndex:
         self,
         folder: str | Path,
         *,
-        memory_rows: int = 200_000,
+        memory_rows: int = 250_000,
         word_rows: int = 2_000_000,
         delta_rows: int = 200_000,
         held_rows: int = 256,
         open_scopes: int = 256,
         open_rows: int = 300_000,
+        part_rows: int = 5_000,
+        long_rows: int = 20_000,
+        head_start_seconds: float = 0.3,
         durable: DurableIndex | None = None,
         segments: SegmentStore | None = None,
         has_vectors: bool = True,
@@ -82,6 +97,8 @@ class TieredIndex:
         self._memory_rows, self._held_rows = memory_rows, held_rows
         self._open_scopes, self._open_rows = open_scopes, open_rows
         self._durable, self._word_rows, self._delta_rows = durable, word_rows, delta_rows
+        self._has_own_engine = durable is None
+        self._part_rows, self._long_rows, self._head_start_seconds = part_rows, long_rows, head_start_seconds
         self._memory = MemoryIndex()
         self._shared = None if segments is None else SharedScopes(segments, has_vectors=has_vectors)
         self._big: dict[str, LargeScope] = {}
@@ -91,6 +108,9 @@ class TieredIndex:
         self._in_flight: set[str] = set()
         self._faults: dict[str, str] = {}
         self._lost: dict[str, str] = {}
+        self._opened: dict[str, OpenedScope] = {}
+        self._saved: dict[str, tuple[str, int]] = {}
+        self._loads: dict[str, ScopeLoad] = {}
         self._is_alone = False
         self._opening = anyio.Lock()
         self._writing = anyio.Lock()
@@ -114,6 +134,11 @@ class TieredIndex:
                 return
         table = self._memory.table(scope)
         batch = await to_thread.run_sync(_put_rows, table, entries, vectors, keys, model)
+        if batch.removed:
+            # The file would keep their words.
+            await self._remove_checkpoint(scope)
+        if (load := self._loads.get(scope)) is not None:
+            load.note(batch)
         if self._shared is not None and self._shared.holds(scope):
             if self._memory.holds(scope) and self._memory.table(scope) is table:
                 self._shared.hold(scope, batch)
@@ -241,15 +266,37 @@ class TieredIndex:
         """Return the degradation codes that apply when these scopes are searched.
 
         `index_in_memory`: LanceDB is not installed, and one of them is so large that it should not be rebuilt in every
-        process.
+        process. `index_loading`: of one of them only a part is searched, because it is still read.
         """
-        large = any(self._memory.holds(name) and self._memory.table(name).count() > _LARGE_ROWS for name in scopes)
-        return ("index_in_memory",) if self._is_alone and large else ()
+        loading = () if self._loads.keys().isdisjoint(names := tuple(scopes)) else ("index_loading",)
+        large = any(self._memory.holds(name) and self._memory.table(name).count() > _LARGE_ROWS for name in names)
+        return (*loading, *(("index_in_memory",) if self._is_alone and large else ()))
+
+    async def read_stored(self, scope: str) -> None:
+        """Read a scope from its table, without a checkpoint; see `PartialIndex`."""
+        opened = self._opened.get(scope)
+        if scope in self._cut_off or (self._memory.holds(scope) and not (opened and opened.has_checkpoint)):
+            return
+        await self._write_held(scope)
+        await self._remove_checkpoint(scope)
+        async with self._opening:
+            if scope in self._loads or self._memory.holds(scope):
+                self._reread(scope)
+        await self.wait_until_whole(scope)
+
+    async def wait_until_whole(self, scope: str) -> bool:
+        """Return when a scope is searched whole, and whether that was not so before; see `PartialIndex`."""
+        await self._open(scope)
+        if (load := self._loads.get(scope)) is None:
+            return False
+        await load.wait()
+        await self._open(scope)
+        return True
 
     async def adopt(self, scope: str, staged: str) -> None:
         """Put the staged scope in the place of the scope, in folder and memory; see `ReencodableIndex.adopt`."""
         for name in (scope, staged):
-            await self._open(name)
+            await self.wait_until_whole(name)
             await self._write_held(name)
             if (big := self._big.get(name)) is not None:
                 await big.flush()
@@ -259,6 +306,8 @@ class TieredIndex:
                 durable = None
             if durable is not None:
                 await adopt_tables(durable, scope, staged)
+            # It has the vectors of the former embedder.
+            await self._remove_checkpoint(scope)
             table = self._memory.table(staged) if self._memory.holds(staged) and self._memory.holds(scope) else None
             lost = self._lost.get(staged)
             if is_shared := self._shared is not None and self._shared.holds(scope) and self._shared.holds(staged):
@@ -271,6 +320,7 @@ class TieredIndex:
                 self._cut_off.add(scope)
             if table is not None:
                 self._memory.keep(scope, table)
+                self._opened[scope] = OpenedScope(await to_thread.run_sync(read_mark, self.folder, scope))
 
     async def drop(self, scope: str) -> None:
         """Remove a scope from folder and memory, with what is staged for it; if a fault had detached it from the folder,
@@ -321,6 +371,8 @@ class TieredIndex:
                 await self._run_guarded("", partial(self._engine, ""), None)
             if self._durable is not None:
                 await self._tidy(self._durable)
+            for scope in self._memory.scopes():
+                await self._save(scope, is_last=False)
             await self._evict_scopes()
 
     def held_in_memory(self) -> tuple[str, ...]:
@@ -331,6 +383,7 @@ class TieredIndex:
         """Write and forget the scopes in memory that were used longest ago, beyond `open_scopes` and `open_rows`."""
         for scope in self._find_excess():
             await self._write_held(scope)
+            await self._save(scope)
             async with self._opening:
                 if self._is_safe(scope):
                     self._memory.forget(scope)
@@ -340,8 +393,15 @@ class TieredIndex:
 
     async def close(self) -> None:
         """Write pending rows and release the folder."""
+        for load in self._loads.values():
+            load.give_up()
         for scope in list(self._held):
             await self._write_held(scope)
+        for scope in self._memory.scopes():
+            await self._save(scope)
+        for load in list(self._loads.values()):
+            # It is close to its end; a thread in the engine when the process ends is not safe.
+            await load.wait()
         for scope, big in list(self._big.items()):
             await self._run_guarded(scope, big.close, None)
         self._big.clear()
@@ -375,6 +435,30 @@ class TieredIndex:
                 excess.append(scope)
         return excess[::-1]
 
+    async def _save(self, scope: str, *, is_last: bool = True) -> None:
+        """Write a checkpoint of a scope that has changed; unless it `is_last`, that of a long one only once it has grown."""
+        if self._durable is None or not self._memory.holds(scope) or not self._is_safe(scope) or scope in self._lost:
+            return
+        if (opened := self._opened.get(scope)) is None:
+            return
+        table = self._memory.table(scope)
+        rows, (saved, rows_then) = table.count(), self._saved.get(scope, ("", 0))
+        if not rows or (not is_last and rows > self._long_rows and (rows - rows_then) * _SAVED_SHARE < rows):
+            return
+        marks = {chain: table.watermark(chain) for chain in Chain}
+        self._durable.expect(scope, opened.mark, 0)
+        stamp = await self._run_guarded(scope, partial(self._durable.stamp, scope, rows, marks, table.model), "")
+        if stamp and stamp != saved and self._is_safe(scope):
+            await to_thread.run_sync(write_checkpoint, self.folder, scope, stamp, opened.mark, table)
+            self._saved[scope] = stamp, rows
+
+    async def _remove_checkpoint(self, scope: str) -> None:
+        self._saved.pop(scope, None)
+        try:
+            await to_thread.run_sync(remove_checkpoint, self.folder, scope)
+        except OSError as error:
+            self._note(IndexUnavailableError(self.folder, scope, str(error)), scope)
+
     async def _move_out(self, scope: str, durable: DurableIndex) -> None:
         """Move a grown scope to disk; while its indexes are built it is still searched in memory."""
         if self._shared is not None and self._shared.holds(scope):
@@ -402,6 +486,7 @@ class TieredIndex:
             self._reread(scope)
 
     async def _open_large_scope(self, scope: str, durable: DurableIndex) -> LargeScope:
+        await self._remove_checkpoint(scope)
         big = LargeScope(scope, durable, delta_rows=self._delta_rows, held_rows=self._held_rows)
         await big.open()
         self._note_lost(scope, big.lost)
@@ -410,12 +495,19 @@ class TieredIndex:
     def _forget(self, scope: str, *, is_shared: bool = False) -> None:
         if self._shared is not None and not is_shared:
             self._shared.forget(scope)
+        self._forget_files(scope)
         self._memory.forget(scope)
         self._big.pop(scope, None)
         self._held.pop(scope, None)
         self._lost.pop(scope, None)
         self._direct.discard(scope)
         self._cut_off.discard(scope)
+
+    def _forget_files(self, scope: str) -> None:
+        self._opened.pop(scope, None)
+        self._saved.pop(scope, None)
+        if (load := self._loads.pop(scope, None)) is not None:
+            load.give_up()
 
     def _has_folder(self, scope: str) -> bool:
         """Return whether the folder has, or gets, the rows of a scope in use."""
@@ -425,8 +517,9 @@ class TieredIndex:
         return self._is_safe(scope) and self._memory.table(scope).count() > self._memory_rows
 
     def _is_safe(self, scope: str) -> bool:
-        """Return whether the folder holds everything that memory does of a scope."""
-        return scope not in self._cut_off and scope not in self._held and scope not in self._in_flight
+        """Return whether the folder holds everything that memory does of a scope, and memory all of it."""
+        places: tuple[Container[str], ...] = (self._cut_off, self._held, self._in_flight, self._loads)
+        return not any(scope in each for each in places)
 
     async def _run_query(self, scope: str, question: Callable[[SearchEngine], Awaitable[T]], nothing: T) -> T:
         for _ in range(_TRIES):
@@ -456,6 +549,8 @@ class TieredIndex:
 
     async def _open(self, scope: str) -> LargeScope | DurableIndex | None:
         """Load a scope into memory at first use; return the engine that searches it, None when memory alone does."""
+        if (load := self._loads.get(scope)) is not None and load.is_done:
+            await self._take_whole(load)
         if self._memory.holds(scope):
             self._memory.touch(scope)
             return None
@@ -484,6 +579,8 @@ class TieredIndex:
         if self._shared is not None and not await to_thread.run_sync(has_files, self.folder, scope):
             await self._read_shared(scope, self._shared)
             return None
+        if scope not in self._direct and self._may_load and await self._read_checkpoint(scope):
+            return None
         durable = await self._engine(scope)
         if durable is None:
             self._cut_off.add(scope)
@@ -498,6 +595,9 @@ class TieredIndex:
                 return durable
             self._big[scope] = await self._open_large_scope(scope, durable)
             return self._big[scope]
+        if rows > self._long_rows and self._may_load:
+            await self._read_part(scope, durable)
+            return None
         stored, table = await durable.load(scope), ScopeTable()
         if stored is not None:
             await to_thread.run_sync(table.fill, stored)
@@ -505,6 +605,69 @@ class TieredIndex:
         # Only once it is complete: any caller that finds it here uses it at once.
         self._memory.keep(scope, table)
         return None
+
+    @property
+    def _may_load(self) -> bool:
+        """Whether scopes may be read on another thread, with an engine of its own."""
+        return self._durable is None or self._has_own_engine
+
+    async def _read_checkpoint(self, scope: str) -> bool:
+        """Load a scope without the durable engine; return False where that is not possible.
+
+        A checkpoint that is not whole serves while the scope is read.
+        """
+        files = await to_thread.run_sync(read_scope_files, self.folder, scope, delta_names(scope))
+        self._opened[scope] = OpenedScope(files.mark)
+        if files.checkpoint is None and not files.is_empty:
+            return False
+        table = ScopeTable() if files.checkpoint is None else files.checkpoint.table
+        if table.count() > self._memory_rows:
+            return False
+        version = files.version if files.is_whole else 0
+        self._opened[scope] = OpenedScope(files.mark, version, files.checkpoint is not None)
+        if files.is_whole:
+            self._saved[scope] = files.stamp, table.count()
+        elif not files.is_empty:
+            self._loads[scope] = ScopeLoad(self.folder, scope, files.mark, _open_engine, self._head_start_seconds)
+        self._memory.keep(scope, table)
+        return True
+
+    async def _read_part(self, scope: str, durable: DurableIndex) -> None:
+        """Load the rows of a scope that were written last, and begin to load all of them."""
+        mark = await to_thread.run_sync(read_mark, self.folder, scope)
+        stored, table = await durable.load_newest(scope, self._part_rows), ScopeTable()
+        marks = {chain: await durable.watermark(scope, chain) for chain in Chain}
+        if stored is not None:
+            await to_thread.run_sync(table.fill, stored)
+        await to_thread.run_sync(table.put, replace(NO_ROWS, watermarks=marks))
+        self._opened[scope] = OpenedScope(mark)
+        self._loads[scope] = ScopeLoad(self.folder, scope, mark, _open_engine, self._head_start_seconds)
+        self._memory.keep(scope, table)
+
+    async def _take_whole(self, load: ScopeLoad) -> None:
+        """Put a scope that was read whole in the place of the part that has served, with what was written to that meanwhile."""
+        scope = load.scope
+        async with self._opening:
+            if self._loads.get(scope) is not load:
+                return
+            if load.table is None or load.mark != await to_thread.run_sync(read_mark, self.folder, scope):
+                if isinstance(load.error, IndexUnavailableError):
+                    self._note(load.error, scope)
+                    self._forget(scope)
+                    self._detach(scope)
+                else:
+                    self._reread(scope)
+                return
+            while load.added is not NO_ROWS:
+                added, load.added = load.added, NO_ROWS
+                await to_thread.run_sync(load.table.put, _select_news(load.table, added))
+            del self._loads[scope]
+            self._memory.keep(scope, load.table)
+            if scope in self._held:
+                self._held[scope] = _select_news(load.table, self._held[scope])
+            self._note_lost(scope, load.lost)
+            if load.stamp:
+                self._saved[scope] = load.stamp, load.table.count()
 
     async def _read_shared(self, scope: str, shared: SharedScopes) -> None:
         stored, table = await shared.read(scope), ScopeTable()
@@ -514,6 +677,7 @@ class TieredIndex:
 
     def _reread(self, scope: str) -> None:
         """Forget a scope that another process has dropped, so that it is read again."""
+        self._forget_files(scope)
         if self._shared is not None:
             self._shared.forget(scope)
         self._memory.forget(scope)
@@ -532,15 +696,13 @@ class TieredIndex:
         """Return the durable engine; None if it is not installed."""
         if self._durable is None and not self._is_alone:
             try:
-                module = await to_thread.run_sync(import_module, "mnemosyne.retrieval.engines.lance")
+                self._durable = await to_thread.run_sync(_open_engine, self.folder)
             except ModuleNotFoundError:
                 self._is_alone = True
                 return None
             except ImportError as error:
                 reason = f"lancedb cannot be loaded ({error}); install it again: pip install 'jacquard-context[lance]'"
                 raise IndexUnavailableError(self.folder, scope, reason) from error
-            durable: DurableIndex = module.LanceIndex(self.folder)
-            self._durable = durable
         return self._durable
 
     async def _write_held(self, scope: str) -> None:
@@ -552,6 +714,8 @@ class TieredIndex:
             try:
                 durable = await self._engine(scope)
                 if durable is not None and self._memory.holds(scope):
+                    if (opened := self._opened.get(scope)) is not None:
+                        durable.expect(scope, opened.mark, opened.version)
                     read = {chain: self._memory.table(scope).watermark(chain) for chain in Chain}
                     await durable.write(scope, replace(batch, watermarks=merge_watermarks(read, batch.watermarks)))
             except ScopeDroppedError:
@@ -572,6 +736,16 @@ class TieredIndex:
 
     def _note(self, error: IndexUnavailableError, scope: str) -> None:
         self._faults[str(error)] = scope or error.scope
+
+
+def _open_engine(folder: str) -> DurableIndex:
+    opened: DurableIndex = import_module("mnemosyne.retrieval.engines.lance").LanceIndex(folder)
+    return opened
+
+
+def _select_news(table: ScopeTable, batch: RowBatch) -> RowBatch:
+    """Return a batch that was written beside a part of a scope, without rows of which the whole has more."""
+    return replace(batch, rows=tuple(row for row in batch.rows if not table.is_ahead_of(row)))
 
 
 def _put_rows(

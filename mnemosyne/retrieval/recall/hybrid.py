@@ -25,6 +25,7 @@ from mnemosyne.protocols import (
     EntrySource,
     EvictingIndex,
     Index,
+    PartialIndex,
     SharedIndex,
     TokenEstimator,
     VectorStore,
@@ -137,6 +138,7 @@ class HybridRetriever:
         `change_encoder`: make the vectors of the configured embedder where those of another one serve; else that is left
         to `feed`.
         """
+        await self._wait_until_whole(scope)
         serving = await self._encoders.find_serving(scope)
         result = await serving.indexer.index_new(scope, progress=progress)
         await serving.indexer.mend(scope)
@@ -180,6 +182,8 @@ class HybridRetriever:
         see `Indexer.rebuild`.
         """
         self._preview.cache_clear()
+        if not force and isinstance(self._index, PartialIndex):
+            await self._index.read_stored(scope)
         if force:
             self._encoders.forget(scope)
         serving = self._encoders.configured if force else await self._encoders.find_serving(scope)
@@ -189,6 +193,10 @@ class HybridRetriever:
         former = "" if serving.embedder is None else serving.embedder.name
         fault = await self._encoders.change(scope, progress)
         return replace(result, fault=fault, former_encoder=former)
+
+    async def _wait_until_whole(self, scope: str) -> None:
+        if isinstance(self._index, PartialIndex):
+            await self._index.wait_until_whole(scope)
 
     async def recall(self, query: RetrievalQuery) -> Recall:
         """Return the candidates of a query, best first, at most `query.limit`, each with all its signals. Never raises

@@ -12,6 +12,7 @@ from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -82,6 +83,29 @@ class Postings:
         self._frozen = 0
         self._tail: dict[int, _TailPostings] = {}
         self.documents = 0
+
+    @classmethod
+    def restore(cls, words: Sequence[str], arrays: Mapping[str, npt.NDArray[Any]]) -> Postings:
+        """Return the postings that `freeze` gave."""
+        postings = cls()
+        postings._vocabulary = dict(zip(words, range(len(words)), strict=True))
+        postings._starts, postings._slots = arrays["starts"], arrays["slots"]
+        postings._counts, postings._sizes = arrays["counts"], arrays["sizes"]
+        postings._lengths = arrays["lengths"].copy()
+        postings.documents = postings._frozen = len(postings._lengths)
+        return postings
+
+    def freeze(self) -> tuple[tuple[str, ...], dict[str, npt.NDArray[Any]]]:
+        """Return the terms and the arrays of all documents, which nobody may change; a tail is merged first."""
+        if self._tail:
+            self._merge(*self._tail_columns())
+        arrays: dict[str, npt.NDArray[Any]] = {
+            "starts": self._starts,
+            "slots": self._slots,
+            "counts": self._counts,
+            "sizes": self._sizes,
+        }
+        return tuple(self._vocabulary), {**arrays, "lengths": self.lengths.copy()}
 
     @property
     def lengths(self) -> Slots:

@@ -15,7 +15,7 @@ from functools import partial
 import anyio
 
 from mnemosyne.core.errors import EmbedderUnavailableError
-from mnemosyne.protocols import Embedder, EntrySource, Index, MendableIndex, Vectors, VectorStore
+from mnemosyne.protocols import Embedder, EntrySource, Index, MendableIndex, PartialIndex, Vectors, VectorStore
 from mnemosyne.retrieval.engines.rows import neighbour_key, own_words, round_vectors, spoken_words
 from mnemosyne.retrieval.recall.adjacency import ConversationTail, LinkedEntry, has_neighbours, join_neighbours
 from mnemosyne.retrieval.recall.indexing.rebuild import RebuildResult, compare_index
@@ -159,6 +159,11 @@ class Indexer:
         """
         if not self.is_used(scope):
             return IndexResult(entries=0)
+        if isinstance(self._index, PartialIndex) and await self._index.wait_until_whole(scope) and self._embedder:
+            # Of what was indexed beside the part, the whole may have the vectors.
+            lacking = set(await self._index.unembedded_ids(scope, self._embedder.name, 2**31 - 1))
+            waiting = self._waiting.pop(scope, {})
+            self._waiting[scope] = {entry_id: each for entry_id, each in waiting.items() if entry_id in lacking}
         new = (await self.find_unindexed((scope,))).get(scope, ())
         result = await self.index_new(scope, chains=new, vector_limit=0)
         await self.mend(scope)

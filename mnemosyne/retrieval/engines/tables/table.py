@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from mnemosyne.protocols import Vectors
-from mnemosyne.retrieval.engines.nearest import VectorRows
 from mnemosyne.retrieval.engines.rows import IndexRow, RowBatch, StoredScope, highest_sequences
+from mnemosyne.retrieval.engines.tables.columns import RowColumns, RowView
+from mnemosyne.retrieval.engines.tables.nearest import VectorRows
 from mnemosyne.retrieval.text.lexical import Mask, Postings, Scores, TermCounts
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.query import Hit, IndexFilter
@@ -26,6 +29,18 @@ _SAMPLE = 4_096
 _CHAINS = {chain: code for code, chain in enumerate(Chain)}
 _NO_BRANCH = 0
 _ANY_DEPTH = np.iinfo(np.int32).max
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FrozenTable:
+    """The content of a table: small values, and arrays by name, which nobody may change."""
+
+    model: str
+    branches: tuple[str | None, ...]
+    watermarks: Mapping[Chain, int]
+    ids: tuple[str, ...]
+    words: tuple[str, ...]
+    arrays: Mapping[str, npt.NDArray[Any]]
 
 
 class ScopeTable:
@@ -46,7 +61,7 @@ class ScopeTable:
         self._branches: dict[str | None, int] = {None: _NO_BRANCH}
         self._watermarks: dict[Chain, int] = {}
         self._model = ""
-        self._columns = _Columns()
+        self._columns = RowColumns()
         self._vectors = VectorRows()
         self._last_admitted: tuple[IndexFilter, Mask] | None = None
 
@@ -94,6 +109,44 @@ class ScopeTable:
                     self._vectors.take(vectors if known.all() else np.where(known[:, None], vectors, np.float32(0.0)))
                     self._columns.has_vector[:rows] = known
             self._watermarks.update(highest_sequences(stored))
+
+    def freeze(self) -> FrozenTable:
+        """Return the content of the table as it is now."""
+        with self._lock, self._vector_lock:
+            rows = len(self._ids)
+            words, postings = self._postings.freeze()
+            arrays = {**self._columns.copy(rows), **postings, **self._vectors.freeze(rows)}
+            return FrozenTable(
+                model=self._model,
+                branches=tuple(self._branches),
+                watermarks=dict(self._watermarks),
+                ids=tuple(self._ids),
+                words=words,
+                arrays=arrays,
+            )
+
+    @classmethod
+    def restore(cls, frozen: FrozenTable) -> ScopeTable:
+        """Return a table with the content of another; it changes no array of it."""
+        table, ids, arrays = cls(), list(frozen.ids), frozen.arrays
+        alive = arrays["alive"]
+        slots = range(len(ids)) if alive.all() else np.flatnonzero(alive).tolist()
+        table._ids, table._model = ids, frozen.model
+        table._places = {ids[slot]: slot for slot in slots}
+        table._branches = {name: code for code, name in enumerate(frozen.branches)}
+        table._watermarks = dict(frozen.watermarks)
+        table._columns = RowColumns.restore(arrays)
+        table._postings = Postings.restore(frozen.words, arrays)
+        table._vectors = VectorRows.restore(arrays)
+        return table
+
+    def is_ahead_of(self, row: IndexRow) -> bool:
+        """Return whether the table has the vector of an entry that this row of the same writing lacks."""
+        with self._lock:
+            slot = self._places.get(row.entry_id)
+            if slot is None or row.model or not self._columns.seen[slot]:
+                return False
+            return bool(self._columns.sequence[slot] == row.sequence)
 
     def watermark(self, chain: Chain) -> int:
         """Return the highest sequence seen for a chain."""
@@ -207,7 +260,7 @@ class ScopeTable:
         """Return which of some slots a filter admits, without its exclusions."""
         return self._admits(self._columns.at(slots), where)
 
-    def _admits(self, view: _View, where: IndexFilter) -> Mask:
+    def _admits(self, view: RowView, where: IndexFilter) -> Mask:
         admitted: Mask = view.alive.copy()
         of_chain = [view.chain == _CHAINS[chain] for chain in where.chains]
         admitted &= np.logical_or.reduce(of_chain) if len(of_chain) != 1 else of_chain[0]
@@ -215,7 +268,7 @@ class ScopeTable:
             admitted &= self._on_path(view, where.lineage)
         return admitted
 
-    def _on_path(self, view: _View, lineage: Sequence[BranchSpan]) -> Mask:
+    def _on_path(self, view: RowView, lineage: Sequence[BranchSpan]) -> Mask:
         """Return a mask of the rows on a path of branch spans; rows without a branch are on every path."""
         upto = {self._branches[span.branch_id]: -1 for span in lineage if span.branch_id in self._branches}
         for span in lineage:
@@ -312,77 +365,3 @@ def _find_threshold(scores: Scores, limit: int) -> float:
         return 0.0
     tops = scores[: blocks * _BLOCK].reshape(blocks, _BLOCK).max(axis=1)
     return float(np.partition(tops, blocks - limit)[blocks - limit])
-
-
-class _View:
-    """Some rows of the columns."""
-
-    __slots__ = ("alive", "branch", "chain", "depth", "seen", "sequence")
-
-    def __init__(self, columns: _Columns, rows: slice | npt.NDArray[np.int64]) -> None:
-        self.alive = columns.alive[rows]
-        self.branch = columns.branch[rows]
-        self.chain = columns.chain[rows]
-        self.depth = columns.depth[rows]
-        self.seen = columns.seen[rows]
-        self.sequence = columns.sequence[rows]
-
-
-class _Columns:
-    """Parallel arrays with spare capacity. A row without a depth has depth 0 and is not `placed`."""
-
-    def __init__(self) -> None:
-        self.alive: Mask = np.zeros(16, dtype=np.bool_)
-        self.seen: Mask = np.zeros(16, dtype=np.bool_)
-        self.has_vector: Mask = np.zeros(16, dtype=np.bool_)
-        self.placed: Mask = np.zeros(16, dtype=np.bool_)
-        self.chain = np.zeros(16, dtype=np.int8)
-        self.branch = np.zeros(16, dtype=np.int32)
-        self.depth = np.zeros(16, dtype=np.int32)
-        self.sequence = np.zeros(16, dtype=np.int64)
-
-    def view(self, rows: int) -> _View:
-        return _View(self, slice(rows))
-
-    def at(self, slots: npt.NDArray[np.int64]) -> _View:
-        return _View(self, slots)
-
-    def write(
-        self,
-        first: int,
-        chains: Sequence[int],
-        branches: Sequence[int],
-        depths: Sequence[int | None],
-        sequences: Sequence[int],
-        seen: Sequence[bool],
-    ) -> None:
-        end = first + len(chains)
-        if end > len(self.alive):
-            for name in ("alive", "seen", "has_vector", "placed", "chain", "branch", "depth", "sequence"):
-                old = getattr(self, name)
-                wider = np.zeros(max(end, 2 * len(old)), dtype=old.dtype)
-                wider[:first] = old[:first]
-                setattr(self, name, wider)
-        self.chain[first:end], self.branch[first:end] = chains, branches
-        self.depth[first:end] = [depth or 0 for depth in depths]
-        self.placed[first:end] = [depth is not None for depth in depths]
-        self.sequence[first:end], self.seen[first:end] = sequences, seen
-        self.alive[first:end], self.has_vector[first:end] = True, False
-
-    def fill(
-        self,
-        chain: npt.NDArray[np.int8],
-        branch: npt.NDArray[np.int32],
-        depth: npt.NDArray[np.int32],
-        placed: Mask,
-        sequence: npt.NDArray[np.int64],
-        seen: Mask,
-    ) -> None:
-        """Take copies of whole columns in place of what is there; no row has a vector."""
-        self.chain, self.branch, self.depth = chain.copy(), branch.copy(), depth.copy()
-        self.placed, self.sequence, self.seen = placed.copy(), sequence.copy(), seen.copy()
-        self.alive, self.has_vector = np.ones(len(chain), dtype=np.bool_), np.zeros(len(chain), dtype=np.bool_)
-
-    def pack(self, keep: Mask) -> None:
-        for name in ("alive", "seen", "has_vector", "placed", "chain", "branch", "depth", "sequence"):
-            setattr(self, name, getattr(self, name)[: len(keep)][keep].copy())

@@ -6,7 +6,8 @@ Calculation only. Its owner (`table.py`) decides which rows are searched and ser
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +35,26 @@ class VectorRows:
         self._rows: Vectors | None = None
         self._signs: npt.NDArray[np.uint64] | None = None
         self._signed = 0
+
+    @classmethod
+    def restore(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> VectorRows:
+        """Return the vectors that `freeze` gave."""
+        vectors = cls()
+        if "vectors" in arrays:
+            vectors._rows = arrays["vectors"]
+        if "signs" in arrays:
+            vectors._signs, vectors._signed = arrays["signs"], arrays["signs"].shape[1]
+        return vectors
+
+    def freeze(self, rows: int) -> dict[str, npt.NDArray[Any]]:
+        """Return the vectors of the first rows, with their signs where there are so many that these are compared first.
+
+        Rows are only ever added, so the arrays stay as they are.
+        """
+        if self._rows is None:
+            return {}
+        held = self._rows[:rows]
+        return {"vectors": held, "signs": self._sign_rows(len(held)).copy()} if rows > _SIGN_ROWS else {"vectors": held}
 
     @property
     def width(self) -> int:

@@ -1,0 +1,166 @@
+"""Passes a request on to the process that its session belongs to, over that process's Unix socket, and the answer back.
+
+So a session's caches, chunks and events are in one process. Where that process cannot be reached, this one works on the request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from urllib.parse import quote
+
+import anyio
+import httpx
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from jacquard.service.access.gate import REQUEST_ID
+from jacquard.service.access.principals import RequestNote
+from jacquard.service.affinity import session_in_path
+from jacquard.service.answers import Refusal
+from jacquard.service.running.workers.addressed import is_in_body, session_in_body
+from jacquard.service.running.workers.places import WorkerPlaces
+from mnemosyne.core.off_loop import calculate
+
+ARRIVED, AT_OWNER, OWNER_GONE = "has_arrived", "is_at_owner", "owner_is_gone"
+"""What the state of a request says: another process passed it on; its session belongs here; its session's process is not there."""
+
+KEEP_SECONDS = 30.0
+"""How long a connection to another process stays open unused; less than the other keeps it, so that none is closed in use."""
+
+_OF_ONE_WAY = {b"connection", b"keep-alive", b"transfer-encoding", b"te", b"upgrade", b"expect", b"date"}
+
+Pairs = Sequence[tuple[bytes, bytes]]
+
+
+class ForwardedRequests:
+    """Wraps the application for what other processes pass on: it is not passed on again."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Mark a request."""
+        scope.setdefault("state", {})[ARRIVED] = True
+        await self._app(scope, receive, send)
+
+
+class OwnerForwarder:
+    """Finds the process of a request's session and passes the request on to it."""
+
+    def __init__(self, places: WorkerPlaces) -> None:
+        self._places = places
+        self._ways: dict[str, httpx.AsyncHTTPTransport] = {}
+
+    async def pass_on(
+        self, scope: Scope, headers: Mapping[str, str], receive: Receive, send: Send, note: RequestNote
+    ) -> Receive | None:
+        """Pass a request on and return None, or return the `receive` with which this process is to work on it.
+
+        `headers` by lower-case name. Refusal 503 where the other process ended before it answered.
+        """
+        state, path, body = scope["state"], scope["path"], None
+        if state.get(ARRIVED):
+            state[AT_OWNER] = True
+            return receive
+        session_id = session_in_path(_raw_path(scope).decode("latin-1"))
+        if not session_id and scope["method"] == "POST" and is_in_body(path):
+            body = await _read(receive)
+            session_id = await calculate(session_in_body, path, headers, body, size=len(body))
+        if not session_id:
+            return receive if body is None else _give_again(body, receive)
+        owner = self._places.owner_of(note.principal.tenant, session_id)
+        if owner == self._places.mine:
+            state[AT_OWNER] = True
+            return receive if body is None else _give_again(body, receive)
+        body = await _read(receive) if body is None else body
+        note.is_passed_on = await self._try(owner, scope, body, receive, send, note)
+        if note.is_passed_on:
+            return None
+        state[OWNER_GONE] = True
+        return _give_again(body, receive)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for way in self._ways.values():
+            await way.aclose()
+
+    async def _try(
+        self, owner: str, scope: Scope, body: bytes, receive: Receive, send: Send, note: RequestNote
+    ) -> bool:
+        """Return whether the owner was reached; the client then has its answer, unless it hung up."""
+        request, way = _request(scope, body, note), self._way(owner)
+        is_reached, has_ended = True, False
+        async with anyio.create_task_group() as tasks:
+
+            async def cancel_when_gone() -> None:
+                while (await receive())["type"] != "http.disconnect":
+                    pass
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(cancel_when_gone)
+            try:
+                await _relay(await way.handle_async_request(request), send)
+            except httpx.ConnectError:
+                is_reached = False
+            except httpx.TransportError:
+                has_ended = True
+            tasks.cancel_scope.cancel()
+        if has_ended:
+            # Perhaps it was done: only the caller knows whether it may be done again.
+            raise Refusal(503, "worker_ended", "The process of this session ended before it had answered; ask again.")
+        return is_reached
+
+    def _way(self, owner: str) -> httpx.AsyncHTTPTransport:
+        if owner not in self._ways:
+            limits = httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=KEEP_SECONDS)
+            self._ways[owner] = httpx.AsyncHTTPTransport(uds=self._places.socket_of(owner), limits=limits)
+        return self._ways[owner]
+
+
+async def _relay(answer: httpx.Response, send: Send) -> None:
+    try:
+        own = [pair for pair in answer.headers.raw if pair[0].lower() not in (*_OF_ONE_WAY, REQUEST_ID.encode())]
+        await send({"type": "http.response.start", "status": answer.status_code, "headers": own})
+        async for part in answer.aiter_raw():
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+    finally:
+        with anyio.CancelScope(shield=True):
+            await answer.aclose()
+
+
+def _request(scope: Scope, body: bytes, note: RequestNote) -> httpx.Request:
+    query: bytes = scope["query_string"]
+    target = _raw_path(scope) + (b"?" + query if query else b"")
+    dropped = {*_OF_ONE_WAY, b"content-length", REQUEST_ID.encode()}
+    headers = [pair for pair in scope["headers"] if pair[0].lower() not in dropped]
+    headers += [(REQUEST_ID.encode(), note.request_id.encode()), (b"content-length", str(len(body)).encode())]
+    # Sent without httpx's client, which would keep cookies of all callers; `target` as it came.
+    extensions = {"target": target}
+    return httpx.Request(scope["method"], "http://worker", headers=headers, content=body, extensions=extensions)
+
+
+def _raw_path(scope: Scope) -> bytes:
+    raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
+    return raw.partition(b"?")[0]
+
+
+async def _read(receive: Receive) -> bytes:
+    parts, is_whole = list[bytes](), False
+    while not is_whole:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        parts.append(message.get("body", b""))
+        is_whole = not message.get("more_body", False)
+    return b"".join(parts)
+
+
+def _give_again(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that gives a body that was read already, then what follows it."""
+    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive_again() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return receive_again
