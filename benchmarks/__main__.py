@@ -34,6 +34,7 @@ from benchmarks.service import turns as turns_bench
 from benchmarks.soak import figures as soak_figures
 from benchmarks.soak import soak as soak_bench
 from benchmarks.starts import first_turns as first_turns_bench
+from benchmarks.stores import session_life as session_life_bench
 from benchmarks.stores import stores as stores_bench
 from evals.errors import EvalError
 from evals.reporting.progress import OnProgress, show_progress
@@ -72,6 +73,7 @@ def bench(
             ("lease", lease_bench),
             ("prefix", prefix_bench),
             ("stores", stores_bench),
+            ("session_life", session_life_bench),
             ("recall", recall_bench),
             ("stalls", stalls_bench),
             ("rivals", rivals_bench),
@@ -278,6 +280,25 @@ def stores(
     if not kinds:
         raise typer.BadParameter(f"choose from {', '.join(stores_bench.KINDS)}", param_hint="--only")
     _measure(partial(stores_bench.run, _sizes(sizes), rounds, kinds, postgres), stores_bench.show, json_file)
+
+
+@app.command("session_life")
+def session_life(
+    sessions: Annotated[int, typer.Option("--sessions", min=1, help="Short sessions beside the played one.")] = 2_000,
+    turns: Annotated[int, typer.Option("--turns", min=1, help="Turns of the played session.")] = 30,
+    only: Annotated[str, typer.Option("--only", metavar="NAME,NAME", help="Which stores.")] = ",".join(
+        session_life_bench.KINDS
+    ),
+    postgres: Annotated[
+        str | None, typer.Option("--postgres", metavar="URL", help="A server to measure (default: one started for it).")
+    ] = None,
+    json_file: JsonOption = None,
+) -> None:
+    """Say what a session takes, open and archived, and what housekeeping costs for each session."""
+    kinds = [kind for kind in session_life_bench.KINDS if kind in only.split(",")]
+    if not kinds:
+        raise typer.BadParameter(f"choose from {', '.join(session_life_bench.KINDS)}", param_hint="--only")
+    _measure(partial(session_life_bench.run, sessions, turns, kinds, postgres), session_life_bench.show, json_file)
 
 
 def _sizes(text: str, *, least: int = 2, count: int = 2) -> list[int]:

@@ -46,10 +46,12 @@ from .core.errors import (
     MemoryNotFoundError,
     MissingChunksError,
     ModelError,
+    QuotaExceededError,
     SelectorError,
     SummarizerError,
     TemplateError,
     ToolPairError,
+    TurnRateError,
     WorldUnavailableError,
 )
 from .core.plan import PlanContext, SearchIntent, Temporal, Triage, plan_from_json, plan_to_json
@@ -239,6 +241,7 @@ __all__ = [
     "Pruner",
     "PrunerFactory",
     "QueryPrefetcher",
+    "QuotaExceededError",
     "RedactionConfig",
     "Report",
     "RerankSelector",
@@ -272,6 +275,7 @@ __all__ = [
     "Temporal",
     "ToolPairError",
     "Triage",
+    "TurnRateError",
     "TurnView",
     "Verdict",
     "Workshop",

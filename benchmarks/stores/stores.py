@@ -72,7 +72,7 @@ async def run(
     stores = {}
     with tempfile.TemporaryDirectory(prefix="jacquard-bench-") as name:
         for kind in kinds:
-            async with _server(kind, postgres) as uri:
+            async with open_server(kind, postgres, Path(name)) as uri:
                 stores[kind] = await _measure(kind, sorted(sizes), rounds, Path(name) / kind, uri, say, progress)
     return {
         "sizes": sorted(sizes),
@@ -264,8 +264,8 @@ def show(figures: Mapping[str, Any], console: Console) -> None:
 
 
 @asynccontextmanager
-async def _server(kind: str, address: str | None) -> AsyncIterator[str]:
-    """Give a PostgreSQL server's address where one is needed."""
+async def open_server(kind: str, address: str | None, folder: Path) -> AsyncIterator[str]:
+    """Give a PostgreSQL server's address where one is needed; one that is started here ends with the block."""
     if kind != "postgresql":
         yield ""
         return

@@ -15,7 +15,7 @@ from jacquard.cli.commands import (
 )
 from jacquard.cli.commands.authoring import packs, templates
 from jacquard.cli.commands.memory import evidence, lore, verbs
-from jacquard.cli.commands.operations import service, stores
+from jacquard.cli.commands.operations import doctor, housekeeping, service, stores
 from jacquard.cli.overview import new_app
 from jacquard.cli.tenant_option import add_tenant_option
 
@@ -45,6 +45,7 @@ app.command()(index.reindex)
 app.command()(index.check)
 app.command()(erase.erase)
 app.command()(erase.sweep)
+app.command()(housekeeping.archive)
 app.command()(evidence.consolidate)
 app.add_typer(documents.doc)
 app.add_typer(parts.embedder)
@@ -58,6 +59,8 @@ app.command()(service.mcp)
 app.command()(stores.migrate)
 app.command()(stores.backup)
 app.command()(stores.restore)
+app.command()(housekeeping.housekeeping)
+app.command()(doctor.doctor)
 app.add_typer(service.tokens, name="tokens")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from jacquard.config.fields import Credential, bounded_field, check, credential_field, plain_field
 from jacquard.config.settings import SERVICE, load_section
+from jacquard.config.tenant_sections import HousekeepingSettings, TenantSettings
 from jacquard.core.errors import ConfigError
 from mnemosyne.schema.memory import EMPTY
 
@@ -114,10 +115,20 @@ class ServiceSettings:
     workers: int = bounded_field(1, 1, 128, doc="How many processes.")
     tenants: bool = plain_field(False, doc="Whether every request needs a token (`jacquard tokens`).")
     limits: ServiceLimits = field(default=ServiceLimits())
+    each_tenant: TenantSettings = field(default=TenantSettings())
+    by_tenant: Mapping[str, TenantSettings] = plain_field(
+        default_factory=lambda: EMPTY,
+        doc="Settings of single tenants, by name, with the names of `each_tenant`; they take the place of all of those.",
+    )
+    housekeeping: HousekeepingSettings = field(default=HousekeepingSettings())
     proxy: ProxySettings = field(default=ProxySettings())
 
     def __post_init__(self) -> None:
         check(self)
+
+    def of_tenant(self, tenant: str) -> TenantSettings:
+        """Return what a tenant may have and how long it is kept."""
+        return self.by_tenant.get(tenant, self.each_tenant)
 
 
 def load_service_settings(

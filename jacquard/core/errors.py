@@ -4,6 +4,8 @@ JacquardError
 ├── ConfigError
 ├── BudgetExceededError
 ├── InputTooLargeError
+├── QuotaExceededError
+│   └── TurnRateError
 ├── TemplateError
 ├── LayoutError
 ├── WorldUnavailableError
@@ -94,6 +96,25 @@ class InputTooLargeError(JacquardError):
         super().__init__(
             f"The {what} has {size:,} {unit}, the limit is {limit:,}. Shorten it, or raise the setting {setting}."
         )
+
+
+class QuotaExceededError(JacquardError):
+    """A tenant has as much as it may: `what` (sessions, entries, stored_bytes), `limit`, and the `setting` that says so."""
+
+    def __init__(self, tenant: str, what: str, limit: int, setting: str, advice: str) -> None:
+        self.tenant, self.what, self.limit, self.setting = tenant, what, limit, setting
+        super().__init__(
+            f"The tenant {tenant!r} has as many {what.replace('_', ' ')} as it may: {limit:,} ({setting}). Nothing was written. "
+            f"{advice}"
+        )
+
+
+class TurnRateError(QuotaExceededError):
+    """A tenant has begun as many turns as it may in a minute; `seconds` says when the next one may begin."""
+
+    def __init__(self, tenant: str, limit: int, setting: str, seconds: int) -> None:
+        super().__init__(tenant, "turns a minute", limit, setting, f"Come again in {seconds} s, or raise the setting.")
+        self.seconds = seconds
 
 
 class TemplateError(JacquardError):

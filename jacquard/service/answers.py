@@ -39,12 +39,15 @@ STATUSES: Mapping[type[Exception], int] = {
     stored.WorldNotAdoptedError: 409,
     stored.CommitUnknownError: 503,
     stored.StoreBusyError: 503,
+    stored.LeaseLostError: 409,
     stored.StoreUnavailableError: 503,
     stored.IndexUnavailableError: 503,
     stored.EmbedderUnavailableError: 503,
     stored.DamagedRecordError: 500,
     own.MemoryNotFoundError: 404,
     own.InputTooLargeError: 413,
+    own.QuotaExceededError: 403,
+    own.TurnRateError: 429,
     own.BudgetExceededError: 422,
     own.ConfigError: 422,
     own.ChunkConflictError: 409,
@@ -86,7 +89,8 @@ def answer_error(error: Exception) -> Response:
     """Return the answer for an error."""
     body = describe(error)
     status = 500 if body is INTERNAL else status_of(type(error))
-    return answer_fault(status, body)
+    seconds = getattr(error, "seconds", None)
+    return answer_fault(status, body, {} if seconds is None else {"retry-after": str(seconds)})
 
 
 def answer_fault(status: int, body: ErrorBody, headers: Mapping[str, str] | None = None) -> Response:

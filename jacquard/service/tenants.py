@@ -13,6 +13,7 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from jacquard.config.sections import RuntimeConfig
 from jacquard.config.service import ServiceSettings
+from jacquard.service.quotas import TenantQuotas
 from jacquard.wiring.runtime import Runtime, open_runtime
 from mnemosyne.core.errors import SessionNotFoundError
 from mnemosyne.schema.event import Event
@@ -39,6 +40,7 @@ class TenantRuntimes:
         self, settings: ServiceSettings, engine: RuntimeConfig, watch: Callable[[Event], None] = lambda _: None
     ) -> None:
         self._settings, self._engine, self._watch = settings, engine, watch
+        self.quotas = TenantQuotas(settings)
         self._open: OrderedDict[str, _OpenTenant] = OrderedDict()
         self._opening: anyio.Lock
         self._tasks: TaskGroup

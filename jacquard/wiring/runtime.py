@@ -51,7 +51,7 @@ from mnemosyne.core.errors import SessionExistsError, SessionNotFoundError
 from mnemosyne.evidence.sweep import sweep_expired
 from mnemosyne.host_parts import SystemClock
 from mnemosyne.privacy.forget import ErasurePlan, ErasureReport, MemoryLocations, forget, plan_erasure
-from mnemosyne.protocols import Index, SharedIndexStore, Store
+from mnemosyne.protocols import ArchivedSession, Index, SharedIndexStore, Store, StoreUpkeep
 from mnemosyne.retrieval.embedding.prefetching import PrefetchingEmbedder
 from mnemosyne.retrieval.engines.tiered import TieredIndex
 from mnemosyne.retrieval.recall.hybrid import HybridRetriever
@@ -170,6 +170,39 @@ class Runtime:
         """Empty expired evidence, of one session or of all; return how many, by session."""
         named = None if session_id is None else (session_id,)
         return await sweep_expired(self.store, SystemClock(), vault=self.intake.vault, session_ids=named)
+
+    async def archive_session(self, session_id: str) -> ArchivedSession:
+        """Pack a session's rows in the store and drop its index; its next turn opens it and indexes it again.
+
+        A session that is archived already is returned as it is. Raises SessionNotFoundError, and ConfigError for a store without
+        archives and for a session with evidence that will expire.
+        """
+        store = self._upkeep()
+        done = await store.archive(session_id, at=SystemClock().now())
+        if done is not None:
+            # The store shows no entry of it now, so its index becomes an empty one.
+            await self.retriever.rebuild(session_scope(session_id), force=True)
+            await self.index.drop(session_scope(session_id))
+            return done
+        for found in await store.archived_sessions(limit=1, session_id=session_id):
+            return found
+        raise ConfigError(
+            f"Session {session_id!r} holds evidence that will expire, and only open sessions are swept; archive it after "
+            "`jacquard sweep`."
+        )
+
+    async def open_archived(self, session_id: str) -> bool:
+        """Open an archived session, as its next turn would; return whether it was archived. Raises SessionNotFoundError."""
+        return await self._upkeep().open_archived(session_id)
+
+    async def archived_sessions(self, *, after: str = "", limit: int = 50) -> tuple[ArchivedSession, ...]:
+        """Return archived sessions by id, from behind the id `after`."""
+        return await self._upkeep().archived_sessions(after=after, limit=limit)
+
+    def _upkeep(self) -> StoreUpkeep:
+        if not isinstance(self.store, StoreUpkeep):
+            raise ConfigError("This store keeps no archives; SQLite and PostgreSQL do.")
+        return self.store
 
     async def import_world(self) -> int:
         """Make the named pack the present version of its world in the store; return how many entries of lore changed.

@@ -12,6 +12,7 @@ MnemosyneError (a ContextEngineError, as JacquardError is)
 │   ├── VersionConflictError
 │   ├── EntryConflictError
 │   ├── StoreBusyError
+│   ├── LeaseLostError
 │   ├── StoreUnavailableError
 │   ├── DamagedRecordError
 │   └── CommitUnknownError
@@ -157,6 +158,16 @@ class StoreBusyError(StoreError):
         what = path if session_id is None else f"Session {session_id!r} in {path}"
         super().__init__(
             f"{what} stayed locked by another process for {waited_seconds:g} s. Nothing was written; try again when it ends."
+        )
+
+
+class LeaseLostError(StoreError):
+    """Another process has taken over a kind of work, because this one did not renew its lease in time; nothing was written."""
+
+    def __init__(self, name: str, holder: str) -> None:
+        self.name, self.holder = name, holder
+        super().__init__(
+            f"The lease {name!r} of {holder} is over and another may have it. Nothing was written; the holder goes on."
         )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from mnemosyne.core.errors import ContextEngineError, DamagedRecordError, StoreError
 from mnemosyne.damage import DamageNote, LostTree, note_of
-from mnemosyne.protocols import Store
+from mnemosyne.protocols import Store, StoreUpkeep
 from mnemosyne.schema.memory import Chain, session_scope, world_scope
 
 _ALL = 1_000_000
@@ -52,9 +52,14 @@ async def check_store(store: Store, report: Callable[[str], None] = lambda line:
     mark, checked = store.damage_log.mark(), _Checked(store=store)
     names = await store.sessions()
     worlds = dict(await store.worlds())
+    archived = await store.archived_ids() if isinstance(store, StoreUpkeep) else frozenset()
     for name in names:
         report(session_scope(name))
-        await _check_session(checked, name)
+        if isinstance(store, StoreUpkeep) and name in archived:
+            async with checked.part(session_scope(name), f"The archive of session {name!r}"):
+                await store.check_archive(name)
+        else:
+            await _check_session(checked, name)
     for world_id, digest in worlds.items():
         report(world_scope(world_id))
         async with checked.part(world_scope(world_id), f"The pack of world {world_id!r}"):

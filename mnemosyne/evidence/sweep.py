@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from mnemosyne.evidence.documents import is_document, remove_passages
 from mnemosyne.evidence.rules import is_expired
-from mnemosyne.protocols import Clock, OriginalVault, Store
+from mnemosyne.protocols import Clock, OriginalVault, Store, StoreUpkeep
 from mnemosyne.schema.memory import EMPTY
 
 EXPIRED = "expired"
@@ -27,7 +27,10 @@ async def find_expired_evidences(
     """Return the ids of expired evidence items, by session id; `session_ids` None means all sessions."""
     now = clock.now()
     found: dict[str, tuple[str, ...]] = {}
-    for session_id in await store.sessions() if session_ids is None else session_ids:
+    # A session with evidence that will expire is not archived, so an archived one has none.
+    archived = await store.archived_ids() if isinstance(store, StoreUpkeep) else frozenset()
+    named = [each for each in await store.sessions() if each not in archived] if session_ids is None else session_ids
+    for session_id in named:
         over = [each.evidence_id for each in await store.list_evidences(session_id) if is_expired(each, now)]
         if over:
             found[session_id] = tuple(over)

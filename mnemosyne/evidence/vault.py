@@ -82,7 +82,7 @@ class FolderVault:
         await to_thread.run_sync(self._walk, visit, sessions, frozenset(without))
 
     def _file(self, session_id: str, evidence_id: str) -> Path:
-        return self.folder / _name_of(session_id) / f"{_name_of(evidence_id)}.json"
+        return self.folder / name_of(session_id) / f"{name_of(evidence_id)}.json"
 
     def _put(self, session_id: str, evidence_id: str, original: str) -> None:
         file = self._file(session_id, evidence_id)
@@ -99,7 +99,7 @@ class FolderVault:
     def _scrub(self, texts: tuple[str, ...], session_ids: tuple[str, ...]) -> int:
         scrubber, matcher, changed = Scrubber(texts, thorough=False), TextMatcher(texts), 0
         for session_id in session_ids if not matcher.seeks_nothing else ():
-            folder = self.folder / _name_of(session_id)
+            folder = self.folder / name_of(session_id)
             for part in sorted(folder.glob(_UNFINISHED)):
                 _remove(part)
             for file in sorted(folder.glob("*.json")):
@@ -128,8 +128,8 @@ class FolderVault:
     def _walk(
         self, visit: Callable[[StoredRow], bool], sessions: Collection[str] | None, without: frozenset[str]
     ) -> None:
-        wanted = None if sessions is None else {_name_of(name) for name in sessions}
-        left_out = {_name_of(name) for name in without}
+        wanted = None if sessions is None else {name_of(name) for name in sessions}
+        left_out = {name_of(name) for name in without}
         for file in sorted(self.folder.glob("*/*.json")):
             folder = file.parent.name
             if folder in left_out or (wanted is not None and folder not in wanted):
@@ -157,8 +157,8 @@ class FolderVault:
     def _find_files(
         self, session_ids: tuple[str, ...], evidence_ids: frozenset[str], texts: tuple[str, ...]
     ) -> Iterator[Path]:
-        folders = {_name_of(session_id) for session_id in session_ids}
-        wanted = {f"{_name_of(evidence_id)}.json" for evidence_id in evidence_ids}
+        folders = {name_of(session_id) for session_id in session_ids}
+        wanted = {f"{name_of(evidence_id)}.json" for evidence_id in evidence_ids}
         matcher = TextMatcher(texts)
         for file in sorted(self.folder.glob("*/*.json")):
             named = file.parent.name in folders and (not wanted or file.name in wanted)
@@ -204,7 +204,8 @@ def _fill_with_zeros(handle: int, size: int) -> None:
     os.fsync(handle)
 
 
-def _name_of(name: str) -> str:
+def name_of(name: str) -> str:
+    """Return the name of the folder of a session's originals, or of the file of an evidence item's."""
     return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 

@@ -44,6 +44,7 @@ class Treatment(StrEnum):
     WHOLE = "removed whole"
     REBUILT = "removed, and built again from what is left"
     CLEARED = "emptied"
+    OPENED = "opened first; its rows are then treated as those of any session"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,6 +97,9 @@ OF_NO_SESSION: Mapping[str, tuple[Treatment, type[Any] | None]] = {
     "counts": (Treatment.KEPT, None),
     "pack": (Treatment.AUTHORED, None),
     "world": (Treatment.KEPT, None),
+    "archived_heads": (Treatment.KEPT, None),
+    "archived_authors": (Treatment.KEPT, None),
+    "archive": (Treatment.OPENED, None),
 }
 """What a store keeps beside its sessions; the reason of an audit record is the caller's and is searched by the proof."""
 

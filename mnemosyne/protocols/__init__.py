@@ -38,8 +38,10 @@ from mnemosyne.protocols.recall import (
 )
 from mnemosyne.protocols.rendering import BlockDeriver, EvidenceResolver, Fetch, Renderer, ResolveRef, TextSelector
 from mnemosyne.protocols.store import Store
+from mnemosyne.protocols.upkeep import ArchivedSession, IdlePage, IdleSession, Lease, StoreUpkeep, StoreUsage
 
 __all__ = [
+    "ArchivedSession",
     "BatchIndex",
     "BlockDeriver",
     "Clock",
@@ -53,9 +55,12 @@ __all__ = [
     "Fetch",
     "Hasher",
     "IdGenerator",
+    "IdlePage",
+    "IdleSession",
     "Importer",
     "Index",
     "IndexBase",
+    "Lease",
     "MendableIndex",
     "MessageEstimator",
     "OriginalVault",
@@ -72,6 +77,8 @@ __all__ = [
     "SharedIndex",
     "SharedIndexStore",
     "Store",
+    "StoreUpkeep",
+    "StoreUsage",
     "StoredSegments",
     "TextSelector",
     "TokenEstimator",

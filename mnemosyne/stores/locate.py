@@ -87,9 +87,14 @@ def locate_store(
     """
     text = str(DEFAULT_FOLDER if address is None else address)
     location = _locate(text, look)
+    return replace(location, index=index_of_tenant(location, tenant))
+
+
+def index_of_tenant(location: StoreLocation, tenant: str) -> Path | None:
+    """Return the index folder of a tenant, from the location of the default one's."""
     if location.index is None or tenant == DEFAULT_TENANT:
-        return location
-    return replace(location, index=location.index.with_name(f"{location.index.name}-{_digest(tenant)}"))
+        return location.index
+    return location.index.with_name(f"{location.index.name}-{_digest(tenant)}")
 
 
 def _locate(text: str, look: bool) -> StoreLocation:

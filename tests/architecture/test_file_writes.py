@@ -9,6 +9,7 @@ ROOT = Path(__file__).parents[2]
 WRITER = "mnemosyne/files.py"
 IN_PLACE = {
     "mnemosyne/stores/file/journal.py": "appends lines, and writes snapshots that are too large for the memory",
+    "mnemosyne/stores/maintenance/digest.py": "ends the draft of a backup, which has no name yet",
     "mnemosyne/evidence/vault.py": "overwrites an original in its place before it is deleted",
 }
 FORBIDDEN = {"write_text", "write_bytes", "mkstemp", "NamedTemporaryFile", "fdopen"}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -101,7 +102,8 @@ def check_chunk(place: str, begin: int, end: int) -> dict[int, str]:
     findings: dict[int, str] = {}
     for number in range(begin, end):
         if _parent not in (0, os.getppid()):
-            os._exit(1)  # The command was killed; the pool would catch SystemExit and wait for the next chunk for ever.
+            # The command was killed. The pool would catch SystemExit and wait for the next chunk for ever.
+            os.kill(os.getpid(), signal.SIGKILL)
         try:
             form.check(number)
         except Exception as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import html
 import json
+import lzma
 import re
 import sqlite3
 import zlib
@@ -29,6 +30,7 @@ _ESCAPE = re.compile(r'\\+(u[0-9a-fA-F]{4}|["/nrt]|(?<=\\\\))')
 _SPACE = re.compile(r"\s+")
 _SIGNS = {"n": "\n", "r": "\r", "t": "\t"}
 _SKIPPED = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
+_XZ = b"\xfd7zXZ\0"
 
 
 def runs_of(texts: Iterable[str]) -> set[str]:
@@ -132,11 +134,11 @@ def cells_of_postgres(uri: str, schema: str) -> Iterator[bytes]:
 
 
 def empty_postgres(uri: str, schema: str) -> None:
-    """Delete every row of a schema's tables, except the revision."""
+    """Delete every row of a schema's tables, except the revisions."""
     with psycopg.connect(uri) as connection:
         tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (schema,)).fetchall()
         for (table,) in tables:
-            if not table.startswith("alembic"):
+            if table not in ("alembic_version", "store_revision"):
                 connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(schema, table)))
 
 
@@ -150,6 +152,8 @@ def cells(row: Iterable[Any]) -> Iterator[bytes]:
             yield data
             if data[:1] == b"x":
                 yield zlib.decompress(data)
+            elif data[:6] == _XZ:
+                yield lzma.decompress(data)
 
 
 def bytes_of_object(root: object) -> Iterator[bytes]:

@@ -26,7 +26,7 @@ from long_form import LongForm
 from postgres_server import PostgresServer, running_server
 from raw_search import bytes_of_folder, bytes_of_object, cells_of_postgres, empty_postgres, find_runs, runs_of
 
-from mnemosyne import Erasure, FolderVault, MemoryStore, Store, locate_store, open_store
+from mnemosyne import Erasure, FolderVault, MemoryStore, Store, StoreUpkeep, locate_store, open_store
 from mnemosyne.privacy.forget import ErasureReport, MemoryLocations, forget, plan_erasure
 
 SHORT = 48
@@ -54,6 +54,10 @@ async def _check(number: int, folder: Path) -> None:
             # What a store keeps in memory of what it read has to be forgotten too.
             await store.window(name, message_limit=1_000)
         before = [await store.get_session(name) for name in others]
+        if isinstance(store, StoreUpkeep):
+            for name in case.owners:
+                if case.chance.random() < 0.5:
+                    await store.archive(name, at=AT)
         done = await forget(place, erasure)
         assert done.done, (done.proof.places, done.proof.found_files, done.faults)
         assert (done.plan.whole, done.plan.touched) == (plan.whole, plan.touched)

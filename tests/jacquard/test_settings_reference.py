@@ -69,7 +69,7 @@ def test_the_defaults_are_valid_and_are_read_as_the_defaults() -> None:
 
 
 def test_one_file_has_the_settings_of_turns_and_of_the_service(tmp_path: Path) -> None:
-    defaults: dict[str, object] = {"proxy": {}, "limits": {}}
+    defaults: dict[str, object] = {"proxy": {}, "limits": {}, "each_tenant": {}, "housekeeping": {}}
     for each in SERVICE:
         section = defaults if len(each.path) == 2 else defaults[each.path[1]]
         section[each.path[-1]] = each.default  # type: ignore[index]

@@ -13,9 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "attack"))
 
 from raw_search import bytes_of_object
 
-from mnemosyne import Erasure, PostgresStore, SqliteStore
-from mnemosyne.schema.evidence import EvidenceType
-from mnemosyne.schema.query import EvidenceFilter
+from mnemosyne import Erasure, EvidenceFilter, EvidenceType, PostgresStore, SqliteStore
 from mnemosyne.stores.sql.read_bodies import MOST_STATES, BodyCache, ReadBodies, SessionReads
 from mnemosyne.testing.stores.samples import AT, SESSION, evidence, imported_turn, play, prepared_turn, start
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import zipfile
 from contextlib import closing
+from datetime import UTC, datetime
 
 import anyio
 import pytest
@@ -14,9 +15,11 @@ from jacquard import CurationConfig, RuntimeConfig, open_runtime
 from jacquard.cli.app import app
 from jacquard.service.access.records import using_records
 from jacquard.service.values import Scope
-from mnemosyne import StoreUnavailableError, export_session, locate_store, open_store
+from mnemosyne import FolderVault, StoreUnavailableError, export_session, locate_store, open_store
 from mnemosyne.stores.maintenance.copies import backup_store, restore_store
+from mnemosyne.stores.maintenance.digest import write_digest
 from mnemosyne.stores.maintenance.rows import NAMES, reading
+from mnemosyne.stores.sql.schema import REVISION
 
 WORLD = "examples/whispering_forest/en"
 COMMANDS = CliRunner()
@@ -121,6 +124,46 @@ def test_the_next_prompt_of_a_restored_store_is_the_same(tmp_path, kind, request
     assert anyio.run(next_prompt, first) == anyio.run(next_prompt, second)
 
 
+async def archive_all(store: str) -> None:
+    opened = open_store(store)
+    for session_id in await opened.sessions():
+        assert await opened.archive(session_id, at=datetime.now(UTC)) is not None
+    await opened.close()
+
+
+def test_archived_sessions_go_from_one_kind_of_store_to_the_other(tmp_path, postgres_url):
+    first, third = str(tmp_path / "first"), str(tmp_path / "third")
+    play(first, "default")
+    backup_store(first, tmp_path / "open.backup")
+    anyio.run(archive_all, first)
+    backup_store(first, tmp_path / "one.backup")
+    restore_store(tmp_path / "one.backup", postgres_url)
+    backup_store(postgres_url, tmp_path / "two.backup")
+    restore_store(tmp_path / "two.backup", third)
+    assert rows_of(first) == rows_of(postgres_url) == rows_of(third)
+    restore_store(tmp_path / "open.backup", str(tmp_path / "never"))
+    expected = anyio.run(next_prompt, str(tmp_path / "never"))
+    assert anyio.run(next_prompt, postgres_url) == anyio.run(next_prompt, third) == expected
+
+
+@pytest.mark.parametrize("kind", ["", "file:"])
+def test_the_originals_of_redacted_texts_are_in_the_backup(tmp_path, kind):
+    first, second = f"{kind}{tmp_path / 'first'}", f"{kind}{tmp_path / 'second'}"
+    for tenant in ("default", "north"):
+        play(first, tenant, 1)
+        location = locate_store(first, tenant)
+        vault = FolderVault(location.index.with_name(location.index.name.replace("index", "originals")))
+        anyio.run(vault.put, "s", "e1", f"the text of {tenant}")
+    backup_store(first, tmp_path / "one.backup")
+    backup_store(first, tmp_path / "north.backup", "north")
+    assert b"the text of default" not in (tmp_path / "north.backup").read_bytes()
+    restore_store(tmp_path / "one.backup", second)
+    for tenant in ("default", "north"):
+        location = locate_store(second, tenant)
+        vault = FolderVault(location.index.with_name(location.index.name.replace("index", "originals")))
+        assert anyio.run(vault.get, "s", "e1") == f"the text of {tenant}"
+
+
 @pytest.mark.parametrize("kind", ["", "file:"])
 def test_a_tenant_or_a_store_that_is_not_there_is_said_and_leaves_no_backup(tmp_path, kind):
     store, file = f"{kind}{tmp_path / 'store'}", tmp_path / "one.backup"
@@ -138,8 +181,8 @@ def test_a_backup_of_a_newer_release_is_refused(tmp_path):
     play(str(tmp_path / "store"), "default", 1)
     backup_store(str(tmp_path / "store"), tmp_path / "one.backup")
     with closing(sqlite3.connect(tmp_path / "one.backup")) as backup:
-        (version,) = backup.execute("PRAGMA user_version").fetchone()
-        backup.execute(f"PRAGMA user_version = {version + 1}")
+        backup.execute(f"PRAGMA user_version = {REVISION + 1}")
+    write_digest(tmp_path / "one.backup")
     with zipfile.ZipFile(tmp_path / "files.backup", "w") as archive:
         archive.writestr("digests.json", b'{"program": "jacquard backup of files", "format": 2, "files": {}}')
     for file, place in (("one.backup", "new"), ("files.backup", f"file:{tmp_path / 'new'}")):
@@ -206,6 +249,7 @@ def test_a_restore_that_fails_on_its_way_leaves_the_store_empty(tmp_path):
         backup.execute("DROP INDEX messages_by_id")
         backup.execute("UPDATE messages SET message_id = 'same'")
         backup.commit()
+    write_digest(tmp_path / "one.backup")
     with pytest.raises(StoreUnavailableError, match="do not fit"):
         restore_store(tmp_path / "one.backup", str(tmp_path / "new"))
     (tmp_path / "one.backup").write_bytes(whole)

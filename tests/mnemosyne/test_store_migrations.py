@@ -18,7 +18,7 @@ import pytest
 from mnemosyne import Author, AuthorKind, Chain, Ref, SqliteStore, StoreUnavailableError, TurnStatus
 from mnemosyne.stores.maintenance.revision import migrate_store
 from mnemosyne.stores.migrations.migrate import migrate_sqlite
-from mnemosyne.stores.sql.schema import OF_A_SESSION, OF_A_TENANT, OF_A_TURN, OF_A_WORLD, REVISION
+from mnemosyne.stores.sql.schema import NEEDED, REVISION, TEXT_TABLES
 from mnemosyne.stores.sqlite.file import APPLICATION_ID, SqliteOptions, open_database
 from mnemosyne.testing.stores.samples import AT, SCOPE, SESSION, STATE, WORLD_SCOPE, gold_state, play
 
@@ -106,9 +106,10 @@ def test_a_migrated_file_is_like_a_new_one(old_file, tmp_path):
     new = tmp_path / "new.db"
     open_database(SqliteOptions(path=new)).close()
     connection = open_database(SqliteOptions(path=old_file))
-    assert connection.execute("PRAGMA user_version").fetchone() == (REVISION,)
+    assert connection.execute("PRAGMA user_version").fetchone() == (NEEDED,)
     assert connection.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
-    assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [(f"{REVISION:04}",)]
+    assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [(f"{NEEDED:04}",)]
+    assert connection.execute("SELECT revision FROM store_revision").fetchall() == [(REVISION,)]
     assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     connection.close()
     assert tables_of(old_file) == tables_of(new)
@@ -190,11 +191,11 @@ assert not [name for name in sys.modules if name.split(".")[0] in ("alembic", "s
 def test_the_search_knows_every_column(tmp_path):
     """A column that can hold text and is not searched would let an erased text stand unseen."""
     connection = open_database(SqliteOptions(path=tmp_path / "s.db"))
-    known = {kept.table: {*kept.words, *kept.bodies} for kept in (*OF_A_SESSION, *OF_A_TENANT, OF_A_TURN, OF_A_WORLD)}
+    known = {kept.table: {*kept.words, *kept.bodies} for kept in TEXT_TABLES}
     tables = connection.execute(
         "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name <> 'alembic_version'"
     ).fetchall()
-    assert {name for (name,) in tables} == set(known)
+    assert {name for (name,) in tables} == {*known, "store_revision"}
     for table, columns in known.items():
         held = {
             name

@@ -17,7 +17,7 @@ from sqlalchemy.pool import NullPool
 from mnemosyne import PostgresStore, SqliteStore, StoreUnavailableError, postgres_address
 from mnemosyne.stores.migrations.migrate import upgrade
 from mnemosyne.stores.postgres.database import PostgresOptions, mark_statement, open_driver
-from mnemosyne.stores.sql.schema import REVISION
+from mnemosyne.stores.sql.schema import NEEDED, REVISION
 from mnemosyne.testing.stores.samples import SCOPE, SESSION, gold_state, imported_turn, play, read_everything, start
 
 pytestmark = pytest.mark.anyio
@@ -126,7 +126,8 @@ def test_migrated_tables_are_like_new_ones(postgres_server, tmp_path):
     for kind, rows in before.items():
         assert after[kind] == rows, kind
     with connect(old) as admin:
-        assert admin.execute("SELECT version_num FROM alembic_version").fetchall() == [(f"{REVISION:04}",)]
+        assert admin.execute("SELECT version_num FROM alembic_version").fetchall() == [(f"{NEEDED:04}",)]
+        assert admin.execute("SELECT revision FROM store_revision").fetchall() == [(REVISION,)]
 
 
 async def test_what_the_first_release_held_is_all_there(postgres_url, old_file):

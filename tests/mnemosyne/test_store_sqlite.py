@@ -20,6 +20,7 @@ from mnemosyne import Chain, SqliteStore, StoreBusyError, StoreError, StoreUnava
 from mnemosyne.stores.sql.reading import entries as sql_recall
 from mnemosyne.stores.sql.reading import turns as sql_turns
 from mnemosyne.stores.sql.reading import window as sql_window
+from mnemosyne.stores.sql.schema import REVISION
 from mnemosyne.stores.sqlite.file import SqliteConnection, SqliteOptions, open_database
 from mnemosyne.testing.stores.samples import (
     SCOPE,
@@ -215,7 +216,7 @@ async def test_a_newer_store_is_refused_with_its_version(store):
     other.execute("PRAGMA user_version = 99")
     other.close()
     later = SqliteStore(store.path)
-    with pytest.raises(StoreUnavailableError, match="store version 99, this one reads up to 3"):
+    with pytest.raises(StoreUnavailableError, match=f"store version 99, this one reads up to {REVISION}"):
         await later.sessions()
     await later.close()
 

@@ -93,9 +93,10 @@ def commit(text: str = "<content>It does.</content>", *more: object, session: st
 
 
 def as_an_older_release_left_it(database: Path) -> None:
-    """Take the packs out of a SQLite file and mark it as of the revision before there were any."""
+    """Take out of a SQLite file what came after revision 2, packs first, and mark it as of that revision."""
     with closing(sqlite3.connect(database)) as connection:
-        connection.execute("DROP TABLE packs")
+        for table in ("packs", "archives", "archive_parts", "leases", "store_revision"):
+            connection.execute(f"DROP TABLE {table}")
         connection.execute("UPDATE alembic_version SET version_num = '0002'")
         connection.execute("PRAGMA user_version = 2")
         connection.commit()

@@ -29,6 +29,7 @@ from jacquard.cli.tenant_option import chosen_tenant
 from jacquard.wiring.runtime import Runtime
 from mnemosyne.core.codec import to_plain
 from mnemosyne.documents.store_check import check_store
+from mnemosyne.protocols import StoreUpkeep
 from mnemosyne.retrieval.recall.indexing.rebuild import RebuildResult
 from mnemosyne.schema.memory import is_profile_session, session_scope, world_scope
 from mnemosyne.stores.locate import locate_store
@@ -123,7 +124,10 @@ async def _scopes(runtime: Runtime, session: str | None, *, only_world: bool) ->
     if only_world and runtime.world is not None:
         await runtime.import_world()
         return [world_scope(runtime.world.world_id)]
-    every = [name for name in await runtime.store.sessions() if not is_profile_session(name)]
+    store = runtime.store
+    # An archived session has no index; its next turn makes one.
+    archived = await store.archived_ids() if isinstance(store, StoreUpkeep) else frozenset()
+    every = [name for name in await store.sessions() if name not in archived and not is_profile_session(name)]
     names = every if session is None else [session]
     worlds = {} if session is not None else dict.fromkeys(await runtime.store.worlds())
     for name in names:

@@ -92,7 +92,10 @@ async def run_operation(
         if records is not None:
             await records.audit.record(note.principal, operation.name, note.request_id)
     async with tenants.use(note.principal.tenant) as runtime:
-        return await operation.run(Call(runtime=runtime, note=note, records=records, **sent))
+        call = Call(runtime=runtime, note=note, records=records, **sent)
+        named = call.ids.get("session_id") or str(getattr(call.body, "session_id", ""))
+        await tenants.quotas.check(operation.name, note.principal.tenant, runtime.store, named)
+        return await operation.run(call)
 
 
 def _check_owner(request: Request) -> None:

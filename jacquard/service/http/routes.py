@@ -17,6 +17,7 @@ from jacquard.service.http.openapi import build_openapi
 from jacquard.service.http.operation import Operation
 from jacquard.service.http.operations import (
     access,
+    archives,
     branches,
     estimates,
     events,
@@ -34,6 +35,7 @@ API_VERSION = "1"
 
 OPERATIONS: tuple[Operation, ...] = (
     *sessions.OPERATIONS,
+    *archives.OPERATIONS,
     *branches.OPERATIONS,
     *state.OPERATIONS,
     *turns.OPERATIONS,

@@ -78,6 +78,8 @@ class TurnKeeper:
             said = await read_said(headers, request)
             async with self._tenants.use(principal.tenant) as runtime:
                 session_id = said.named or await self._finder.find(runtime, principal.tenant, said)
+                if not request.tail:
+                    await self._tenants.quotas.check("prepare_turn", principal.tenant, runtime.store, session_id)
                 lock = self._locks.setdefault((principal.tenant, session_id), anyio.Lock())
                 async with lock:
                     self._finder.note(principal.tenant, session_id, said.forms)

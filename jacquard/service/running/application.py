@@ -38,6 +38,7 @@ from jacquard.service.running.workers.forwarding import OwnerForwarder
 from jacquard.service.running.workers.listening import listen_for_workers
 from jacquard.service.running.workers.places import WorkerPlaces
 from jacquard.service.tenants import TenantRuntimes
+from jacquard.service.upkeep.housekeeper import Housekeeper
 from jacquard.service.values import Scope
 
 try:
@@ -88,6 +89,8 @@ def build_app(
                 stack.push_async_callback(upstream.close)
             if is_served:
                 stack.enter_context(_when_asked_to_end(streams))
+            if settings.housekeeping.enabled:
+                await stack.enter_async_context(_housekeeping(settings))
             if places is not None and forwarder is not None:
                 stack.push_async_callback(forwarder.close)
                 await stack.enter_async_context(listen_for_workers(app, places, settings.limits.shutdown_seconds))
@@ -125,6 +128,15 @@ def build_app(
     app.add_exception_handler(HTTPException, answer_http_fault)
     _add_probes(app, tenants, metrics)
     return app
+
+
+@asynccontextmanager
+async def _housekeeping(settings: ServiceSettings) -> AsyncIterator[None]:
+    """Keep the store in order while the application runs."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(Housekeeper(settings).run)
+        yield
+        tasks.cancel_scope.cancel()
 
 
 def _make_mcp(settings: ServiceSettings, tenants: TenantRuntimes, records: ServiceRecords | None) -> Any:

@@ -24,6 +24,7 @@ from mnemosyne.core.errors import IndexUnavailableError, ScopeDroppedError
 from mnemosyne.files import make_private_folder, private_mode, write_file
 
 _POLL_SECONDS = 0.02
+_END, _CHECKPOINT_END = ".lance", ".checkpoint"
 _MOST_VERSIONS = 2**64 - 1
 
 
@@ -139,7 +140,7 @@ def has_files(folder: str, scope: str) -> bool:
 
 def checkpoint_file(folder: str, scope: str) -> Path:
     """Return the place of a scope's checkpoint."""
-    return Path(folder) / f"{table_name(scope)}.checkpoint"
+    return Path(folder) / f"{table_name(scope)}{_CHECKPOINT_END}"
 
 
 def read_stamp(folder: str, scope: str) -> tuple[int, str]:
@@ -183,5 +184,32 @@ async def remove_scope_files(folder: str, scope: str, names: Sequence[str]) -> N
         raise IndexUnavailableError(folder, scope, str(error)) from error
 
 
+def list_tables(folder: str) -> tuple[str, ...]:
+    """Return the names of the tables in a folder, and of those of which only a checkpoint is left, sorted; none for a folder that
+    is not there.
+    """
+    try:
+        return tuple(sorted({each.stem for each in Path(folder).iterdir() if each.suffix in (_END, _CHECKPOINT_END)}))
+    except FileNotFoundError:
+        return ()
+
+
+async def remove_tables(folder: str, names: Sequence[str]) -> None:
+    """Remove tables by their names, each with a mark for processes that have read it; OSError."""
+    shared = SharedFolder(folder)
+    async with shared.hold_lock():
+        for name in names:
+            await to_thread.run_sync(_remove_table, Path(folder), name)
+
+
+def _remove_table(folder: Path, name: str) -> None:
+    mark = folder / ".dropped" / name.rpartition("_")[2]
+    make_private_folder(mark.parent)
+    write_file(mark, uuid4().hex, private=True)
+    (folder / f"{name}{_CHECKPOINT_END}").unlink(missing_ok=True)
+    with suppress(FileNotFoundError):
+        shutil.rmtree(folder / f"{name}{_END}")
+
+
 def _files(folder: str, scope: str) -> Path:
-    return Path(folder) / f"{table_name(scope)}.lance"
+    return Path(folder) / f"{table_name(scope)}{_END}"

@@ -1,16 +1,20 @@
 """Backup and restore of a whole store, or of one tenant: one file, written and checked in full before it has its name.
 
 The backup of a SQL store is itself a SQLite store (`sqlite:///FILE`), so it can be read, and a store can move from SQLite to
-PostgreSQL and back. The backup of a file store is a zip file. Indexes are left out: the next turn builds them.
+PostgreSQL and back. Behind its pages stands its SHA-256, which a restore compares before it writes anything. The backup of a
+file store is a zip file with a digest for each of its files. Both hold the originals of redacted texts that lie on this host.
+Indexes are left out: the next turn builds them.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
+import tempfile
 import zipfile
-from collections.abc import Mapping
-from contextlib import closing, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,8 +22,17 @@ from typing import Any
 from mnemosyne.core.errors import StoreUnavailableError
 from mnemosyne.files import make_private_file, place_draft
 from mnemosyne.stores.locate import StoreLocation, locate_store
+from mnemosyne.stores.maintenance.digest import check_digest, write_digest
 from mnemosyne.stores.maintenance.folders import nothing_of, pack_folder, unpack_folder
+from mnemosyne.stores.maintenance.originals import (
+    originals_folder,
+    originals_of,
+    pack_originals,
+    unpack_originals,
+)
 from mnemosyne.stores.maintenance.rows import copy_rows, reading, writing
+from mnemosyne.stores.sql.schema import REVISION
+from mnemosyne.stores.sqlite.file import read_revision
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,11 +56,12 @@ def backup_store(address: str, file: Path, tenant: str | None = None) -> CopyRes
     try:
         make_private_file(draft)
         if location.kind == "file":
-            counts = pack_folder(_folder(location), draft, tenant)
+            counts = pack_folder(_folder(location), draft, tenant, originals_of(location, tenant))
         else:
             with reading(location) as source, writing(_sqlite(draft)) as target:
-                counts = copy_rows(source, target, tenant)
+                counts = copy_rows(source, target, tenant) | pack_originals(location, target.connection, tenant)
             _seal(draft)
+            write_digest(draft)
         if tenant is not None and not any(counts.values()):
             raise StoreUnavailableError(location.shown, nothing_of(tenant))
         with draft.open("rb") as written:
@@ -72,17 +86,32 @@ def restore_store(file: Path, address: str) -> CopyResult:
     if zipfile.is_zipfile(file):
         if location.kind != "file":
             raise StoreUnavailableError(location.shown, "this is the backup of a file store; restore it to file:FOLDER")
-        return CopyResult(counts=unpack_folder(file, _folder(location)))
+        return CopyResult(counts=unpack_folder(file, _folder(location), originals_folder(location)))
     if location.kind == "file":
         raise StoreUnavailableError(
             location.shown, "this is the backup of a SQL store; restore it to SQLite or PostgreSQL"
         )
     _check(file)
-    with reading(_sqlite(file)) as source, writing(location) as target:
-        return CopyResult(counts=copy_rows(source, target))
+    with _of_our_revision(file) as ours, reading(_sqlite(ours)) as source, writing(location) as target:
+        counts = copy_rows(source, target)
+        # Before the rows are committed: a store that has them has the originals too.
+        return CopyResult(counts=counts | unpack_originals(source.connection, location))
+
+
+@contextmanager
+def _of_our_revision(file: Path) -> Iterator[Path]:
+    """Give the backup, or a copy of one that an older release made: opening that migrates it."""
+    if read_revision(file)[0] >= REVISION:
+        yield file
+        return
+    with tempfile.TemporaryDirectory(prefix="jacquard-restore-") as folder:
+        copy = Path(folder, "backup.db")
+        shutil.copyfile(file, copy)
+        yield copy
 
 
 def _check(file: Path) -> None:
+    check_digest(file)
     try:
         with closing(sqlite3.connect(f"{file.absolute().as_uri()}?immutable=1", uri=True)) as connection:
             found: list[tuple[Any, ...]] = connection.execute("PRAGMA integrity_check(1)").fetchall()

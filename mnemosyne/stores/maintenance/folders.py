@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -15,12 +15,15 @@ from mnemosyne.core.codec import decode, encode
 from mnemosyne.core.errors import CodecError, StoreUnavailableError
 from mnemosyne.files import make_private_folder, write_file
 from mnemosyne.stores.file.journal import file_name
+from mnemosyne.stores.maintenance.digest import DIGESTS
+from mnemosyne.stores.maintenance.originals import place_original
 
-DIGESTS = "digests.json"
 LOCK = "lock"
 SIGN = "store.json"
 """The description of a file store."""
 LOCK_SECONDS = 60.0
+_BESIDE = ".beside/"
+"""What begins the names of files that lie beside the store's own; an older release writes them into a folder that it ignores."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,8 +43,11 @@ def nothing_of(tenant: str) -> str:
     return f"it has nothing of the tenant {tenant!r}; check the name"
 
 
-def pack_folder(folder: Path, target: Path, tenant: str | None = None) -> dict[str, int]:
-    """Write all files of a store, or of one tenant, while nobody writes them; return how many files and bytes.
+def pack_folder(
+    folder: Path, target: Path, tenant: str | None = None, originals: Iterable[tuple[str, Path]] = ()
+) -> dict[str, int]:
+    """Write all files of a store, or of one tenant, while nobody writes them, and `originals` by their names; return how many
+    files and bytes.
 
     StoreUnavailableError where there is no store, or nothing of the tenant in it.
     """
@@ -57,8 +63,9 @@ def pack_folder(folder: Path, target: Path, tenant: str | None = None) -> dict[s
     with ExitStack() as stack, zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for home in homes:
             stack.enter_context(FileLock(home / LOCK, timeout=LOCK_SECONDS))
-        for path in _files(folder, homes):
-            name, data = path.relative_to(folder).as_posix(), path.read_bytes()
+        named = [(path.relative_to(folder).as_posix(), path) for path in _files(folder, homes)]
+        for name, path in (*named, *((f"{_BESIDE}{name}", path) for name, path in originals)):
+            data = path.read_bytes()
             files[name] = hashlib.sha256(data).hexdigest()
             size += len(data)
             archive.writestr(name, data)
@@ -66,8 +73,8 @@ def pack_folder(folder: Path, target: Path, tenant: str | None = None) -> dict[s
     return {"files": len(files), "bytes": size}
 
 
-def unpack_folder(source: Path, folder: Path) -> dict[str, int]:
-    """Write the files of a backup into an empty folder, after every one of them has been checked.
+def unpack_folder(source: Path, folder: Path, originals: Path | None = None) -> dict[str, int]:
+    """Write the files of a backup into an empty folder, and originals into theirs, after every one of them has been checked.
 
     StoreUnavailableError, before anything is written, for a folder that is not empty and for a damaged backup.
     """
@@ -82,6 +89,10 @@ def unpack_folder(source: Path, folder: Path) -> dict[str, int]:
         make_private_folder(folder)
         # The description of the store is written last: without it, the folder is not taken for a whole one.
         for name, data in sorted(_members(archive, digests), key=lambda each: each[0] == SIGN):
+            if name.startswith(_BESIDE):
+                if originals is not None:
+                    place_original(originals, name.removeprefix(_BESIDE), data)
+                continue
             path = folder.joinpath(*PurePosixPath(name).parts)
             make_private_folder(path.parent)
             write_file(path, data, private=True)

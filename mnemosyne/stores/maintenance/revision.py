@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -12,6 +10,7 @@ from mnemosyne.core.errors import StoreUnavailableError
 from mnemosyne.stores.locate import StoreLocation, locate_store
 from mnemosyne.stores.maintenance.rows import postgres_errors, reading
 from mnemosyne.stores.sql.schema import REVISION
+from mnemosyne.stores.sqlite.file import read_revision
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,20 +30,23 @@ def migrate_store(address: str) -> Migration:
     location = locate_store(address)
     if location.kind == "file":
         return Migration(shown=location.shown, before=1, after=1)
-    before = _revision(location)
+    before = read_revisions(location)[0]
     with reading(location):
-        return Migration(shown=location.shown, before=before, after=REVISION)
+        return Migration(shown=location.shown, before=before, after=max(before, REVISION))
 
 
-def _revision(location: StoreLocation) -> int:
+def read_revisions(location: StoreLocation) -> tuple[int, int]:
+    """Return the revision of a SQL store and the oldest one whose releases may use it; blocks. Nothing is changed.
+    StoreUnavailableError, also for a store that has none.
+    """
     if location.postgres is not None:
         database: Any = import_module("mnemosyne.stores.postgres.database")
         options = database.PostgresOptions(address=location.postgres)
         with postgres_errors(options):
-            return int(database.read_revision(options))
+            revision, needed = database.read_revision(options)
+            return int(revision), int(needed)
     if location.database is None or location.kind != "sqlite":
         raise StoreUnavailableError(location.shown, "only stores in SQLite and PostgreSQL have revisions")
     if not location.database.is_file():
         raise StoreUnavailableError(location.shown, "there is no store in it; start a session there first")
-    with closing(sqlite3.connect(f"{location.database.absolute().as_uri()}?mode=ro", uri=True)) as connection:
-        return int(connection.execute("PRAGMA user_version").fetchone()[0])
+    return read_revision(location.database)

@@ -18,14 +18,14 @@ from typing import Any
 from mnemosyne.core.errors import StoreUnavailableError
 from mnemosyne.stores.locate import StoreLocation
 from mnemosyne.stores.sql.connection import Connection
-from mnemosyne.stores.sql.schema import TABLES, Dialect
+from mnemosyne.stores.sql.schema import ARCHIVES_NEED, COLUMNS, OF_THE_DATABASE, TABLES, Dialect
 from mnemosyne.stores.sqlite.file import SqliteConnection, SqliteOptions, open_database
 
 PAGE_ROWS = 1_000
 """So many rows are in memory at once; a row may be as large as a world pack."""
 
-NAMES = tuple(found[1] for each in TABLES if (found := re.match(r"CREATE TABLE (\w+)", each)) is not None)
-"""All tables, in the order in which they are copied."""
+NAMES = tuple(table for table in COLUMNS if table not in OF_THE_DATABASE)
+"""The tables that are copied, in order."""
 
 SERIALS: Mapping[str, str] = {
     found[1]: found[2] for each in TABLES if (found := re.match(r"CREATE TABLE (\w+) \(\s*(\w+) {serial}", each))
@@ -76,13 +76,33 @@ def copy_rows(source: OpenRows, target: OpenRows, tenant: str | None = None) -> 
         for page in _pages(source, table, columns, condition, () if tenant is None else (tenant,)):
             target.connection.insert(table, ", ".join(columns), page)
             copied[table] += len(page)
-        if target.dialect == "postgresql" and table in SERIALS:
-            serial = SERIALS[table]
-            # The numbers that were copied are not drawn again.
-            target.connection.execute(
-                f"SELECT setval(pg_get_serial_sequence('{table}', '{serial}'), max({serial})) FROM {table}"
-            ).fetchall()
+        if table in SERIALS:
+            _count_on(target, table, _last_number(source, table))
+    if copied["archives"]:
+        target.connection.require(ARCHIVES_NEED)
     return copied
+
+
+def _last_number(rows: OpenRows, table: str) -> int:
+    """Return the last number that was drawn for a table; rows of archived sessions, which are not in it, have theirs below."""
+    if rows.dialect == "sqlite":
+        found = rows.connection.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)).fetchone()
+        return 0 if found is None else int(found[0])
+    drawn, called = rows.connection.execute(
+        f"SELECT last_value, is_called FROM {table}_{SERIALS[table]}_seq"
+    ).fetchone()
+    return int(drawn) if called else 0
+
+
+def _count_on(rows: OpenRows, table: str, last: int) -> None:
+    """Let the next number of a table come behind `last`: what was drawn once is not drawn again."""
+    if rows.dialect == "sqlite":
+        rows.connection.execute("DELETE FROM sqlite_sequence WHERE name = ?", (table,))
+        rows.connection.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (table, last))
+    elif last:
+        rows.connection.execute(
+            f"SELECT setval(pg_get_serial_sequence('{table}', '{SERIALS[table]}'), {last})"
+        ).fetchall()
 
 
 def _condition(table: str, columns: Sequence[str]) -> str:

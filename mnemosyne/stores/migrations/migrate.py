@@ -14,12 +14,12 @@ from typing import Any
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import create_engine, event
+from sqlalchemy import create_engine, event, inspect
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from mnemosyne.stores.sql.schema import REVISION
+from mnemosyne.stores.sql.schema import NEEDED, REVISION
 
 _FOLDER = Path(__file__).parent
 
@@ -36,10 +36,10 @@ def migrate_sqlite(path: Path, busy_seconds: float) -> None:
     event.listen(engine, "begin", _begin_at_once)
     try:
         with engine.begin() as connection:
-            revision = connection.exec_driver_sql("PRAGMA user_version").scalar_one()
-            if revision < REVISION:
-                upgrade(connection, revision)
-                connection.exec_driver_sql(f"PRAGMA user_version = {REVISION}")
+            stamp = connection.exec_driver_sql("PRAGMA user_version").scalar_one()
+            needed = upgrade_to_ours(connection, stamp)
+            if needed != stamp:
+                connection.exec_driver_sql(f"PRAGMA user_version = {needed}")
     except DBAPIError as error:
         raise (error.orig or error) from error
     finally:
@@ -70,13 +70,31 @@ def migrate_postgres(connect: Callable[[], Any], lock: str) -> None:
     try:
         with engine.begin() as connection:
             connection.exec_driver_sql(lock)
-            revision = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar_one()
-            if int(revision) < REVISION:
-                upgrade(connection, int(revision))
+            upgrade_to_ours(
+                connection, int(connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar_one())
+            )
     except DBAPIError as error:
         raise (error.orig or error) from error
     finally:
         engine.dispose()
+
+
+def upgrade_to_ours(connection: Connection, needed: int) -> int:
+    """Bring a database that needs revision `needed` to ours, unless it is there; return which one it needs afterwards.
+
+    Tables that an older release can go on over keep the number that this release needs, so that both run side by side.
+    """
+    revision = needed
+    if inspect(connection).has_table("store_revision") and needed >= NEEDED:
+        revision = connection.exec_driver_sql("SELECT max(revision) FROM store_revision").scalar_one()
+    if revision >= REVISION:
+        return needed
+    upgrade(connection, revision)
+    connection.exec_driver_sql("DELETE FROM store_revision")
+    connection.exec_driver_sql(f"INSERT INTO store_revision (revision) VALUES ({REVISION})")
+    after = max(needed, NEEDED)
+    connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{after:04}'")
+    return after
 
 
 def upgrade(connection: Connection, revision: int, to: str = "head") -> None:

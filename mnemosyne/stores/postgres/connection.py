@@ -85,6 +85,15 @@ class PostgresConnection:
         """Return the SQL condition that a text or blob column contains the value of a `?`."""
         return f"position(? IN {column}) > 0"
 
+    def now_us(self) -> int:
+        """Return the time of the server, which is one for all hosts."""
+        row = self.execute("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint").fetchone()
+        return int(row[0])
+
+    def require(self, revision: int) -> None:
+        """Let only releases of this revision or a later one connect from now on."""
+        self.post("UPDATE alembic_version SET version_num = ? WHERE version_num < ?", [f"{revision:04}"] * 2)
+
     def drop(self) -> None:
         """Drop posted statements that have not been sent."""
         self._posted = []

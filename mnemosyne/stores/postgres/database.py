@@ -22,7 +22,7 @@ from psycopg.types.numeric import Int8BinaryDumper
 from mnemosyne.core.errors import StoreBusyError, StoreError, StoreUnavailableError
 from mnemosyne.stores.locate import PostgresAddress
 from mnemosyne.stores.postgres.connection import Driver, TextLoader
-from mnemosyne.stores.sql.schema import REVISION, statements
+from mnemosyne.stores.sql.schema import NEEDED, REVISION, statements
 
 MARK = "mnemosyne"
 """The comment on `alembic_version` that distinguishes our schema from another program's."""
@@ -92,11 +92,14 @@ def open_driver(opening: PostgresOptions) -> Driver:
     return driver
 
 
-def read_revision(opening: PostgresOptions) -> int:
-    """Return the revision of our schema (0: there is none); nothing is changed. StoreUnavailableError as of `open_driver`."""
+def read_revision(opening: PostgresOptions) -> tuple[int, int]:
+    """Return the revision of our schema (0: there is none), and the one that it needs; nothing is changed.
+    StoreUnavailableError as of `open_driver`.
+    """
     driver = _connect(opening)
     try:
-        return _recognise(driver, opening)
+        revision = _recognise(driver, opening)
+        return revision, _stamp(driver) if revision else 0
     finally:
         driver.close()
 
@@ -143,17 +146,18 @@ def _lock(driver: Driver, schema: str) -> str:
 
 
 def _recognise(driver: Driver, opening: PostgresOptions) -> int:
-    """Return the revision of the schema (0 = empty or missing); StoreUnavailableError when it is another program's or
-    too new.
+    """Return the revision of the schema (0 = empty or missing), which may be later than ours; StoreUnavailableError when it
+    is another program's, or needs a later release.
     """
     address = opening.address
     row = driver.execute(
         b"""SELECT count(*), count(*) FILTER (
-                WHERE c.relname = 'alembic_version' AND obj_description(c.oid, 'pg_class') = $2)
+                WHERE c.relname = 'alembic_version' AND obj_description(c.oid, 'pg_class') = $2),
+                count(*) FILTER (WHERE c.relname = 'store_revision')
             FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = $1""",
         (address.schema, MARK),
     ).fetchone()
-    found, ours = row or (0, 0)
+    found, ours, has_revision = row or (0, 0, 0)
     if not found:
         return 0
     if not ours:
@@ -161,14 +165,22 @@ def _recognise(driver: Driver, opening: PostgresOptions) -> int:
             address.shown,
             f"its schema {address.schema!r} holds tables of another program; name another by ?schema=NAME",
         )
-    stamped = driver.execute("SELECT version_num FROM alembic_version").fetchone()
-    revision = int(stamped[0]) if stamped else 0
-    if revision > REVISION:
+    needed = _stamp(driver)
+    if needed > REVISION:
         raise StoreUnavailableError(
             address.shown,
-            f"it was written by a newer release (store version {revision}, this one reads up to {REVISION}); update",
+            f"it was written by a newer release (store version {needed}, this one reads up to {REVISION}); update",
         )
-    return revision
+    if needed < NEEDED or not has_revision:
+        return needed
+    newest = driver.execute("SELECT max(revision) FROM store_revision").fetchone()
+    return int(newest[0]) if newest else needed
+
+
+def _stamp(driver: Driver) -> int:
+    """Return the revision that the schema needs."""
+    stamped = driver.execute("SELECT version_num FROM alembic_version").fetchone()
+    return int(stamped[0]) if stamped else 0
 
 
 def _make(driver: Driver, opening: PostgresOptions) -> int:

@@ -42,10 +42,11 @@ from mnemosyne.stores.sql.blobs import (
 )
 from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.parts import bump, origin_of
+from mnemosyne.stores.sql.reading.archives import archived_of_user
 from mnemosyne.stores.sql.reading.entries import RECALLED_NO_MORE
 from mnemosyne.stores.sql.reading.search import find_in_packs, find_left
 from mnemosyne.stores.sql.schema import OF_A_SESSION, OF_A_TURN, PART, TextTable
-from mnemosyne.stores.sql.sessions import StoredSession, find_session, load_session
+from mnemosyne.stores.sql.sessions import SessionArchivedError, StoredSession, find_session, load_session
 from mnemosyne.stores.sql.shared_index import drop_segments, drop_vectors
 from mnemosyne.stores.sql.writing.entries import replace_entry
 from mnemosyne.stores.sql.writing.messages import MESSAGE_COLUMNS
@@ -209,7 +210,12 @@ def _erase_user(connection: Connection, user_id: str, tally: _Tally) -> None:
 
 
 def _sessions_of_user(connection: Connection, user_id: str, *, lock: str) -> tuple[list[str], list[str]]:
-    """Return the sessions of a user, and the others in which the user may have written, in the order of their numbers."""
+    """Return the sessions of a user, and the others in which the user may have written, in the order of their numbers.
+
+    SessionArchivedError names those that must be opened before.
+    """
+    if archived := archived_of_user(connection, user_id):
+        raise SessionArchivedError(archived)
     rows = connection.execute(
         f"SELECT key, session_id, user_id FROM sessions WHERE tenant = ? ORDER BY key{lock}", (connection.tenant,)
     ).fetchall()

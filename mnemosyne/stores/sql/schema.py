@@ -20,18 +20,34 @@ The tables:
   digest.
 - `vectors` and `index_segments`, of PostgreSQL alone (SHARED), hold what can be made again: the vector of each embedded text, and
   the rows of each scope's index, so that a host need not make them. Both are partitioned by scope.
+- a session whose `active_branch` is empty is archived: its rows are in `archive_parts`, compressed, and `archives` says when
+  and what of it is shown without opening it.
+- `leases` says which process does a kind of work for the whole store, and until when.
+- `store_revision` says of which revision the tables are; see REVISION.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 Dialect = Literal["sqlite", "postgresql"]
 
-REVISION = 4
-"""The current revision: `PRAGMA user_version` of a SQLite file, and as `0004` in `alembic_version`."""
+REVISION = 5
+"""The revision of these tables, as `store_revision` has it."""
+
+NEEDED = 3
+"""The oldest revision whose releases may use these tables: `PRAGMA user_version` of a SQLite file, `0003` in `alembic_version`.
+
+A release refuses a store that needs a later revision than its own, and goes on over one that is only newer: tables and columns are
+added, and nothing that an older release reads or writes changes its meaning. What an older release must not meet (a first archived
+session) raises the number in the same transaction (`sql.revision`).
+"""
+
+ARCHIVES_NEED = 4
+"""The revision whose releases know archived sessions."""
 
 WORDS: Mapping[Dialect, Mapping[str, str]] = {
     "sqlite": {
@@ -115,6 +131,16 @@ TABLES = (
         number {serial}, tenant {text} NOT NULL, audit_id {text} NOT NULL, erased_at {text} NOT NULL, kind {text} NOT NULL,
         subject_hash {text} NOT NULL, reason {text} NOT NULL, counts {blob} NOT NULL)""",
     "CREATE UNIQUE INDEX audits_by_id ON audits (tenant, audit_id)",
+    """CREATE TABLE archives (
+        session {int} NOT NULL PRIMARY KEY, tenant {text} NOT NULL, archived_at {text} NOT NULL, active_at {text} NOT NULL,
+        active_branch {text} NOT NULL, number_of_rows {int} NOT NULL, raw_bytes {int} NOT NULL, packed_bytes {int} NOT NULL,
+        heads {blob} NOT NULL, authors {blob} NOT NULL)""",
+    "CREATE INDEX archives_by_age ON archives (tenant, archived_at, session)",
+    """CREATE TABLE archive_parts (
+        session {int} NOT NULL, part {int} NOT NULL, body {blob} NOT NULL, PRIMARY KEY (session, part))""",
+    """CREATE TABLE leases (
+        name {text} NOT NULL PRIMARY KEY, holder {text} NOT NULL, token {int} NOT NULL, until_us {int} NOT NULL)""",
+    "CREATE TABLE store_revision (revision {int} NOT NULL PRIMARY KEY)",
 )
 
 SHARED = (
@@ -149,11 +175,14 @@ SHARED = (
 )
 """What only PostgreSQL has: vectors in pgvector's type where the server has it, else as bytes. A server that has it but does not
 let this user create it keeps bytes."""
+OF_THE_DATABASE = ("leases", "store_revision")
+"""The tables that hold nothing of any tenant, and belong to one database: they are not copied into another."""
 
 STAMP = (
     """CREATE TABLE alembic_version (
         version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))""",
-    f"INSERT INTO alembic_version (version_num) VALUES ('{REVISION:04}')",
+    f"INSERT INTO alembic_version (version_num) VALUES ('{NEEDED:04}')",
+    f"INSERT INTO store_revision (revision) VALUES ({REVISION})",
 )
 """The statements that let Alembic recognise a database that it did not create."""
 
@@ -250,8 +279,29 @@ OF_A_TURN = TextTable(
 )
 """The table whose rows refer to a turn by its number; its bodies are compressed."""
 
-TEXT_TABLES = (*OF_A_SESSION, *OF_A_TENANT, OF_A_WORLD, OF_A_TURN)
+OF_AN_ARCHIVE = (
+    TextTable(
+        table="archives",
+        key="''",
+        words=("archived_at", "active_at", "active_branch"),
+        bodies={"heads": "archived_heads", "authors": "archived_authors"},
+    ),
+    TextTable(table="archive_parts", key="''", words=(), bodies={"body": "archive"}),
+)
+"""The tables of archived sessions. An erasure opens a session before it treats its rows; a search reads the rows in the archive."""
+
+OF_LEASES = TextTable(table="leases", key="name", words=("name", "holder"))
+"""The table of leases, whose texts name kinds of work and processes."""
+
+TEXT_TABLES = (*OF_A_SESSION, *OF_A_TENANT, OF_A_WORLD, OF_A_TURN, *OF_AN_ARCHIVE, OF_LEASES)
 """All of them."""
+
+COLUMNS: Mapping[str, tuple[str, ...]] = {
+    found[1]: tuple(re.findall(r"(?:^|,)\s*([a-z_]+) (?=\{)", found[2]))
+    for each in TABLES
+    if (found := re.match(r"CREATE TABLE (\w+) \((.*)", each, re.DOTALL)) is not None
+}
+"""The columns of each table, in order."""
 
 
 def statements(dialect: Dialect) -> tuple[str, ...]:

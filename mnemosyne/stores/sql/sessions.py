@@ -36,6 +36,14 @@ _HERE = """WITH RECURSIVE here (key, world_id, active_branch, version) AS (
         FROM here LEFT JOIN path ON path.session = here.key ORDER BY path.place"""
 
 
+class SessionArchivedError(Exception):
+    """Sessions that a transaction needs are archived: `session_ids`. The store opens them and runs the transaction again."""
+
+    def __init__(self, session_ids: Sequence[str]) -> None:
+        self.session_ids = tuple(session_ids)
+        super().__init__(", ".join(self.session_ids))
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredSession:
     """A row of `sessions`; `key` is its number in all other tables."""
@@ -48,7 +56,7 @@ class StoredSession:
 
 
 def find_session(connection: Connection, session_id: str) -> StoredSession | None:
-    """Return a session, or None; in a write transaction it is locked from here on."""
+    """Return a session, or None; in a write transaction it is locked from here on. SessionArchivedError."""
     row = connection.execute(
         "SELECT key, world_id, active_branch, version FROM sessions WHERE tenant = ? AND session_id = ?"
         + connection.lock,
@@ -56,6 +64,8 @@ def find_session(connection: Connection, session_id: str) -> StoredSession | Non
     ).fetchone()
     if row is None:
         return None
+    if not row[2]:
+        raise SessionArchivedError((session_id,))
     return StoredSession(key=row[0], session_id=session_id, world_id=row[1], active_branch=row[2], version=row[3])
 
 
@@ -104,12 +114,14 @@ def load_head(
 ) -> tuple[StoredSession, SessionHead]:
     """Return a session and the head of a branch (None = the active one) by one query, without a lock.
 
-    Only for reads: a writer must lock the session first. SessionNotFoundError, BranchNotFoundError.
+    Only for reads: a writer must lock the session first. SessionNotFoundError, BranchNotFoundError, SessionArchivedError.
     """
     rows = connection.execute(_HERE, (connection.tenant, session_id, branch_id)).fetchall()
     if not rows:
         raise SessionNotFoundError(session_id)
     key, world_id, active_branch, version = rows[0][:4]
+    if not active_branch:
+        raise SessionArchivedError((session_id,))
     session = StoredSession(
         key=key, session_id=session_id, world_id=world_id, active_branch=active_branch, version=version
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from mnemosyne.damage import DamageLog
 from mnemosyne.protocols import Store
@@ -37,39 +37,27 @@ from mnemosyne.stores.sql import documents as sql_documents
 from mnemosyne.stores.sql import erase as sql_erase
 from mnemosyne.stores.sql import parts as sql_parts
 from mnemosyne.stores.sql import sessions as sql_sessions
-from mnemosyne.stores.sql import worlds as sql_worlds
 from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.read_bodies import BodyCache
+from mnemosyne.stores.sql.reading import archives as sql_archives
 from mnemosyne.stores.sql.reading import entries as sql_recall
 from mnemosyne.stores.sql.reading import search as sql_search
 from mnemosyne.stores.sql.reading import system_messages as sql_system_messages
 from mnemosyne.stores.sql.reading import turn_inputs as sql_inputs
 from mnemosyne.stores.sql.reading import turns as sql_turns
 from mnemosyne.stores.sql.reading import window as sql_window
+from mnemosyne.stores.sql.upkeep.store import OpeningRunner, Runner, SqlUpkeep
 from mnemosyne.stores.sql.writing import hidden_records as sql_hidden_records
 from mnemosyne.stores.sql.writing import turns as sql_writes
-
-T = TypeVar("T")
-
-
-class Runner(Protocol):
-    """Runs whole transactions off the event loop."""
-
-    async def run(self, work: Callable[[Connection], T]) -> T:
-        """Return what `work` returns, from one transaction; when it raises, everything is rolled back."""
-        ...
-
-    async def close(self) -> None:
-        """Wait for running work, then release connections and threads. A second call does nothing."""
-        ...
+from mnemosyne.stores.sql.writing import worlds as sql_worlds
 
 
-class SqlStore(Store):
+class SqlStore(SqlUpkeep, Store):
     """A Store on two runners. For what a method does and raises, see `mnemosyne.protocols.Store`."""
 
     def __init__(self, reads: Runner, writes: Runner, log: DamageLog, cache: BodyCache) -> None:
-        self._reads = reads
-        self._writes = writes
+        self._reads = OpeningRunner(reads, writes)
+        self._writes = OpeningRunner(writes, writes)
         self._log = log
         self._cache = cache
 
@@ -118,7 +106,7 @@ class SqlStore(Store):
         return await self._reads.run(sql_sessions.read_sessions)
 
     async def head(self, session_id: str, branch_id: str | None = None) -> SessionHead:
-        return await self._reads.run(lambda db: sql_sessions.read_head(db, session_id, branch_id))
+        return await self._reads.run(lambda db: sql_archives.read_head(db, session_id, branch_id))
 
     async def window(self, session_id: str, *, message_limit: int, branch_id: str | None = None) -> SessionWindow:
         return await self._reads.run(lambda db: sql_window.read_window(db, session_id, message_limit, branch_id))
@@ -216,7 +204,7 @@ class SqlStore(Store):
         return await self._reads.run(lambda db: sql_system_messages.read_depths(db, session_id, branch_id, after_depth))
 
     async def branches(self, session_id: str) -> tuple[SessionHead, ...]:
-        return await self._reads.run(lambda db: sql_sessions.read_branches(db, session_id))
+        return await self._reads.run(lambda db: sql_archives.read_branches(db, session_id))
 
     async def fork(self, session_id: str, turn_id: str | None, branch_id: str) -> SessionHead:
         return await self._writes.run(lambda db: sql_writes.fork(db, session_id, turn_id, branch_id))

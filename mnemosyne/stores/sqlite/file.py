@@ -10,6 +10,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -19,7 +20,7 @@ from mnemosyne.core.errors import StoreUnavailableError
 from mnemosyne.damage import DamageLog
 from mnemosyne.files import make_private_file, make_private_folder
 from mnemosyne.stores.sql.read_bodies import BodyCache
-from mnemosyne.stores.sql.schema import REVISION, statements
+from mnemosyne.stores.sql.schema import NEEDED, REVISION, statements
 
 APPLICATION_ID = 0x4A435144
 
@@ -79,6 +80,16 @@ class SqliteConnection:
     def contains(self, column: str) -> str:
         """Return the SQL condition that a text or blob column contains the value of a `?`."""
         return f"instr({column}, ?) > 0"
+
+    def now_us(self) -> int:
+        """Return the time of this machine, which is that of every process that uses the file."""
+        return time.time_ns() // 1000
+
+    def require(self, revision: int) -> None:
+        """Let only releases of this revision or a later one open the file."""
+        if self.driver.execute("PRAGMA user_version").fetchone()[0] < revision:
+            self.driver.execute(f"PRAGMA user_version = {revision:d}")
+            self.driver.execute("UPDATE alembic_version SET version_num = ?", (f"{revision:04}",))
 
 
 def open_database(opening: SqliteOptions) -> sqlite3.Connection:
@@ -165,18 +176,30 @@ def _make_folder(path: Path) -> None:
 
 
 def _recognise(connection: sqlite3.Connection, path: Path) -> int:
-    """Return the revision of a file (0 = empty); StoreUnavailableError when it is another program's or too new."""
+    """Return the revision of a file (0 = empty), which may be later than ours; StoreUnavailableError when it is another
+    program's, or needs a later release.
+    """
     application = connection.execute("PRAGMA application_id").fetchone()[0]
-    revision: int = connection.execute("PRAGMA user_version").fetchone()[0]
-    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    if application != APPLICATION_ID and (tables or application or revision):
+    needed: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    if application != APPLICATION_ID and (tables or application or needed):
         raise StoreUnavailableError(str(path), "it is a database of another program; choose another path")
-    if revision > REVISION:
+    if needed > REVISION:
         raise StoreUnavailableError(
             str(path),
-            f"it was written by a newer release (store version {revision}, this one reads up to {REVISION}); update",
+            f"it was written by a newer release (store version {needed}, this one reads up to {REVISION}); update",
         )
-    return revision
+    if needed < NEEDED or "store_revision" not in tables:
+        return needed
+    (revision,) = connection.execute("SELECT max(revision) FROM store_revision").fetchone()
+    return int(revision)
+
+
+def read_revision(path: Path) -> tuple[int, int]:
+    """Return the revision of a file, and the one that it needs; nothing is changed. StoreUnavailableError as of `open_database`."""
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+        needed: int = connection.execute("PRAGMA user_version").fetchone()[0]
+        return _recognise(connection, path), needed
 
 
 def _use_wal(connection: sqlite3.Connection, busy_seconds: float) -> None:
@@ -200,7 +223,7 @@ def _make(connection: sqlite3.Connection) -> None:
             for statement in statements("sqlite"):
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {REVISION}")
+            connection.execute(f"PRAGMA user_version = {NEEDED}")
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
 from mnemosyne.core.errors import StoreError
 from mnemosyne.damage import DamageLog
+from mnemosyne.protocols.upkeep import Lease
 from mnemosyne.schema.erasure import Erasure, ErasureOutcome
 from mnemosyne.stores.sql.read_bodies import BodyCache
 from mnemosyne.stores.sql.store import SqlStore
@@ -69,6 +71,14 @@ class SqliteStore(SqlStore):
         outcome = await super().erase(erasure)
         self._unclean = True
         await self._clean()
+        return outcome
+
+    async def erase_archived(
+        self, erasure: Erasure, *, archived_before: datetime, lease: Lease | None = None
+    ) -> ErasureOutcome | None:
+        """Erase an archived session; the file is rewritten once, when the store is closed."""
+        outcome = await super().erase_archived(erasure, archived_before=archived_before, lease=lease)
+        self._unclean = self._unclean or outcome is not None
         return outcome
 
     async def file_faults(self) -> tuple[str, ...]:

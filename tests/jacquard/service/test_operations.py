@@ -42,6 +42,9 @@ RUNTIME = {
     "plan_erasure": "erase",
     "forget": "erase",
     "import_world": "put_world",
+    "archive_session": "archive_session",
+    "open_archived": "open_archived",
+    "archived_sessions": "list_archived",
 }
 RUNTIME_REASONS = {
     "sweep": COMMAND,

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from jacquard.config.service import ServiceLimits, ServiceSettings
+from jacquard.config.tenant_sections import HousekeepingSettings, TenantSettings
 from jacquard.service.http.routes import OPERATIONS
 from jacquard.service.values import Scope
 
 DOCS = Path(__file__).parents[3] / "docs"
+SECTIONS = {"limits": ServiceLimits(), "each_tenant": TenantSettings(), "housekeeping": HousekeepingSettings()}
 PAGES = ["service.md", "service.zh-CN.md"]
 MARKS = {Scope.PLAY: "", Scope.AUTHOR: "¹", Scope.ADMIN: "²"}
 
@@ -32,8 +34,9 @@ def test_a_page_names_every_setting_with_its_default(page):
         re.findall(r"^\| `([a-z_.]+)` \| (?:`([^`]*)`|\S+) \|", (DOCS / page).read_text(encoding="utf-8"), re.M)
     )
     given = {each.name: getattr(ServiceSettings(), each.name) for each in fields(ServiceSettings)}
-    given = {name: value for name, value in given.items() if name not in ("limits", "proxy")}
-    given |= {f"limits.{each.name}": getattr(ServiceLimits(), each.name) for each in fields(ServiceLimits)}
+    given = {name: value for name, value in given.items() if name not in (*SECTIONS, "proxy", "by_tenant")}
+    for name, section in SECTIONS.items():
+        given |= {f"{name}.{each.name}": getattr(section, each.name) for each in fields(section)}
     told = {name: show(value) for name, value in given.items()}
     assert {name: rows.get(name) for name in told} == told
 

@@ -16,6 +16,7 @@ from mnemosyne.schema.erasure import PACK_PLACE, AuditRecord, StoredRow
 from mnemosyne.schema.memory import session_scope, world_scope
 from mnemosyne.stores.sql.blobs import place_of, read_body, unpack_blob
 from mnemosyne.stores.sql.connection import Connection, expand_in
+from mnemosyne.stores.sql.reading.archives import find_archived, read_archived_rows
 from mnemosyne.stores.sql.schema import OF_A_SESSION, OF_A_TENANT, OF_A_TURN, OF_A_WORLD, TextTable
 
 _SESSIONS_AT_ONCE = 16
@@ -111,6 +112,8 @@ def _rows(connection: Connection, sessions: Collection[str] | None, without: Col
 
 def _of_sessions(connection: Connection, names: dict[int, str]) -> Iterator[StoredRow]:
     marks, keys = expand_in(list(names))
+    for key in sorted(find_archived(connection, names)):
+        yield from _of_archive(connection, key, names[key])
     for table in OF_A_SESSION:
         rows = connection.execute(
             f"SELECT session, {_columns(table)} FROM {table.table} WHERE session IN ({marks})", keys
@@ -134,6 +137,20 @@ def _of_sessions(connection: Connection, names: dict[int, str]) -> Iterator[Stor
         (connection.tenant, *values),
     )
     yield from (_row(of_tenant["entries"], scopes[scope], cells) for scope, *cells in rows)
+
+
+def _of_archive(connection: Connection, key: int, session_id: str) -> Iterator[StoredRow]:
+    """Yield the rows of an archived session as they would be if it were open."""
+    tables = {table.table: table for table in (*OF_A_SESSION, *OF_A_TENANT, OF_A_TURN)}
+    turns: dict[int, str] = {}
+    for name, cells in read_archived_rows(connection, key, session_id):
+        if name == "turns":
+            turns[cells["number"]] = cells["turn_id"]
+        table = tables[name]
+        if table is OF_A_TURN:
+            cells["turn_id"] = turns[cells["turn"]]
+        shown = "" if table.key.startswith("'") else cells[table.key]
+        yield _row(table, session_id, (shown, *(cells[column] for column in (*table.words, *table.bodies))))
 
 
 def _of_no_session(connection: Connection, table: TextTable) -> Iterator[StoredRow]:

@@ -1,14 +1,14 @@
 """Vectors and index rows in PostgreSQL, for all hosts.
 
-Revision 0004. Both tables begin empty: each host fills them with what it embeds from then on. SQLite gets none of them.
+Revision 0005. Both tables begin empty: each host fills them with what it embeds from then on. SQLite gets none of them.
 """
 
 from __future__ import annotations
 
 from alembic import op
 
-revision = "0004"
-down_revision = "0003"
+revision = "0005"
+down_revision = "0004"
 branch_labels = None
 depends_on = None
 

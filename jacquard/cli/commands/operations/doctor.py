@@ -1,0 +1,74 @@
+"""`doctor`: what is where, and what is stale or wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from jacquard.cli.shared import (
+    DEFAULT_STORE,
+    ConfigOption,
+    EmbedderOption,
+    JsonOption,
+    StoreOption,
+    print_json,
+    run,
+    show,
+)
+from jacquard.service.upkeep.doctor import Doctor
+from jacquard.service.upkeep.findings import Diagnosis
+from mnemosyne.core.codec import to_plain
+
+
+def doctor(
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Read every record and archive too, which may take long.")
+    ] = False,
+    store: StoreOption = DEFAULT_STORE,
+    embedder: EmbedderOption = "auto",
+    config: ConfigOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Say what is where, which settings count and why, what is stale or wrong, and what to do about it. Nothing is written.
+
+    Of all tenants. Exit code 1: something is wrong. What is stale alone is no failure.
+    """
+    found = run(Doctor(store=store, embedder=embedder, config=config, deep=deep).examine)
+    if json_output:
+        print_json({"ok": found.is_well, **to_plain(found)})
+    else:
+        _print(found, config)
+    if not found.is_well:
+        raise typer.Exit(1)
+
+
+def _print(found: Diagnosis, config: Path | None) -> None:
+    tables, needed, ours = found.revisions
+    show(f"store      {found.store} ({found.kind}){'' if found.reachable else ': not reachable'}")
+    if tables:
+        show(f"revision   {tables}; releases from revision {needed} on may use it; this one makes {ours}")
+    for figures in found.tenants:
+        show(
+            f"tenant     {figures.tenant}: {figures.sessions} sessions ({figures.archived} archived), {figures.entries} entries, "
+            f"{figures.worlds} worlds, {figures.stored_bytes:,} bytes"
+        )
+    for index in found.indexes:
+        encoders = f", vectors of {', '.join(index.encoders)}" if index.encoders else ""
+        show(f"index      {index.folder}: {index.tables} tables, {index.file_bytes:,} bytes{encoders}")
+    for name, holder in found.leases.items():
+        show(f"lease      {name}: {holder}")
+    if found.embedder:
+        show(f"embedder   {found.embedder}")
+    show("packages   " + ", ".join(f"{name} {version}" for name, version in found.packages.items() if version))
+    for each in found.settings:
+        if each.source != "default":
+            show(f"setting    {each.name} = {each.value} ({each.source})")
+    for finding in found.findings:
+        show(
+            f"{finding.severity.value:<10} {finding.what} {finding.do}",
+            "red" if finding.severity == "wrong" else "yellow",
+        )
+    if not found.findings:
+        show("Nothing is stale or wrong.")

@@ -1,0 +1,57 @@
+"""Which settings are in force, and where each comes from: the default, a file with its line, a variable."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from filament import load_yaml_marked
+from jacquard.config.fields import Credential
+from jacquard.config.reference import Setting, settings_of
+from jacquard.config.sections import drop_secrets
+from jacquard.config.service import ServiceSettings, load_service_settings
+from jacquard.config.settings import BETWEEN, SERVICE, load_config
+from mnemosyne.core.codec import to_plain
+from mnemosyne.core.masking.credentials import mask_credentials
+from mnemosyne.stores.locate import mask_passwords
+
+DEFAULT = "default"
+HIDDEN = "***"
+"""What is shown of a key."""
+
+
+def settings_in_force(
+    file: Path | None = None, environment: Mapping[str, str] | None = None
+) -> Iterator[tuple[str, Any, str]]:
+    """Yield the path of every setting, its value without secrets, and its source.
+
+    ConfigError that lists every fault. Reads a file, so call it off the event loop.
+    """
+    given = os.environ if environment is None else environment
+    whole = to_plain(load_config(file, given))
+    whole[SERVICE] = to_plain(load_service_settings(file, given))
+    lines = load_yaml_marked(file.read_text(encoding="utf-8"))[1] if file is not None else {}
+    for setting in (*settings_of(), *settings_of(ServiceSettings, (SERVICE,))):
+        value: Any = whole
+        for step in setting.path:
+            value = value.get(step) if isinstance(value, Mapping) else None
+        yield ".".join(setting.path), _without_secrets(setting, value), _source(setting, given, file, lines)
+
+
+def _without_secrets(setting: Setting, value: Any) -> Any:
+    holds = setting.metadata.get("credential")
+    if holds is None or not isinstance(value, str):
+        return drop_secrets(value)
+    return HIDDEN if holds is Credential.KEY else mask_credentials(mask_passwords(value))
+
+
+def _source(
+    setting: Setting, environment: Mapping[str, str], file: Path | None, lines: Mapping[tuple[str | int, ...], int]
+) -> str:
+    for name in sorted(environment):
+        if name == setting.variable or name.startswith(f"{setting.variable}{BETWEEN}"):
+            return name
+    found = lines.get(setting.path)
+    return DEFAULT if found is None else f"{file}:{found}"

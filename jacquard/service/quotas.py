@@ -1,0 +1,109 @@
+"""What each tenant may have: sessions, entries, bytes, turns a minute. What goes beyond is refused before anything is written."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from time import monotonic
+
+from jacquard.config.service import ServiceSettings
+from jacquard.config.tenant_sections import TenantSettings
+from jacquard.core.errors import QuotaExceededError, TurnRateError
+from mnemosyne.core.errors import SessionNotFoundError
+from mnemosyne.protocols import Store, StoreUpkeep
+
+_STARTING = frozenset({"start_session", "prepare_turn", "adopt_messages", "put_document"})
+"""Operations that start a session where there is none."""
+
+_REMEMBERING = frozenset({"remember_memory", "remember", "add_lore", "put_world", "consolidate", "ingest"})
+"""Operations that add entries."""
+
+_TURNS = frozenset({"prepare_turn", "retry", "swipe"})
+WRITING = _STARTING | _REMEMBERING | _TURNS
+"""Operations that are refused where a tenant has too much; a turn that has begun can always be committed."""
+
+_MINUTE_SECONDS = 60.0
+_COUNTED_SECONDS = 10.0
+_MEASURED_SECONDS = 600.0
+_ADVICE = {
+    "sessions": "Erase sessions that are not needed (`jacquard erase --session ID`), or raise the setting.",
+    "entries": "Forget memories or lore that are not needed, or raise the setting.",
+    "stored_bytes": "Erase or archive sessions (`jacquard archive`), or raise the setting.",
+}
+
+
+class TenantQuotas:
+    """Checks operations of one process against the settings of their tenants.
+
+    Numbers are counted no further than a limit, and counted again after ten seconds; bytes are measured again after ten minutes. A
+    store that cannot count (files, memory, a plugin) is checked for turns alone.
+    """
+
+    def __init__(self, settings: ServiceSettings) -> None:
+        self._settings = settings
+        self._turns: dict[str, deque[float]] = {}
+        self._figures: dict[tuple[str, str], tuple[float, int]] = {}
+
+    async def check(self, operation: str, tenant: str, store: Store, session_id: str = "") -> None:
+        """Return where an operation may go on; QuotaExceededError, TurnRateError."""
+        quota = self._settings.of_tenant(tenant)
+        if operation not in WRITING:
+            return
+        if isinstance(store, StoreUpkeep):
+            await self._check_stored(operation, quota, tenant, store, session_id)
+        if operation in _TURNS and quota.turns_a_minute:
+            self._count_turn(tenant, quota.turns_a_minute)
+
+    async def _check_stored(
+        self, operation: str, quota: TenantSettings, tenant: str, store: StoreUpkeep, session_id: str
+    ) -> None:
+        async def count(what: str, limit: int) -> int:
+            return (await store.count_up_to({what: limit}))[what]
+
+        starts = operation in _STARTING and quota.sessions and await _is_new(store, session_id)
+        # Counted each time: sessions begin seldom, and several at once would all see the number of before.
+        if starts and await count("sessions", quota.sessions) >= quota.sessions:
+            raise self._refusal(tenant, "sessions", quota.sessions)
+        if operation in _REMEMBERING and quota.entries:
+            await self._limit(
+                tenant, "entries", quota.entries, _COUNTED_SECONDS, lambda: count("entries", quota.entries)
+            )
+        if quota.stored_bytes:
+
+            async def measure() -> int:
+                return (await store.usage()).stored_bytes
+
+            await self._limit(tenant, "stored_bytes", quota.stored_bytes, _MEASURED_SECONDS, measure)
+
+    async def _limit(
+        self, tenant: str, what: str, limit: int, seconds: float, measure: Callable[[], Awaitable[int]]
+    ) -> None:
+        known = self._figures.get((tenant, what))
+        if known is None or monotonic() - known[0] >= seconds:
+            known = self._figures[tenant, what] = (monotonic(), await measure())
+        if known[1] >= limit:
+            raise self._refusal(tenant, what, limit)
+
+    def _count_turn(self, tenant: str, limit: int) -> None:
+        recent, now = self._turns.setdefault(tenant, deque()), monotonic()
+        while recent and now - recent[0] >= _MINUTE_SECONDS:
+            recent.popleft()
+        if len(recent) >= limit:
+            seconds = max(1, round(_MINUTE_SECONDS - (now - recent[0])))
+            raise TurnRateError(tenant, limit, self._setting(tenant, "turns_a_minute"), seconds)
+        recent.append(now)
+
+    def _refusal(self, tenant: str, what: str, limit: int) -> QuotaExceededError:
+        return QuotaExceededError(tenant, what, limit, self._setting(tenant, what), _ADVICE[what])
+
+    def _setting(self, tenant: str, what: str) -> str:
+        place = f"by_tenant.{tenant}" if tenant in self._settings.by_tenant else "each_tenant"
+        return f"service.{place}.{what}"
+
+
+async def _is_new(store: object, session_id: str) -> bool:
+    try:
+        await store.head(session_id)  # type: ignore[attr-defined]
+    except SessionNotFoundError:
+        return True
+    return False

@@ -1,0 +1,1 @@
+"""Keeping stores in order: housekeeping by lease, and what is where."""

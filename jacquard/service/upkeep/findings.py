@@ -1,0 +1,86 @@
+"""What a look at a store and its surroundings has found. Values only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from mnemosyne.schema.memory import EMPTY
+
+
+class Severity(StrEnum):
+    """`wrong`: something does not work, or will not. `stale`: it works, with more time or less quality than it could."""
+
+    WRONG = "wrong"
+    STALE = "stale"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """One thing that is stale or wrong: `what` it is, and what to `do`, a sentence each; `code` is for machines."""
+
+    code: str
+    severity: Severity
+    what: str
+    do: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InForce:
+    """A setting in force: its path, its value without secrets, and where it comes from (`default`, a variable, `file:line`)."""
+
+    name: str
+    value: Any
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IndexFolder:
+    """The index folder of a tenant on this host: its tables and their bytes, and the sessions whose tables nobody needs."""
+
+    tenant: str
+    folder: str
+    tables: int
+    file_bytes: int
+    leftovers: int
+    encoders: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TenantFigures:
+    """What a tenant has."""
+
+    tenant: str
+    sessions: int
+    archived: int
+    entries: int
+    stored_bytes: int
+    worlds: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Diagnosis:
+    """What is where, and what is stale or wrong.
+
+    `revisions` are those of the tables, of the oldest release that may use them, and of this release (0: none is known). `leases`
+    are those in the store, with their holders. `packages` are versions by name, empty where one is not installed.
+    """
+
+    store: str
+    kind: str
+    reachable: bool
+    revisions: tuple[int, int, int] = (0, 0, 0)
+    tenants: tuple[TenantFigures, ...] = ()
+    indexes: tuple[IndexFolder, ...] = ()
+    leases: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    embedder: str = ""
+    packages: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    settings: tuple[InForce, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def is_well(self) -> bool:
+        """Whether nothing is wrong."""
+        return all(each.severity is not Severity.WRONG for each in self.findings)

@@ -1,0 +1,281 @@
+"""Housekeeping: archives and erases idle sessions, deletes what nobody needs. One process of all hosts does it, by a lease.
+
+The lease is a row of the store with an end and a number that grows with its holders. Every write for a session carries it, so a
+process that was held up and has lost it changes nothing more. Each step is one transaction: after a kill the next pass goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from time import monotonic
+from uuid import uuid4
+
+import anyio
+from anyio import to_thread
+
+from jacquard.config.service import ServiceSettings
+from jacquard.config.tenant_sections import TenantSettings
+from jacquard.service.upkeep import tidy
+from jacquard.service.values import SERVICE_TENANT
+from mnemosyne.core.errors import (
+    LeaseLostError,
+    MnemosyneError,
+    SessionNotFoundError,
+    StoreBusyError,
+    VersionConflictError,
+)
+from mnemosyne.core.masking.call_logs import open_log
+from mnemosyne.host_parts import SystemClock
+from mnemosyne.protocols import Clock, Lease, Store, StoreUpkeep
+from mnemosyne.retrieval.engines.lance_files import remove_tables
+from mnemosyne.schema.erasure import Erasure
+from mnemosyne.schema.memory import EMPTY
+from mnemosyne.stores.locate import StoreLocation, locate_store
+from mnemosyne.stores.open import store_at
+
+LEASE = "housekeeping"
+REASON = "idle longer than delete_days"
+_PAGE = 100
+_log = open_log(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HousekeepingPass:
+    """What one pass did: numbers by kind (archived, erased, turns, index tables, originals, backups) and what went wrong.
+
+    `holder` is another process that has the lease, in whose place nothing was done; `faults` name what could not be done, one
+    sentence each.
+    """
+
+    counts: Mapping[str, int] = field(default_factory=lambda: EMPTY)
+    holder: str = ""
+    faults: tuple[str, ...] = ()
+
+
+class _Held:
+    """A lease that is renewed while the work goes on."""
+
+    def __init__(self, store: StoreUpkeep, lease: Lease, seconds: float) -> None:
+        self._store, self.lease, self._seconds = store, lease, seconds
+        self._renewed = monotonic()
+
+    async def renew(self) -> Lease:
+        """Return the lease, renewed where a third of its time is over; LeaseLostError."""
+        if monotonic() - self._renewed > self._seconds / 3:
+            found = await self._store.acquire_lease(self.lease.name, self.lease.holder, self._seconds)
+            if found is None or found.token != self.lease.token:
+                raise LeaseLostError(self.lease.name, self.lease.holder)
+            self.lease, self._renewed = found, monotonic()
+        return self.lease
+
+
+class Housekeeper:
+    """Keeps the store of a service in order. `name` names the process to others; the default is unique."""
+
+    def __init__(self, settings: ServiceSettings, *, clock: Clock | None = None, name: str = "") -> None:
+        self._settings, self._set = settings, settings.housekeeping
+        self._clock = clock or SystemClock()
+        self.name = name or f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
+
+    async def run(self) -> None:
+        """Make a pass after each `housekeeping.every_seconds`, until it is cancelled; a fault is logged and the next pass comes."""
+        while True:
+            try:
+                done = await self.run_once()
+                for fault in done.faults:
+                    _log.warning("housekeeping: %s", fault)
+            except MnemosyneError as error:
+                _log.warning("housekeeping: %s", error)
+            except OSError as error:
+                _log.warning("housekeeping: %s", error.strerror or type(error).__name__)
+            await anyio.sleep(self._set.every_seconds)
+
+    async def run_once(self) -> HousekeepingPass:
+        """Make one pass, unless another process holds the lease; StoreUnavailableError where the store cannot be used."""
+        counts: Counter[str] = Counter()
+        faults: list[str] = []
+        holder = ""
+        async with self._open("default") as (store, _):
+            tenants: tuple[str, ...] = ("default",)
+            if isinstance(store, StoreUpkeep):
+                tenants = await store.tenants()
+                holder = await self._with_lease(store, tenants, counts, faults)
+            else:
+                faults.append(self._unsupported())
+        for tenant in tenants:
+            await self._tidy_host(tenant, counts, faults)
+        return HousekeepingPass(counts=dict(counts), holder=holder, faults=tuple(filter(None, faults)))
+
+    async def _with_lease(
+        self, store: StoreUpkeep, tenants: tuple[str, ...], counts: Counter[str], faults: list[str]
+    ) -> str:
+        """Do what one process does for all hosts; return who does it instead."""
+        try:
+            lease = await store.acquire_lease(LEASE, self.name, self._set.lease_seconds)
+        except StoreBusyError:
+            # The holder is in a transaction that the lease fences.
+            lease = None
+        if lease is None:
+            return next((each.holder for each in await store.leases() if each.name == LEASE), "another process")
+        held = _Held(store, lease, self._set.lease_seconds)
+        try:
+            for tenant in tenants:
+                # The service's own records have no idle sessions: a token is not used by writing to it.
+                if tenant != SERVICE_TENANT:
+                    await self._keep_tenant(tenant, held, counts, faults)
+            counts["backups"] += await self._drop_backups()
+        except LeaseLostError as error:
+            faults.append(str(error))
+        finally:
+            with anyio.CancelScope(shield=True):
+                await store.release_lease(held.lease)
+        return ""
+
+    async def _keep_tenant(self, tenant: str, held: _Held, counts: Counter[str], faults: list[str]) -> None:
+        keep = self._settings.of_tenant(tenant)
+        if not (keep.archive_days or keep.abandoned_days):
+            return
+        async with self._open(tenant) as (store, location):
+            if not isinstance(store, StoreUpkeep):
+                return
+            if keep.archive_days:
+                counts["archived"] += await self._archive(store, location, keep, held, faults)
+            if keep.delete_days:
+                counts["erased"] += await self._erase(store, location, keep, held, faults)
+            if keep.abandoned_days:
+                before = self._clock.now() - timedelta(days=keep.abandoned_days)
+                while dropped := await store.drop_abandoned(before, lease=await held.renew()):
+                    counts["turns"] += dropped
+
+    async def _archive(
+        self, store: StoreUpkeep, location: StoreLocation, keep: TenantSettings, held: _Held, faults: list[str]
+    ) -> int:
+        now, number, after = self._clock.now(), 0, ""
+        before = now - timedelta(days=keep.archive_days)
+        while number < self._set.sessions_a_pass:
+            page = await store.idle_sessions(before, after=after, limit=_PAGE)
+            for idle in page.items[: self._set.sessions_a_pass - number]:
+                lease = await held.renew()
+                try:
+                    done = await store.archive(idle.session_id, at=now, expected_version=idle.version, lease=lease)
+                except (VersionConflictError, SessionNotFoundError):
+                    # Somebody has used or erased it meanwhile.
+                    continue
+                except LeaseLostError:
+                    raise
+                except MnemosyneError as error:
+                    faults.append(f"A session in {location.shown} was not archived: {error}")
+                    continue
+                number += done is not None
+            if page.next is None:
+                break
+            after = page.next
+        return number
+
+    async def _erase(
+        self, store: StoreUpkeep, location: StoreLocation, keep: TenantSettings, held: _Held, faults: list[str]
+    ) -> int:
+        """Erase archived sessions that nobody has opened since: the time between the two settings begins with the archiving."""
+        now = self._clock.now()
+        before = now - timedelta(days=keep.delete_days - keep.archive_days)
+        number, after, vault = 0, "", tidy.vault_of(location)
+        while number < self._set.sessions_a_pass:
+            page = await store.archived_sessions(before=before, after=after, limit=_PAGE)
+            for archived in page[: self._set.sessions_a_pass - number]:
+                lease = await held.renew()
+                erasure = Erasure(at=now, session_id=archived.session_id, reason=REASON)
+                try:
+                    done = await store.erase_archived(erasure, archived_before=before, lease=lease)
+                except LeaseLostError:
+                    raise
+                except MnemosyneError as error:
+                    faults.append(f"A session in {location.shown} was not erased: {error}")
+                    continue
+                if done is not None and vault is not None:
+                    await vault.drop(session_ids=(archived.session_id,))
+                number += done is not None
+            if len(page) < _PAGE:
+                break
+            after = page[-1].session_id
+        return number
+
+    async def _drop_backups(self) -> int:
+        if self._set.backups is None:
+            return 0
+        old = await to_thread.run_sync(tidy.old_backups, Path(self._set.backups), self._set.backups_kept)
+        for file in old:
+            await to_thread.run_sync(partial(file.unlink, missing_ok=True))
+        return len(old)
+
+    async def _tidy_host(self, tenant: str, counts: Counter[str], faults: list[str]) -> None:
+        """Remove leftovers beside the store on this host, by one of its processes."""
+        async with self._open(tenant) as (store, location):
+            if location.index is None:
+                return
+            async with self._host_lease(store, location) as is_ours:
+                if not is_ours:
+                    return
+                vault = tidy.vault_of(location)
+                try:
+                    tables = await to_thread.run_sync(tidy.list_session_tables, location.index)
+                    folders = await to_thread.run_sync(tidy.list_originals, vault)
+                    sessions = frozenset(await store.sessions())
+                    left = await to_thread.run_sync(tidy.leftover_tables, tables, await tidy.open_sessions(store))
+                    if left:
+                        await remove_tables(str(location.index), left)
+                    for name in tidy.leftover_originals(folders, sessions):
+                        if vault is not None:
+                            await to_thread.run_sync(shutil.rmtree, vault.folder / name)
+                            counts["originals"] += 1
+                    counts["index tables"] += len(left)
+                except OSError as error:
+                    faults.append(
+                        f"{location.index.parent} of this host cannot be tidied: {error.strerror or error}; grant this user its "
+                        "files."
+                    )
+
+    @asynccontextmanager
+    async def _host_lease(self, store: Store, location: StoreLocation) -> AsyncIterator[bool]:
+        if not isinstance(store, StoreUpkeep):
+            yield True
+            return
+        folder = await to_thread.run_sync(Path(location.index or "").absolute)
+        name = f"files of {socket.gethostname()} {sha256(str(folder).encode()).hexdigest()[:12]}"
+        try:
+            lease = await store.acquire_lease(name, self.name, self._set.lease_seconds)
+        except StoreBusyError:
+            lease = None
+        try:
+            yield lease is not None
+        finally:
+            if lease is not None:
+                with anyio.CancelScope(shield=True):
+                    await store.release_lease(lease)
+
+    def _unsupported(self) -> str:
+        asked = [self._settings.each_tenant, *self._settings.by_tenant.values()]
+        if not any(each.archive_days or each.abandoned_days for each in asked):
+            return ""
+        return (
+            f"{self._settings.store} keeps no archives: only SQLite and PostgreSQL do, so no session is archived or erased. "
+            "`jacquard backup` and `jacquard doc` bring sessions into such a store."
+        )
+
+    @asynccontextmanager
+    async def _open(self, tenant: str) -> AsyncIterator[tuple[Store, StoreLocation]]:
+        location = await to_thread.run_sync(locate_store, self._settings.store, tenant)
+        store = await to_thread.run_sync(partial(store_at, location, tenant=tenant, create=False))
+        try:
+            yield store, location
+        finally:
+            await store.close()

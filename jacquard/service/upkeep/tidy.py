@@ -1,0 +1,80 @@
+"""Finds and removes what no session needs any more on this host: index tables, originals of redacted texts, old backups.
+
+All of it lies beside a store, so each host does it for itself. What is there is listed before the sessions are, so that what a new
+session makes meanwhile is never taken for a leftover.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+from mnemosyne.evidence import FolderVault
+from mnemosyne.evidence.vault import name_of
+from mnemosyne.protocols import Store, StoreUpkeep
+from mnemosyne.retrieval.engines.lance_files import list_tables, table_name
+from mnemosyne.retrieval.engines.large_scope import delta_names
+from mnemosyne.schema.memory import session_scope, staged_scope
+from mnemosyne.stores.locate import StoreLocation
+from mnemosyne.stores.maintenance.digest import has_digest
+
+_OF_SESSIONS = (
+    "session_",
+    "next_session_",
+    "young_1_session_",
+    "young_2_session_",
+    "young_1_next_session_",
+    "young_2_next_session_",
+)
+
+
+def vault_of(location: StoreLocation) -> FolderVault | None:
+    """Return the originals of the tenant of a location, where they lie on this host."""
+    if location.index is None:
+        return None
+    return FolderVault(location.index.with_name(location.index.name.replace("index", "originals")))
+
+
+def tables_of(session_id: str) -> tuple[str, ...]:
+    """Return the names of all tables that an index may have of a session."""
+    scope, staged = session_scope(session_id), staged_scope(session_scope(session_id))
+    return tuple(table_name(name) for name in (scope, *delta_names(scope), staged, *delta_names(staged)))
+
+
+def list_session_tables(index: Path) -> tuple[str, ...]:
+    """Return the names of the tables of sessions in an index folder; OSError where it cannot be read."""
+    return tuple(name for name in list_tables(str(index)) if name.startswith(_OF_SESSIONS))
+
+
+async def open_sessions(store: Store) -> frozenset[str]:
+    """Return the ids of all sessions that are not archived."""
+    every = frozenset(await store.sessions())
+    return every - await store.archived_ids() if isinstance(store, StoreUpkeep) else every
+
+
+def leftover_tables(tables: Collection[str], open_sessions: Collection[str]) -> tuple[str, ...]:
+    """Return those of the tables of sessions that no open session has."""
+    if not tables:
+        return ()
+    needed = {name for session_id in open_sessions for name in tables_of(session_id)}
+    return tuple(sorted(set(tables) - needed))
+
+
+def list_originals(vault: FolderVault | None) -> tuple[str, ...]:
+    """Return the names of the folders with originals, one for each session."""
+    if vault is None or not vault.folder.is_dir():
+        return ()
+    return tuple(sorted(each.name for each in vault.folder.iterdir() if each.is_dir()))
+
+
+def leftover_originals(folders: Collection[str], sessions: Collection[str]) -> tuple[str, ...]:
+    """Return those of the folders with originals whose session is gone."""
+    return tuple(sorted(set(folders) - {name_of(session_id) for session_id in sessions})) if folders else ()
+
+
+def old_backups(folder: Path, kept: int) -> tuple[Path, ...]:
+    """Return the backups of `jacquard backup` in a folder but the newest `kept`; what is no backup is never among them."""
+    if not folder.is_dir():
+        return ()
+    ours = [each for each in folder.iterdir() if each.is_file() and not each.is_symlink() and has_digest(each)]
+    return tuple(sorted(ours, key=lambda each: (each.stat().st_mtime, each.name))[: max(0, len(ours) - kept)])

@@ -1,0 +1,154 @@
+"""What a store offers to those who keep it in order: archived sessions, leases, and figures of what it holds.
+
+A store without it (files, memory, a plugin) is kept in order by its owner. It must not import another module of protocols.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol, runtime_checkable
+
+from mnemosyne.schema.erasure import Erasure, ErasureOutcome
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lease:
+    """The right to do one kind of work for a whole store, until `until` (by the clock of the store) or its renewal.
+
+    `token` grows with every holder, so a write that carries it is refused when another has taken over.
+    """
+
+    name: str
+    holder: str
+    token: int
+    until: datetime
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IdleSession:
+    """A session and its last turn: `active_at` is when that was prepared (aware), `version` the session's at that moment."""
+
+    session_id: str
+    active_at: datetime
+    version: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IdlePage:
+    """Idle sessions among the `seen` ones that were looked at; `next` is the id to go on behind (None: there are no more)."""
+
+    items: tuple[IdleSession, ...]
+    seen: int
+    next: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ArchivedSession:
+    """An archived session: when it was archived and last active (both aware), its rows, and their bytes before and after."""
+
+    session_id: str
+    archived_at: datetime
+    active_at: datetime
+    rows: int
+    raw_bytes: int
+    packed_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoreUsage:
+    """What the tenant of a store has: sessions (archived ones among them), entries of memory and lore, bytes of all bodies."""
+
+    sessions: int
+    archived: int
+    entries: int
+    stored_bytes: int
+
+
+@runtime_checkable
+class StoreUpkeep(Protocol):
+    """A Store that can be kept in order by a worker, one for all its hosts.
+
+    1. An archived session is opened by whatever needs its rows, and is then what it was, byte for byte. `head`, `branches`,
+       `sessions` and searches leave it archived; reads of entries by scope, which feed an index, show nothing of it.
+    2. Archiving, opening and deleting are one transaction each: a kill leaves a session either open or archived.
+    3. At most one holder has a lease at a time; with `lease`, a write of one that has lost it raises LeaseLostError and changes
+       nothing.
+
+    Methods raise what those of `Store` do.
+    """
+
+    async def acquire_lease(self, name: str, holder: str, seconds: float) -> Lease | None:
+        """Return the lease, also one that this holder has already (it is renewed); None where another has it."""
+        ...
+
+    async def release_lease(self, lease: Lease) -> None:
+        """Give a lease back, unless another has it by now."""
+        ...
+
+    async def leases(self) -> tuple[Lease, ...]:
+        """Return all leases, also those that are over, by name."""
+        ...
+
+    async def tenants(self) -> tuple[str, ...]:
+        """Return the names of all tenants that have sessions or worlds, sorted."""
+        ...
+
+    async def idle_sessions(self, before: datetime, *, after: str = "", limit: int = 100) -> IdlePage:
+        """Look at the next `limit` open sessions behind the id `after`, and return those whose last turn is older than `before`.
+
+        A session without any date is never among them, nor is that of a user's profile.
+        """
+        ...
+
+    async def archive(
+        self, session_id: str, *, at: datetime, expected_version: int | None = None, lease: Lease | None = None
+    ) -> ArchivedSession | None:
+        """Pack the rows of a session into its archive; None where it is archived already, or holds evidence that will expire.
+
+        SessionNotFoundError; VersionConflictError where it was changed meanwhile; LeaseLostError.
+        """
+        ...
+
+    async def open_archived(self, session_id: str) -> bool:
+        """Put the rows of an archived session back; return whether it was archived. SessionNotFoundError; DamagedRecordError."""
+        ...
+
+    async def archived_sessions(
+        self, *, before: datetime | None = None, after: str = "", limit: int = 100, session_id: str | None = None
+    ) -> tuple[ArchivedSession, ...]:
+        """Return archived sessions (archived before a time, where given) by id, from behind the id `after`; or one by its id."""
+        ...
+
+    async def archived_ids(self) -> frozenset[str]:
+        """Return the ids of all archived sessions."""
+        ...
+
+    async def erase_archived(
+        self, erasure: Erasure, *, archived_before: datetime, lease: Lease | None = None
+    ) -> ErasureOutcome | None:
+        """Erase one whole session as `Store.erase` does, if it is archived and was archived before a time; None otherwise.
+
+        So a session that somebody has opened meanwhile stays. ValueError unless the erasure names a session; LeaseLostError.
+        """
+        ...
+
+    async def check_archive(self, session_id: str) -> None:
+        """Read an archive without opening it; DamagedRecordError where it cannot be opened."""
+        ...
+
+    async def usage(self) -> StoreUsage:
+        """Return figures of the tenant; it reads the sizes of all its rows."""
+        ...
+
+    async def count_up_to(self, most: Mapping[str, int]) -> Mapping[str, int]:
+        """Return the number of `sessions` and `entries` of the tenant, each counted up to the number given and no further."""
+        ...
+
+    async def drop_abandoned(self, before: datetime, *, limit: int = 1000, lease: Lease | None = None) -> int:
+        """Delete at most `limit` abandoned turns that were prepared before a time, with their records; return how many.
+
+        An abandoned turn is on no path: its user asked again instead. LeaseLostError.
+        """
+        ...

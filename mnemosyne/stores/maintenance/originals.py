@@ -1,0 +1,81 @@
+"""The originals of redacted texts (`dual_store`) in a backup: they lie in folders beside the index of a store, one for each tenant.
+
+Those of a store in PostgreSQL lie on the host that took the text in; a backup holds what this host has.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from mnemosyne.core.errors import StoreUnavailableError
+from mnemosyne.files import NEW, make_private_folder, write_file
+from mnemosyne.stores.locate import INDEX_NAME, StoreLocation, index_of_tenant
+from mnemosyne.stores.sql.connection import Connection
+
+FOLDER = "originals"
+_TABLE = "CREATE TABLE backup_files (name TEXT NOT NULL PRIMARY KEY, sha256 TEXT NOT NULL, body BLOB NOT NULL)"
+
+
+def originals_folder(location: StoreLocation) -> Path | None:
+    """Return the folder of the default tenant's originals; those of another have its name with the tenant's number behind it."""
+    return None if location.index is None else _beside(location.index)
+
+
+def originals_of(location: StoreLocation, tenant: str | None = None) -> Iterator[tuple[str, Path]]:
+    """Yield the files with originals of all tenants, or of one, each with its name in a backup."""
+    first = originals_folder(location)
+    if first is None or not first.parent.is_dir():
+        return
+    only = None if tenant is None else _beside(index_of_tenant(location, tenant) or first).name
+    for folder in sorted(first.parent.iterdir()):
+        rest = folder.name.removeprefix(first.name)
+        is_ours = folder.name == first.name or (folder.name.startswith(f"{first.name}-") and rest[1:].isalnum())
+        if not is_ours or not folder.is_dir() or only not in (None, folder.name):
+            continue
+        for file in sorted(folder.rglob("*")):
+            if file.is_file() and not file.name.endswith(NEW):
+                yield f"{FOLDER}{rest}/{file.relative_to(folder).as_posix()}", file
+
+
+def pack_originals(location: StoreLocation, target: Connection, tenant: str | None) -> dict[str, int]:
+    """Write the originals into the backup of a SQL store; return how many."""
+    target.execute(_TABLE)
+    number = 0
+    for name, file in originals_of(location, tenant):
+        data = file.read_bytes()
+        target.insert("backup_files", "name, sha256, body", [(name, hashlib.sha256(data).hexdigest(), data)])
+        number += 1
+    return {FOLDER: number}
+
+
+def unpack_originals(source: Connection, location: StoreLocation) -> dict[str, int]:
+    """Write the originals of a backup beside the store; return how many. StoreUnavailableError where another original is there."""
+    if source.execute("SELECT 1 FROM sqlite_master WHERE name = 'backup_files'").fetchone() is None:
+        return {FOLDER: 0}
+    first, number = originals_folder(location), 0
+    for name, digest, body in source.execute("SELECT name, sha256, body FROM backup_files ORDER BY name"):
+        if first is None or hashlib.sha256(body).hexdigest() != digest:
+            raise StoreUnavailableError(location.shown, f"{name} cannot be restored to it; take another backup")
+        place_original(first, name, bytes(body))
+        number += 1
+    return {FOLDER: number}
+
+
+def place_original(first: Path, name: str, body: bytes) -> None:
+    """Write one original of a backup; one that is there already must be the same. StoreUnavailableError."""
+    folder, *parts = PurePosixPath(name).parts
+    if not folder.startswith(FOLDER) or not parts or ".." in parts or "\\" in name:
+        raise StoreUnavailableError(name, "a path in the backup leads outside of the store")
+    file = first.with_name(first.name + folder.removeprefix(FOLDER)).joinpath(*parts)
+    if file.is_file():
+        if file.read_bytes() != body:
+            raise StoreUnavailableError(str(file), "another original lies there; name a new store")
+        return
+    make_private_folder(file.parent)
+    write_file(file, body, private=True)
+
+
+def _beside(index: Path) -> Path:
+    return index.with_name(index.name.replace(INDEX_NAME, FOLDER))

@@ -1,0 +1,1 @@
+"""Keeping a SQL store in order: leases, archived sessions, figures."""
