@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 from uuid import uuid4
 
@@ -63,6 +64,13 @@ def place_draft(draft: Path, path: Path, *, durable: bool = True) -> None:
     draft.replace(path)
     if durable:
         sync_folder(path.parent)
+
+
+def write_chunks(path: Path, chunks: Iterable[bytes]) -> None:
+    """Write a new file, which its owner alone may read, piece by piece; what a failure leaves of it is the caller's to remove."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILE_MODE), "wb") as out:
+        for chunk in chunks:
+            out.write(chunk)
 
 
 def sync_folder(folder: Path) -> None:

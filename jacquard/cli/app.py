@@ -15,7 +15,7 @@ from jacquard.cli.commands import (
 )
 from jacquard.cli.commands.authoring import packs, templates
 from jacquard.cli.commands.memory import evidence, lore, verbs
-from jacquard.cli.commands.operations import service, stores
+from jacquard.cli.commands.operations import service, snapshots, stores
 from jacquard.cli.overview import new_app
 from jacquard.cli.tenant_option import add_tenant_option
 
@@ -59,6 +59,7 @@ app.command()(stores.migrate)
 app.command()(stores.backup)
 app.command()(stores.restore)
 app.add_typer(service.tokens, name="tokens")
+app.add_typer(snapshots.snapshot)
 
 
 def main() -> None:

@@ -22,8 +22,10 @@ from mnemosyne.protocols.recall import (
     EntrySource,
     Index,
     MendableIndex,
+    ParallelEmbedder,
     ReencodableIndex,
     Retriever,
+    SnapshotIndex,
     Vectors,
 )
 from mnemosyne.protocols.rendering import BlockDeriver, EvidenceResolver, Fetch, Renderer, ResolveRef, TextSelector
@@ -46,6 +48,7 @@ __all__ = [
     "MendableIndex",
     "MessageEstimator",
     "OriginalVault",
+    "ParallelEmbedder",
     "PiiDetector",
     "Redactor",
     "ReencodableIndex",
@@ -53,6 +56,7 @@ __all__ = [
     "ResolveRef",
     "Retriever",
     "SessionLocks",
+    "SnapshotIndex",
     "Store",
     "TextSelector",
     "TokenEstimator",

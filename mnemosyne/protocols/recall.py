@@ -43,6 +43,16 @@ class Embedder(Protocol):
         ...
 
 
+@runtime_checkable
+class ParallelEmbedder(Embedder, Protocol):
+    """An `Embedder` that answers several calls of `embed` at a time."""
+
+    @property
+    def lanes(self) -> int:
+        """How many calls of `embed` are worth making at a time."""
+        ...
+
+
 class EntrySource(Protocol):
     """The part of a Store that recall reads: entries in the order of writing, and entries by id."""
 
@@ -178,6 +188,15 @@ class MendableIndex(Index, Protocol):
 
     async def remove_lost(self, scope: str) -> None:
         """Delete the damaged rows of a scope for good, after their entries were added again."""
+        ...
+
+
+@runtime_checkable
+class SnapshotIndex(Index, Protocol):
+    """An `Index` that may search a scope in a published snapshot, which is not changed: what is added stays in memory."""
+
+    def serves_snapshot(self, scope: str) -> bool:
+        """Return whether a scope is searched in a snapshot; its vectors are then those of the snapshot's embedder."""
         ...
 
 

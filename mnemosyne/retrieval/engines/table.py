@@ -95,6 +95,11 @@ class ScopeTable:
             for code in np.unique(stored.chains).tolist():
                 self._watermarks[tuple(Chain)[code]] = int(stored.sequences[stored.chains == code].max())
 
+    def begin_at(self, watermarks: Mapping[Chain, int]) -> None:
+        """Take these watermarks in the place of those of the rows, which have the sequences of another store."""
+        with self._lock:
+            self._watermarks = dict(watermarks)
+
     def watermark(self, chain: Chain) -> int:
         """Return the highest sequence seen for a chain."""
         with self._lock:

@@ -32,6 +32,8 @@ from mnemosyne.retrieval.engines.large_scope import (
 )
 from mnemosyne.retrieval.engines.memory import MemoryIndex
 from mnemosyne.retrieval.engines.rows import NO_ROWS, RowBatch, merge_batches, merge_watermarks, row_batch
+from mnemosyne.retrieval.engines.served.scopes import ServedScopes, ServedSnapshot, SnapshotSource
+from mnemosyne.retrieval.engines.served.tables import open_table
 from mnemosyne.retrieval.engines.table import ScopeTable
 from mnemosyne.schema.memory import Chain, staged_scope
 from mnemosyne.schema.query import Hit, IndexFilter, TextSearch
@@ -55,6 +57,9 @@ class TieredIndex:
     A scope whose table cannot be used continues in memory, starts empty there, and is named by `faults`. If LanceDB is
     not installed, all scopes are in memory only; that is not a fault, and `degradations_for` reports where it matters.
 
+    `snapshots`: where it has one of a scope, the scope is searched in that, and what is added stays in memory until there is a
+    newer one (`maintain` looks for it); nothing is written to the folder.
+
     Several processes may use one folder: each finds what the others have written when it reads a scope, and a scope
     that another drops is read again.
     """
@@ -69,11 +74,12 @@ class TieredIndex:
         held_rows: int = 256,
         open_scopes: int = 64,
         durable: DurableIndex | None = None,
+        snapshots: SnapshotSource | None = None,
     ) -> None:
         self.folder = str(folder)
         self._memory_rows, self._held_rows, self._open_scopes = memory_rows, held_rows, open_scopes
         self._durable, self._word_rows, self._delta_rows = durable, word_rows, delta_rows
-        self._memory = MemoryIndex()
+        self._memory, self._served = MemoryIndex(), ServedScopes(snapshots)
         self._big: dict[str, LargeScope] = {}
         self._held: dict[str, RowBatch] = {}
         self._direct: set[str] = set()
@@ -99,12 +105,16 @@ class TieredIndex:
         direct = await self._open(scope)
         if direct is not None:
             rows = await to_thread.run_sync(row_batch, entries, vectors, keys, model)
+            if (served := self._served.get(scope)) is not None:
+                served.note(rows)
             await self._run_guarded(scope, lambda: direct.append(scope, rows), None)
             if scope not in self._cut_off:
                 return
         table = self._memory.table(scope)
         batch = await to_thread.run_sync(_put_rows, table, entries, vectors, keys, model)
-        if scope not in self._cut_off and self._memory.holds(scope) and self._memory.table(scope) is table:
+        if (served := self._served.get(scope)) is not None:
+            served.note(batch)
+        elif scope not in self._cut_off and self._memory.holds(scope) and self._memory.table(scope) is table:
             self._held[scope] = merge_batches(self._held.get(scope, NO_ROWS), batch)
             if len(self._held[scope].rows) >= self._held_rows:
                 await self._write_held(scope)
@@ -177,10 +187,18 @@ class TieredIndex:
     async def has_lost(self, scope: str) -> bool:
         """Return whether rows of a scope were damaged and left out when it was read."""
         await self._open(scope)
-        return scope in self._lost
+        served = self._served.get(scope)
+        return scope in self._lost or (served is not None and served.incomplete)
+
+    def serves_snapshot(self, scope: str) -> bool:
+        """Return whether a scope is searched in a snapshot."""
+        return scope in self._served
 
     async def remove_lost(self, scope: str) -> None:
         """Delete the damaged rows of a scope, which were made again."""
+        if (served := self._served.get(scope)) is not None:
+            served.incomplete = False
+            return
         await self._run_guarded(scope, partial(self._remove_lost, scope), None)
 
     async def _remove_lost(self, scope: str) -> None:
@@ -210,10 +228,11 @@ class TieredIndex:
         """Return the degradation codes that apply when these scopes are searched.
 
         `index_in_memory`: LanceDB is not installed, and one of them is so large that it should not be rebuilt in every
-        process.
+        process. Those of snapshots: `ServedScopes.degradations_for`.
         """
+        scopes = list(scopes)
         large = any(self._memory.holds(name) and self._memory.table(name).count() > _LARGE_ROWS for name in scopes)
-        return ("index_in_memory",) if self._is_alone and large else ()
+        return (*(("index_in_memory",) if self._is_alone and large else ()), *self._served.degradations_for(scopes))
 
     async def adopt(self, scope: str, staged: str) -> None:
         """Put the staged scope in the place of the scope, in folder and memory; see `ReencodableIndex.adopt`."""
@@ -254,6 +273,7 @@ class TieredIndex:
                     await durable.drop(name)
             for name in (scope, staged):
                 self._forget(name)
+            self._served.refuse(scope)
             self._faults = {fault: of for fault, of in self._faults.items() if of not in (scope, staged, "")}
 
     async def maintain(self) -> None:
@@ -271,6 +291,7 @@ class TieredIndex:
             if self._durable is not None:
                 await self._tidy(self._durable)
             await self._evict_scopes()
+            await self._renew_snapshots()
 
     async def close(self) -> None:
         """Write pending rows and release the folder."""
@@ -279,6 +300,7 @@ class TieredIndex:
         for scope, big in list(self._big.items()):
             await self._run_guarded(scope, big.close, None)
         self._big.clear()
+        await self._served.close()
         if self._durable is not None:
             await self._durable.close()
 
@@ -296,10 +318,12 @@ class TieredIndex:
             for scope in self._memory.scopes()[: -self._open_scopes]:
                 if self._is_safe(scope):
                     self._memory.forget(scope)
+                    self._served.forget(scope)
             rows = {scope: await big.count(scope) for scope, big in self._big.items()}
             for scope in list(rows)[:-1]:
                 if sum(rows.values()) > self._word_rows:
                     del rows[scope]
+                    self._served.forget(scope)
                     await self._run_guarded(scope, self._big.pop(scope).close, None)
 
     async def _move_out(self, scope: str, durable: DurableIndex) -> None:
@@ -322,7 +346,61 @@ class TieredIndex:
         self._note_lost(scope, big.lost)
         return big
 
+    async def export(self, scope: str, target: Path) -> bool:
+        """Write all rows of a scope, with its graph, as one table into an empty folder, for a snapshot; return whether they have
+        the sequences of this store. Takes long. IndexUnavailableError, also where LanceDB is not installed or the scope is detached from the folder.
+        """
+        await self.maintain()
+        await self._open(scope)
+        if scope in self._cut_off or await self._engine(scope) is None:
+            raise IndexUnavailableError(self.folder, scope, "it is in memory alone, so that nothing can be published of it")
+        served = self._served.get(scope)
+        module = await to_thread.run_sync(import_module, "mnemosyne.retrieval.engines.served.export")
+        await module.export_scope(
+            self.folder if served is None else str(served.folder),
+            scope,
+            target,
+            NO_ROWS if served is None else served.changes,
+            word_rows=self._word_rows,
+            is_shared=served is None,
+        )
+        return served is None or not served.sequences
+
+    async def _renew_snapshots(self) -> None:
+        """Open newer snapshots in the place of those that are searched; searches go on in these until then."""
+        for scope in [*self._memory.scopes(), *self._big]:
+            if (newer := await self._served.find_newer(scope)) is not None:
+                await self._serve(scope, newer)
+        await self._served.release()
+
+    async def _open_snapshot(self, scope: str) -> bool:
+        """Search a scope in its newest snapshot, if it has a usable one; return whether it has."""
+        for _ in range(_TRIES):
+            found = await self._served.find(scope)
+            if found is None:
+                return False
+            if await self._serve(scope, found):
+                return True
+        return False
+
+    async def _serve(self, scope: str, snapshot: ServedSnapshot) -> bool:
+        """Search a scope in a snapshot from here on; return False where its table cannot be read."""
+        sizes = {"memory_rows": self._memory_rows, "delta_rows": self._delta_rows, "held_rows": self._held_rows}
+        try:
+            opened = await open_table(scope, snapshot, **sizes)
+        except (IndexUnavailableError, ScopeDroppedError) as error:
+            await self._served.reject(snapshot, str(error))
+            return False
+        self._forget(scope)
+        if isinstance(opened, LargeScope):
+            self._big[scope] = opened
+        else:
+            self._memory.keep(scope, opened)
+        self._served.serve(scope, snapshot)
+        return True
+
     def _forget(self, scope: str) -> None:
+        self._served.forget(scope)
         self._memory.forget(scope)
         self._big.pop(scope, None)
         self._held.pop(scope, None)
@@ -331,10 +409,13 @@ class TieredIndex:
         self._cut_off.discard(scope)
 
     def _has_grown(self, scope: str) -> bool:
-        return self._is_safe(scope) and self._memory.table(scope).count() > self._memory_rows
+        return scope not in self._served and self._is_safe(scope) and self._memory.table(scope).count() > self._memory_rows
 
     def _is_safe(self, scope: str) -> bool:
-        """Return whether the folder holds everything that memory does of a scope."""
+        """Return whether folder or snapshot hold everything that memory does of a scope."""
+        served = self._served.get(scope)
+        if served is not None:
+            return not (served.delta.rows or served.delta.removed)
         return scope not in self._cut_off and scope not in self._held and scope not in self._in_flight
 
     async def _run_query(self, scope: str, question: Callable[[SearchEngine], Awaitable[T]], nothing: T) -> T:
@@ -397,6 +478,8 @@ class TieredIndex:
             return None
         if scope in self._direct:
             return durable
+        if await self._open_snapshot(scope):
+            return self._big.get(scope)
         for name in (scope, *delta_names(scope)):
             durable.release(name)
         if (rows := await durable.count(scope)) > self._memory_rows:
@@ -415,6 +498,7 @@ class TieredIndex:
 
     def _reread(self, scope: str) -> None:
         """Forget a scope that another process has dropped, so that it is read again."""
+        self._served.forget(scope)
         self._memory.forget(scope)
         self._big.pop(scope, None)
         self._held.pop(scope, None)
@@ -460,6 +544,7 @@ class TieredIndex:
 
     def _detach(self, scope: str) -> None:
         self._cut_off.add(scope)
+        self._served.refuse(scope)
         self._direct.discard(scope)
         self._big.pop(scope, None)
         self._held.pop(scope, None)

@@ -15,7 +15,7 @@ import anyio
 from anyio import to_thread
 
 from mnemosyne.core.masking.call_logs import open_log
-from mnemosyne.protocols import Embedder, EntrySource, Index, ReencodableIndex, Vectors
+from mnemosyne.protocols import Embedder, EntrySource, Index, ReencodableIndex, SnapshotIndex, Vectors
 from mnemosyne.retrieval.recall.indexing.indexer import Indexer, Progress
 from mnemosyne.schema.memory import Chain, staged_scope
 from mnemosyne.schema.query import Hit, IndexFilter
@@ -109,6 +109,9 @@ class Encoders:
         async with self._building[scope]:
             serving = await self.find_serving(scope)
             if serving is self.configured or self._index is None or self._next is None or self._embedder is None:
+                return ""
+            if isinstance(self._index, SnapshotIndex) and self._index.serves_snapshot(scope):
+                # The next snapshot has the vectors of the embedder with which it is made.
                 return ""
             staged = staged_scope(scope)
             if await self._index.encoder_of(staged) not in ("", self._embedder.name):

@@ -15,7 +15,7 @@ from functools import partial
 import anyio
 
 from mnemosyne.core.errors import EmbedderUnavailableError
-from mnemosyne.protocols import Embedder, EntrySource, Index, MendableIndex, Vectors
+from mnemosyne.protocols import Embedder, EntrySource, Index, MendableIndex, ParallelEmbedder, Vectors
 from mnemosyne.retrieval.engines.rows import neighbour_key, own_words, spoken_words
 from mnemosyne.retrieval.recall.adjacency import ConversationTail, LinkedEntry, has_neighbours, join_neighbours
 from mnemosyne.retrieval.recall.indexing.rebuild import RebuildResult, compare_index
@@ -63,6 +63,7 @@ class Indexer:
     ) -> None:
         self._source, self._index, self._embedder = source, index, embedder
         self._mendable = index if isinstance(index, MendableIndex) else None
+        self._lanes = embedder.lanes if isinstance(embedder, ParallelEmbedder) else 1
         self._least_fitness = least_fitness
         self._locks: dict[str, anyio.Lock] = {}
         self._tails: dict[tuple[str, Chain], tuple[int, ConversationTail]] = {}
@@ -107,12 +108,12 @@ class Indexer:
         done, falls, fault = 0, 0, ""
         for chain in _chains(scope) if chains is None else chains:
             after = await self._index.watermark(scope, chain)
-            size = _PAGE if vector_limit is not None else _VECTOR_PAGE
+            size = _PAGE if vector_limit is not None else _VECTOR_PAGE * self._lanes
             while page := await self._source.entries_after(scope, chain, after, size):
                 if entry_limit is not None and done >= entry_limit:
                     return IndexResult(entries=done, fault=fault, behind=True)
                 if not fault and (vector_limit is None or len(page) <= vector_limit):
-                    fault = await self._embed(scope, [item.entry for item in page if not item.deleted])
+                    fault = await self._embed_page(scope, page)
                 last = page[-1].sequence
                 async with self._lock(scope):
                     mark = await self._index.watermark(scope, chain)
@@ -407,12 +408,37 @@ class Indexer:
     def _find_vector(self, scope: str, entry: MemoryEntry) -> Vectors | None:
         return self._raw[scope, entry.entry_id][1] if self._is_made(scope, entry) else None
 
+    async def _embed_page(self, scope: str, page: Sequence[SequencedEntry]) -> str:
+        """Embed the texts of a page, as many at a time as is worth it. Each call has the texts that it would have if it were alone:
+        a model's vector of a text may depend on those beside it.
+        """
+        parts = [page[start : start + _VECTOR_PAGE] for start in range(0, len(page), _VECTOR_PAGE)]
+        entries = [[item.entry for item in part if not item.deleted] for part in parts]
+        if self._lanes == 1 or len(parts) == 1:
+            return await self._embed(scope, [entry for part in entries for entry in part])
+        self._trim()
+        faults: list[str] = []
+
+        async def embed(part: Sequence[MemoryEntry]) -> None:
+            faults.append(await self._embed_new(scope, part, _VECTOR_PAGE))
+
+        async with anyio.create_task_group() as group:
+            for part in entries:
+                group.start_soon(embed, part)
+        return next(filter(None, faults), "")
+
     async def _embed(self, scope: str, entries: Iterable[MemoryEntry], batch: int = _VECTOR_PAGE) -> str:
         """Embed the texts that are not yet; return why they could not be (empty when they could)."""
-        if self._embedder is None:
-            return ""
+        self._trim()
+        return await self._embed_new(scope, entries, batch)
+
+    def _trim(self) -> None:
         if len(self._raw) > _CACHED_VECTORS:
             self._raw.clear()
+
+    async def _embed_new(self, scope: str, entries: Iterable[MemoryEntry], batch: int) -> str:
+        if self._embedder is None:
+            return ""
         fit: dict[str, MemoryEntry] = {}
         try:
             for entry in entries:
