@@ -122,7 +122,8 @@ def open_on_workers(
     embedder: Embedder, name: str, language: str | None, workers: EmbeddingWorkers
 ) -> tuple[Embedder, Callable[[], Awaitable[None]]]:
     """Return an embedder whose documents are embedded by workers, and what ends them; `name` and `language` are those by which
-    `open_embedder` opened it. ConfigError for an unknown engine or one that is not installed.
+    `open_embedder` opened it. Starts the engine, so call it off the event loop. ConfigError for an unknown engine or one that is
+    not installed, EmbedderUnavailableError for one that cannot be started or reached.
     """
     if workers.engine != "ray":
         raise ConfigError(f"There is no engine {workers.engine!r}; there is ray.")
@@ -131,6 +132,7 @@ def open_on_workers(
     kind = import_module("jacquard.adapters.models.ray_embedder").RayEmbedder
     opening = partial(open_embedder, name, language=language)
     made = kind(embedder, opening, workers=workers.workers, address=workers.address)
+    made.start()
     return made, made.close
 
 

@@ -6,8 +6,11 @@ imports ray, when an embedder is first used. Its telemetry and its dashboard are
 
 from __future__ import annotations
 
+import logging
 import os
+import socket
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from importlib import import_module
 from typing import Any, Literal
@@ -27,6 +30,7 @@ _CALLS_PER_WORKER = 2
 
 _MOST_LANES = 64
 _RETRIES = 20
+_REACH_SECONDS = 10.0
 _STORE_BYTES = 200 * 1024 * 1024
 
 
@@ -59,7 +63,7 @@ class RayEmbedder:
         """Start Ray, or reach the cluster; EmbedderUnavailableError when that fails. Workers load the model with their first call."""
         async with self._starting:
             if self._ray is None:
-                await to_thread.run_sync(self._start)
+                await to_thread.run_sync(self.start)
 
     async def fitness(self, text: str) -> float:
         """Return the share of `text` that the model knows, 0..1."""
@@ -81,7 +85,8 @@ class RayEmbedder:
                 await to_thread.run_sync(self._ray.shutdown)
                 self._ray = None
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Do what `warm` does. Blocks. It starts processes, which is best done before other packages have started threads."""
         # Read when ray is imported, by this process and by those that it starts.
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
@@ -97,7 +102,10 @@ class RayEmbedder:
             "object_store_memory": _STORE_BYTES,
             "_node_ip_address": "127.0.0.1",
         }
+        # What it says of its start is for those who run a cluster.
+        logging.getLogger("ray").setLevel(logging.ERROR)
         try:
+            _check_address(self._address)
             ray.init(
                 **(alone if self._address is None else {"address": self._address}),
                 log_to_driver=False,
@@ -115,14 +123,22 @@ class RayEmbedder:
         except EmbedderUnavailableError as error:
             raise EmbedderUnavailableError(str(getattr(error, "cause", error))) from None
         except self._ray.exceptions.RayError as error:
-            said = " ".join(str(error).split())[:300]
+            cause = getattr(error, "cause", None)
+            said = " ".join(str(cause or error).split())[:300] or type(cause or error).__name__
             raise EmbedderUnavailableError(f"Ray's workers could not embed: {said}") from error
         # What Ray returns lies in its memory, and is not to be held there.
         return np.array(made, dtype=np.float32)
 
 
-_opened: dict[str, tuple[Embedder, BlockingPortal]] = {}
-"""The embedder of this worker, with the event loop on which it is used."""
+def _check_address(address: str | None) -> None:
+    """Raise OSError where nothing answers at an address HOST:PORT; Ray itself would try for many minutes."""
+    host, _, port = (address or "").rpartition(":")
+    if host and port.isdigit() and "/" not in host:
+        socket.create_connection((host, int(port)), _REACH_SECONDS).close()
+
+
+_opened: dict[str, tuple[Embedder, AbstractContextManager[BlockingPortal], BlockingPortal]] = {}
+"""The embedder of this worker, with the event loop on which it is used until the worker ends."""
 
 
 def embed_documents(opening: OpenEmbedder, name: str, texts: Sequence[str]) -> Vectors:
@@ -135,6 +151,7 @@ def embed_documents(opening: OpenEmbedder, name: str, texts: Sequence[str]) -> V
                 f"The embedding model {name!r} is not the one that a worker finds there ({found}): install the same packages on all "
                 "machines of the cluster."
             )
-        _opened[name] = (embedder, start_blocking_portal().__enter__())
-    embedder, portal = _opened[name]
+        running = start_blocking_portal()
+        _opened[name] = (embedder, running, running.__enter__())
+    embedder, _, portal = _opened[name]
     return portal.call(partial(embedder.embed, texts, "document"))
