@@ -254,7 +254,7 @@ class SnapshotConfig:
         doc="The size of that folder in MB: those used longest ago are removed, except while a process uses them.",
     )
     check_seconds: float = bounded_field(
-        300.0, 0, doc="How long a host goes on with a snapshot before it looks for a newer one, outside of turns."
+        300.0, 0, doc="How long a host uses a snapshot before it looks for a newer one, in seconds, outside of turns."
     )
 
     def __post_init__(self) -> None:

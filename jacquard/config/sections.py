@@ -2,8 +2,8 @@
 ConfigError.
 
 Settings that change a prompt are part of a turn's fingerprint; those that only report on it (`observability`, `tags`)
-or say where things lie (`snapshots`) are not. Files and the environment are read in `jacquard.config.settings`; `jacquard.config.reference` publishes every
-field.
+or say where things are (`snapshots`) are not. Files and the environment are read in `jacquard.config.settings`;
+`jacquard.config.reference` publishes every field.
 """
 
 from __future__ import annotations

@@ -36,9 +36,7 @@ def open_planner(settings: PlannerConfig) -> Planner:
     return planner
 
 
-def open_snapshots(
-    store: Store, settings: SnapshotConfig, can_search: Callable[[str], bool]
-) -> SnapshotLibrary | None:
+def open_snapshots(store: Store, settings: SnapshotConfig, can_search: Callable[[str], bool]) -> SnapshotLibrary | None:
     """Return the published indexes of a store's worlds; None where the settings name no place. Nothing is reached yet.
 
     `can_search` tells whether queries can be embedded for the vectors of an encoder, by its name. SnapshotStorageError for an

@@ -269,7 +269,19 @@ async def open_runtime(
         opened = await to_thread.run_sync(partial(store_at, location, tenant=tenant))
         language = await find_language(opened, pack) if embedder == "auto" else None
         fit = await to_thread.run_sync(
-            _build_fittings, opened, location, folder, tenant, settings, embedder, language, notes, pack, bare, parts, workers
+            _build_fittings,
+            opened,
+            location,
+            folder,
+            tenant,
+            settings,
+            embedder,
+            language,
+            notes,
+            pack,
+            bare,
+            parts,
+            workers,
         )
         tuning = ProcessTuning()
         try:

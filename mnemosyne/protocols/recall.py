@@ -195,8 +195,8 @@ class MendableIndex(Index, Protocol):
 class SnapshotIndex(Index, Protocol):
     """An `Index` that may search a scope in a published snapshot, which is not changed: what is added stays in memory."""
 
-    def serves_snapshot(self, scope: str) -> bool:
-        """Return whether a scope is searched in a snapshot; its vectors are then those of the snapshot's embedder."""
+    def snapshot_of(self, scope: str) -> str:
+        """Return the id of the snapshot in which a scope is searched, whose vectors it then has; empty where it is in none."""
         ...
 
 

@@ -27,7 +27,9 @@ def corpus(tmp_path_factory) -> Path:
     file = tmp_path_factory.mktemp("corpus") / "corpus.jsonl"
     with file.open("w", encoding="utf-8") as out:
         for number in range(LINES):
-            said = " and ".join(f"the {WORDS[(number * each) % 10]} of day {number + each}" for each in range(1, 2 + number % 7))
+            said = " and ".join(
+                f"the {WORDS[(number * each) % 10]} of day {number + each}" for each in range(1, 2 + number % 7)
+            )
             line = {"id": f"m{number}", "chain": "history", "session": "s", "turn": number, "speaker": "AB"[number % 2]}
             out.write(json.dumps({**line, "at": None, "text": "…" if number == 77 else said}) + "\n")
     return file
@@ -55,7 +57,13 @@ def rows(folder: Path) -> dict[str, tuple[bytes, list[object]]]:
     (table,) = (folder / "index").glob("session_s_*.lance")
     read = lancedb.connect(folder / "index").open_table(table.stem).to_arrow().to_pylist()
     vectors = {each["entry_id"]: each.pop("vector") for each in read}
-    return {each["entry_id"]: (b"" if vectors[each["entry_id"]] is None else _bytes(vectors[each["entry_id"]]), [*each.items()]) for each in read}
+    return {
+        each["entry_id"]: (
+            b"" if vectors[each["entry_id"]] is None else _bytes(vectors[each["entry_id"]]),
+            [*each.items()],
+        )
+        for each in read
+    }
 
 
 def _bytes(vector: list[float]) -> bytes:
@@ -124,7 +132,8 @@ def with_pid_gone(pid: int) -> None:
 
 def test_options_of_an_engine_need_one(corpus: Path, tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["import", str(corpus), "--store", str(tmp_path / "s"), "--workers", "2"])
-    assert done.exit_code == 2 and "need --engine ray" in done.stderr
+    assert done.exit_code == 2
+    assert "need --engine ray" in done.stderr
 
 
 def test_a_cluster_that_is_not_there_is_said(corpus: Path, tmp_path: Path) -> None:

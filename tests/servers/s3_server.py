@@ -24,12 +24,16 @@ class S3Server:
     bucket: str = "snapshots"
 
     def address(self, prefix: str) -> str:
-        return f"s3://key:secret@{self.bucket}/{prefix}?endpoint_override=127.0.0.1:{self.port}&scheme=http&region=us-east-1"
+        return f"s3://AKTEST:hunter2pass@{self.bucket}/{prefix}?endpoint_override=127.0.0.1:{self.port}&scheme=http&region=us-east-1"
 
     def client(self):
         where = f"http://127.0.0.1:{self.port}"
         return boto3.client(
-            "s3", endpoint_url=where, aws_access_key_id="key", aws_secret_access_key="secret", region_name="us-east-1"
+            "s3",
+            endpoint_url=where,
+            aws_access_key_id="AKTEST",
+            aws_secret_access_key="hunter2pass",
+            region_name="us-east-1",
         )
 
     def keys(self, prefix: str) -> list[str]:

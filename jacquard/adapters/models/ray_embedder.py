@@ -35,8 +35,8 @@ _STORE_BYTES = 200 * 1024 * 1024
 
 
 class RayEmbedder:
-    """An `Embedder` whose documents are embedded by workers of Ray, each call by one of them, whole: so the vectors are those that
-    the same call gives without Ray. Queries and fitness stay with `inner`.
+    """An `Embedder` whose documents are embedded by workers of Ray, each call as a whole by one of them: the vectors are those
+    that the same call gives without Ray. Queries and fitness stay with `inner`.
 
     `opening` opens the same embedder on a worker. `workers`: how many there are on this machine, or how many of a cluster are kept
     busy (None: as many as there are processors). `address`: of a cluster, as `ray.init` takes it (None: this machine alone).
@@ -60,7 +60,7 @@ class RayEmbedder:
         return min(_MOST_LANES, _CALLS_PER_WORKER * self._workers)
 
     async def warm(self) -> None:
-        """Start Ray, or reach the cluster; EmbedderUnavailableError when that fails. Workers load the model with their first call."""
+        """Start Ray, or reach the cluster; EmbedderUnavailableError when that fails. Workers load the model at their first call."""
         async with self._starting:
             if self._ray is None:
                 await to_thread.run_sync(self.start)
@@ -86,10 +86,11 @@ class RayEmbedder:
                 self._ray = None
 
     def start(self) -> None:
-        """Do what `warm` does. Blocks. It starts processes, which is best done before other packages have started threads."""
+        """Do what `warm` does. Blocks. It starts processes, which is best done before other packages have started threads.
+        EmbedderUnavailableError as from `warm`.
+        """
         # Read when ray is imported, by this process and by those that it starts.
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         try:
             ray = import_module("ray")
         except ImportError as error:
@@ -142,14 +143,16 @@ _opened: dict[str, tuple[Embedder, AbstractContextManager[BlockingPortal], Block
 
 
 def embed_documents(opening: OpenEmbedder, name: str, texts: Sequence[str]) -> Vectors:
-    """Return the vectors of documents, on a worker; its model is loaded by the first call."""
+    """Return the vectors of documents, on a worker; its model is loaded by the first call. EmbedderUnavailableError where it is not
+    the one that was asked for.
+    """
     if name not in _opened:
         embedder = opening()
         if embedder is None or embedder.name != name:
             found = "none" if embedder is None else repr(embedder.name)
             raise EmbedderUnavailableError(
-                f"The embedding model {name!r} is not the one that a worker finds there ({found}): install the same packages on all "
-                "machines of the cluster."
+                f"The embedding model {name!r} is not the one that a worker finds there ({found}): install the same packages on "
+                "all machines of the cluster."
             )
         running = start_blocking_portal()
         _opened[name] = (embedder, running, running.__enter__())

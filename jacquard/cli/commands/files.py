@@ -13,8 +13,13 @@ from anyio import to_thread
 
 from jacquard.authoring.files.incoming import ImportOutcome, IncomingFiles, bring_in
 from jacquard.authoring.files.outgoing import write_book, write_card, write_chat
+from jacquard.cli.commands.operations.worker_options import (
+    AddressOption,
+    EngineOption,
+    WorkersOption,
+    embedding_workers,
+)
 from jacquard.cli.progress import indexing
-from jacquard.cli.worker_options import AddressOption, EngineOption, WorkersOption, embedding_workers
 from jacquard.cli.shared import (
     DEFAULT_STORE,
     BranchOption,
@@ -28,7 +33,7 @@ from jacquard.cli.shared import (
     show,
 )
 from jacquard.config.extension_points import open_named_plugin
-from jacquard.core.degradations import describe_degradation
+from jacquard.core.degradations import DegradationCode, describe_degradation
 from jacquard.wiring.embedder import EmbeddingWorkers
 from jacquard.wiring.runtime import Runtime
 from mnemosyne.formats.corpora.corpus_importer import CorpusImporter
@@ -123,8 +128,8 @@ def import_(
     """Bring files of other programs into one world and session: cards, world info, chats, notes, memories; or a world pack, or a
     corpus. Then index them.
 
-    With --engine ray workers embed what is indexed. Each file's format is found by what is in it. What becomes of each of its fields is listed. The same files again change
-    nothing, and a stopped import goes on with the same command.
+    Each file's format is found by what is in it. What becomes of each of its fields is listed. The same files again change
+    nothing, and a stopped import goes on with the same command. With --engine ray workers embed what is indexed.
     """
     if activation is not None and activation not in ACTIVATIONS:
         raise typer.BadParameter(f"choose one of {', '.join(ACTIVATIONS)}", param_hint="--activation")
@@ -184,7 +189,9 @@ async def _import_files(
             with indexing(f"indexing {session_id}") as progress:
                 await runtime.sync(session_id, progress)
         scopes = [session_scope(name) for name in outcome.turns]
-        _print_index_degradations(runtime, [*scopes, *([world_scope(outcome.world_id)] if outcome.world_id else [])])
+        await _print_index_degradations(
+            runtime, [*scopes, *([world_scope(outcome.world_id)] if outcome.world_id else [])]
+        )
     return outcome
 
 
@@ -336,7 +343,7 @@ async def _import_world(
             made[session] = (await runtime.ensure_session(session, index=False)).depth
         with indexing() as progress:
             await runtime.sync(session, progress)
-        _print_index_degradations(runtime, [] if runtime.world is None else [world_scope(runtime.world.world_id)])
+        await _print_index_degradations(runtime, [] if runtime.world is None else [world_scope(runtime.world.world_id)])
     return made
 
 
@@ -351,7 +358,7 @@ async def _import_conversations(
         made[session_id] = (await runtime.import_session(each.start)).depth
         with indexing(f"indexing {session_id}") as progress:
             await runtime.sync(session_id, progress)
-        _print_index_degradations(runtime, [session_scope(session_id)])
+        await _print_index_degradations(runtime, [session_scope(session_id)])
         if session_id in known:
             remarks.append(f"session {session_id} was there: the turns that it had keep their speakers' roles")
         remarks += each.notes
@@ -366,6 +373,10 @@ def _open_importer(name: str) -> Importer:
     return importer
 
 
-def _print_index_degradations(runtime: Runtime, scopes: Sequence[str]) -> None:
+async def _print_index_degradations(runtime: Runtime, scopes: Sequence[str]) -> None:
     for code in runtime.retriever.degradations_for(scopes):
         say(describe_degradation(code).detail)
+    if (embedder := runtime.embedder) is not None:
+        for scope in scopes:
+            if await runtime.index.unembedded_ids(scope, embedder.name, 1):
+                say(f"{scope}: {describe_degradation(DegradationCode.VECTORS_BEHIND).detail}", "yellow")

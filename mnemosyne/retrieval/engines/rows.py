@@ -199,7 +199,14 @@ def row_batch(
 
 def row_digest(entry: MemoryEntry) -> bytes:
     """Return a hash (16 bytes) of all that the row of an entry is made of, its neighbours aside."""
-    parts = (entry.chain.value, entry.branch_id or "", str(entry.depth), own_words(entry), spoken_words(entry), *_facets(entry))
+    parts = (
+        entry.chain.value,
+        entry.branch_id or "",
+        str(entry.depth),
+        own_words(entry),
+        spoken_words(entry),
+        *_facets(entry),
+    )
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).digest()[:16]
 
 

@@ -190,9 +190,10 @@ class TieredIndex:
         served = self._served.get(scope)
         return scope in self._lost or (served is not None and served.incomplete)
 
-    def serves_snapshot(self, scope: str) -> bool:
-        """Return whether a scope is searched in a snapshot."""
-        return scope in self._served
+    def snapshot_of(self, scope: str) -> str:
+        """Return the id of the snapshot in which a scope is searched; empty where it is in none."""
+        served = self._served.get(scope)
+        return "" if served is None else served.snapshot_id
 
     async def remove_lost(self, scope: str) -> None:
         """Delete the damaged rows of a scope, which were made again."""
@@ -348,12 +349,15 @@ class TieredIndex:
 
     async def export(self, scope: str, target: Path) -> bool:
         """Write all rows of a scope, with its graph, as one table into an empty folder, for a snapshot; return whether they have
-        the sequences of this store. Takes long. IndexUnavailableError, also where LanceDB is not installed or the scope is detached from the folder.
+        the sequences of this store. Takes long. IndexUnavailableError, also where LanceDB is not installed or the scope is
+        detached from the folder.
         """
         await self.maintain()
         await self._open(scope)
         if scope in self._cut_off or await self._engine(scope) is None:
-            raise IndexUnavailableError(self.folder, scope, "it is in memory alone, so that nothing can be published of it")
+            raise IndexUnavailableError(
+                self.folder, scope, "it is in memory alone, so that nothing can be published of it"
+            )
         served = self._served.get(scope)
         module = await to_thread.run_sync(import_module, "mnemosyne.retrieval.engines.served.export")
         await module.export_scope(
@@ -409,7 +413,9 @@ class TieredIndex:
         self._cut_off.discard(scope)
 
     def _has_grown(self, scope: str) -> bool:
-        return scope not in self._served and self._is_safe(scope) and self._memory.table(scope).count() > self._memory_rows
+        return (
+            scope not in self._served and self._is_safe(scope) and self._memory.table(scope).count() > self._memory_rows
+        )
 
     def _is_safe(self, scope: str) -> bool:
         """Return whether folder or snapshot hold everything that memory does of a scope."""

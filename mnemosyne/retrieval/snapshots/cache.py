@@ -35,8 +35,8 @@ _USE = ".use-"
 class SnapshotCache:
     """Fetched snapshots below `folder`, of any number of storages.
 
-    `most_bytes`: after a fetch or a release, the snapshots that were used longest ago are removed until the rest is smaller; one that any
-    process uses stays.
+    `most_bytes`: after a fetch or a release, the snapshots that were used longest ago are removed until the rest is smaller; one
+    that any process uses stays.
     """
 
     def __init__(self, folder: Path, *, most_bytes: int) -> None:

@@ -17,7 +17,14 @@ from mnemosyne.core.errors import SnapshotDamagedError, SnapshotStorageError
 from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.retrieval.engines.served.scopes import ServedSnapshot
 from mnemosyne.retrieval.snapshots.cache import SnapshotCache
-from mnemosyne.retrieval.snapshots.entries import EntryMark, WorldSource, find_watermark, list_entries, read_entries, world_of
+from mnemosyne.retrieval.snapshots.entries import (
+    EntryMark,
+    WorldSource,
+    find_watermark,
+    list_entries,
+    read_entries,
+    world_of,
+)
 from mnemosyne.retrieval.snapshots.manifest import ENTRIES, MANIFEST, MIXED, Manifest, read_manifest, scope_folder
 from mnemosyne.retrieval.snapshots.storage import SnapshotStorage
 from mnemosyne.schema.memory import Chain
@@ -109,14 +116,22 @@ class SnapshotLibrary:
         place = f"{scope_folder(scope)}/{name}"
         data = self._storage.read(f"{place}/{MANIFEST}")
         if data is None:
-            _log.info("%s/%s has no manifest: its upload is under way or was torn, and it is not used", self._storage.shown, place)
+            _log.info(
+                "%s/%s has no manifest: its upload is under way or was torn, and it is not used",
+                self._storage.shown,
+                place,
+            )
             return None
         return read_manifest(data, shown=f"{self._storage.shown}/{place}", scope=scope, snapshot_id=name)
 
     def _is_searchable(self, manifest: Manifest) -> bool:
         if self._can_search(manifest.encoder):
             return True
-        made = f"has vectors of {manifest.encoder!r}, which is not available here" if manifest.encoder else "has no vectors"
+        made = (
+            f"has vectors of {manifest.encoder!r}, which is not available here"
+            if manifest.encoder
+            else "has no vectors"
+        )
         self._tell(
             manifest.scope,
             "encoder_missing",

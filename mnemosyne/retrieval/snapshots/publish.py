@@ -10,13 +10,20 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from anyio import CancelScope, to_thread
 
 from mnemosyne.core.errors import IndexUnavailableError, SnapshotDamagedError, SnapshotError
 from mnemosyne.protocols import Index
-from mnemosyne.retrieval.snapshots.entries import EntryMark, WorldSource, find_watermark, list_entries, world_of, write_entries
+from mnemosyne.retrieval.snapshots.entries import (
+    EntryMark,
+    WorldSource,
+    find_watermark,
+    list_entries,
+    world_of,
+    write_entries,
+)
 from mnemosyne.retrieval.snapshots.manifest import (
     ENTRIES,
     MANIFEST,
@@ -34,6 +41,7 @@ Progress = Callable[[int, int], None]
 _TRIES = 3
 
 
+@runtime_checkable
 class ExportableIndex(Index, Protocol):
     """An `Index` that can write a scope into a folder, as `TieredIndex` does."""
 
@@ -48,7 +56,7 @@ class ExportableIndex(Index, Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PublishedSnapshot:
-    """What lies in a storage under one name: a snapshot, or (`manifest` None) what a torn upload has left, or one that cannot be
+    """What a storage has under one name: a snapshot, or (`manifest` None) what a torn upload has left, or one that cannot be
     read (`fault` says why).
     """
 
@@ -59,7 +67,7 @@ class PublishedSnapshot:
 
 async def publish_snapshot(
     source: WorldSource,
-    index: ExportableIndex,
+    index: Index,
     storage: SnapshotStorage,
     scope: str,
     *,
@@ -70,9 +78,13 @@ async def publish_snapshot(
     """Publish the index of a world, which must be complete, and return its manifest; takes long where a graph is built.
 
     `encoder`: the name of the embedder that must have processed every entry (empty: words alone). The manifest is written when
-    everything else is there. SnapshotError where the index is not complete or the world changes meanwhile;
+    everything else is there. SnapshotError where the index is not complete or has no files, or the world changes meanwhile;
     IndexUnavailableError, SnapshotStorageError.
     """
+    if not isinstance(index, ExportableIndex):
+        raise SnapshotError(
+            f"{type(index).__name__} cannot be written into a folder; publish from an engine of `open_runtime`."
+        )
     folder = Path(await to_thread.run_sync(partial(mkdtemp, prefix="jacquard-snapshot-")), "files")
     try:
         digest, marks, watermark = await _export(source, index, scope, folder, encoder)
@@ -159,9 +171,13 @@ async def _export(
 async def _check_complete(index: ExportableIndex, scope: str, encoder: str, entries: int) -> None:
     count = await index.count(scope)
     if count != entries:
-        raise SnapshotError(f"The index of {scope!r} has {count:,} of {entries:,} entries: `jacquard reindex` brings in the rest.")
+        raise SnapshotError(
+            f"The index of {scope!r} has {count:,} of {entries:,} entries: `jacquard reindex` brings in the rest."
+        )
     if encoder and (entries and await index.encoder_of(scope) not in ("", encoder)):
-        raise SnapshotError(f"The index of {scope!r} has the vectors of another model: `jacquard reindex` makes those of {encoder!r}.")
+        raise SnapshotError(
+            f"The index of {scope!r} has the vectors of another model: `jacquard reindex` makes those of {encoder!r}."
+        )
     if encoder and await index.unembedded_ids(scope, encoder, 1):
         raise SnapshotError(f"Some entries of {scope!r} have no vectors yet: `jacquard reindex` makes them.")
     if faults := index.faults():

@@ -79,7 +79,7 @@ class FolderStorage:
         self._folder, self.shown = folder, str(folder)
 
     def folders(self, name: str) -> tuple[str, ...]:
-        """Return the names of the folders in a folder, sorted; none for an unknown folder."""
+        """Return the names of the folders in a folder, sorted; none for an unknown folder. SnapshotStorageError."""
         with self._explained():
             folder = self._folder / name
             if not self._folder.is_dir():
@@ -216,7 +216,9 @@ def _open_s3(systems: Any, address: str) -> tuple[Any, str]:
     if not parts.hostname:
         raise ValueError("it names no bucket: write s3://BUCKET/PREFIX")
     bucket = parts.netloc.rpartition("@")[2]
-    keys = {"access_key": unquote(parts.username), "secret_key": unquote(parts.password or "")} if parts.username else {}
+    keys = (
+        {"access_key": unquote(parts.username), "secret_key": unquote(parts.password or "")} if parts.username else {}
+    )
     system = systems.S3FileSystem(
         **keys,
         **options,

@@ -100,7 +100,9 @@ async def publish(of: Host, storage: SnapshotStorage) -> Manifest:
     return await publish_snapshot(of.store, of.index, storage, WORLD, encoder=of.embedder.name, at=next(_CLOCK))
 
 
-async def published(folder: Path, storage: SnapshotStorage, lore: Sequence[MemoryEntry], digest: str = "v1") -> Manifest:
+async def published(
+    folder: Path, storage: SnapshotStorage, lore: Sequence[MemoryEntry], digest: str = "v1"
+) -> Manifest:
     """Publish a snapshot of a world from a worker of its own."""
     async with host(folder) as worker:
         await write_world(worker.store, lore, digest)

@@ -33,13 +33,15 @@ async def finds_of_its_own(folder: Path, tier: str = "memory") -> list[list[tupl
 async def test_a_host_searches_the_snapshot_and_embeds_nothing(tmp_path: Path, tier: str) -> None:
     storage = FolderStorage(tmp_path / "published")
     made = await published(tmp_path / "worker", storage, tale(0, 40))
-    assert made.rows == 40 and made.encoder == "letters" and made.world_digest == "v1"
+    assert made.rows == 40
+    assert made.encoder == "letters"
+    assert made.world_digest == "v1"
     async with host(tmp_path / "host", storage, tier=tier) as one:
         await write_world(one.store, tale(0, 40), "v1")
         found = await finds(one)
         assert set(one.embedder.embedded).isdisjoint(each.text for each in tale(0, 40))
         assert await one.degradations() == []
-        assert one.index.serves_snapshot(WORLD)
+        assert one.index.snapshot_of(WORLD)
     assert found == await finds_of_its_own(tmp_path, tier)
     assert not list((tmp_path / "host" / "index").glob("*.lance"))
 
@@ -90,7 +92,7 @@ async def test_a_newer_snapshot_takes_the_place_of_an_older_one(tmp_path: Path, 
         second = await publish(worker, storage)
         found = await finds(one)
         assert await one.degradations() == []
-        assert one.index._served.get(WORLD).snapshot_id == second.snapshot_id
+        assert one.index.snapshot_of(WORLD) == second.snapshot_id
     assert found == await finds_of_its_own(tmp_path, tier)
 
 
@@ -102,7 +104,7 @@ async def test_a_worker_publishes_on_from_a_snapshot(tmp_path: Path, tier: str) 
         await write_world(worker.store, tale(5, 40), "v2")
         made = await publish(worker, storage)
         assert made.rows == 40
-        assert {text for text in worker.embedder.embedded} == {each.text for each in tale(40, 5)}
+        assert set(worker.embedder.embedded) == {each.text for each in tale(40, 5)}
     async with host(tmp_path / "host", storage, tier=tier) as one:
         await write_world(one.store, tale(5, 40), "v2")
         found = await finds(one)
@@ -132,7 +134,7 @@ async def test_a_dropped_scope_is_made_from_the_store(tmp_path: Path) -> None:
         await write_world(one.store, tale(0, 20), "v1")
         await finds(one)
         await one.retriever.rebuild(WORLD, force=True)
-        assert not one.index.serves_snapshot(WORLD)
+        assert not one.index.snapshot_of(WORLD)
         assert await one.index.count(WORLD) == 20
         assert await one.degradations() == []
 
@@ -150,11 +152,17 @@ async def test_vectors_of_another_encoder_serve_until_the_next_snapshot(tmp_path
         await write_world(one.store, tale(0, 20), "v1")
         assert set(await one.degradations()) == {"encoder_missing", "no_vectors"}
         await one.retriever.sync(WORLD)
-        assert not one.index.serves_snapshot(WORLD) and len(newer.embedded) >= 20
+        assert not one.index.snapshot_of(WORLD)
+        assert len(newer.embedded) >= 20
 
 
 @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(kept=st.sets(st.integers(0, 19)), changed=st.sets(st.integers(0, 19)), added=st.integers(0, 4), tier=st.sampled_from([*TIERS]))
+@given(
+    kept=st.sets(st.integers(0, 19)),
+    changed=st.sets(st.integers(0, 19)),
+    added=st.integers(0, 4),
+    tier=st.sampled_from([*TIERS]),
+)
 async def test_any_change_since_is_applied(tmp_path_factory, kept, changed, added, tier) -> None:
     folder = tmp_path_factory.mktemp("any")
     storage = FolderStorage(folder / "published")

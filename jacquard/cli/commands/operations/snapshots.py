@@ -10,6 +10,12 @@ from typing import Annotated, Any
 import typer
 from anyio import to_thread
 
+from jacquard.cli.commands.operations.worker_options import (
+    AddressOption,
+    EngineOption,
+    WorkersOption,
+    embedding_workers,
+)
 from jacquard.cli.progress import indexing
 from jacquard.cli.shared import (
     DEFAULT_STORE,
@@ -24,7 +30,6 @@ from jacquard.cli.shared import (
     show,
 )
 from jacquard.core.errors import ConfigError
-from jacquard.wiring.runtime import Runtime
 from mnemosyne.core.errors import SnapshotDamagedError
 from mnemosyne.retrieval.snapshots.manifest import Manifest
 from mnemosyne.retrieval.snapshots.publish import (
@@ -43,7 +48,9 @@ snapshot = typer.Typer(
     rich_markup_mode=None,
     help="Snapshots of the indexes of large worlds: publish one, list and delete what is published.",
 )
-WorldArgument = Annotated[str, typer.Argument(metavar="WORLD", help="The id of a world of the store, or a pack's folder.")]
+WorldArgument = Annotated[
+    str, typer.Argument(metavar="WORLD", help="The id of a world of the store, or a pack's folder.")
+]
 WorldIdArgument = Annotated[str, typer.Argument(metavar="WORLD", help="The id of a world.")]
 PlaceOption = Annotated[
     str | None,
@@ -61,10 +68,14 @@ def publish(
     world: WorldArgument,
     at: PlaceOption = None,
     keep: Annotated[
-        int, typer.Option("--keep", min=0, help="Then delete all but so many of the world's snapshots. [0: delete none]")
+        int,
+        typer.Option("--keep", min=0, help="Then delete all but so many of the world's snapshots. [0: delete none]"),
     ] = 0,
     store: StoreOption = DEFAULT_STORE,
     embedder: EmbedderOption = "auto",
+    engine: EngineOption = None,
+    workers: WorkersOption = None,
+    address: AddressOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -72,17 +83,18 @@ def publish(
 
     What a publisher that is stopped has left is no snapshot: hosts pass it by.
     """
-    settings = load_configuration(config)
+    settings, bulk = load_configuration(config), embedding_workers(engine, workers, address)
     place = _place(at, settings.snapshots.address)
     pack = Path(world) if (Path(world) / _PACK_FILE).is_file() else None
 
     async def work() -> None:
         storage = await to_thread.run_sync(open_storage, place)
-        async with open_store(store, world=pack, embedder=embedder, config=settings) as runtime:
+        async with open_store(store, world=pack, embedder=embedder, config=settings, workers=bulk) as runtime:
             scope = world_scope(world if runtime.world is None else runtime.world.world_id)
             if runtime.world is not None:
                 await runtime.import_world()
-            await _index(runtime, scope)
+            with indexing(f"indexing {scope}") as progress:
+                await runtime.retriever.sync(scope, progress)
             with indexing(f"publishing {scope}") as progress:
                 made = await publish_snapshot(
                     runtime.store,
@@ -127,6 +139,8 @@ def list_(
                     faults[each.snapshot_id] = error.reason
         if as_json:
             print_json([_listed(each, faults.get(each.snapshot_id, "")) for each in found])
+        if not found and not as_json:
+            show(f"Nothing is published of world {world!r} in {storage.shown}.")
         for each in () if as_json else found:
             show(_line(each, faults.get(each.snapshot_id, "")), "red" if each.snapshot_id in faults else "")
         if faults:
@@ -170,11 +184,6 @@ def _place(at: str | None, configured: str) -> str:
     return at or configured
 
 
-async def _index(runtime: Runtime, scope: str) -> None:
-    with indexing(f"indexing {scope}") as progress:
-        await runtime.retriever.sync(scope, progress)
-
-
 def _to_json(manifest: Manifest) -> dict[str, Any]:
     return {
         "snapshot": manifest.snapshot_id,
@@ -196,4 +205,6 @@ def _line(each: PublishedSnapshot, fault: str) -> str:
     if each.manifest is None or fault:
         return f"{each.snapshot_id}  {fault}"
     made = each.manifest
-    return f"{each.snapshot_id}  {made.rows:,} entries, {made.size_bytes / 1e6:,.1f} MB, {made.encoder or 'words alone'}"
+    return (
+        f"{each.snapshot_id}  {made.rows:,} entries, {made.size_bytes / 1e6:,.1f} MB, {made.encoder or 'words alone'}"
+    )

@@ -1,4 +1,4 @@
-"""Writes the rows of a scope as one table with its graph, for a snapshot. Like `lance`, which it imports, it is imported by name."""
+"""Writes the rows of a scope as one table with its graph, for a snapshot. It imports `lance` and is imported by name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from mnemosyne.schema.memory import Chain
 _NEWEST = 2**62
 
 
-async def export_scope(base: str, scope: str, target: Path, changes: RowBatch, *, word_rows: int, is_shared: bool) -> None:
+async def export_scope(
+    base: str, scope: str, target: Path, changes: RowBatch, *, word_rows: int, is_shared: bool
+) -> None:
     """Write the table of a scope in the index folder `base`, with its deltas and `changes`, into an empty folder.
 
     The graph is kept where nothing has changed, else built: that takes long. `word_rows`: above it the table also gets the

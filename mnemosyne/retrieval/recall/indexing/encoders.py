@@ -110,7 +110,7 @@ class Encoders:
             serving = await self.find_serving(scope)
             if serving is self.configured or self._index is None or self._next is None or self._embedder is None:
                 return ""
-            if isinstance(self._index, SnapshotIndex) and self._index.serves_snapshot(scope):
+            if isinstance(self._index, SnapshotIndex) and self._index.snapshot_of(scope):
                 # The next snapshot has the vectors of the embedder with which it is made.
                 return ""
             staged = staged_scope(scope)

@@ -22,7 +22,9 @@ EngineOption = Annotated[
 ]
 WorkersOption = Annotated[
     int | None,
-    typer.Option("--workers", metavar="N", min=1, help="How many workers embed at a time. [as there are processors here]"),
+    typer.Option(
+        "--workers", metavar="N", min=1, help="How many workers embed at a time. [as there are processors here]"
+    ),
 ]
 AddressOption = Annotated[
     str | None,
