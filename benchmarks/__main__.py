@@ -407,9 +407,16 @@ def costs(
 
 @app.command("service")
 def service(
-    turns: Annotated[int, typer.Option("--turns", min=20, help="Turns at half of the capacity.")] = 20_000,
+    turns: Annotated[int, typer.Option("--turns", min=20, help="Turns at half of the capacity, with memory.")] = 20_000,
     compared: Annotated[int, typer.Option("--compared", min=50, help="Turns beside the library.")] = 1_000,
+    closed: Annotated[
+        bool,
+        typer.Option("--closed", help="Play these turns four at once instead, as fast as it goes: a load for memory."),
+    ] = False,
     sessions: Annotated[int, typer.Option("--sessions", min=1, help="Sessions from the start.")] = 200,
+    session_turns: Annotated[
+        int, typer.Option("--session-turns", min=1, help="Turns after which another session takes the place of one.")
+    ] = 50,
     workers: Annotated[int, typer.Option("--workers", min=1, help="Processes of the service.")] = 1,
     overload: Annotated[
         float, typer.Option("--overload", min=1.0, help="How many times the capacity comes at the end.")
@@ -423,8 +430,10 @@ def service(
     """
     settings = service_bench.Settings(
         turns=turns,
+        is_closed=closed,
         compared_turns=compared,
         sessions=sessions,
+        session_turns=session_turns,
         workers=workers,
         overload=overload,
         embedder=embedder,

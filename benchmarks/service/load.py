@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -40,11 +41,16 @@ Play = Callable[[Played, str], Awaitable[None]]
 
 @dataclass(kw_only=True)
 class Sessions:
-    """Sessions that take turns, each with one turn at a time; more than are free at once are opened."""
+    """Sessions that take turns, each with one turn at a time; more than are free at once are opened.
+
+    After `length` turns a session ends, and a new one takes its place.
+    """
 
     prefix: str
     inputs: Callable[[int], str]
+    length: int
     _free: list[str] = field(default_factory=list)
+    _played: Counter[str] = field(default_factory=Counter)
     _opened: int = 0
     _turns: int = 0
 
@@ -57,8 +63,12 @@ class Sessions:
         return self._free.pop(0), self.inputs(self._turns)
 
     def give_back(self, session_id: str) -> None:
-        """Make a session free."""
-        self._free.append(session_id)
+        """Make a session free for its next turn, or end it."""
+        self._played[session_id] += 1
+        if self._played[session_id] < self.length:
+            self._free.append(session_id)
+        else:
+            self.open(1)
 
     def open(self, count: int) -> None:
         """Make so many sessions more free."""
@@ -85,6 +95,25 @@ async def play_at_rate(play: Play, sessions: Sessions, rate: float, turns: int, 
             played = Played(session_id=session_id, due=due)
             done.append(played)
             group.start_soon(one, played, text)
+    return done
+
+
+async def play_at_once(play: Play, sessions: Sessions, at_once: int, turns: int) -> list[Played]:
+    """Play turns of which so many are under way all the time; return them in the order in which they began (a closed loop)."""
+    done = list[Played]()
+
+    async def keep_playing() -> None:
+        while len(done) < turns:
+            session_id, text = sessions.take()
+            played = Played(session_id=session_id, due=perf_counter())
+            done.append(played)
+            await play(played, text)
+            played.ended = perf_counter()
+            sessions.give_back(session_id)
+
+    async with anyio.create_task_group() as group:
+        for _ in range(at_once):
+            group.start_soon(keep_playing)
     return done
 
 

@@ -29,7 +29,7 @@ from rich.table import Table
 
 from benchmarks.conversation import scenes
 from benchmarks.service.http_client import Answer, HttpClient
-from benchmarks.service.load import OK, Play, Played, Sessions, find_capacity, play_at_rate
+from benchmarks.service.load import OK, Play, Played, Sessions, find_capacity, play_at_once, play_at_rate
 from evals.errors import SetupError
 from evals.reporting.figures import percentiles
 from jacquard import Runtime, open_runtime
@@ -48,12 +48,14 @@ WARM_AT_ONCE = 4
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
-    """What is played: `turns` at half of the capacity with memory measured, `sessions` from the start, `overload` times the
-    capacity past it for `overload_seconds`.
+    """What is played: `turns` with memory measured, at half of the capacity or, if `is_closed`, some all the time; `sessions`
+    from the start, each of `session_turns`; `overload` times the capacity past it for `overload_seconds`.
     """
 
     turns: int = 20_000
+    is_closed: bool = False
     sessions: int = 200
+    session_turns: int = 50
     compared_turns: int = 1_000
     warm_seconds: float = 5.0
     capacity_seconds: float = 10.0
@@ -73,7 +75,9 @@ async def run(
         folder = Path(name)
         async with _serve(folder / "served", settings) as (port, process), HttpClient(port) as client:
             over_http = _http_player(client)
-            sessions = Sessions(prefix="bench", inputs=lambda turn: texts[turn % len(texts)])
+            sessions = Sessions(
+                prefix="bench", inputs=lambda turn: texts[turn % len(texts)], length=settings.session_turns
+            )
             sessions.open(settings.sessions)
             await find_capacity(over_http, sessions, WARM_AT_ONCE, settings.warm_seconds)
             capacity = await find_capacity(over_http, sessions, settings.at_once, settings.capacity_seconds)
@@ -83,7 +87,10 @@ async def run(
             all_played, memory = list(compared.http), [_memory_mb(process.pid)]
             part = max(1, settings.turns // MEMORY_ROWS)
             for row in range(MEMORY_ROWS):
-                all_played += await play_at_rate(over_http, sessions, rate, part, SEED + row)
+                if settings.is_closed:
+                    all_played += await play_at_once(over_http, sessions, WARM_AT_ONCE, part)
+                else:
+                    all_played += await play_at_rate(over_http, sessions, rate, part, SEED + row)
                 memory.append(_memory_mb(process.pid))
                 progress("turns", (row + 1) * part, settings.turns)
             hasty = round(settings.overload * capacity * settings.overload_seconds)
@@ -201,7 +208,7 @@ async def _compare(
     async with open_runtime(store, world=WORLD, embedder=settings.embedder) as runtime:
         await runtime.warm()
         in_process = _library_player(runtime)
-        sessions = Sessions(prefix="bench", inputs=lambda turn: texts[turn % len(texts)])
+        sessions = Sessions(prefix="bench", inputs=lambda turn: texts[turn % len(texts)], length=settings.session_turns)
         sessions.open(settings.sessions)
         await find_capacity(in_process, sessions, WARM_AT_ONCE, settings.warm_seconds)
         for part in range(max(1, settings.compared_turns // PART_TURNS)):

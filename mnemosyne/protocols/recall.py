@@ -200,6 +200,17 @@ class SnapshotIndex(Index, Protocol):
         ...
 
 
+@runtime_checkable
+class EvictingIndex(Index, Protocol):
+    """An `Index` that holds scopes in memory."""
+
+    async def evict(self) -> None:
+        """Take the scopes that were used longest ago out of memory, beyond what the index may hold; they are read again at
+        their next use. Costs next to nothing where there is nothing to do.
+        """
+        ...
+
+
 class Retriever(Protocol):
     """Recalls candidates for a turn.
 

@@ -35,7 +35,7 @@ FORMS: dict[str, tuple[str, str]] = {
     "packs": ("test_hostile_packs:PACKS", "world packs and templates that try to break the reader or the sandbox"),
     "viewers": ("test_guarded_levels:VIEWER_FORM", "10,000 sessions of several viewers over guarded lore"),
     "growth": ("test_growth_of_texts:FORM", "every entry point with every generator: the exponent of its time"),
-    "texts": ("test_texts:FORM", "hostile texts, each given to every entry point"),
+    "texts": ("test_texts:FORM", "hostile texts, each given to some of the entry points in turn"),
 }
 """What each form is called: where it is (`module:NAME`, below tests/attack), and what its cases are."""
 

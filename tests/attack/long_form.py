@@ -101,7 +101,7 @@ def check_chunk(place: str, begin: int, end: int) -> dict[int, str]:
     findings: dict[int, str] = {}
     for number in range(begin, end):
         if _parent not in (0, os.getppid()):
-            sys.exit(1)  # The command was killed; a worker that waits for the next chunk would never notice.
+            os._exit(1)  # The command was killed; the pool would catch SystemExit and wait for the next chunk for ever.
         try:
             form.check(number)
         except Exception as error:

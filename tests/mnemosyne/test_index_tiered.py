@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any, ClassVar
 
 import anyio
 import pytest
@@ -11,7 +12,8 @@ from recall_parts import SESSION, WORLD, entry, unit, where, written
 
 from mnemosyne import Chain, IndexUnavailableError, SequencedEntry, TieredIndex
 from mnemosyne.retrieval.engines.lance import LanceIndex
-from mnemosyne.retrieval.engines.rows import RowBatch
+from mnemosyne.retrieval.engines.rows import RowBatch, StoredScope
+from mnemosyne.schema.query import TextSearch
 
 pytestmark = pytest.mark.anyio
 
@@ -70,6 +72,31 @@ async def test_old_scopes_leave_memory_and_come_back(tmp_path: Path) -> None:
     await index.maintain()
     for number in range(5):
         assert [hit.entry_id for hit in await index.search_text("key", where(f"world:{number}"), 3)] == [f"e{number}"]
+    await index.close()
+
+
+@pytest.mark.parametrize(
+    ("limit", "left"), [({"open_scopes": 2}, 2), ({"open_rows": 3}, 3), ({"open_rows": 0}, 1), ({}, 5)]
+)
+async def test_scopes_used_longest_ago_leave_memory_with_what_they_had_not_written(
+    tmp_path: Path, limit: dict[str, int], left: int
+) -> None:
+    class Counting(LanceIndex):
+        loaded: ClassVar[list[str]] = []
+
+        async def load(self, scope: str, **options: Any) -> StoredScope | None:
+            self.loaded.append(scope)
+            return await super().load(scope, **options)
+
+    scopes = [f"world:{number}" for number in range(5)]
+    index = TieredIndex(tmp_path, durable=Counting(str(tmp_path)), **limit)
+    for scope in scopes:
+        await index.add(scope, written([entry(f"of {scope}", "a key", scope=scope)]), None)
+    await index.evict()
+    Counting.loaded.clear()
+    found = await index.search_texts([TextSearch("key", where(scope), 3) for scope in scopes])
+    assert [[hit.entry_id for hit in hits] for hits in found] == [[f"of {scope}"] for scope in scopes]
+    assert Counting.loaded == scopes[: 5 - left]
     await index.close()
 
 

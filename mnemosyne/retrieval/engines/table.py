@@ -112,9 +112,8 @@ class ScopeTable:
         return not any(chain in self._watermarks for chain in chains)
 
     def count(self) -> int:
-        """Return the number of live entries."""
-        with self._lock:
-            return len(self._places)
+        """Return the number of live entries; reads without the lock."""
+        return len(self._places)
 
     def holds(self, entry_id: str) -> bool:
         """Return whether an entry is live; reads without the lock."""

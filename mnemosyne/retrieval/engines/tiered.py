@@ -51,8 +51,8 @@ class TieredIndex:
     `memory_rows`: the largest scope that is searched in memory. `word_rows`: the largest scope whose words are searched
     in memory, and the total of all such scopes after a `maintain`. `delta_rows`: the limit of new rows of such a scope,
     and of rows of its rare chains, that are in memory with their vectors. `held_rows`: the number of new rows that are
-    collected before they are written (`maintain` and `close` write all). `open_scopes`: the number of scopes that stay
-    in memory after a `maintain`.
+    collected before they are written (`maintain` and `close` write all). `open_scopes` and `open_rows`: the number of scopes
+    that stay in memory after an `evict` or a `maintain`, and of their rows (the scope used last stays in any case).
 
     A scope whose table cannot be used continues in memory, starts empty there, and is named by `faults`. If LanceDB is
     not installed, all scopes are in memory only; that is not a fault, and `degradations_for` reports where it matters.
@@ -72,12 +72,14 @@ class TieredIndex:
         word_rows: int = 2_000_000,
         delta_rows: int = 200_000,
         held_rows: int = 256,
-        open_scopes: int = 64,
+        open_scopes: int = 256,
+        open_rows: int = 300_000,
         durable: DurableIndex | None = None,
         snapshots: SnapshotSource | None = None,
     ) -> None:
         self.folder = str(folder)
-        self._memory_rows, self._held_rows, self._open_scopes = memory_rows, held_rows, open_scopes
+        self._memory_rows, self._held_rows = memory_rows, held_rows
+        self._open_scopes, self._open_rows = open_scopes, open_rows
         self._durable, self._word_rows, self._delta_rows = durable, word_rows, delta_rows
         self._memory, self._served = MemoryIndex(), ServedScopes(snapshots)
         self._big: dict[str, LargeScope] = {}
@@ -148,7 +150,11 @@ class TieredIndex:
         are not in memory counts beside no other.
         """
         scopes = dict.fromkeys(each.where.scope for each in searches)
-        in_memory = {scope for scope in scopes if await self._open(scope) is None}
+        for _ in range(_TRIES):
+            in_memory = {scope for scope in scopes if await self._open(scope) is None}
+            # One may have been evicted while the next was read.
+            if all(self._memory.holds(scope) for scope in in_memory):
+                break
         found = dict[int, tuple[Hit, ...]]()
 
         async def search_one(place: int) -> None:
@@ -294,6 +300,15 @@ class TieredIndex:
             await self._evict_scopes()
             await self._renew_snapshots()
 
+    async def evict(self) -> None:
+        """Write and forget the scopes in memory that were used longest ago, beyond `open_scopes` and `open_rows`."""
+        for scope in self._find_excess():
+            await self._write_held(scope)
+            async with self._opening:
+                if self._is_safe(scope):
+                    self._memory.forget(scope)
+                    self._served.forget(scope)
+
     async def close(self) -> None:
         """Write pending rows and release the folder."""
         for scope in list(self._held):
@@ -315,17 +330,23 @@ class TieredIndex:
         await self._run_guarded("", durable.maintain, None)
 
     async def _evict_scopes(self) -> None:
+        await self.evict()
         async with self._opening:
-            for scope in self._memory.scopes()[: -self._open_scopes]:
-                if self._is_safe(scope):
-                    self._memory.forget(scope)
-                    self._served.forget(scope)
             rows = {scope: await big.count(scope) for scope, big in self._big.items()}
             for scope in list(rows)[:-1]:
                 if sum(rows.values()) > self._word_rows:
                     del rows[scope]
                     self._served.forget(scope)
                     await self._run_guarded(scope, self._big.pop(scope).close, None)
+
+    def _find_excess(self) -> list[str]:
+        """Return the scopes in memory that are beyond the limits, the one used longest ago first."""
+        scopes, excess, rows = self._memory.scopes(), list[str](), 0
+        for place, scope in enumerate(reversed(scopes)):
+            rows += self._memory.table(scope).count()
+            if place and (place >= self._open_scopes or rows > self._open_rows):
+                excess.append(scope)
+        return excess[::-1]
 
     async def _move_out(self, scope: str, durable: DurableIndex) -> None:
         """Move a grown scope to disk; while its indexes are built it is still searched in memory."""

@@ -19,7 +19,7 @@ from anyio import to_thread
 
 from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.core.off_loop import calculate, size_of
-from mnemosyne.protocols import BatchIndex, Embedder, EntrySource, Index, TokenEstimator
+from mnemosyne.protocols import BatchIndex, Embedder, EntrySource, EvictingIndex, Index, TokenEstimator
 from mnemosyne.retrieval.recall.arms import ALL_ARMS, BM25, VECTOR
 from mnemosyne.retrieval.recall.fusion import FusionWeights, find_weights
 from mnemosyne.retrieval.recall.indexing.encoders import Encoder, Encoders, OpenEncoder
@@ -135,6 +135,8 @@ class HybridRetriever:
             try:
                 for scope in scopes if self._held == 0 else ():
                     await self._encoders.feed(scope)
+                if isinstance(self._index, EvictingIndex):
+                    await self._index.evict()
             finally:
                 self._feeds.discard(running)
 
