@@ -21,7 +21,7 @@ from anyio import to_thread
 
 from mnemosyne.core.errors import IndexUnavailableError, ScopeDroppedError
 from mnemosyne.protocols import Vectors
-from mnemosyne.retrieval.engines.lance_files import remove_scope_files
+from mnemosyne.retrieval.engines.lance_files import has_files, remove_scope_files
 from mnemosyne.retrieval.engines.large_scope import (
     DurableIndex,
     LargeScope,
@@ -43,6 +43,8 @@ T = TypeVar("T")
 
 _TRIES = 3
 _LARGE_ROWS = 2_000
+WORD_ROWS = 2_000_000
+"""The largest scope whose words are searched in memory, unless it is said otherwise."""
 
 
 class TieredIndex:
@@ -69,7 +71,7 @@ class TieredIndex:
         folder: str | Path,
         *,
         memory_rows: int = 200_000,
-        word_rows: int = 2_000_000,
+        word_rows: int = WORD_ROWS,
         delta_rows: int = 200_000,
         held_rows: int = 256,
         open_scopes: int = 256,
@@ -368,17 +370,16 @@ class TieredIndex:
         self._note_lost(scope, big.lost)
         return big
 
-    async def export(self, scope: str, target: Path) -> bool:
+    async def export(self, scope: str, target: Path) -> bool | None:
         """Write all rows of a scope, with its graph, as one table into an empty folder, for a snapshot; return whether they have
-        the sequences of this store. Takes long. IndexUnavailableError, also where LanceDB is not installed or the scope is
-        detached from the folder.
+        the sequences of this store, or None, with nothing written, where there are no files of it. Takes long.
+        IndexUnavailableError.
         """
         await self.maintain()
         await self._open(scope)
-        if scope in self._cut_off or await self._engine(scope) is None:
-            raise IndexUnavailableError(
-                self.folder, scope, "it is in memory alone, so that nothing can be published of it"
-            )
+        has_folder = scope not in self._cut_off and await to_thread.run_sync(has_files, self.folder, scope)
+        if scope not in self._served and not has_folder:
+            return None
         served = self._served.get(scope)
         module = await to_thread.run_sync(import_module, "mnemosyne.retrieval.engines.served.export")
         await module.export_scope(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Protocol, runtime_checkable
@@ -16,6 +17,8 @@ from anyio import CancelScope, to_thread
 
 from mnemosyne.core.errors import IndexUnavailableError, SnapshotDamagedError, SnapshotError
 from mnemosyne.protocols import Index
+from mnemosyne.retrieval.engines.lance_files import remove_others
+from mnemosyne.retrieval.engines.tiered import WORD_ROWS
 from mnemosyne.retrieval.snapshots.entries import (
     EntryMark,
     WorldSource,
@@ -38,6 +41,10 @@ from mnemosyne.retrieval.snapshots.manifest import (
 from mnemosyne.retrieval.snapshots.storage import SnapshotStorage
 
 Progress = Callable[[int, int], None]
+IndexInto = Callable[[str, Index], Awaitable[None]]
+"""Indexes a scope from the store into another index, as `HybridRetriever.index_into` does."""
+
+
 _TRIES = 3
 
 
@@ -49,8 +56,10 @@ class ExportableIndex(Index, Protocol):
         """Return the name of the embedder whose vectors the scope has; empty where it has none."""
         ...
 
-    async def export(self, scope: str, target: Path) -> bool:
-        """Write all rows of a scope as one table into an empty folder; return whether they have the sequences of the store."""
+    async def export(self, scope: str, target: Path) -> bool | None:
+        """Write all rows of a scope as one table into an empty folder; return whether they have the sequences of the store, or
+        None where it has no files to take them from.
+        """
         ...
 
 
@@ -72,14 +81,16 @@ async def publish_snapshot(
     scope: str,
     *,
     encoder: str,
+    index_into: IndexInto,
     at: datetime,
     progress: Progress = lambda done, total: None,
 ) -> Manifest:
     """Publish the index of a world, which must be complete, and return its manifest; takes long where a graph is built.
 
-    `encoder`: the name of the embedder that must have processed every entry (empty: words alone). The manifest is written when
-    everything else is there. SnapshotError where the index is not complete or has no files, or the world changes meanwhile;
-    IndexUnavailableError, SnapshotStorageError.
+    `encoder`: the name of the embedder that must have processed every entry (empty: words alone). `index_into` makes the rows
+    where the index has no files of them. The manifest is written when everything else is there. SnapshotError where the index
+    is not complete or of a kind that cannot be written, or the world changes meanwhile; IndexUnavailableError,
+    SnapshotStorageError, and EmbedderUnavailableError from `index_into`.
     """
     if not isinstance(index, ExportableIndex):
         raise SnapshotError(
@@ -87,7 +98,7 @@ async def publish_snapshot(
         )
     folder = Path(await to_thread.run_sync(partial(mkdtemp, prefix="jacquard-snapshot-")), "files")
     try:
-        digest, marks, watermark = await _export(source, index, scope, folder, encoder)
+        digest, marks, watermark = await _export(source, index, scope, folder, encoder, index_into)
         await to_thread.run_sync(write_entries, folder / ENTRIES, marks)
         files = await to_thread.run_sync(_list_files, folder)
         manifest = Manifest(
@@ -151,7 +162,7 @@ def delete_snapshots(storage: SnapshotStorage, scope: str, *, keep: int) -> tupl
 
 
 async def _export(
-    source: WorldSource, index: ExportableIndex, scope: str, folder: Path, encoder: str
+    source: WorldSource, index: ExportableIndex, scope: str, folder: Path, encoder: str, index_into: IndexInto
 ) -> tuple[str, dict[str, EntryMark], int]:
     """Write the table of a scope; return the version of the world that it has, the marks of its entries, and the watermark."""
     world_id = world_of(scope)
@@ -163,9 +174,25 @@ async def _export(
         await _check_complete(index, scope, encoder, len(marks))
         await to_thread.run_sync(partial(shutil.rmtree, folder, ignore_errors=True))
         is_own = await index.export(scope, folder)
+        if is_own is None:
+            await _write_table(scope, folder, index_into)
         if (digest, mark) == (await source.world_digest(world_id), await find_watermark(source, scope)):
-            return digest, marks, mark if is_own else MIXED
+            return digest, marks, MIXED if is_own is False else mark
     raise SnapshotError(f"World {world_id!r} is being changed; publish it when its import is done.")
+
+
+async def _write_table(scope: str, folder: Path, index_into: IndexInto) -> None:
+    try:
+        module = await to_thread.run_sync(import_module, "mnemosyne.retrieval.engines.lance")
+    except ImportError as error:
+        raise IndexUnavailableError(str(folder), scope, f"lancedb cannot be loaded ({error})") from error
+    table = module.LanceIndex(str(folder))
+    try:
+        await index_into(scope, table)
+        await table.finish(scope, words=await table.count(scope) > WORD_ROWS, rebuild=True)
+    finally:
+        await table.close()
+    await to_thread.run_sync(remove_others, folder, scope)
 
 
 async def _check_complete(index: ExportableIndex, scope: str, encoder: str, entries: int) -> None:

@@ -97,7 +97,8 @@ async def host(
 async def publish(of: Host, storage: SnapshotStorage) -> Manifest:
     """Bring the index of the world up to date and publish it."""
     await of.retriever.sync(WORLD)
-    return await publish_snapshot(of.store, of.index, storage, WORLD, encoder=of.embedder.name, at=next(_CLOCK))
+    into, encoder = of.retriever.index_into, of.embedder.name
+    return await publish_snapshot(of.store, of.index, storage, WORLD, encoder=encoder, index_into=into, at=next(_CLOCK))
 
 
 async def published(

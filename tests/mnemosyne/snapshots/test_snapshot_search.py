@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from hypothesis import strategies as st
 from recall_parts import WORLD, LetterEmbedder
 from snapshot_parts import TIERS, Host, copy_store, files_of, host, publish, published, tale, write_world
 
+from mnemosyne import CalibratedEstimator, HybridRetriever, MemoryIndex
+from mnemosyne.retrieval.snapshots.publish import publish_snapshot
 from mnemosyne.retrieval.snapshots.storage import FolderStorage
 
 pytestmark = pytest.mark.anyio
@@ -125,6 +128,28 @@ async def test_sequences_of_another_store_do_not_hide_later_changes(tmp_path: Pa
         await write_world(one.store, tale(0, 41), "next")
         await one.retriever.sync(WORLD)
         assert (await one.recall("goat stands by the lamp number 40"))[0][0] == "e40"
+
+
+class FilelessIndex(MemoryIndex):
+    """An index that keeps its rows elsewhere than in files."""
+
+    async def export(self, scope: str, target: Path) -> bool | None:
+        return None
+
+
+async def test_an_index_without_files_is_published_from_the_store(tmp_path: Path) -> None:
+    storage = FolderStorage(tmp_path / "published")
+    async with host(tmp_path / "host", storage) as one:
+        await write_world(one.store, tale(0, 30), "v1")
+        index = FilelessIndex()
+        worker = HybridRetriever(one.store, index, LetterEmbedder(), CalibratedEstimator())
+        await worker.sync(WORLD)
+        at, into = datetime(2026, 11, 1, tzinfo=UTC), worker.index_into
+        made = await publish_snapshot(one.store, index, storage, WORLD, encoder="letters", index_into=into, at=at)
+        assert made.rows == 30
+        found = await finds(one)
+        assert one.index.snapshot_of(WORLD) == made.snapshot_id
+    assert found == await finds_of_its_own(tmp_path)
 
 
 async def test_a_dropped_scope_is_made_from_the_store(tmp_path: Path) -> None:

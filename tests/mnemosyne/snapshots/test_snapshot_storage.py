@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from mnemosyne.retrieval.snapshots.publish import delete_snapshots, list_snapsho
 from mnemosyne.retrieval.snapshots.storage import FolderStorage, ObjectStorage, open_storage
 
 pytestmark = pytest.mark.anyio
+EPOCH = datetime(2026, 11, 1, tzinfo=UTC)
 
 
 @pytest.fixture(scope="module")
@@ -185,8 +187,9 @@ async def test_an_index_that_is_not_complete_is_not_published(tmp_path: Path) ->
         await write_world(worker.store, tale(0, 30), "v1")
         await publish(worker, storage)
         await worker.index.drop(WORLD)
+        into = worker.retriever.index_into
         with pytest.raises(SnapshotError, match="0 of 30 entries"):
-            await publish_snapshot(worker.store, worker.index, storage, WORLD, encoder="letters", at=None)
+            await publish_snapshot(worker.store, worker.index, storage, WORLD, encoder="", index_into=into, at=EPOCH)
 
 
 async def test_a_manifest_names_no_file_outside_of_its_folder(tmp_path: Path) -> None:

@@ -102,6 +102,7 @@ def publish(
                     storage,
                     scope,
                     encoder="" if runtime.embedder is None else runtime.embedder.name,
+                    index_into=runtime.retriever.index_into,
                     at=datetime.now(UTC),
                     progress=progress,
                 )

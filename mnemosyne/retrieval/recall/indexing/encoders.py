@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import anyio
 from anyio import to_thread
 
+from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.protocols import Embedder, EntrySource, Index, ReencodableIndex, SnapshotIndex, Vectors
 from mnemosyne.retrieval.recall.indexing.indexer import Indexer, Progress
@@ -133,6 +134,14 @@ class Encoders:
                 self._settled.add(scope)
             _log.info("%s: the index has the vectors of %s now, not of %s", scope, self._embedder.name, former)
             return ""
+
+    async def index_into(self, scope: str, index: Index) -> None:
+        """Index a scope from the source into another index, by the configured embedder. EmbedderUnavailableError;
+        IndexUnavailableError from the index.
+        """
+        result = await self._make(self._embedder, index).indexer.index_new(scope)
+        if result.fault:
+            raise EmbedderUnavailableError(result.fault)
 
     def forget(self, scope: str) -> None:
         """Drop what is cached of a scope, which was dropped from the index or is about to be."""
