@@ -28,6 +28,7 @@ from benchmarks import turn_length as turn_length_bench
 from benchmarks.costs import costs as costs_bench
 from benchmarks.deadline import deadline as deadline_bench
 from benchmarks.rivals.command import rivals
+from benchmarks.service import hosts as hosts_bench
 from benchmarks.service import service as service_bench
 from benchmarks.soak import figures as soak_figures
 from benchmarks.soak import soak as soak_bench
@@ -77,6 +78,7 @@ def bench(
             ("import_chat", import_chat_bench),
             ("soak", soak_bench),
             ("service", service_bench),
+            ("hosts", hosts_bench),
             ("costs", costs_bench),
             ("langchain", trimming_bench),
         ):
@@ -441,6 +443,38 @@ def service(
     figures = _measure(partial(service_bench.run, settings), service_bench.show, json_file)
     if figures["lost"] or figures["failures"]:
         raise typer.Exit(1)
+
+
+@app.command("hosts")
+def hosts(
+    sessions: Annotated[
+        str, typer.Option("--sessions", metavar="N,N", help="How many sessions to compare.")
+    ] = "1000,100000",
+    entries: Annotated[int, typer.Option("--entries", min=2, help="Entries of each session.")] = 100,
+    opened: Annotated[int, typer.Option("--opened", min=10, help="How many of them a host opens.")] = 300,
+    large: Annotated[int, typer.Option("--large", min=2, help="Entries of the session another host opens.")] = 10_000,
+    rounds: Annotated[int, typer.Option("--rounds", min=2, help="How often it is opened.")] = 10,
+    minutes: Annotated[float, typer.Option("--minutes", min=0.1, help="How long filling takes at most.")] = 60.0,
+    postgres: Annotated[
+        str | None,
+        typer.Option(
+            "--postgres", metavar="URL", help="A server that keeps what is filled (default: one for this run)."
+        ),
+    ] = None,
+    embedder: EmbedderOption = "auto",
+    json_file: JsonOption = None,
+) -> None:
+    """Open sessions and take turns on a host, among few and among many sessions; open a large one on another host."""
+    settings = hosts_bench.Settings(
+        sessions=_sizes(sessions, least=30, count=1),
+        entries=entries,
+        opened=opened,
+        large=large,
+        rounds=rounds,
+        minutes=minutes,
+        embedder=embedder,
+    )
+    _measure(partial(hosts_bench.run, settings, postgres), hosts_bench.show, json_file)
 
 
 def _measure(

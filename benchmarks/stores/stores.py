@@ -21,6 +21,7 @@ from time import perf_counter, process_time
 from typing import Any
 
 import anyio
+import anyio.abc
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -71,7 +72,7 @@ async def run(
     stores = {}
     with tempfile.TemporaryDirectory(prefix="jacquard-bench-") as name:
         for kind in kinds:
-            async with _server(kind, postgres, Path(name)) as uri:
+            async with _server(kind, postgres) as uri:
                 stores[kind] = await _measure(kind, sorted(sizes), rounds, Path(name) / kind, uri, say, progress)
     return {
         "sizes": sorted(sizes),
@@ -263,29 +264,40 @@ def show(figures: Mapping[str, Any], console: Console) -> None:
 
 
 @asynccontextmanager
-async def _server(kind: str, address: str | None, folder: Path) -> AsyncIterator[str]:
-    """Give a PostgreSQL server's address where one is needed; one that is started here ends with the block."""
+async def _server(kind: str, address: str | None) -> AsyncIterator[str]:
+    """Give a PostgreSQL server's address where one is needed."""
     if kind != "postgresql":
         yield ""
         return
+    async with serve_postgres(address) as uri:
+        yield uri
+
+
+@asynccontextmanager
+async def serve_postgres(address: str | None) -> AsyncIterator[str]:
+    """Give a PostgreSQL server's address, to which parameters can be added; one that is started here ends with the block."""
     if address is not None:
         yield address if "?" in address else f"{address}?"
         return
     if not await anyio.Path(SERVER).is_file():
         raise SetupError(f"{SERVER} is not there: run from a checkout, or name a server with --postgres.")
-    log = folder / "server.log"
-    async with await anyio.open_file(log, "w", encoding="utf-8") as said:
-        process = await anyio.open_process([sys.executable, str(SERVER)], stdout=said.wrapped, stderr=said.wrapped)
-    try:
-        while True:
-            heard = await anyio.Path(log).read_text(encoding="utf-8")
-            if found := [line for line in heard.splitlines() if line.startswith("postgresql://")]:
-                break
-            if process.returncode is not None:
-                raise SetupError(f"PostgreSQL did not start: {heard.strip() or 'it said nothing'}")
-            await anyio.sleep(0.05)
-        yield found[0]
-    finally:
-        if process.stdin is not None:
-            await process.stdin.aclose()
-        await process.wait()
+    with tempfile.TemporaryDirectory(prefix="jacquard-bench-") as folder:
+        log = Path(folder) / "server.log"
+        async with await anyio.open_file(log, "w", encoding="utf-8") as said:
+            process = await anyio.open_process([sys.executable, str(SERVER)], stdout=said.wrapped, stderr=said.wrapped)
+        try:
+            yield await _read_address(log, process)
+        finally:
+            if process.stdin is not None:
+                await process.stdin.aclose()
+            await process.wait()
+
+
+async def _read_address(log: Path, process: anyio.abc.Process) -> str:
+    while True:
+        heard = await anyio.Path(log).read_text(encoding="utf-8")
+        if found := [line for line in heard.splitlines() if line.startswith("postgresql://")]:
+            return found[0]
+        if process.returncode is not None:
+            raise SetupError(f"PostgreSQL did not start: {heard.strip() or 'it said nothing'}")
+        await anyio.sleep(0.05)

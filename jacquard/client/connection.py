@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
@@ -12,35 +13,44 @@ from uuid import uuid4
 import anyio
 import httpx
 
+from jacquard.client.affinity import rank_nodes
 from jacquard.client.errors import ServiceUnreachableError, error_of
 from mnemosyne.core import codec
 
 KEY_HEADER = "Idempotency-Key"
+SESSION_HEADER = "X-Jacquard-Session"
+AWAY_SECONDS = 5.0
+"""So long a host that did not answer is asked last."""
+
 ATTEMPTS = 3
 FIRST_PAUSE_SECONDS = 0.2
-_BUSY = (429, 503)
+_CLOSING = 503
+_BUSY = (429, _CLOSING)
 
 
 class Connection:
     """Calls of a service at `url` (`http://host:port`), with a token where it has tenants.
 
-    A call is made at most three times: again after an answer that says so (429, 503), and after a broken connection where the
-    service knows by the key that it is the same call. Use it in `async with`, or call `close`.
+    Several addresses are hosts of one service over one database, named alike by every client: a session's calls go to the host that
+    it belongs to (`rank_nodes`), and on to the next while that one is away. A call is made at most three times to each: again after
+    an answer that says so (429, 503), and after a broken connection where the service knows by the key that it is the same call.
+    ValueError without an address. Use it in `async with`, or call `close`.
     """
 
     def __init__(
         self,
-        url: str,
+        url: str | Sequence[str],
         token: str | None = None,
         *,
         timeout_seconds: float = 60.0,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        self._url = url.rstrip("/")
-        self._client = httpx.AsyncClient(
-            base_url=self._url, headers=headers, timeout=timeout_seconds, transport=transport, trust_env=False
-        )
+        self._hosts = tuple(each.rstrip("/") for each in ((url,) if isinstance(url, str) else url))
+        if not self._hosts:
+            raise ValueError("a connection needs the address of a service")
+        self._away: dict[str, float] = {}
+        self._client = httpx.AsyncClient(headers=headers, timeout=timeout_seconds, transport=transport, trust_env=False)
 
     async def __aenter__(self) -> Self:
         return self
@@ -73,41 +83,63 @@ class Connection:
         """
         path = "/api/v1/" + "/".join(quote(part, safe="") for part in address)
         has_key = method == "POST" and (key is not None or (keyed and not once))
-        headers = {KEY_HEADER: key or uuid4().hex} if has_key else {}
+        headers = _session_header(address) | ({KEY_HEADER: key or uuid4().hex} if has_key else {})
         content = None if body is None else codec.encode(dict(body))
         if content is not None:
             headers["Content-Type"] = "application/json"
-        attempt = 0
-        while True:
-            attempt += 1
-            is_last = attempt == ATTEMPTS
+        hosts = self._hosts_of(address)
+        for attempt in range(ATTEMPTS * len(hosts)):
+            host, is_last = hosts[attempt % len(hosts)], attempt + 1 == ATTEMPTS * len(hosts)
+            waits = (attempt + 1) % len(hosts) == 0
             try:
                 answer = await self._client.request(
-                    method, path, content=content, params=dict(query or {}), headers=headers
+                    method, host + path, content=content, params=dict(query or {}), headers=headers
                 )
             except httpx.TransportError as error:
+                self._away[host] = monotonic() + AWAY_SECONDS
                 sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
                 if is_last or (sent and once):
-                    raise ServiceUnreachableError(self._url, type(error).__name__, sent=sent) from error
-                await anyio.sleep(FIRST_PAUSE_SECONDS * 2 ** (attempt - 1))
+                    raise ServiceUnreachableError(host, type(error).__name__, sent=sent) from error
+                await anyio.sleep(FIRST_PAUSE_SECONDS * 2 ** (attempt // len(hosts)) if waits else 0.0)
                 continue
             if answer.is_success:
+                self._away.pop(host, None)
                 return answer.content
             if answer.status_code not in _BUSY or is_last:
                 raise error_of(answer.status_code, answer.content)
-            await anyio.sleep(_pause(answer, attempt - 1))
+            # A host that is closing sends its sessions to the next one; one that has too much to do is waited for.
+            if waits or answer.status_code != _CLOSING:
+                await anyio.sleep(_pause(answer, attempt // len(hosts)))
+        raise AssertionError("the last attempt returns or raises")
+
+    def _hosts_of(self, address: tuple[str, ...]) -> list[str]:
+        """Return the hosts in the order in which they are asked: those that did not answer lately come last."""
+        ranked = rank_nodes(_owner_of(address), self._hosts)
+        return sorted(ranked, key=lambda host: self._away.get(host, 0.0) > monotonic())
 
     @asynccontextmanager
     async def stream(self, address: tuple[str, ...]) -> AsyncIterator[AsyncIterator[str]]:
         """Give the lines of an answer that is a stream; errors as for `call`, ServiceUnreachableError among them."""
         path = "/api/v1/" + "/".join(quote(part, safe="") for part in address)
         try:
-            async with self._client.stream("GET", path, timeout=None) as answer:
+            url, headers = self._hosts_of(address)[0] + path, _session_header(address)
+            async with self._client.stream("GET", url, timeout=None, headers=headers) as answer:
                 if not answer.is_success:
                     raise error_of(answer.status_code, await answer.aread())
                 yield answer.aiter_lines()
         except httpx.TransportError as error:
-            raise ServiceUnreachableError(self._url, type(error).__name__, sent=True) from error
+            raise ServiceUnreachableError(self._hosts_of(address)[0], type(error).__name__, sent=True) from error
+
+
+def _owner_of(address: tuple[str, ...]) -> str:
+    """Return the session or user that a call concerns; empty where it concerns none."""
+    return address[1] if len(address) > 1 and address[0] in ("sessions", "users") else ""
+
+
+def _session_header(address: tuple[str, ...]) -> dict[str, str]:
+    """Return the header by which a balancer finds the host of a session."""
+    owner = _owner_of(address)
+    return {SESSION_HEADER: quote(owner, safe="")} if owner else {}
 
 
 def _pause(answer: httpx.Response, attempt: int) -> float:

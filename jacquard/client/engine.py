@@ -45,6 +45,8 @@ _DATA = b"data: "
 class RemoteEngine:
     """The engine of a service. Use it in `async with`, or call `close` at the end.
 
+    `url` may be several addresses: hosts of one service over one database. A session's calls then go to its host, and on to the
+    next while that one is away (`jacquard.client.connection.Connection`).
     `config` are settings for every turn that brings none of its own, over those of the service; only what differs from the
     defaults is sent. Calls raise the engine's errors, ServiceUnreachableError where the service does not answer, and ServiceError
     for what only a service refuses (a token, a limit).
@@ -52,7 +54,7 @@ class RemoteEngine:
 
     def __init__(
         self,
-        url: str,
+        url: str | Sequence[str],
         token: str | None = None,
         *,
         config: RuntimeConfig | None = None,

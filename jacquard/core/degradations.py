@@ -33,6 +33,7 @@ class DegradationCode(StrEnum):
     VECTORS_LATE = "vectors_late"
     ENCODER_CHANGED = "encoder_changed"
     ENCODER_MISSING = "encoder_missing"
+    VECTORS_UNSHARED = "vectors_unshared"
     INDEX_DAMAGED = "index_damaged"
     INDEX_BEHIND = "index_behind"
     INDEX_IN_MEMORY = "index_in_memory"
@@ -83,6 +84,8 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
         "model serves until the new vectors are made, behind committed turns or by `jacquard reindex`.",
         DegradationCode.ENCODER_MISSING: "The index has the vectors of an embedding model that is not available here: recall goes "
         "by words until they are made again. `jacquard reindex` makes them.",
+        DegradationCode.VECTORS_UNSHARED: "What hosts share of vectors cannot be used, or rows of it are damaged: these texts are "
+        "embedded again, here and on every other host.",
         DegradationCode.INDEX_DAMAGED: "The index could not be read, or some of its rows are damaged: recall used what was left. "
         "Damaged rows are made again after the turn; `jacquard reindex` restores the rest.",
         DegradationCode.INDEX_BEHIND: "Not all of this memory is in the index yet: recall used what is. `jacquard reindex` brings "

@@ -1,7 +1,7 @@
 """The system messages of a session's path: they are in every prompt, however old they are.
 
-A played turn has none; they come with documents and imports. Where they are is found once for a process and a branch, by reading
-the path; later turns read only what was written since. It must not import a concrete store.
+A played turn has none; they come with documents and imports. Where they are is asked of the store once for a process and a branch;
+later turns read only what was written since. It must not import a concrete store.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from mnemosyne.protocols import Store
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import Role, SessionHead, WindowMessage
 
-_PAGE = 200
 _KEPT = 1024
 
 
@@ -78,12 +77,13 @@ class SystemMessages:
         return await self._find_after(head, scan.depth)
 
     async def _find_after(self, head: SessionHead, depth: int) -> list[int]:
-        found: list[int] = []
-        while depth < head.depth:
-            step = min(_PAGE, head.depth - depth)
-            found += _depths_with_system_messages(await self._read(head, depth + step, step))
-            depth += step
-        return found
+        if depth >= head.depth:
+            return []
+        found = await self._store.depths_with_system_messages(
+            head.session_id, branch_id=head.branch_id, after_depth=depth
+        )
+        # Another process may have gone on meanwhile.
+        return [each for each in found if each <= head.depth]
 
     async def _read(self, head: SessionHead, upto: int, limit: int) -> tuple[TurnRecord, ...]:
         return await self._store.turns(head.session_id, limit=limit, branch_id=head.branch_id, before_depth=upto + 1)

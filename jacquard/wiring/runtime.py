@@ -50,7 +50,7 @@ from mnemosyne.core.errors import SessionExistsError, SessionNotFoundError
 from mnemosyne.evidence.sweep import sweep_expired
 from mnemosyne.host_parts import SystemClock
 from mnemosyne.privacy.forget import ErasurePlan, ErasureReport, MemoryLocations, forget, plan_erasure
-from mnemosyne.protocols import Index, Store
+from mnemosyne.protocols import Index, SharedIndexStore, Store
 from mnemosyne.retrieval.embedding.prefetching import PrefetchingEmbedder
 from mnemosyne.retrieval.engines.tiered import TieredIndex
 from mnemosyne.retrieval.recall.hybrid import HybridRetriever
@@ -347,7 +347,13 @@ def _build_fittings(
     if named is not None and workers is not None:
         named, end_workers = open_on_workers(named, embedder, language, workers)
     vectors = None if named is None else PrefetchingEmbedder(named)
-    index = TieredIndex(folder, snapshots=open_snapshots(opened, settings.snapshots, partial(can_search, vectors)))
+    shared = opened if isinstance(opened, SharedIndexStore) else None
+    index = TieredIndex(
+        folder,
+        segments=None if shared is None else shared.segments,
+        has_vectors=named is not None,
+        snapshots=open_snapshots(opened, settings.snapshots, partial(can_search, vectors)),
+    )
     estimator = open_token_estimator(settings)
     retriever = HybridRetriever(
         opened,
@@ -357,6 +363,7 @@ def _build_fittings(
         inline_vectors=0,
         index_degradations=index.degradations_for,
         open_former=reopen_embedder,
+        vectors=None if shared is None else shared.vectors,
     )
     intake = open_ingest_services(opened, location, folder, settings, SystemClock(), host)
     watchers = open_observability(settings.observability)

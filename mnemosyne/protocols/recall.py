@@ -1,4 +1,4 @@
-"""Searching memory: embedders, entry sources, indexes and retrievers.
+"""Searching memory: embedders, entry sources, indexes and retrievers, and what hosts share of them.
 
 Recall reads a store only through `EntrySource`. It must not import another module of protocols.
 """
@@ -6,6 +6,8 @@ Recall reads a store only through `EntrySource`. It must not import another modu
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -16,6 +18,45 @@ from mnemosyne.schema.query import Hit, IndexFilter, Recall, RetrievalQuery, Tex
 from mnemosyne.schema.record import SequencedEntry
 
 Vectors = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EmbeddedText:
+    """The vector of an entry's text (None: the model does not know it), with the text's hash."""
+
+    entry_id: str
+    text_hash: bytes
+    vector: Vectors | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IndexBase:
+    """The end of a chain of segments: `owner` numbers the session that has it (0: a world), `token` names its last segment
+    (empty: it has none).
+    """
+
+    owner: int
+    token: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredSegments:
+    """A chain of segments, oldest first, and its end."""
+
+    base: IndexBase
+    bodies: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SegmentRows:
+    """A segment to add: all rows that changed since `base`, as they are when everything up to `marks` (the highest sequence of
+    each chain) was read. `is_whole`: it has the rows of the whole chain, and takes its place.
+    """
+
+    base: IndexBase
+    marks: Mapping[str, int]
+    body: bytes
+    is_whole: bool = False
 
 
 class Embedder(Protocol):
@@ -208,6 +249,90 @@ class EvictingIndex(Index, Protocol):
         """Take the scopes that were used longest ago out of memory, beyond what the index may hold; they are read again at
         their next use. Costs next to nothing where there is nothing to do.
         """
+        ...
+
+
+@runtime_checkable
+class SharedIndex(Index, Protocol):
+    """An `Index` whose rows other hosts may change."""
+
+    async def refresh(self, scope: str) -> None:
+        """Forget what is held of a scope if another host has dropped it since, as an erasure does; never raises."""
+        ...
+
+
+class VectorStore(Protocol):
+    """Keeps the vector of each embedded text for all hosts, so that it is embedded once.
+
+    1. `get` returns what `put` was given last for this scope, encoder and entry, rounded to float16, and only where the hash of
+       the text is the same.
+    2. A text without a vector (its model does not know it) is known as such: None.
+    3. A damaged row is not returned and is named by `faults`; the next `put` of its entry replaces it.
+    4. `put` keeps nothing of an entry that the store no longer has with this text.
+    5. Where the store cannot be reached, `get` returns nothing and `put` keeps nothing; neither raises, and `faults` says so until
+       it can be reached again.
+    """
+
+    async def get(self, scope: str, encoder: str, wanted: Mapping[str, bytes]) -> Mapping[str, Vectors | None]:
+        """Return by entry id the known vectors, float32 of shape (dimensions,); `wanted` has the hash of each entry's text."""
+        ...
+
+    async def put(self, scope: str, encoder: str, texts: Sequence[EmbeddedText]) -> None:
+        """Keep vectors of length 1, or None, in place of earlier ones of the same entries."""
+        ...
+
+    def claim(self, scope: str) -> AbstractAsyncContextManager[None]:
+        """Let one host at a time embed texts of a scope, until the block ends; never raises, and waits no longer than a minute."""
+        ...
+
+    async def drop(self, scope: str, entry_ids: Sequence[str] | None = None) -> None:
+        """Remove the vectors of every encoder, of some entries of a scope or of all (None). StoreError."""
+        ...
+
+    def faults(self) -> tuple[str, ...]:
+        """Return the present faults, one sentence each: what, where and what to do."""
+        ...
+
+
+class SegmentStore(Protocol):
+    """Keeps the rows of scopes' indexes for all hosts, as a chain of segments: of an entry in several the last one counts.
+
+    1. A segment is added after the one that its rows were made of. Where others were added since, it is added if its marks are
+       not below theirs; if theirs are not below its own, the chain has its rows already.
+    2. After an erasure or `drop` nothing is added that was read before.
+    """
+
+    async def load(self, scope: str) -> StoredSegments:
+        """Return the chain of a scope, oldest segment first; it may be empty. StoreError."""
+        ...
+
+    async def append(self, scope: str, rows: SegmentRows) -> IndexBase | None:
+        """Add a segment and return the chain's end; `rows.base` where nothing can be added for now, None where the caller's rows
+        are of no use any more and the scope has to be read again. StoreError.
+        """
+        ...
+
+    async def is_current(self, scope: str, base: IndexBase) -> bool:
+        """Return whether the chain still has the segment that it ended with when `base` was returned. StoreError."""
+        ...
+
+    async def drop(self, scope: str) -> None:
+        """Remove the chain of a scope. StoreError."""
+        ...
+
+
+@runtime_checkable
+class SharedIndexStore(Protocol):
+    """A store for several hosts, which share vectors and index rows in it."""
+
+    @property
+    def vectors(self) -> VectorStore:
+        """The vectors of this store's tenant."""
+        ...
+
+    @property
+    def segments(self) -> SegmentStore:
+        """The index rows of this store's tenant."""
         ...
 
 

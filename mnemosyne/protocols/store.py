@@ -29,7 +29,9 @@ from mnemosyne.schema.record import (
     TurnCommit,
     TurnRecord,
 )
-from mnemosyne.schema.session import Message, SessionHead, TurnStatus
+from mnemosyne.schema.session import Message, Role, SessionHead, TurnStatus
+
+_PAGE = 200
 
 
 class Store(Protocol):
@@ -199,6 +201,21 @@ class Store(Protocol):
         given), oldest first, without prompt, receipt and report. BranchNotFoundError.
         """
         ...
+
+    async def depths_with_system_messages(
+        self, session_id: str, *, branch_id: str | None = None, after_depth: int = 0
+    ) -> tuple[int, ...]:
+        """Return the depths of the committed turns on a branch's path, below `after_depth`, that have a system message; ascending.
+
+        SessionNotFoundError, BranchNotFoundError. A store that has no way of its own reads all of these turns.
+        """
+        head, found, before = await self.head(session_id, branch_id), list[int](), None
+        while page := await self.turns(session_id, limit=_PAGE, branch_id=head.branch_id, before_depth=before):
+            found += [each.depth for each in page if any(message.role is Role.SYSTEM for message in each.messages)]
+            before = page[0].depth
+            if before <= after_depth + 1:
+                break
+        return tuple(sorted(depth for depth in found if depth > after_depth))
 
     async def branches(self, session_id: str) -> tuple[SessionHead, ...]:
         """Return the head of every branch, the active one first, the others in the order in which they were opened."""

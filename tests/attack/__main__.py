@@ -30,6 +30,10 @@ FORMS: dict[str, tuple[str, str]] = {
         "test_service_kills:KILLS_POSTGRES",
         "kills of the service under load, on PostgreSQL",
     ),
+    "hosts": (
+        "test_hosts:HOSTS",
+        "kills of one of two hosts over one PostgreSQL, which is restarted, behind a proxy that cuts and holds back",
+    ),
     "erasure": ("test_erasure:FORM", "random sessions in four stores, an erasure, and a search of every byte"),
     "ops": ("test_op_sets:OPS", "sets of ops on random states and in the replies of a session"),
     "packs": ("test_hostile_packs:PACKS", "world packs and templates that try to break the reader or the sandbox"),

@@ -27,16 +27,17 @@ MOST_TURNS = 400
 
 
 class Services:
-    """A process that forks one service after the other."""
+    """A process that forks one service after the other; `path`: folders of further modules, `place`: what ends a line."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: tuple[str, ...] = (), place: str = "") -> None:
+        self._place = place
         self._process = subprocess.Popen(
             [sys.executable, str(Path(__file__).with_name("kill_service.py"))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             cwd=ROOT,
-            env={"PYTHONPATH": str(ROOT), "PATH": "", "HOME": os.environ.get("HOME", "")},
+            env={"PYTHONPATH": os.pathsep.join((str(ROOT), *path)), "PATH": "", "HOME": os.environ.get("HOME", "")},
         )
         self._running: int | None = None
         atexit.register(self.close)
@@ -49,7 +50,7 @@ class Services:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         assert self._process.stdin is not None
-        self._process.stdin.write(f"{port} {store}\n")
+        self._process.stdin.write(f"{port} {store} {self._place}\n")
         self._process.stdin.flush()
         self._running = int(self._read("service"))
         return f"http://127.0.0.1:{port}", self._running

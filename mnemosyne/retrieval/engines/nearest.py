@@ -22,6 +22,7 @@ _LIKELY_SHARE = 32
 _PLANES = 4
 _LEVELS = 1 << _PLANES
 _GATHERED = 512
+_SPARE_ROWS = 32
 
 RowNumbers = npt.NDArray[np.int64]
 
@@ -84,6 +85,18 @@ class VectorRows:
             if len(slots) > likely:
                 slots = np.sort(slots[np.argpartition(-self._estimates(vector, slots), likely)[:likely]])
         return slots, _cosines(rows, slots, vector)
+
+    def best(self, vector: Vectors, admitted: Mask, limit: int) -> tuple[RowNumbers, npt.NDArray[np.float64]]:
+        """Return at least the best `limit` of what `nearest` returns, with cosines that do not depend on where a row lies: hosts
+        have the same rows in another order, and a product of matrices rounds them differently.
+        """
+        slots, cosines = self.nearest(vector, admitted, limit)
+        if len(slots) > limit + _SPARE_ROWS:
+            slots = np.sort(slots[np.argpartition(-cosines, limit + _SPARE_ROWS)[: limit + _SPARE_ROWS]])
+        if self._rows is None or not len(slots):
+            return slots, cosines.astype(np.float64)
+        found: npt.NDArray[np.float64] = (self._rows[slots].astype(np.float64) * vector).sum(axis=1)
+        return slots, found
 
     def _closest_by_signs(self, vector: Vectors, admitted: Mask, most: int) -> RowNumbers:
         """Return about `most` admitted slots: those whose signs differ least from the vector's."""

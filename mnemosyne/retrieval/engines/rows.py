@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from urllib.parse import quote
 
 import numpy as np
@@ -120,6 +121,14 @@ def batch_of(stored: StoredScope) -> RowBatch:
     return RowBatch(rows=rows, removed=(), watermarks={row.chain: row.sequence for row in rows})
 
 
+def highest_sequences(stored: StoredScope) -> dict[Chain, int]:
+    """Return the highest sequence of each chain that a stored scope has rows of."""
+    chains = tuple(Chain)
+    return {
+        chains[code]: int(stored.sequences[stored.chains == code].max()) for code in np.unique(stored.chains).tolist()
+    }
+
+
 def quest_facet(quest_id: str) -> str:
     """Return the term under which every entry of a quest is indexed; no word of a text can equal it."""
     return f"quest={quote(quest_id, safe='')}"
@@ -152,6 +161,16 @@ def spoken_words(entry: MemoryEntry) -> str:
     """Return speaker and text of a message, as they occur in its neighbours' keys and in what is embedded."""
     name = entry.speaker or entry.title
     return f"{name}: {entry.text}" if name else entry.text
+
+
+def text_hash(entry: MemoryEntry) -> bytes:
+    """Return the hash of what is embedded of an entry, 16 bytes."""
+    return blake2b(spoken_words(entry).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def round_vectors(vectors: Vectors) -> Vectors:
+    """Return vectors as float16 keeps them, in float32: every host then compares the same numbers."""
+    return np.asarray(vectors.astype(np.float16), dtype=np.float32)
 
 
 def neighbour_key(entry: MemoryEntry, neighbours: Sequence[MemoryEntry]) -> str:

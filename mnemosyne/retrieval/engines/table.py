@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from mnemosyne.protocols import Vectors
 from mnemosyne.retrieval.engines.nearest import VectorRows
-from mnemosyne.retrieval.engines.rows import IndexRow, RowBatch, StoredScope
+from mnemosyne.retrieval.engines.rows import IndexRow, RowBatch, StoredScope, highest_sequences
 from mnemosyne.retrieval.text.lexical import Mask, Postings, Scores, TermCounts
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.query import Hit, IndexFilter
@@ -90,10 +90,10 @@ class ScopeTable:
             if stored.vectors is not None:
                 known = seen & ~np.isnan(stored.vectors[:, 0])
                 if known.any():
-                    self._vectors.take(np.where(known[:, None], stored.vectors, np.float32(0.0)))
+                    vectors = stored.vectors
+                    self._vectors.take(vectors if known.all() else np.where(known[:, None], vectors, np.float32(0.0)))
                     self._columns.has_vector[:rows] = known
-            for code in np.unique(stored.chains).tolist():
-                self._watermarks[tuple(Chain)[code]] = int(stored.sequences[stored.chains == code].max())
+            self._watermarks.update(highest_sequences(stored))
 
     def begin_at(self, watermarks: Mapping[Chain, int]) -> None:
         """Take these watermarks in the place of those of the rows, which have the sequences of another store."""
@@ -187,8 +187,8 @@ class ScopeTable:
             if model != self._model or len(vector) != self._vectors.width:
                 return ()
             admitted = self._admit(where) & self._columns.has_vector[: len(self._ids)]
-            slots, cosines = self._vectors.nearest(vector, admitted, limit)
-            return self._rank_best(slots, cosines.astype(np.float64), limit)
+            slots, cosines = self._vectors.best(vector, admitted, limit)
+            return self._rank_best(slots, cosines, limit)
 
     def _admit_words(self, where: IndexFilter) -> Mask:
         # Entries without words are not counted, as in LanceDB.

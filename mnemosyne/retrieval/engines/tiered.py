@@ -19,8 +19,8 @@ from typing import TypeVar
 import anyio
 from anyio import to_thread
 
-from mnemosyne.core.errors import IndexUnavailableError, ScopeDroppedError
-from mnemosyne.protocols import Vectors
+from mnemosyne.core.errors import IndexUnavailableError, ScopeDroppedError, StoreError
+from mnemosyne.protocols import SegmentStore, Vectors
 from mnemosyne.retrieval.engines.lance_files import has_files, remove_scope_files
 from mnemosyne.retrieval.engines.large_scope import (
     DurableIndex,
@@ -31,9 +31,10 @@ from mnemosyne.retrieval.engines.large_scope import (
     owner_of,
 )
 from mnemosyne.retrieval.engines.memory import MemoryIndex
-from mnemosyne.retrieval.engines.rows import NO_ROWS, RowBatch, merge_batches, merge_watermarks, row_batch
+from mnemosyne.retrieval.engines.rows import NO_ROWS, RowBatch, batch_of, merge_batches, merge_watermarks, row_batch
 from mnemosyne.retrieval.engines.served.scopes import ServedScopes, ServedSnapshot, SnapshotSource
 from mnemosyne.retrieval.engines.served.tables import open_table
+from mnemosyne.retrieval.engines.shared.scopes import SharedScopes
 from mnemosyne.retrieval.engines.table import ScopeTable
 from mnemosyne.schema.memory import Chain, staged_scope
 from mnemosyne.schema.query import Hit, IndexFilter, TextSearch
@@ -56,6 +57,10 @@ class TieredIndex:
     collected before they are written (`maintain` and `close` write all). `open_scopes` and `open_rows`: the number of scopes
     that stay in memory after an `evict` or a `maintain`, and of their rows (the scope used last stays in any case).
 
+    With `segments` (a store for several hosts) a scope that has no files in the folder is kept there until it is too large for
+    memory; small ones are kept nowhere and made anew when they are opened. Of such scopes those used last stay in memory, up
+    to `open_rows` rows in all. With `has_vectors` rows are given to other hosts once an embedder has processed them.
+
     A scope whose table cannot be used continues in memory, starts empty there, and is named by `faults`. If LanceDB is
     not installed, all scopes are in memory only; that is not a fault, and `degradations_for` reports where it matters.
 
@@ -77,6 +82,8 @@ class TieredIndex:
         open_scopes: int = 256,
         open_rows: int = 300_000,
         durable: DurableIndex | None = None,
+        segments: SegmentStore | None = None,
+        has_vectors: bool = True,
         snapshots: SnapshotSource | None = None,
     ) -> None:
         self.folder = str(folder)
@@ -84,6 +91,7 @@ class TieredIndex:
         self._open_scopes, self._open_rows = open_scopes, open_rows
         self._durable, self._word_rows, self._delta_rows = durable, word_rows, delta_rows
         self._memory, self._served = MemoryIndex(), ServedScopes(snapshots)
+        self._shared = None if segments is None else SharedScopes(segments, has_vectors=has_vectors)
         self._big: dict[str, LargeScope] = {}
         self._held: dict[str, RowBatch] = {}
         self._direct: set[str] = set()
@@ -118,6 +126,10 @@ class TieredIndex:
         batch = await to_thread.run_sync(_put_rows, table, entries, vectors, keys, model)
         if (served := self._served.get(scope)) is not None:
             served.note(batch)
+        elif self._shared is not None and self._shared.holds(scope):
+            if self._memory.holds(scope) and self._memory.table(scope) is table:
+                self._shared.hold(scope, batch)
+                await self._share(scope)
         elif scope not in self._cut_off and self._memory.holds(scope) and self._memory.table(scope) is table:
             self._held[scope] = merge_batches(self._held.get(scope, NO_ROWS), batch)
             if len(self._held[scope].rows) >= self._held_rows:
@@ -190,7 +202,8 @@ class TieredIndex:
         """Return the faults of the folder so far, each sentence once, in order; damaged rows are none any more once they
         were made again.
         """
-        return (*self._faults, *self._lost.values())
+        shared = () if self._shared is None else self._shared.faults()
+        return (*self._faults, *self._lost.values(), *shared)
 
     async def has_lost(self, scope: str) -> bool:
         """Return whether rows of a scope were damaged and left out when it was read."""
@@ -209,6 +222,18 @@ class TieredIndex:
             served.incomplete = False
             return
         await self._run_guarded(scope, partial(self._remove_lost, scope), None)
+
+    async def refresh(self, scope: str) -> None:
+        """Let go of what another host has erased of a scope: it is read again."""
+        if self._shared is not None and self._shared.holds(scope) and not await self._shared.is_current(scope):
+            self._reread(scope)
+
+    async def _share(self, scope: str) -> None:
+        """Add new rows of a scope to what hosts share, where it is due."""
+        table = self._memory.table(scope)
+        is_due = self._shared is not None and self._shared.is_due(scope, table.count())
+        if self._shared is not None and is_due and not await self._shared.add(scope):
+            self._reread(scope)
 
     async def _remove_lost(self, scope: str) -> None:
         await self._write_held(scope)
@@ -251,14 +276,16 @@ class TieredIndex:
             if (big := self._big.get(name)) is not None:
                 await big.flush()
         async with self._opening, self._writing:
-            durable = await self._engine(scope)
+            durable = await self._engine(scope) if self._has_folder(scope) else None
             if is_cut_off := scope in self._cut_off or staged in self._cut_off:
                 durable = None
             if durable is not None:
                 await adopt_tables(durable, scope, staged)
             table = self._memory.table(staged) if self._memory.holds(staged) and self._memory.holds(scope) else None
             lost = self._lost.get(staged)
-            self._forget(scope)
+            if is_shared := self._shared is not None and self._shared.holds(scope) and self._shared.holds(staged):
+                await self._adopt_shared(scope, staged)
+            self._forget(scope, is_shared=is_shared)
             self._forget(staged)
             if lost is not None:
                 self._lost[scope] = lost
@@ -272,9 +299,11 @@ class TieredIndex:
         that ends. IndexUnavailableError when files cannot be removed.
         """
         async with self._opening, self._writing:
-            durable = await self._engine(scope)
             staged = staged_scope(scope)
             names = (scope, *delta_names(scope), staged, *delta_names(staged))
+            durable = await self._engine(scope) if self._shared is None or self._durable is not None else None
+            if self._shared is not None:
+                await self._drop_shared(scope)
             if durable is None:
                 await remove_scope_files(self.folder, scope, names)
             else:
@@ -284,6 +313,20 @@ class TieredIndex:
                 self._forget(name)
             self._served.refuse(scope)
             self._faults = {fault: of for fault, of in self._faults.items() if of not in (scope, staged, "")}
+
+    async def _drop_shared(self, scope: str) -> None:
+        if self._shared is not None:
+            try:
+                await self._shared.drop(scope)
+            except StoreError as error:
+                raise IndexUnavailableError(self.folder, scope, str(error)) from error
+
+    async def _adopt_shared(self, scope: str, staged: str) -> None:
+        if self._shared is not None:
+            try:
+                await self._shared.adopt(scope, staged)
+            except StoreError as error:
+                raise IndexUnavailableError(self.folder, scope, str(error)) from error
 
     async def maintain(self) -> None:
         """Write pending rows, compact files when it is due, move grown scopes to disk, and evict old ones from memory.
@@ -297,6 +340,8 @@ class TieredIndex:
         if self._maintaining.locked():
             return
         async with self._maintaining:
+            if self._shared is not None and any(map(self._has_grown, self._memory.scopes())):
+                await self._run_guarded("", partial(self._engine, ""), None)
             if self._durable is not None:
                 await self._tidy(self._durable)
             await self._evict_scopes()
@@ -310,6 +355,8 @@ class TieredIndex:
                 if self._is_safe(scope):
                     self._memory.forget(scope)
                     self._served.forget(scope)
+                    if self._shared is not None:
+                        self._shared.forget(scope)
 
     async def close(self) -> None:
         """Write pending rows and release the folder."""
@@ -352,6 +399,9 @@ class TieredIndex:
 
     async def _move_out(self, scope: str, durable: DurableIndex) -> None:
         """Move a grown scope to disk; while its indexes are built it is still searched in memory."""
+        if self._shared is not None and self._shared.holds(scope):
+            await self._copy_to_folder(scope, durable)
+            return
         is_big = self._memory.table(scope).count() <= self._word_rows
         await durable.prepare(scope, words=not is_big)
         async with self._opening:
@@ -363,6 +413,15 @@ class TieredIndex:
                 self._direct.add(scope)
             else:
                 self._big[scope] = big
+
+    async def _copy_to_folder(self, scope: str, durable: DurableIndex) -> None:
+        """Write the rows that hosts share of a scope to the folder, from which it is read from then on."""
+        if self._shared is None or not await self._shared.add(scope):
+            return
+        stored = await self._shared.read(scope)
+        if stored is not None and len(stored.ids) > self._memory_rows:
+            await durable.write(scope, await to_thread.run_sync(batch_of, stored))
+            self._reread(scope)
 
     async def _open_large_scope(self, scope: str, durable: DurableIndex) -> LargeScope:
         big = LargeScope(scope, durable, delta_rows=self._delta_rows, held_rows=self._held_rows)
@@ -425,14 +484,20 @@ class TieredIndex:
         self._served.serve(scope, snapshot)
         return True
 
-    def _forget(self, scope: str) -> None:
+    def _forget(self, scope: str, *, is_shared: bool = False) -> None:
         self._served.forget(scope)
+        if self._shared is not None and not is_shared:
+            self._shared.forget(scope)
         self._memory.forget(scope)
         self._big.pop(scope, None)
         self._held.pop(scope, None)
         self._lost.pop(scope, None)
         self._direct.discard(scope)
         self._cut_off.discard(scope)
+
+    def _has_folder(self, scope: str) -> bool:
+        """Return whether the folder has, or gets, the rows of a scope in use."""
+        return self._shared is None or not self._shared.holds(scope)
 
     def _has_grown(self, scope: str) -> bool:
         return (
@@ -499,6 +564,11 @@ class TieredIndex:
 
     async def _read(self, scope: str) -> LargeScope | DurableIndex | None:
         """Load a scope that is not in use; return the engine that searches it, None when memory alone does."""
+        if await self._open_snapshot(scope):
+            return self._big.get(scope)
+        if self._shared is not None and not await to_thread.run_sync(has_files, self.folder, scope):
+            await self._read_shared(scope, self._shared)
+            return None
         durable = await self._engine(scope)
         if durable is None:
             self._cut_off.add(scope)
@@ -506,8 +576,6 @@ class TieredIndex:
             return None
         if scope in self._direct:
             return durable
-        if await self._open_snapshot(scope):
-            return self._big.get(scope)
         for name in (scope, *delta_names(scope)):
             durable.release(name)
         if (rows := await durable.count(scope)) > self._memory_rows:
@@ -524,9 +592,23 @@ class TieredIndex:
         self._memory.keep(scope, table)
         return None
 
+    async def _read_shared(self, scope: str, shared: SharedScopes) -> None:
+        stored, table = await shared.read(scope), ScopeTable()
+        if stored is not None:
+            await to_thread.run_sync(table.fill, stored)
+        self._memory.keep(scope, table)
+        rows = 0
+        for name in reversed(self._memory.scopes()):
+            rows += self._memory.table(name).count()
+            if name != scope and rows > self._open_rows and shared.holds(name):
+                shared.forget(name)
+                self._memory.forget(name)
+
     def _reread(self, scope: str) -> None:
         """Forget a scope that another process has dropped, so that it is read again."""
         self._served.forget(scope)
+        if self._shared is not None:
+            self._shared.forget(scope)
         self._memory.forget(scope)
         self._big.pop(scope, None)
         self._held.pop(scope, None)

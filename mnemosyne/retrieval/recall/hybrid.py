@@ -19,7 +19,16 @@ from anyio import to_thread
 
 from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.core.off_loop import calculate, size_of
-from mnemosyne.protocols import BatchIndex, Embedder, EntrySource, EvictingIndex, Index, TokenEstimator
+from mnemosyne.protocols import (
+    BatchIndex,
+    Embedder,
+    EntrySource,
+    EvictingIndex,
+    Index,
+    SharedIndex,
+    TokenEstimator,
+    VectorStore,
+)
 from mnemosyne.retrieval.recall.arms import ALL_ARMS, BM25, VECTOR
 from mnemosyne.retrieval.recall.fusion import FusionWeights, find_weights
 from mnemosyne.retrieval.recall.indexing.encoders import Encoder, Encoders, OpenEncoder
@@ -57,13 +66,16 @@ class HybridRetriever:
     `index_degradations` returns the degradation codes of the index for some scopes; a recall of these scopes reports
     them.
 
+    `vectors` keeps what is embedded for all hosts of a store, so that it is embedded once.
+
     Where a scope has the vectors of another embedder, `open_former` opens that one by its name, and it serves while `feed`
     makes the new vectors (`Encoders`).
 
     Degradations: `no_embedder`, `embedder_unavailable`, `vectors_unfit` (the model does not know the language of the
     query), `vectors_late`, `no_vectors` (nothing embedded yet), `vectors_behind` (some entries are not embedded yet),
-    `encoder_changed` (the vectors of the former embedder serve), `encoder_missing` (it is not available),
-    `index_behind` (some entries are not in the index yet: a recall adds at most `inline_entries`), `index_damaged`.
+    `encoder_changed` (the vectors of the former embedder serve), `encoder_missing` (it is not available), `vectors_unshared`
+    (what hosts share of vectors cannot be used, or is damaged), `index_behind` (some entries are not in the index yet: a recall
+    adds at most `inline_entries`), `index_damaged`.
     """
 
     def __init__(
@@ -80,10 +92,12 @@ class HybridRetriever:
         weights: FusionWeights | None = None,
         index_degradations: Callable[[Iterable[str]], Sequence[str]] = lambda scopes: (),
         open_former: OpenEncoder = lambda name: None,
+        vectors: VectorStore | None = None,
     ) -> None:
         if not arms or not arms <= ALL_ARMS:
             raise ValueError(f"arms are {sorted(ALL_ARMS)}, at least one of them; got {sorted(arms)}")
         self._source, self._index, self._estimator = source, index, estimator
+        self._shared = index if isinstance(index, SharedIndex) else None
         self._batches = index if isinstance(index, BatchIndex) else None
         self._embedder = embedder if VECTOR in arms else None
         self._arms = arms
@@ -93,8 +107,14 @@ class HybridRetriever:
         self._index_degradations = index_degradations
         # A single arm returns what it has, however little the model knows the language.
         self._least_fitness = 0.0 if arms == frozenset({VECTOR}) else FIT
+        self._vectors = None if self._embedder is None else vectors
         self._encoders = Encoders(
-            source, index, self._embedder, least_fitness=self._least_fitness, open_former=open_former
+            source,
+            index,
+            self._embedder,
+            least_fitness=self._least_fitness,
+            open_former=open_former,
+            vectors=self._vectors,
         )
         self._feeds, self._held = set[anyio.CancelScope](), 0
         self._preview = lru_cache(maxsize=4096)(partial(preview, estimator=estimator))
@@ -134,6 +154,8 @@ class HybridRetriever:
             self._feeds.add(running)
             try:
                 for scope in scopes if self._held == 0 else ():
+                    if self._shared is not None:
+                        await self._shared.refresh(scope)
                     await self._encoders.feed(scope)
                 if isinstance(self._index, EvictingIndex):
                     await self._index.evict()
@@ -202,6 +224,8 @@ class HybridRetriever:
         state.record_ms("rank", started)
         if self._index.faults():
             state.add_degradation("index_damaged")
+        if self._vectors is not None and self._vectors.faults():
+            state.add_degradation("vectors_unshared")
         for code in self.degradations_for({pool.scope for pool in state.pools}):
             state.add_degradation(code)
         return Recall(

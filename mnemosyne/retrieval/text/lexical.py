@@ -206,11 +206,19 @@ class Postings:
         if self._tail:
             self._merge(*self._tail_columns())
         first = self._grow(lengths)
-        owner = np.repeat(np.arange(len(lengths), dtype=np.int64), lengths)
-        pairs, counts = np.unique(codes.astype(np.int64) * max(len(lengths), 1) + owner, return_counts=True)
-        terms, slots = np.divmod(pairs, max(len(lengths), 1))
+        order = _stable_order(codes)
+        terms, slots = codes[order], np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)[order]
+        # Equal pairs of term and slot follow one another now.
+        ends = np.flatnonzero(
+            np.append((np.diff(terms) != 0) | (np.diff(slots) != 0), np.ones(min(len(terms), 1), bool))
+        )
+        counts = np.diff(ends, prepend=-1)
+        slots = slots[ends]
         self._merge(
-            terms, (slots + first).astype(np.int32), counts.astype(np.float32), lengths[slots].astype(np.float32)
+            terms[ends].astype(np.int64),
+            slots + np.int32(first),
+            counts.astype(np.float32),
+            lengths[slots].astype(np.float32),
         )
 
     def _tail_columns(self) -> tuple[npt.NDArray[np.int64], Slots, Parts, Parts]:
@@ -224,17 +232,29 @@ class Postings:
         )
 
     def _merge(self, terms: npt.NDArray[np.int64], slots: Slots, counts: Parts, sizes: Parts) -> None:
-        frozen_terms = np.repeat(np.arange(len(self._starts) - 1, dtype=np.int64), np.diff(self._starts))
-        all_terms = np.concatenate([frozen_terms, terms])
-        # Later slots come later in the input, so a stable sort by term keeps each list in slot order.
-        order = np.argsort(all_terms, kind="stable")
-        self._slots = np.concatenate([self._slots, slots])[order]
-        self._counts = np.concatenate([self._counts, counts])[order]
-        self._sizes = np.concatenate([self._sizes, sizes])[order]
-        held = np.bincount(all_terms, minlength=len(self._vocabulary))
+        if len(self._slots):
+            frozen_terms = np.repeat(np.arange(len(self._starts) - 1, dtype=np.int64), np.diff(self._starts))
+            terms = np.concatenate([frozen_terms, terms])
+            slots, counts = np.concatenate([self._slots, slots]), np.concatenate([self._counts, counts])
+            sizes = np.concatenate([self._sizes, sizes])
+        if len(terms) and np.any(terms[1:] < terms[:-1]):
+            # Later slots come later in the input, so a stable sort by term keeps each list in slot order.
+            order = np.argsort(terms, kind="stable")
+            terms, slots, counts, sizes = terms[order], slots[order], counts[order], sizes[order]
+        self._slots, self._counts, self._sizes = slots, counts, sizes
+        held = np.bincount(terms, minlength=len(self._vocabulary))
         self._starts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(held, dtype=np.int64)])
         self._tail = {}
         self._frozen = self.documents
+
+
+def _stable_order(codes: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+    """Return the order of codes (>= 0), equal ones as they stand. numpy sorts 16 bits at a time by radix, five times faster than
+    more.
+    """
+    order = np.argsort((codes & 0xFFFF).astype(np.uint16), kind="stable")
+    high = (codes >> 16).astype(np.uint16)
+    return order[np.argsort(high[order], kind="stable")] if high.any() else order
 
 
 def _count_hidden(slots: Slots, hidden: Slots, admitted: Mask) -> int:

@@ -28,6 +28,8 @@ _MOST_POSTED = 500
 class PostgresConnection:
     """A driver connection inside a transaction, for one tenant."""
 
+    shares_index = True
+
     def __init__(
         self,
         driver: Driver,

@@ -1,7 +1,8 @@
 """The shared store: a PostgreSQL database, for many processes on many hosts.
 
 It adds what is specific to PostgreSQL to the SQL store: a writer first locks the row of its session, so that writes to
-one session run one after the other and writes to different sessions concurrently. It is imported only when an address
+one session run one after the other and writes to different sessions concurrently, and what hosts share of their indexes
+(`vectors`, `segments`). It is imported only when an address
 names PostgreSQL, and must not import other stores.
 """
 
@@ -10,7 +11,10 @@ from __future__ import annotations
 from mnemosyne.damage import DamageLog
 from mnemosyne.stores.locate import PostgresAddress, postgres_address
 from mnemosyne.stores.postgres.database import PostgresOptions
+from mnemosyne.stores.postgres.locks import PostgresSessionLocks
 from mnemosyne.stores.postgres.pool import ConnectionPool
+from mnemosyne.stores.postgres.segments import PostgresSegments
+from mnemosyne.stores.postgres.vectors import PostgresVectors
 from mnemosyne.stores.sql.read_bodies import BodyCache
 from mnemosyne.stores.sql.store import SqlStore
 
@@ -41,9 +45,13 @@ class PostgresStore(SqlStore):
         self.tenant = tenant
         log, cache = DamageLog(), BodyCache()
         opening = PostgresOptions(address=address, busy_seconds=busy_seconds, create=create)
-        super().__init__(
-            reads=ConnectionPool(opening, tenant, log, cache, connections=connections, writing=False),
-            writes=ConnectionPool(opening, tenant, log, cache, connections=connections, writing=True),
-            log=log,
-            cache=cache,
-        )
+        reads = ConnectionPool(opening, tenant, log, cache, connections=connections, writing=False)
+        writes = ConnectionPool(opening, tenant, log, cache, connections=connections, writing=True)
+        super().__init__(reads=reads, writes=writes, log=log, cache=cache)
+        self.vectors = PostgresVectors(reads, writes, PostgresSessionLocks(address, tenant=tenant), self.shown)
+        self.segments = PostgresSegments(reads, writes)
+
+    async def close(self) -> None:
+        """Wait for running work, then release the connections and the threads. A second call does nothing."""
+        await self.vectors.close()
+        await super().close()

@@ -57,6 +57,11 @@ class Connection(Protocol):
         """The suffix of a SELECT of a row that the transaction is about to change (` FOR UPDATE`, or nothing)."""
         ...
 
+    @property
+    def shares_index(self) -> bool:
+        """Whether the database has the tables that several hosts share (`sql.schema.SHARED`)."""
+        ...
+
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Rows:
         """Run one statement and return its rows."""
         ...

@@ -46,6 +46,7 @@ from mnemosyne.stores.sql.reading.entries import RECALLED_NO_MORE
 from mnemosyne.stores.sql.reading.search import find_in_packs, find_left
 from mnemosyne.stores.sql.schema import OF_A_SESSION, OF_A_TURN, PART, TextTable
 from mnemosyne.stores.sql.sessions import StoredSession, find_session, load_session
+from mnemosyne.stores.sql.shared_index import drop_segments, drop_vectors
 from mnemosyne.stores.sql.writing.entries import replace_entry
 from mnemosyne.stores.sql.writing.messages import MESSAGE_COLUMNS
 
@@ -88,6 +89,8 @@ def erase(connection: Connection, erasure: Erasure) -> ErasureOutcome:
         _erase_user(connection, str(erasure.user_id), tally)
     else:
         _erase_evidence(connection, str(erasure.session_id), frozenset(erasure.evidence_ids), tally)
+    if connection.shares_index:
+        _drop_shared(connection, tally)
     audit_id = uuid4().hex
     connection.execute(
         """INSERT INTO audits (tenant, audit_id, erased_at, kind, subject_hash, reason, counts)
@@ -164,6 +167,17 @@ def _drop(connection: Connection, session: StoredSession, tally: _Tally) -> None
     connection.execute("DELETE FROM sessions WHERE key = ?", here)
     tally.count("sessions")
     tally.sessions.append(session.session_id)
+
+
+def _drop_shared(connection: Connection, tally: _Tally) -> None:
+    """Delete the vectors of what was erased, and the index rows of every session concerned: they have words of neighbours."""
+    for session_id in tally.sessions:
+        drop_vectors(connection, session_scope(session_id))
+        drop_segments(connection, session_scope(session_id), leave_mark=False)
+    for session_id in tally.touched:
+        scope = session_scope(session_id)
+        drop_vectors(connection, scope, tally.entry_ids.get(scope, ()))
+        drop_segments(connection, scope, leave_mark=True)
 
 
 def _number(connection: Connection, where: str, values: tuple[Any, ...]) -> int:

@@ -18,6 +18,8 @@ The tables:
 - a row of `summaries` without a body says that the path has no summary from there on.
 - `packs` holds the world pack of the current version of each world, compressed (`sql.blobs`); `worlds.digest` is its
   digest.
+- `vectors` and `index_segments`, of PostgreSQL alone (SHARED), hold what can be made again: the vector of each embedded text, and
+  the rows of each scope's index, so that a host need not make them anew. Both are partitioned by scope.
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ from typing import Literal
 
 Dialect = Literal["sqlite", "postgresql"]
 
-REVISION = 3
-"""The current revision: `PRAGMA user_version` of a SQLite file, and as `0003` in `alembic_version`."""
+REVISION = 4
+"""The current revision: `PRAGMA user_version` of a SQLite file, and as `0004` in `alembic_version`."""
 
 WORDS: Mapping[Dialect, Mapping[str, str]] = {
     "sqlite": {
@@ -114,6 +116,39 @@ TABLES = (
         subject_hash {text} NOT NULL, reason {text} NOT NULL, counts {blob} NOT NULL)""",
     "CREATE UNIQUE INDEX audits_by_id ON audits (tenant, audit_id)",
 )
+
+SHARED = (
+    """DO $$
+    DECLARE
+        kind text := 'bytea';
+    BEGIN
+        BEGIN
+            CREATE EXTENSION IF NOT EXISTS vector WITH SCHEMA public;
+        EXCEPTION WHEN OTHERS THEN NULL;
+        END;
+        SELECT quote_ident(n.nspname) || '.halfvec' INTO kind FROM pg_extension AS e
+            JOIN pg_depend AS d ON d.refobjid = e.oid AND d.refclassid = 'pg_extension'::regclass
+            JOIN pg_type AS t ON t.oid = d.objid AND d.classid = 'pg_type'::regclass
+            JOIN pg_namespace AS n ON n.oid = t.typnamespace WHERE e.extname = 'vector' AND t.typname = 'halfvec';
+        EXECUTE 'CREATE TABLE vectors (
+            tenant text COLLATE "C" NOT NULL, scope text COLLATE "C" NOT NULL, encoder text COLLATE "C" NOT NULL,
+            entry_id text COLLATE "C" NOT NULL, text_hash bytea NOT NULL, checksum bigint NOT NULL,
+            vector ' || coalesce(kind, 'bytea') || ',
+            PRIMARY KEY (tenant, scope, encoder, entry_id)) PARTITION BY HASH (scope)';
+        CREATE TABLE index_segments (
+            tenant text COLLATE "C" NOT NULL, scope text COLLATE "C" NOT NULL, ordinal bigint NOT NULL, token text NOT NULL,
+            marks bytea NOT NULL, body bytea, PRIMARY KEY (tenant, scope, ordinal)) PARTITION BY HASH (scope);
+        ALTER TABLE index_segments ALTER COLUMN body SET STORAGE EXTERNAL;
+        FOR place IN 0..15 LOOP
+            EXECUTE 'CREATE TABLE vectors_' || place || ' PARTITION OF vectors
+                FOR VALUES WITH (MODULUS 16, REMAINDER ' || place || ')';
+            EXECUTE 'CREATE TABLE index_segments_' || place || ' PARTITION OF index_segments
+                FOR VALUES WITH (MODULUS 16, REMAINDER ' || place || ')';
+        END LOOP;
+    END $$""",
+)
+"""What only PostgreSQL has: vectors in pgvector's type where the server has it, else as bytes. A server that has it but does not
+let this user create it keeps bytes."""
 
 STAMP = (
     """CREATE TABLE alembic_version (
@@ -221,4 +256,5 @@ TEXT_TABLES = (*OF_A_SESSION, *OF_A_TENANT, OF_A_WORLD, OF_A_TURN)
 
 def statements(dialect: Dialect) -> tuple[str, ...]:
     """Return the statements that create a database of the current revision."""
-    return (*(table.format_map(WORDS[dialect]) for table in TABLES), *STAMP)
+    shared = SHARED if dialect == "postgresql" else ()
+    return (*(table.format_map(WORDS[dialect]) for table in TABLES), *shared, *STAMP)

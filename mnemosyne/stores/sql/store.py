@@ -39,6 +39,7 @@ from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.read_bodies import BodyCache
 from mnemosyne.stores.sql.reading import entries as sql_recall
 from mnemosyne.stores.sql.reading import search as sql_search
+from mnemosyne.stores.sql.reading import system_messages as sql_system_messages
 from mnemosyne.stores.sql.reading import turns as sql_turns
 from mnemosyne.stores.sql.reading import window as sql_window
 from mnemosyne.stores.sql.writing import hidden_records as sql_hidden_records
@@ -161,6 +162,11 @@ class SqlStore(Store):
         self, session_id: str, *, limit: int, branch_id: str | None = None, before_depth: int | None = None
     ) -> tuple[TurnRecord, ...]:
         return await self._reads.run(lambda db: sql_turns.read_turns(db, session_id, limit, branch_id, before_depth))
+
+    async def depths_with_system_messages(
+        self, session_id: str, *, branch_id: str | None = None, after_depth: int = 0
+    ) -> tuple[int, ...]:
+        return await self._reads.run(lambda db: sql_system_messages.read_depths(db, session_id, branch_id, after_depth))
 
     async def branches(self, session_id: str) -> tuple[SessionHead, ...]:
         return await self._reads.run(lambda db: sql_sessions.read_branches(db, session_id))

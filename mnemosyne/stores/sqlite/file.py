@@ -42,6 +42,7 @@ class SqliteConnection:
     """A driver connection, for one tenant. SQLite allows only one writer at a time, so no row is ever locked."""
 
     lock = ""
+    shares_index = False
 
     def __init__(
         self,

@@ -16,13 +16,15 @@ from anyio import to_thread
 
 from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.core.masking.call_logs import open_log
-from mnemosyne.protocols import Embedder, EntrySource, Index, ReencodableIndex, SnapshotIndex, Vectors
+from mnemosyne.protocols import Embedder, EntrySource, Index, ReencodableIndex, SnapshotIndex, Vectors, VectorStore
 from mnemosyne.retrieval.recall.indexing.indexer import Indexer, Progress
 from mnemosyne.schema.memory import Chain, staged_scope
 from mnemosyne.schema.query import Hit, IndexFilter
 from mnemosyne.schema.record import SequencedEntry
 
 _log = open_log(__name__)
+
+_MOST_SETTLED = 10_000
 
 OpenEncoder = Callable[[str], Embedder | None]
 """Returns the embedder that an index names, without loading its model; None where it is not available. It may read files."""
@@ -40,7 +42,7 @@ class Encoders:
     """The configured embedder, and those of earlier indexes that still serve.
 
     `open_former` opens an embedder by the name that an index has stored. An index that is not a `ReencodableIndex` is served
-    by the configured embedder alone: then recall goes by words until the vectors are made again.
+    by the configured embedder alone: then recall goes by words until the vectors are made again. `vectors`: what hosts share.
     """
 
     def __init__(
@@ -51,9 +53,10 @@ class Encoders:
         *,
         least_fitness: float,
         open_former: OpenEncoder,
+        vectors: VectorStore | None = None,
     ) -> None:
         self._source, self._embedder, self._least_fitness = source, embedder, least_fitness
-        self._open_former = open_former
+        self._open_former, self._vectors = open_former, vectors
         self._index = index if isinstance(index, ReencodableIndex) else None
         self.configured = self._make(embedder, index)
         self._next = None if self._index is None else self._make(embedder, _StagedIndex(self._index)).indexer
@@ -68,6 +71,8 @@ class Encoders:
             return self.configured
         name = await self._index.encoder_of(scope)
         if name in ("", self._embedder.name):
+            if len(self._settled) >= _MOST_SETTLED:
+                self._settled.clear()
             self._settled.add(scope)
             return self.configured
         return await self._open(name) or self.configured
@@ -166,7 +171,7 @@ class Encoders:
         return self._former[name]
 
     def _make(self, embedder: Embedder | None, index: Index) -> Encoder:
-        indexer = Indexer(self._source, index, embedder, least_fitness=self._least_fitness)
+        indexer = Indexer(self._source, index, embedder, least_fitness=self._least_fitness, vectors=self._vectors)
         return Encoder(embedder=embedder, indexer=indexer)
 
 

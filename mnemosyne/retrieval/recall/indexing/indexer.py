@@ -8,17 +8,26 @@ concrete store, index or embedder.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 
 import anyio
 
 from mnemosyne.core.errors import EmbedderUnavailableError
-from mnemosyne.protocols import Embedder, EntrySource, Index, MendableIndex, ParallelEmbedder, Vectors
-from mnemosyne.retrieval.engines.rows import neighbour_key, own_words, spoken_words
+from mnemosyne.protocols import (
+    Embedder,
+    EntrySource,
+    Index,
+    MendableIndex,
+    ParallelEmbedder,
+    Vectors,
+    VectorStore,
+)
+from mnemosyne.retrieval.engines.rows import neighbour_key, own_words, round_vectors, spoken_words
 from mnemosyne.retrieval.recall.adjacency import ConversationTail, LinkedEntry, has_neighbours, join_neighbours
 from mnemosyne.retrieval.recall.indexing.rebuild import RebuildResult, compare_index
+from mnemosyne.retrieval.recall.indexing.shared_vectors import SharedVectors
 from mnemosyne.retrieval.recall.query_features import RECALLED
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.record import SequencedEntry
@@ -33,6 +42,7 @@ _BATCH = 8
 
 _MOST_WAITING = 1_000
 _LACKING = 64
+_MOST_SCOPES = 4_096
 
 Progress = Callable[[int, int], None]
 
@@ -55,13 +65,21 @@ class Indexer:
     Words are indexed at once; texts are embedded while no lock is held, so that a recall never waits for a model. Entries that
     were indexed by words alone are remembered, and `embed_waiting` adds their vectors.
 
-    `least_fitness`: a text of which the embedder knows a smaller share (`Embedder.fitness`) gets no vector.
+    `least_fitness`: a text of which the embedder knows a smaller share (`Embedder.fitness`) gets no vector. `vectors` keeps what is
+    embedded for other hosts, and is asked before a text is embedded; all vectors are rounded as it keeps them.
     """
 
     def __init__(
-        self, source: EntrySource, index: Index, embedder: Embedder | None, *, least_fitness: float = FIT
+        self,
+        source: EntrySource,
+        index: Index,
+        embedder: Embedder | None,
+        *,
+        least_fitness: float = FIT,
+        vectors: VectorStore | None = None,
     ) -> None:
         self._source, self._index, self._embedder = source, index, embedder
+        self._shared = None if embedder is None or vectors is None else SharedVectors(vectors, embedder.name)
         self._mendable = index if isinstance(index, MendableIndex) else None
         self._lanes = embedder.lanes if isinstance(embedder, ParallelEmbedder) else 1
         self._least_fitness = least_fitness
@@ -70,7 +88,8 @@ class Indexer:
         self._raw: dict[tuple[str, str], tuple[str, Vectors | None]] = {}
         self._waiting: dict[str, dict[str, LinkedEntry]] = {}
         self._lacking: dict[str, set[str]] = {}
-        self._used, self._complete = set[str](), set[str]()
+        self._used: dict[str, None] = {}
+        self._complete = set[str]()
 
     async def find_unindexed(self, scopes: Iterable[str]) -> dict[str, tuple[Chain, ...]]:
         """Return, by scope, the chains with entries that are not indexed yet; scopes without any are left out.
@@ -80,7 +99,8 @@ class Indexer:
         seen = {
             (scope, chain): await self._index.watermark(scope, chain) for scope in scopes for chain in _chains(scope)
         }
-        self._used.update(scope for scope, _ in seen)
+        for scope in dict.fromkeys(scope for scope, _ in seen):
+            self.use(scope)
         found: dict[str, tuple[Chain, ...]] = {}
         written = await self._source.chains_written_after(seen)
         for scope, chain in seen:
@@ -103,7 +123,7 @@ class Indexer:
         `vector_limit`: if more entries than that are new, they get no vectors now (None: all do). If the model fails,
         entries stay without vectors until `fill_vectors` adds them.
         """
-        self._used.add(scope)
+        self.use(scope)
         total = await self._count_new(scope) if progress else 0
         done, falls, fault = 0, 0, ""
         for chain in _chains(scope) if chains is None else chains:
@@ -285,8 +305,15 @@ class Indexer:
         return scope in self._used
 
     def use(self, scope: str) -> None:
-        """Let `feed` take a scope as one that was searched here."""
-        self._used.add(scope)
+        """Let `feed` take a scope as one that was searched here; the one used least recently is forgotten beyond 4,096."""
+        self._used.pop(scope, None)
+        self._used[scope] = None
+        if len(self._used) > _MOST_SCOPES:
+            oldest = next(iter(self._used))
+            if (lock := self._locks.get(oldest)) is None or not lock.locked():
+                self._locks.pop(oldest, None)
+                del self._used[oldest]
+                self.forget(oldest)
 
     def forget(self, scope: str) -> None:
         """Drop the caches of a scope: texts, vectors, its last messages."""
@@ -317,7 +344,9 @@ class Indexer:
             known, tail = self._tails.pop((scope, chain), (-1, tail))
             if known != await self._index.watermark(scope, chain):
                 tail = await self._resume(scope, chain)
-        await self._write(scope, _link_page(chain, page, tail))
+        linked = _link_page(chain, page, tail)
+        await self._take_known(scope, _entries_of(linked))
+        await self._write(scope, linked)
         mark = await self._index.watermark(scope, chain)
         if mark != page[-1].sequence:
             # What waits here for its vectors was linked without the messages that follow it now.
@@ -381,6 +410,8 @@ class Indexer:
             for each in linked
         ]
         vectors = join_neighbours(linked, partial(self._find_vector, scope)) if with_vectors else None
+        if vectors is not None and self._shared is not None:
+            vectors = round_vectors(vectors)
         model = self._embedder.name if with_vectors and self._embedder is not None else ""
         await self._index.add(scope, [each.item for each in linked], vectors, keys=keys, model=model)
         if self._embedder is None:
@@ -414,48 +445,67 @@ class Indexer:
         """
         parts = [page[start : start + _VECTOR_PAGE] for start in range(0, len(page), _VECTOR_PAGE)]
         entries = [[item.entry for item in part if not item.deleted] for part in parts]
-        if self._lanes == 1 or len(parts) == 1:
-            return await self._embed(scope, [entry for part in entries for entry in part])
-        self._trim()
-        faults: list[str] = []
-
-        async def embed(part: Sequence[MemoryEntry]) -> None:
-            faults.append(await self._embed_new(scope, part, _VECTOR_PAGE))
-
-        async with anyio.create_task_group() as group:
-            for part in entries:
-                group.start_soon(embed, part)
-        return next(filter(None, faults), "")
+        if self._lanes == 1:
+            entries = [[entry for part in entries for entry in part]]
+        return await self._embed_parts(scope, entries, _VECTOR_PAGE)
 
     async def _embed(self, scope: str, entries: Iterable[MemoryEntry], batch: int = _VECTOR_PAGE) -> str:
         """Embed the texts that are not yet; return why they could not be (empty when they could)."""
-        self._trim()
-        return await self._embed_new(scope, entries, batch)
+        return await self._embed_parts(scope, [entries], batch)
 
-    def _trim(self) -> None:
+    async def _embed_parts(self, scope: str, parts: Iterable[Iterable[MemoryEntry]], batch: int) -> str:
+        """Embed what is not yet of several parts, side by side; return why it could not be (empty when it could)."""
+        if (embedder := self._embedder) is None:
+            return ""
         if len(self._raw) > _CACHED_VECTORS:
             self._raw.clear()
-
-    async def _embed_new(self, scope: str, entries: Iterable[MemoryEntry], batch: int) -> str:
-        if self._embedder is None:
+        wanted = [{entry.entry_id: entry for entry in part} for part in parts]
+        every = [entry for part in wanted for entry in part.values()]
+        await self._take_known(scope, every)
+        if all(self._is_made(scope, entry) for entry in every):
             return ""
-        fit: dict[str, MemoryEntry] = {}
-        try:
-            for entry in entries:
-                if self._is_made(scope, entry):
-                    continue
-                if entry.text.strip() and await self._embedder.fitness(entry.text) >= self._least_fitness:
-                    fit[entry.entry_id] = entry
-                else:
-                    self._raw[scope, entry.entry_id] = (entry.text, None)
-            texts = [*fit.values()]
-            for part in (texts[start : start + batch] for start in range(0, len(texts), batch)):
-                made = await self._embedder.embed([spoken_words(entry) for entry in part], "document")
-                for entry, vector in zip(part, made, strict=True):
-                    self._raw[scope, entry.entry_id] = (entry.text, vector)
-        except EmbedderUnavailableError as error:
-            return str(error)
-        return ""
+        faults: list[str] = []
+
+        async def make(part: Iterable[MemoryEntry]) -> None:
+            try:
+                await self._make(scope, embedder, [entry for entry in part if not self._is_made(scope, entry)], batch)
+            except EmbedderUnavailableError as error:
+                faults.append(str(error))
+
+        async with nullcontext() if self._shared is None else self._shared.claim(scope):
+            # What another host has embedded meanwhile.
+            await self._take_known(scope, every)
+            async with anyio.create_task_group() as group:
+                for part in wanted:
+                    group.start_soon(make, part.values())
+        return next(iter(faults), "")
+
+    async def _make(self, scope: str, embedder: Embedder, entries: Sequence[MemoryEntry], batch: int) -> None:
+        texts, unfit = list[MemoryEntry](), list[MemoryEntry]()
+        for entry in entries:
+            is_fit = entry.text.strip() and await embedder.fitness(entry.text) >= self._least_fitness
+            (texts if is_fit else unfit).append(entry)
+        await self._keep(scope, unfit, [None] * len(unfit))
+        for part in (texts[start : start + batch] for start in range(0, len(texts), batch)):
+            made = await embedder.embed([spoken_words(entry) for entry in part], "document")
+            await self._keep(scope, part, list(made if self._shared is None else round_vectors(made)))
+
+    async def _take_known(self, scope: str, entries: Iterable[MemoryEntry]) -> None:
+        """Take the vectors that another host, or this one before, has made of texts."""
+        if self._shared is None:
+            return
+        if len(self._raw) > 4 * _CACHED_VECTORS:
+            self._raw.clear()
+        lacking = {entry.entry_id: entry for entry in entries if not self._is_made(scope, entry)}
+        if lacking:
+            for entry_id, vector in (await self._shared.find(scope, lacking.values())).items():
+                self._raw[scope, entry_id] = (lacking[entry_id].text, vector)
+
+    async def _keep(self, scope: str, entries: Sequence[MemoryEntry], vectors: Sequence[Vectors | None]) -> None:
+        for entry, vector in zip(entries, vectors, strict=True):
+            self._raw[scope, entry.entry_id] = (entry.text, vector)
+        if self._shared is not None:
+            await self._shared.keep(scope, entries, vectors)
 
 
 def _chains(scope: str) -> tuple[Chain, ...]:

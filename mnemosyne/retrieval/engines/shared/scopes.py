@@ -1,0 +1,183 @@
+"""The scopes of an index that several hosts share in a `SegmentStore`: what this host has read of each, and what it has to add.
+
+A scope's rows are added by 64 once they have their vectors, and a chain of 16 segments becomes one. Smaller scopes are not kept
+there at all: their words are made in some ms. Must not import an engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import anyio
+from anyio import to_thread
+
+from mnemosyne.core.errors import StoreError, UnreadableError
+from mnemosyne.protocols import IndexBase, SegmentRows, SegmentStore
+from mnemosyne.retrieval.engines.rows import (
+    NO_ROWS,
+    RowBatch,
+    StoredScope,
+    highest_sequences,
+    merge_batches,
+    merge_watermarks,
+)
+from mnemosyne.retrieval.engines.shared.segments import decode_segments, encode_scope, encode_segment
+from mnemosyne.schema.memory import Chain, staged_scope
+
+LEAST_ROWS = 256
+SEGMENT_ROWS = 64
+CHAIN_SEGMENTS = 16
+_LONGEST_WAIT_ROWS = 1_024
+_STAGED = staged_scope("")
+
+
+@dataclass(kw_only=True, slots=True)
+class _Scope:
+    """What is known of a shared scope. `base` is None while the chain cannot be read: then nothing is added."""
+
+    base: IndexBase | None
+    marks: Mapping[Chain, int]
+    segments: int = 0
+    held: RowBatch = NO_ROWS
+    adding: anyio.Lock = field(default_factory=anyio.Lock)
+
+
+class SharedScopes:
+    """Reads scopes from their chains and adds to them. With `has_vectors` rows wait until an embedder has processed them."""
+
+    def __init__(self, store: SegmentStore, *, has_vectors: bool = True) -> None:
+        self._store, self._has_vectors = store, has_vectors
+        self._scopes: dict[str, _Scope] = {}
+        self._faults: dict[str, str] = {}
+
+    def holds(self, scope: str) -> bool:
+        """Return whether a scope was read here."""
+        return scope in self._scopes
+
+    def faults(self) -> tuple[str, ...]:
+        """Return the present faults, one sentence each."""
+        return tuple(dict.fromkeys(self._faults.values()))
+
+    async def read(self, scope: str) -> StoredScope | None:
+        """Return the rows of a scope's chain; None where it has none. A damaged chain is dropped and made again."""
+        known = self._scopes[scope] = _Scope(base=None, marks={})
+        try:
+            found = await self._store.load(scope)
+            stored = await to_thread.run_sync(decode_segments, found.bodies) if found.bodies else None
+        except UnreadableError:
+            self._faults[scope] = (
+                f"The index rows of {scope!r} in the store are damaged; they are made again from its entries here."
+            )
+            await self._drop_chain(scope, known)
+            return None
+        except StoreError as error:
+            self._note(scope, error)
+            return None
+        self._faults.pop(scope, None)
+        known.base, known.segments = found.base, len(found.bodies)
+        known.marks = {} if stored is None else highest_sequences(stored)
+        return stored
+
+    def hold(self, scope: str, batch: RowBatch) -> None:
+        """Remember rows that are new in a scope, until they are added."""
+        known = self._scopes[scope]
+        known.held = merge_batches(known.held, batch)
+
+    def is_due(self, scope: str, rows: int) -> bool:
+        """Return whether what is held of a scope of so many rows is to be added."""
+        held = self._scopes[scope].held.rows
+        if rows < LEAST_ROWS or len(held) < SEGMENT_ROWS or scope.startswith(_STAGED):
+            return False
+        return len(held) >= _LONGEST_WAIT_ROWS or not self._has_vectors or all(row.model for row in held)
+
+    async def add(self, scope: str) -> bool:
+        """Add what is held; return False where the scope has to be read again, because its chain was dropped."""
+        known = self._scopes[scope]
+        async with known.adding:
+            batch, known.held = known.held, NO_ROWS
+            if known.base is None or not (batch.rows or batch.removed):
+                known.held = merge_batches(batch, known.held)
+                return True
+            marks = merge_watermarks(known.marks, batch.watermarks)
+            try:
+                body = await to_thread.run_sync(encode_segment, batch)
+                rows = SegmentRows(
+                    base=known.base, marks={chain.value: mark for chain, mark in marks.items()}, body=body
+                )
+                base = await self._store.append(scope, rows)
+            except StoreError as error:
+                self._note(scope, error)
+                base = known.base
+            if base is None:
+                return False
+            if base == known.base:
+                known.held = merge_batches(batch, known.held)
+                return True
+            self._faults.pop(scope, None)
+            known.base, known.marks = base, marks
+            known.segments += 1
+            if known.segments >= CHAIN_SEGMENTS:
+                await self._join(scope, known)
+        return True
+
+    async def is_current(self, scope: str) -> bool:
+        """Return whether what was read of a scope still counts; an erasure on another host ends it."""
+        known = self._scopes.get(scope)
+        if known is None or known.base is None:
+            return True
+        try:
+            return await self._store.is_current(scope, known.base)
+        except StoreError:
+            return True
+
+    async def drop(self, scope: str) -> None:
+        """Remove a scope's chain. StoreError."""
+        self.forget(scope)
+        if not scope.startswith(_STAGED):
+            await self._store.drop(scope)
+
+    async def adopt(self, scope: str, staged: str) -> None:
+        """Put the rows of a staged scope, all of which are held, in the place of a scope's chain. StoreError."""
+        held = self._scopes[staged].held if staged in self._scopes else NO_ROWS
+        await self.drop(scope)
+        self.forget(staged)
+        await self.read(scope)
+        self._scopes[scope].held = held
+
+    def forget(self, scope: str) -> None:
+        """Forget a scope; rows that were not added yet are made again when it is read."""
+        self._scopes.pop(scope, None)
+        self._faults.pop(scope, None)
+
+    async def _join(self, scope: str, known: _Scope) -> None:
+        """Make one segment of a chain that has not changed since the last one was added."""
+        try:
+            found = await self._store.load(scope)
+            if found.base != known.base:
+                known.segments = len(found.bodies)
+                return
+            stored = await to_thread.run_sync(decode_segments, found.bodies)
+            if stored is None:
+                return
+            body = await to_thread.run_sync(encode_scope, stored)
+            marks = {chain.value: mark for chain, mark in known.marks.items()}
+            whole = SegmentRows(base=found.base, marks=marks, body=body, is_whole=True)
+            base = await self._store.append(scope, whole)
+        except (StoreError, UnreadableError) as error:
+            self._note(scope, error)
+            return
+        if base is not None and base != known.base:
+            known.base, known.segments = base, 1
+
+    async def _drop_chain(self, scope: str, known: _Scope) -> None:
+        try:
+            await self._store.drop(scope)
+            known.base = (await self._store.load(scope)).base
+        except StoreError as error:
+            self._note(scope, error)
+
+    def _note(self, scope: str, error: Exception) -> None:
+        self._faults[scope] = (
+            f"The index rows that hosts share cannot be used ({str(error).rstrip('.')}): this host makes its own meanwhile."
+        )
