@@ -29,7 +29,10 @@ _BESIDE = (
         "caches of the process: tokens, features, fingerprints, vectors, values of stored bodies, prepared turns",
         Treatment.CLEARED,
     ),
-    ("published snapshots of the indexes of worlds, and the copies of them that hosts have fetched: lore alone", Treatment.AUTHORED),
+    (
+        "published snapshots of the indexes of worlds, and the copies that hosts have fetched: lore alone",
+        Treatment.AUTHORED,
+    ),
     ("SQLite: free pages and write-ahead log", Treatment.REBUILT),
     ("file store: journals, with all earlier lines", Treatment.REBUILT),
 )

@@ -40,10 +40,12 @@ def open_snapshots(store: Store, settings: SnapshotConfig, can_search: Callable[
     """Return the published indexes of a store's worlds; None where the settings name no place. Nothing is reached yet.
 
     `can_search` tells whether queries can be embedded for the vectors of an encoder, by its name. SnapshotStorageError for an
-    address that cannot be used.
+    address that cannot be used, ConfigError where LanceDB is not installed.
     """
     if not settings.address:
         return None
+    if find_spec("lancedb") is None:
+        raise ConfigError("snapshots.address needs LanceDB, which opens them: pip install 'jacquard-context[lance]'.")
     named = os.environ.get("MNEMOSYNE_CACHE_DIR")
     cache = Path(named) if named else user_cache_path("jacquard", appauthor=False)
     folder = Path(settings.cache_folder) if settings.cache_folder else cache / "snapshots"
