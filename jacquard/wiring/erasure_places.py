@@ -30,7 +30,7 @@ _BESIDE = (
         Treatment.CLEARED,
     ),
     (
-        "published snapshots of the indexes of worlds, and the copies of them that hosts have fetched: lore alone",
+        "published snapshots of the indexes of worlds, and the copies that hosts have fetched: lore alone",
         Treatment.AUTHORED,
     ),
     ("SQLite: free pages and write-ahead log", Treatment.REBUILT),

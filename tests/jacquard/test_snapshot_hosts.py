@@ -44,9 +44,9 @@ def settings_of(folder: Path, address: str) -> Path:
     return file
 
 
-def weave(folder: Path, settings: Path | None) -> tuple[str, list[str]]:
+def weave(folder: Path, settings: Path | None, session: str = "s1") -> tuple[str, list[str]]:
     """Prepare a turn in a process of its own; return its prompt, and the codes of what it did without."""
-    given = ("--world", PACK, "--session", "s1", "--store", folder / "store", "--input", INPUT, "--json")
+    given = ("--world", PACK, "--session", session, "--store", folder / "store", "--input", INPUT, "--json")
     made = json.loads(jacquard("weave", *given, settings=settings))
     return json.dumps(made["messages"]), [each["code"] for each in made["report"]["degradations"]]
 
@@ -83,7 +83,7 @@ def test_a_torn_upload_is_refused_with_its_name(s3: S3Server, tmp_path: Path) ->
     assert prompt == weave(tmp_path / "alone", None)[0]
     gone = json.loads(jacquard("snapshot", "delete", WORLD, "--at", address, "--keep", "0", "--json"))
     assert gone["deleted"] == [made["published"]["snapshot"]]
-    assert s3.keys("torn/") == []
+    assert [key for key in s3.keys("torn/") if not key.endswith("/")] == []
 
 
 def test_a_changed_world_and_a_storage_that_is_away_are_in_the_receipt(tmp_path: Path) -> None:
@@ -92,7 +92,8 @@ def test_a_changed_world_and_a_storage_that_is_away_are_in_the_receipt(tmp_path:
         jacquard("snapshot", "publish", PACK, "--at", address, "--store", tmp_path / "worker", "--json")
         settings = settings_of(tmp_path / "host", address)
         assert weave(tmp_path / "host", settings)[1] == []
-    assert weave(tmp_path / "host", settings)[1] == ["snapshot_unreachable"]
+    assert weave(tmp_path / "host", settings, "s2")[1] == ["snapshot_unreachable"]
+    assert not has_own_index(tmp_path / "host")
     new = settings_of(tmp_path / "new", address)
     assert weave(tmp_path / "new", new)[1] == ["snapshot_unreachable"]
     assert has_own_index(tmp_path / "new")
@@ -103,7 +104,8 @@ def test_lore_that_was_added_since_is_found_and_the_receipt_says_so(s3: S3Server
     settings = settings_of(tmp_path / "host", address)
     jacquard("import", PACK, "--session", "s9", "--store", store, "--embedder", "none")
     jacquard("snapshot", "publish", WORLD, "--at", address, "--store", store)
-    jacquard("lore", "add", WORLD, "The lighthouse keeper Orsolya owes the miller nine goats.", "--store", store)
+    said = "The lighthouse keeper Orsolya owes the miller nine goats."
+    jacquard("lore", "add", WORLD, "--text", said, "--store", store)
     given = ("--session", "s9", "--store", store, "--input", "What does Orsolya the keeper owe the miller?", "--json")
     made = json.loads(jacquard("weave", *given, settings=settings))
     assert [each["code"] for each in made["report"]["degradations"]] == ["snapshot_old"]
