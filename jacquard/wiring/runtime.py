@@ -348,12 +348,13 @@ def _build_fittings(
         named, end_workers = open_on_workers(named, embedder, language, workers)
     vectors = None if named is None else PrefetchingEmbedder(named)
     shared = opened if isinstance(opened, SharedIndexStore) else None
-    index = TieredIndex(
-        folder,
-        segments=None if shared is None else shared.segments,
-        has_vectors=named is not None,
-        snapshots=open_snapshots(opened, settings.snapshots, partial(can_search, vectors)),
-    )
+    snapshots = open_snapshots(opened, settings.snapshots, partial(can_search, vectors))
+    index = TieredIndex(folder, snapshots=snapshots)
+    if shared is not None:
+        # A small session is read again from the store, not from the folder: that costs more, and the rows are the limit.
+        index = TieredIndex(
+            folder, open_scopes=4_096, segments=shared.segments, has_vectors=named is not None, snapshots=snapshots
+        )
     estimator = open_token_estimator(settings)
     retriever = HybridRetriever(
         opened,

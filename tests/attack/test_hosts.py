@@ -27,7 +27,7 @@ import pytest
 from anyio import to_thread
 from fault_proxy import FaultProxy
 from long_form import LongForm
-from test_kills import server, until_served
+from test_kills import server
 from test_service_kills import Services
 
 from jacquard.client.connection import Connection
@@ -134,7 +134,6 @@ class Hosts:
             stdout=subprocess.DEVNULL,
             **user,
         )
-        until_served(self.address)
 
     def embedded(self) -> Counter[str]:
         """Return how often each text was embedded by either host."""
@@ -221,7 +220,10 @@ async def until_ready(urls: list[str]) -> None:
 
 def check_case(number: int) -> None:
     hosts()
-    anyio.run(play_case, number)
+    try:
+        anyio.run(play_case, number)
+    except ExceptionGroup as group:
+        raise group.exceptions[0] from group
 
 
 async def play_case(number: int) -> None:

@@ -11,14 +11,15 @@ import numpy as np
 import psycopg
 import pytest
 from anyio import to_thread
-from recall_parts import LetterEmbedder, where
+from recall_parts import LetterEmbedder, question, where
 
-from mnemosyne import Chain, Message, Role, SessionStart, postgres_address
+from mnemosyne import CalibratedEstimator, Chain, Message, Role, SessionStart, postgres_address
 from mnemosyne.privacy.forget import MemoryLocations, forget
 from mnemosyne.protocols import EmbeddedText, IndexBase, SegmentRows
 from mnemosyne.retrieval.engines.rows import text_hash
 from mnemosyne.retrieval.engines.shared.scopes import CHAIN_SEGMENTS, LEAST_ROWS, SEGMENT_ROWS
 from mnemosyne.retrieval.engines.tiered import TieredIndex
+from mnemosyne.retrieval.recall.hybrid import HybridRetriever
 from mnemosyne.retrieval.recall.indexing.indexer import Indexer
 from mnemosyne.schema.erasure import Erasure
 from mnemosyne.schema.memory import session_scope, world_scope
@@ -251,9 +252,9 @@ async def test_only_scopes_used_last_stay_in_memory(store, host):
         turns = tuple(map(spoken, range(20)))
         await store.create_session(SessionStart(session_id=name, world_id="w", locale="en", state={}, turns=turns))
         await one.indexer.index_new(session_scope(name))
+        await one.index.evict()
     held = [number for number in range(5) if one.index._memory.holds(session_scope(f"other{number}"))]
-    # The one that is opened has no rows yet.
-    assert held == [2, 3, 4]
+    assert held == [3, 4]
     await one.indexer.index_new(session_scope("other0"))
     assert len(one.embedder.embedded) == 200
 
@@ -283,6 +284,28 @@ async def test_without_the_table_of_segments_a_host_makes_its_own_rows(store, po
     assert words
     assert vectors
     assert any("cannot be used" in fault for fault in one.index.faults())
+    await one.index.refresh(SCOPE)
+    assert (await one.find("letter 200"))[0] == words, "what it made stays while the table is away"
+    await run(postgres_url, "ALTER TABLE elsewhere RENAME TO index_segments")
+    await one.index.refresh(SCOPE)
+    await one.indexer.index_new(SCOPE)
+    assert not one.index.faults()
+    assert (await store.segments.load(SCOPE)).bodies
+
+
+async def test_a_recall_says_that_vectors_are_not_shared(store, postgres_url, tmp_path):
+    await begin(store, 40)
+    index = TieredIndex(tmp_path / "index", segments=store.segments)
+    retriever = HybridRetriever(store, index, LetterEmbedder(), CalibratedEstimator(), vectors=store.vectors)
+    await run(postgres_url, "ALTER TABLE vectors RENAME TO elsewhere")
+    await retriever.sync(SCOPE)
+    query = question("who saw the lantern?", session_id="s", world_id="w")
+    recalled = await retriever.recall(query)
+    assert "vectors_unshared" in recalled.degradations
+    assert any(each.signals.vector is not None for each in recalled.candidates)
+    await run(postgres_url, "ALTER TABLE elsewhere RENAME TO vectors")
+    await store.append_turns("s", (spoken(40),))
+    assert "vectors_unshared" not in (await retriever.recall(query)).degradations
 
 
 def rows_of(base: IndexBase, mark: int, body: bytes = b"x") -> SegmentRows:

@@ -58,8 +58,8 @@ class TieredIndex:
     that stay in memory after an `evict` or a `maintain`, and of their rows (the scope used last stays in any case).
 
     With `segments` (a store for several hosts) a scope that has no files in the folder is kept there until it is too large for
-    memory; small ones are kept nowhere and made anew when they are opened. Of such scopes those used last stay in memory, up
-    to `open_rows` rows in all. With `has_vectors` rows are given to other hosts once an embedder has processed them.
+    memory; small ones are kept nowhere and made anew when they are opened. With `has_vectors` rows are given to other hosts
+    once an embedder has processed them.
 
     A scope whose table cannot be used continues in memory, starts empty there, and is named by `faults`. If LanceDB is
     not installed, all scopes are in memory only; that is not a fault, and `degradations_for` reports where it matters.
@@ -597,12 +597,6 @@ class TieredIndex:
         if stored is not None:
             await to_thread.run_sync(table.fill, stored)
         self._memory.keep(scope, table)
-        rows = 0
-        for name in reversed(self._memory.scopes()):
-            rows += self._memory.table(name).count()
-            if name != scope and rows > self._open_rows and shared.holds(name):
-                shared.forget(name)
-                self._memory.forget(name)
 
     def _reread(self, scope: str) -> None:
         """Forget a scope that another process has dropped, so that it is read again."""

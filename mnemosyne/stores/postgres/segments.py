@@ -83,10 +83,8 @@ def _append(db: PostgresConnection, scope: str, rows: SegmentRows) -> IndexBase 
 
 def _is_current(db: PostgresConnection, scope: str, base: IndexBase) -> bool:
     owner = find_owner(db, scope)
-    if (0 if owner is None else owner) != base.owner:
-        return False
     rows = db.execute(f"SELECT token, body IS NULL {_OF_A_SCOPE} ORDER BY ordinal", (db.tenant, scope)).fetchall()
-    return _is_part(base, rows)
+    return base.owner == (owner or 0) and _is_part(base, rows)
 
 
 def _is_part(base: IndexBase, chain: list[tuple[str, bool]]) -> bool:

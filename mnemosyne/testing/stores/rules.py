@@ -21,7 +21,7 @@ from mnemosyne.core.errors import (
 from mnemosyne.protocols import Store
 from mnemosyne.schema.document import SessionDocument
 from mnemosyne.schema.memory import Chain, session_scope
-from mnemosyne.schema.record import ImportedBranch, TurnCommit
+from mnemosyne.schema.record import ImportedBranch, ImportedTurn, TurnCommit
 from mnemosyne.schema.session import (
     Author,
     AuthorKind,
@@ -44,6 +44,7 @@ from mnemosyne.testing.stores.samples import (
     read_everything,
     reply_message,
     start,
+    user_message,
 )
 
 
@@ -231,6 +232,18 @@ class StoreRules(StoreTests):
             assert window.pending is None
             assert window.state == gold_state(3)
             assert await store.turns(SESSION, limit=3) == (replace(done, receipt=None, prompt=None, report=None),)
+
+    async def test_system_messages_are_found_on_their_path(self, tmp_path: Path) -> None:
+        """The depths of turns with a system message are those of the branch's path, ascending, after the depth that is named."""
+        rule = ImportedTurn(turn_id="p002", messages=(user_message("Be kind.", role=Role.SYSTEM), user_message("ask")))
+        aside = ImportedTurn(turn_id="side1", messages=(user_message("Be brief.", role=Role.SYSTEM),))
+        turns = (imported_turn("p001"), rule, imported_turn("p003"))
+        async with self.open_session(tmp_path, *turns) as store:
+            await store.add_branches(SESSION, (ImportedBranch(branch_id="side", after="p003", turns=(aside,)),))
+            assert await store.depths_with_system_messages(SESSION, branch_id="main") == (2,)
+            assert await store.depths_with_system_messages(SESSION, branch_id="main", after_depth=2) == ()
+            assert await store.depths_with_system_messages(SESSION, branch_id="side") == (2, 4)
+            assert await store.depths_with_system_messages(SESSION, branch_id="side", after_depth=2) == (4,)
 
     async def test_an_input_after_the_pending_one_leaves_it_unanswered(self, tmp_path: Path) -> None:
         """A turn that follows the pending one, prepared or numerical, commits it: its message is marked, listed and recalled."""

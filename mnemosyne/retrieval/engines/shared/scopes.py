@@ -30,6 +30,7 @@ SEGMENT_ROWS = 64
 CHAIN_SEGMENTS = 16
 _LONGEST_WAIT_ROWS = 1_024
 _STAGED = staged_scope("")
+_NEVER = IndexBase(owner=-1, token="")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -122,12 +123,14 @@ class SharedScopes:
         return True
 
     async def is_current(self, scope: str) -> bool:
-        """Return whether what was read of a scope still counts; an erasure on another host ends it."""
+        """Return whether what was read of a scope still counts: an erasure on another host ends it, and so does the end of a time
+        in which the store could not be read.
+        """
         known = self._scopes.get(scope)
-        if known is None or known.base is None:
+        if known is None:
             return True
         try:
-            return await self._store.is_current(scope, known.base)
+            return await self._store.is_current(scope, known.base or _NEVER) and known.base is not None
         except StoreError:
             return True
 
