@@ -9,12 +9,11 @@ import pytest
 from recall_parts import WORLD, LetterEmbedder, question
 from snapshot_parts import tale
 
-from mnemosyne import CalibratedEstimator, HybridRetriever, TieredIndex
+from mnemosyne import CalibratedEstimator, HybridRetriever, PostgresStore, TieredIndex
 from mnemosyne.retrieval.snapshots.cache import SnapshotCache
 from mnemosyne.retrieval.snapshots.library import SnapshotLibrary
 from mnemosyne.retrieval.snapshots.publish import publish_snapshot
 from mnemosyne.retrieval.snapshots.storage import FolderStorage
-from mnemosyne.stores.postgres.store import PostgresStore
 
 pytestmark = pytest.mark.anyio
 
