@@ -114,7 +114,8 @@ class RayEmbedder:
             )
         except Exception as error:
             said = " ".join(str(error).split())[:300] or type(error).__name__
-            raise EmbedderUnavailableError(f"Ray cannot be started or reached: {said}.") from error
+            advice = "" if self._address is None else " A cluster that asks for a token needs RAY_AUTH_MODE=token here."
+            raise EmbedderUnavailableError(f"Ray cannot be started or reached: {said.rstrip('.')}.{advice}") from error
         self._call = ray.remote(num_cpus=1, max_retries=_RETRIES)(embed_documents)
         self._ray = ray
 
