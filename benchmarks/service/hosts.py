@@ -12,10 +12,11 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol, cast
 from zlib import crc32
 
 import anyio
@@ -30,13 +31,23 @@ from benchmarks.service.host_process import LARGE, SMALL
 from benchmarks.stores.stores import serve_postgres
 from evals.errors import SetupError
 from evals.reporting.machine import load, machine
-from jacquard.wiring.embedder import open_embedder
-from mnemosyne import Chain, ImportedTurn, Message, Role, SessionStart, session_scope
-from mnemosyne.protocols import EmbeddedText, Embedder
+from jacquard import open_embedder
+from mnemosyne import (
+    Chain,
+    Embedder,
+    ImportedTurn,
+    Message,
+    Role,
+    SessionStart,
+    Store,
+    TieredIndex,
+    open_store,
+    postgres_address,
+    session_scope,
+)
+from mnemosyne.protocols import EmbeddedText, SharedIndexStore
 from mnemosyne.retrieval.engines.rows import text_hash
-from mnemosyne.retrieval.engines.tiered import TieredIndex
 from mnemosyne.retrieval.recall.indexing.indexer import Indexer
-from mnemosyne.stores.postgres.store import PostgresStore
 
 SEED = 11
 DIMENSIONS = 384
@@ -98,7 +109,7 @@ async def _run_host(*arguments: object) -> dict[str, Any]:
 
 async def _fill(url: str, count: int, settings: Settings, embedder: Embedder, until: float, progress: Progress) -> int:
     """Create the sessions that are missing; return the bytes of the database."""
-    store = PostgresStore(url)
+    store = _open(url)
     try:
         known = set(await store.sessions())
         missing = iter([f"s{number}" for number in range(count) if f"s{number}" not in known])
@@ -118,13 +129,13 @@ async def _fill(url: str, count: int, settings: Settings, embedder: Embedder, un
                 group.start_soon(work)
         if done < count:
             raise SetupError(f"{done:,} of {count:,} sessions are filled; run it again with --postgres to go on.")
-        return await _database_bytes(store)
+        return await _database_bytes(url)
     finally:
         await store.close()
 
 
 async def _fill_large(url: str, settings: Settings, embedder: Embedder, progress: Progress) -> None:
-    store = PostgresStore(url)
+    store = _open(url)
     try:
         if LARGE in await store.sessions():
             return
@@ -138,7 +149,7 @@ async def _fill_large(url: str, settings: Settings, embedder: Embedder, progress
         await store.close()
 
 
-async def _add_session(store: PostgresStore, name: str, entries: int, embedder: Embedder) -> None:
+async def _add_session(store: SharingStore, name: str, entries: int, embedder: Embedder) -> None:
     turns = tuple(_turns(name, entries))
     await store.create_session(SessionStart(session_id=name, world_id="bare", locale="en", state={}, turns=turns))
     chance = np.random.default_rng(crc32(name.encode()))
@@ -172,17 +183,18 @@ def _talk() -> list[str]:
     return list(islice(utterances(_TALK, SEED), _TALK))
 
 
-async def _database_bytes(store: PostgresStore) -> int:
-    def work() -> int:
-        import psycopg
+async def _database_bytes(url: str) -> int:
+    driver = await to_thread.run_sync(import_module, "benchmarks.stores.driver_postgres")
+    size: int = await to_thread.run_sync(driver.read_database_bytes, postgres_address(url).conninfo)
+    return size
 
-        from mnemosyne.stores.locate import postgres_address
 
-        with psycopg.connect(postgres_address(store.shown).conninfo) as connection:
-            row = connection.execute("SELECT pg_database_size(current_database())").fetchone()
-            return 0 if row is None else int(row[0])
+class SharingStore(Store, SharedIndexStore, Protocol):
+    """A store whose hosts share vectors and index rows."""
 
-    return await to_thread.run_sync(work)
+
+def _open(url: str) -> SharingStore:
+    return cast(SharingStore, open_store(url))
 
 
 def show(figures: Mapping[str, Any], console: Console) -> None:

@@ -51,3 +51,10 @@ class PlainPostgres:
     def close(self) -> None:
         """Close the connection."""
         self._driver.close()
+
+
+def read_database_bytes(conninfo: str) -> int:
+    """Return how much disk a database takes."""
+    with psycopg.connect(conninfo) as connection:
+        row = connection.execute("SELECT pg_database_size(current_database())").fetchone()
+        return 0 if row is None else int(row[0])

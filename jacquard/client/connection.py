@@ -88,9 +88,11 @@ class Connection:
         if content is not None:
             headers["Content-Type"] = "application/json"
         hosts = self._hosts_of(address)
-        for attempt in range(ATTEMPTS * len(hosts)):
-            host, is_last = hosts[attempt % len(hosts)], attempt + 1 == ATTEMPTS * len(hosts)
-            waits = (attempt + 1) % len(hosts) == 0
+        asked = 0
+        while True:
+            host, attempt = hosts[asked % len(hosts)], asked // len(hosts)
+            asked += 1
+            is_last, waits = asked == ATTEMPTS * len(hosts), asked % len(hosts) == 0
             try:
                 answer = await self._client.request(
                     method, host + path, content=content, params=dict(query or {}), headers=headers
@@ -100,7 +102,7 @@ class Connection:
                 sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
                 if is_last or (sent and once):
                     raise ServiceUnreachableError(host, type(error).__name__, sent=sent) from error
-                await anyio.sleep(FIRST_PAUSE_SECONDS * 2 ** (attempt // len(hosts)) if waits else 0.0)
+                await anyio.sleep(FIRST_PAUSE_SECONDS * 2**attempt if waits else 0.0)
                 continue
             if answer.is_success:
                 self._away.pop(host, None)
@@ -109,8 +111,7 @@ class Connection:
                 raise error_of(answer.status_code, answer.content)
             # A host that is closing sends its sessions to the next one; one that has too much to do is waited for.
             if waits or answer.status_code != _CLOSING:
-                await anyio.sleep(_pause(answer, attempt // len(hosts)))
-        raise AssertionError("the last attempt returns or raises")
+                await anyio.sleep(_pause(answer, attempt))
 
     def _hosts_of(self, address: tuple[str, ...]) -> list[str]:
         """Return the hosts in the order in which they are asked: those that did not answer lately come last."""

@@ -32,9 +32,8 @@ from test_service_kills import Services
 
 from jacquard.client.connection import Connection
 from jacquard.client.errors import ServiceError
-from mnemosyne import postgres_address
+from mnemosyne import MnemosyneError, StoreError, postgres_address
 from mnemosyne.core import codec
-from mnemosyne.core.errors import MnemosyneError, StoreError
 
 RESTART_EVERY = 10
 PLAYERS = 2

@@ -15,9 +15,8 @@ from pathlib import Path
 import pytest
 from anyio import to_thread
 
-from jacquard.wiring.runtime import Runtime, open_runtime
-from mnemosyne import Erasure, load_world
-from mnemosyne.schema.memory import session_scope
+from jacquard import Runtime, open_runtime
+from mnemosyne import Erasure, load_world, session_scope
 
 pytestmark = pytest.mark.anyio
 

@@ -13,19 +13,28 @@ import pytest
 from anyio import to_thread
 from recall_parts import LetterEmbedder, question, where
 
-from mnemosyne import CalibratedEstimator, Chain, Message, Role, SessionStart, postgres_address
+from mnemosyne import (
+    Author,
+    AuthorKind,
+    CalibratedEstimator,
+    Chain,
+    Erasure,
+    HybridRetriever,
+    ImportedTurn,
+    Message,
+    PostgresStore,
+    Role,
+    SessionStart,
+    TieredIndex,
+    postgres_address,
+    session_scope,
+    world_scope,
+)
 from mnemosyne.privacy.forget import MemoryLocations, forget
 from mnemosyne.protocols import EmbeddedText, IndexBase, SegmentRows
 from mnemosyne.retrieval.engines.rows import text_hash
 from mnemosyne.retrieval.engines.shared.scopes import CHAIN_SEGMENTS, LEAST_ROWS, SEGMENT_ROWS
-from mnemosyne.retrieval.engines.tiered import TieredIndex
-from mnemosyne.retrieval.recall.hybrid import HybridRetriever
 from mnemosyne.retrieval.recall.indexing.indexer import Indexer
-from mnemosyne.schema.erasure import Erasure
-from mnemosyne.schema.memory import session_scope, world_scope
-from mnemosyne.schema.record import ImportedTurn
-from mnemosyne.schema.session import Author, AuthorKind
-from mnemosyne.stores.postgres.store import PostgresStore
 from mnemosyne.testing.stores.samples import lore
 
 pytestmark = pytest.mark.anyio
@@ -253,8 +262,8 @@ async def test_only_scopes_used_last_stay_in_memory(store, host):
         await store.create_session(SessionStart(session_id=name, world_id="w", locale="en", state={}, turns=turns))
         await one.indexer.index_new(session_scope(name))
         await one.index.evict()
-    held = [number for number in range(5) if one.index._memory.holds(session_scope(f"other{number}"))]
-    assert held == [3, 4]
+    held = one.index.held_in_memory()
+    assert held == tuple(session_scope(f"other{number}") for number in (3, 4))
     await one.indexer.index_new(session_scope("other0"))
     assert len(one.embedder.embedded) == 200
 

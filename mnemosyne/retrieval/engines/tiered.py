@@ -58,7 +58,7 @@ class TieredIndex:
     that stay in memory after an `evict` or a `maintain`, and of their rows (the scope used last stays in any case).
 
     With `segments` (a store for several hosts) a scope that has no files in the folder is kept there until it is too large for
-    memory; small ones are kept nowhere and made anew when they are opened. With `has_vectors` rows are given to other hosts
+    memory; small ones are kept nowhere and made again when they are opened. With `has_vectors` rows are given to other hosts
     once an embedder has processed them.
 
     A scope whose table cannot be used continues in memory, starts empty there, and is named by `faults`. If LanceDB is
@@ -347,6 +347,10 @@ class TieredIndex:
             await self._evict_scopes()
             await self._renew_snapshots()
 
+    def held_in_memory(self) -> tuple[str, ...]:
+        """Return the scopes that are held in memory, the one used last at the end."""
+        return tuple(self._memory.scopes())
+
     async def evict(self) -> None:
         """Write and forget the scopes in memory that were used longest ago, beyond `open_scopes` and `open_rows`."""
         for scope in self._find_excess():
@@ -357,6 +361,7 @@ class TieredIndex:
                     self._served.forget(scope)
                     if self._shared is not None:
                         self._shared.forget(scope)
+                    self._release(scope)
 
     async def close(self) -> None:
         """Write pending rows and release the folder."""
@@ -576,8 +581,7 @@ class TieredIndex:
             return None
         if scope in self._direct:
             return durable
-        for name in (scope, *delta_names(scope)):
-            durable.release(name)
+        self._release(scope)
         if (rows := await durable.count(scope)) > self._memory_rows:
             if rows > self._word_rows:
                 self._direct.add(scope)
@@ -607,8 +611,12 @@ class TieredIndex:
         self._big.pop(scope, None)
         self._held.pop(scope, None)
         self._direct.discard(scope)
-        for name in (scope, *delta_names(scope)):
-            if self._durable is not None:
+        self._release(scope)
+
+    def _release(self, scope: str) -> None:
+        """Close the tables of a scope."""
+        if self._durable is not None:
+            for name in (scope, *delta_names(scope)):
                 self._durable.release(name)
 
     async def _engine(self, scope: str) -> DurableIndex | None:

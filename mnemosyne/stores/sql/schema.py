@@ -19,7 +19,7 @@ The tables:
 - `packs` holds the world pack of the current version of each world, compressed (`sql.blobs`); `worlds.digest` is its
   digest.
 - `vectors` and `index_segments`, of PostgreSQL alone (SHARED), hold what can be made again: the vector of each embedded text, and
-  the rows of each scope's index, so that a host need not make them anew. Both are partitioned by scope.
+  the rows of each scope's index, so that a host need not make them. Both are partitioned by scope.
 """
 
 from __future__ import annotations
