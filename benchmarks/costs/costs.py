@@ -1,4 +1,5 @@
-"""What one turn does, counted: calls of Python functions, hops between threads, SQL, JSON values, templates, searches, bytes.
+"""What one turn does, counted: calls of Python functions, hops between threads, SQL, JSON values, templates, searches, bytes,
+memory.
 
 Turns are played in a session of the example world; each count is the median of the counted turns, so the same code gives the
 same figures on every machine. `--baseline` compares them with kept figures and fails where one has grown.
@@ -19,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.conversation import scenes
-from benchmarks.costs.counters import COUNTS, EXACT, Counters
+from benchmarks.costs.counters import COUNTS, EXACT, OF_FILES, Counters
 from evals.errors import SetupError
 from jacquard import CurationConfig, Runtime, RuntimeConfig, open_runtime
 
@@ -117,7 +118,7 @@ def find_growth(figures: Mapping[str, Any], baseline: Mapping[str, Any]) -> list
     found, now = [], sums_of(figures)
     is_same_python = figures["python"] == baseline["python"]
     for name in COUNTS:
-        if name.startswith("bytes") or not (name in EXACT or is_same_python):
+        if name in OF_FILES or not (name in EXACT or is_same_python):
             continue
         limit = baseline["counts"][name] * (1.0 if name in EXACT else TOLERANCE)
         if now[name] > limit:

@@ -1,4 +1,4 @@
-"""Counts what the Python of this process does, on all of its threads: calls, statements, hops between threads, bytes.
+"""Counts what the Python of this process does, on all of its threads: calls, statements, hops between threads, bytes, memory.
 
 Threads are counted that begin after `Counters.install`. The counts are of CPython's own events (`sys.setprofile`), so they
 depend on the code and on the release of Python, and not on the machine or its load.
@@ -6,8 +6,10 @@ depend on the code and on the release of Python, and not on the machine or its l
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
+import tracemalloc
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,11 +28,17 @@ COUNTS = (
     "token estimates",
     "bytes read",
     "bytes written",
+    "bytes allocated",
 )
-"""The names of the counts, in the order in which they are shown."""
+"""The names of the counts, in the order in which they are shown. `bytes allocated` is how far the memory of Python objects rose
+above what it was, at its highest.
+"""
 
 EXACT = ("thread hops", "sql statements", "sql transactions", "templates rendered")
 """The counts that are the same in every run."""
+
+OF_FILES = ("bytes read", "bytes written")
+"""The counts that depend on what lies in the files by chance."""
 
 _STATEMENTS = frozenset({"Connection.execute", "Connection.executemany", "Cursor.execute", "Cursor.executemany"})
 _SCANS = frozenset(
@@ -53,9 +61,11 @@ class Counters:
         self._functions: Counter[str] = Counter()
         self._is_counting = False
         self._io: tuple[int, int] = (0, 0)
+        self._held = 0
 
     def install(self) -> None:
         """Count on this thread and on threads that begin later."""
+        tracemalloc.start()
         threading.setprofile(self._see)
         sys.setprofile(self._see)
 
@@ -63,11 +73,16 @@ class Counters:
         """Count no more."""
         sys.setprofile(None)
         threading.setprofile(None)
+        tracemalloc.stop()
 
     def start(self) -> None:
-        """Begin a count from nothing."""
+        """Begin a count from nothing. Garbage is collected before and not meanwhile, so that the peak is the same in every run."""
         self._counts.clear()
         self._io = _bytes_of_this_process()
+        gc.collect()
+        gc.disable()
+        tracemalloc.reset_peak()
+        self._held = tracemalloc.get_traced_memory()[0]
         self._is_counting = True
 
     def stop(self) -> Mapping[str, int]:
@@ -75,6 +90,8 @@ class Counters:
         self._is_counting = False
         read, written = _bytes_of_this_process()
         self._counts["bytes read"], self._counts["bytes written"] = read - self._io[0], written - self._io[1]
+        self._counts["bytes allocated"] = tracemalloc.get_traced_memory()[1] - self._held
+        gc.enable()
         return {name: self._counts[name] for name in COUNTS}
 
     def forget_functions(self) -> None:

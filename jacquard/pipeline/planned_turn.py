@@ -11,7 +11,8 @@ from jacquard.config.sections import RuntimeConfig
 from jacquard.core.plan import PlanContext
 from jacquard.core.receipt import LeftOut
 from jacquard.templating.profiles import STORY, Profile
-from mnemosyne.schema.memory import EMPTY, MemoryEntry, UserFact
+from mnemosyne.schema.evidence import ContextBlock, Evidence
+from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry, UserFact
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import Message, WindowMessage
 from mnemosyne.schema.world import WorldPack
@@ -59,6 +60,10 @@ class PlannedTurn:
     message with its author and parts (None: `user_message` is all of it). `user_id` is the user of the turn ('' for none), `facts`
     what is remembered about them, former facts too. `lore` is what the rules of world info set off (nothing where entries are
     recalled).
+
+    `evidences` are the session's evidence that may be shown (`jacquard.pipeline.evidence.candidates.CANDIDATES`), `blocks` its
+    context blocks, as they were when the turn began (None: the store is asked when they are needed). `written` says how far
+    memory was written then (`TurnInputs`).
     """
 
     plan: PlanContext
@@ -81,6 +86,9 @@ class PlannedTurn:
     user_id: str = ""
     facts: tuple[UserFact, ...] = ()
     lore: ActivatedLore = NO_LORE
+    evidences: tuple[tuple[Evidence, ...], ...] | None = None
+    blocks: tuple[ContextBlock, ...] | None = None
+    written: Mapping[tuple[str, Chain], int] | None = None
 
     @property
     def session_id(self) -> str:

@@ -9,6 +9,7 @@ templates override file by file. The last root's own file can still be named wit
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
@@ -104,9 +105,9 @@ def fingerprint(roots: Sequence[TemplateRoot]) -> Fingerprint:
     """
     found = []
     for root in roots:
-        for path in _files(root) if isinstance(root, Path) else ():
-            status = path.stat()
-            found.append((path.path, status.st_mtime_ns, status.st_size))
+        for path in _list_paths(root) if isinstance(root, Path) else ():
+            status = os.stat(path)  # noqa: PTH116 (a Path costs more than the call, and a turn asks for dozens)
+            found.append((path, status.st_mtime_ns, status.st_size))
     return tuple(found)
 
 
@@ -126,7 +127,7 @@ def read_files(roots: Sequence[TemplateRoot]) -> Mapping[str, TemplateFile]:
 
 def _read_root(root: TemplateRoot) -> Iterator[TemplateFile]:
     if isinstance(root, Path):
-        for path in (Path(each) for each in _files(root)):
+        for path in map(Path, _list_paths(root)):
             yield _read(root, path, path.relative_to(root).as_posix())
         return
     for name, text in root.texts:
@@ -154,18 +155,57 @@ def resolve_file(files: Mapping[str, TemplateFile], folders: Sequence[str], file
     )
 
 
-def _files(folder: str | Path, *, is_root: bool = True) -> list[os.DirEntry[str]]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Listing:
+    """The template files below a root, and its folders with the times at which files were added or removed there."""
+
+    paths: tuple[str, ...]
+    folders: tuple[tuple[str, int], ...]
+
+    def is_current(self) -> bool:
+        """Return whether no folder has changed since."""
+        try:
+            return all(os.stat(folder).st_mtime_ns == changed for folder, changed in self.folders)  # noqa: PTH116 (as above)
+        except OSError:
+            return False
+
+    def is_settled(self) -> bool:
+        """Return whether its folders changed so long ago that another change would give them another time."""
+        return bool(self.folders) and time.time_ns() - max(at for _, at in self.folders) > _SETTLED_NS
+
+
+_SETTLED_NS = 2_000_000_000
+_LISTED: dict[str, _Listing] = {}
+
+
+def _list_paths(root: Path) -> tuple[str, ...]:
     """Return the template files below a root, sorted, without its tests; a root that does not exist has none."""
+    name = str(root)
+    known = _LISTED.get(name)
+    if known is not None and known.is_current():
+        return known.paths
+    listing = _list_folder(name, is_root=True)
+    _LISTED.pop(name, None)
+    if listing.is_settled():
+        _LISTED[name] = listing
+    return listing.paths
+
+
+def _list_folder(folder: str, *, is_root: bool) -> _Listing:
     try:
+        changed = os.stat(folder).st_mtime_ns  # noqa: PTH116 (as above)
         with os.scandir(folder) as listed:
             entries = sorted(listed, key=attrgetter("name"))
     except OSError:
-        return []
-    found = [each for each in entries if each.name.endswith(_SUFFIXES) and not each.is_dir()]
+        return _Listing(paths=(), folders=())
+    paths = [each.path for each in entries if each.name.endswith(_SUFFIXES) and not each.is_dir()]
+    folders = [(folder, changed)]
     for each in entries:
         if each.is_dir(follow_symlinks=False) and not (is_root and each.name == TESTS_FOLDER):
-            found += _files(each.path, is_root=False)
-    return found
+            inner = _list_folder(each.path, is_root=False)
+            paths += inner.paths
+            folders += inner.folders
+    return _Listing(paths=tuple(paths), folders=tuple(folders))
 
 
 def _read(root: Path, path: Path, name: str) -> TemplateFile:

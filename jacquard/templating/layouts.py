@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
 from filament import PayloadError, load_yaml
@@ -28,8 +28,8 @@ def load_layout(layout_id: str, roots: Sequence[TemplateRoot]) -> SkeinTemplate:
     """
     file = f"{layout_id}.yaml"
     for root in roots:
-        if layout_id in _names(root):
-            return _read(layout_id, file, _text(root, file))
+        if (text := _text(root, file)) is not None:
+            return _read(layout_id, file, text)
     raise LayoutError(f"There is no layout {layout_id!r}. Known layouts: {', '.join(find_layout_ids(roots))}.")
 
 
@@ -40,13 +40,22 @@ def _names(root: TemplateRoot) -> set[str]:
     return {path.stem for path in paths if path.parent == PurePosixPath(FOLDER) and path.suffix == ".yaml"}
 
 
-def _text(root: TemplateRoot, file: str) -> str:
+def _text(root: TemplateRoot, file: str) -> str | None:
+    """Return the text of a layout's file below a root, or None; a name that leads to another folder names none."""
+    if PurePath(file).name != file or "\0" in file:
+        return None
     if not isinstance(root, Path):
-        return root.text(f"{FOLDER}/{file}") or ""
+        return root.text(f"{FOLDER}/{file}")
     try:
         return (root / FOLDER / file).read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
     except UnicodeDecodeError as error:
         raise LayoutError(f"{file}: {error}") from error
+    except OSError:
+        if file.removesuffix(".yaml") in _names(root):
+            raise
+        return None
 
 
 @lru_cache(maxsize=64)

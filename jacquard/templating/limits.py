@@ -136,7 +136,7 @@ def tree_size(value: object) -> int:
             size += len(node)
         elif type(node) in _NUMBERS:
             pass
-        elif type(node) is dict or isinstance(node, Mapping):
+        elif type(node) is dict or (type(node) is not list and isinstance(node, Mapping)):
             if size + NODE_CHARS * len(node) > OUTPUT_LIMIT_CHARS:
                 check_size(size + NODE_CHARS * len(node))
             stack.extend(node)

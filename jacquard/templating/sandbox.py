@@ -26,6 +26,7 @@ from jinja2.exceptions import (
 )
 from jinja2.filters import FILTERS
 from jinja2.loaders import BaseLoader
+from jinja2.meta import find_referenced_templates, find_undeclared_variables
 from jinja2.runtime import BlockReference, Context, LoopContext, Macro, StrictUndefined, TemplateReference
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.tests import TESTS
@@ -254,6 +255,29 @@ class SandboxRenderer:
     def compile(self, name: str) -> None:
         """Compile one template."""
         _compile(self._environment, name, self._source_of)
+
+    def find_read_variables(self, name: str) -> tuple[str, ...] | None:
+        """Return the names of the variables that a template, and those that it extends, includes or imports, may read."""
+        found: set[str] = set()
+        waiting, seen = [name], set[str]()
+        while waiting:
+            each = waiting.pop()
+            if each in seen:
+                continue
+            seen.add(each)
+            file = self._files.get(each)
+            if file is None:
+                return None
+            try:
+                tree = self._environment.parse(file.text, each, file.shown)
+                found |= find_undeclared_variables(tree)
+            except Exception:
+                return None  # Rendering says what is wrong.
+            for used in find_referenced_templates(tree):
+                if used is None:
+                    return None
+                waiting.append(self._environment.join_path(used, each))
+        return tuple(sorted(found))
 
     def _source_of(self, shown: str) -> TemplateFile | None:
         return next((file for file in self._files.values() if shown in (file.shown, file.name)), None)

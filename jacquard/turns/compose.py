@@ -58,7 +58,7 @@ class PromptComposer:
 
         BudgetExceededError when what must stay does not fit, LayoutError for a layout that is missing or has faults.
         """
-        ids = await evidence_ids_of(self._parts.store, turn.session_id, curation.entries)
+        ids = await evidence_ids_of(self._parts.store, turn.session_id, curation.entries, curation.evidences)
         codes = self._codes_of(turn, context)
         inputs, layout, prompt = await to_thread.run_sync(self._decide_and_build, turn, skeleton, curation, codes, ids)
         if prompt is not None:
@@ -86,7 +86,7 @@ class PromptComposer:
         """
         codes = self._codes_of(turn, context)
         try:
-            ids = await evidence_ids_of(self._parts.store, turn.session_id, missed.entries)
+            ids = await evidence_ids_of(self._parts.store, turn.session_id, missed.entries, missed.evidences)
             return (await to_thread.run_sync(self._decide_and_build, turn, skeleton, missed, codes, ids))[2]
         except ContextEngineError:
             return None

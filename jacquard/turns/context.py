@@ -14,7 +14,8 @@ from jacquard.config.sections import RuntimeConfig
 from jacquard.core.model_calls import CallBook
 from jacquard.templating.profiles import STORY, Profile
 from mnemosyne.schema.document import ModelUsage
-from mnemosyne.schema.memory import UserFact
+from mnemosyne.schema.evidence import ContextBlock, Evidence
+from mnemosyne.schema.memory import Chain, MemoryEntry, UserFact
 from mnemosyne.schema.session import Message
 
 
@@ -53,6 +54,8 @@ class TurnContext:
     answer depends, are known once the session is loaded. `degradations` are codes of what was done without so far, `usages`
     the model calls of planning.
     `user_id` is the user of the turn and `facts` what is remembered about them, once the session is loaded.
+    `evidences`, `blocks`, `gated` and `written` are what else the session held when it was loaded (`TurnInputs`; `evidences` is
+    None where the configuration shows none).
     `trigger`: why a reply is made, in the words of world info (`normal`, `swipe`).
     `damage_mark`: where the store's notes on damaged records that this turn met begin. `calls` holds the model calls of
     Stream B, those of an attempt that met a conflict too. `profile` is known once the world is loaded.
@@ -74,4 +77,8 @@ class TurnContext:
     profile: Profile = STORY
     user_id: str = ""
     facts: tuple[UserFact, ...] = ()
+    evidences: tuple[tuple[Evidence, ...], ...] | None = None
+    blocks: tuple[ContextBlock, ...] = ()
+    gated: tuple[MemoryEntry, ...] = ()
+    written: Mapping[tuple[str, Chain], int] | None = None
     trigger: str = "normal"

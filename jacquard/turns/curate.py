@@ -32,17 +32,17 @@ from jacquard.pipeline.curation.recall_query import build_recall_query, recent_l
 from jacquard.pipeline.curation.stream import Curation, CurationRequest
 from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.record.events import emit_usage
+from jacquard.pipeline.record.evidence import first_evidence_ids
 from jacquard.pipeline.worlds import party_names
 from jacquard.turns.context import TurnContext
 from jacquard.turns.parts import EngineParts
 from mnemosyne.chains.state import view_state
-from mnemosyne.core.errors import ContextEngineError, DamagedRecordError
+from mnemosyne.core.errors import ContextEngineError
 from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.core.off_loop import calculate, size_of
-from mnemosyne.damage import note_of
 from mnemosyne.protocols import Store, TokenEstimator
-from mnemosyne.schema.memory import MemoryEntry, session_scope
-from mnemosyne.schema.query import EntryPlace, RetrievalQuery, place_of
+from mnemosyne.schema.memory import MemoryEntry
+from mnemosyne.schema.query import Candidate, EntryPlace, RetrievalQuery, place_of
 
 _log = open_log(__name__)
 
@@ -149,39 +149,44 @@ class TurnCurator:
 
         What has become hidden since it was chosen is left out.
         """
+        chosen = curation.chosen
+        if not chosen:
+            return replace(curation, entries=())
         by_scope: dict[str, list[str]] = {}
-        for candidate in curation.chosen:
+        for candidate in chosen:
             by_scope.setdefault(candidate.scope, []).append(candidate.entry_id)
-        found: Mapping[EntryPlace, MemoryEntry] = {place_of(quest): quest for quest in query.extra}
-        for scope, ids in by_scope.items():
-            entries = await self._parts.store.entries(scope, ids)
-            found = {**found, **{place_of(e): e for e in entries if query.may_know is None or query.may_know(e)}}
-        curation = replace(curation, entries=tuple(found[c.place] for c in curation.chosen if c.place in found))
-        size = sum(len(entry.text) for entry in curation.entries)
+        read = await self._parts.store.chosen_inputs(
+            turn.session_id,
+            by_scope,
+            evidence_ids=[name for each in chosen for name in first_evidence_ids(each)],
+            turn_ids=_find_told_turns(turn, chosen),
+        )
+        found: dict[EntryPlace, MemoryEntry] = {place_of(quest): quest for quest in query.extra}
+        for entries in read.entries.values():
+            found.update((place_of(e), e) for e in entries if query.may_know is None or query.may_know(e))
+        entries = tuple(found[each.place] for each in chosen if each.place in found)
+        size = sum(len(entry.text) for entry in entries)
+        curation = replace(curation, entries=entries, evidences=read.evidences)
         curation = await calculate(limit_tokens, curation, turn.config.curation, self._parts.estimator, size=size)
-        return replace(curation, story_times=await self._read_story_times(turn, curation.entries))
-
-    async def _read_story_times(self, turn: PlannedTurn, entries: Sequence[MemoryEntry]) -> dict[str, str]:
-        """Return the time of the story after the turn of each entry, by turn id, where the world says what tells it. Turns of the
-        prologue have none: the pack says only what the state is after them.
-        """
-        told: dict[str, str] = {}
-        if turn.world.story_time:
-            first = len(turn.world.prologue)
-            played = [entry.turn_id for entry in entries if entry.turn_id and (entry.depth or 0) > first]
-            for turn_id in dict.fromkeys(played):
-                try:
-                    state = await self._parts.store.state_at(turn.session_id, turn_id)
-                except DamagedRecordError as error:
-                    note = note_of(error, session_scope(turn.session_id), "The time of the story is not shown")
-                    self._parts.store.damage_log.add(note)
-                    continue
-                told[turn_id] = await calculate(_describe_fields, state, turn.world.story_time, size=size_of(state))
-        return told
+        return replace(curation, story_times=_tell_times(curation.entries, read.states, turn.world.story_time))
 
 
-def _describe_fields(state: Mapping[str, Any], paths: Sequence[str]) -> str:
-    return ", ".join(filter(None, map(view_state(state).describe, paths)))
+def _find_told_turns(turn: PlannedTurn, chosen: Sequence[Candidate]) -> list[str]:
+    """Return the turns of which memories tell the time of the story, where the world says what tells it. Turns of the prologue
+    are not among them: the pack says only what the state is after all of them.
+    """
+    first = len(turn.world.prologue)
+    played = (each.turn_id for each in chosen if each.turn_id and (each.depth or 0) > first)
+    return list(dict.fromkeys(played)) if turn.world.story_time else []
+
+
+def _tell_times(
+    entries: Sequence[MemoryEntry], states: Mapping[str, Mapping[str, Any]], paths: Sequence[str]
+) -> dict[str, str]:
+    """Return the time of the story after the turn of each entry, by turn id, of those whose states were read."""
+    told = dict.fromkeys(entry.turn_id for entry in entries if entry.turn_id)
+    views = {turn_id: view_state(states[turn_id]) for turn_id in told if turn_id in states}
+    return {turn_id: ", ".join(filter(None, map(view.describe, paths))) for turn_id, view in views.items()}
 
 
 def limit_tokens(curation: Curation, settings: CurationConfig, estimator: TokenEstimator) -> Curation:

@@ -21,7 +21,8 @@ from jacquard.memory.user_facts import UserFacts, find_user
 from jacquard.pipeline.curation.prefetch import is_late
 from jacquard.pipeline.curation.recall_query import find_hidden_entries, known_keywords, recent_texts
 from jacquard.pipeline.curation.searched_text import find_searched_text
-from jacquard.pipeline.evidence.candidates import mark_newest
+from jacquard.pipeline.evidence.candidates import CANDIDATES, mark_newest
+from jacquard.pipeline.evidence.context_blocks import CONTEXT_BLOCKS
 from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.planning.actions import apply_action, read_input
 from jacquard.pipeline.planning.activation import (
@@ -81,10 +82,14 @@ class TurnLoader:
 
         SessionNotFoundError; WorldUnavailableError where the pack is missing; ConfigError for an unknown profile.
         """
-        window = await self._load_window(context)
+        window = await self._read_inputs(context)
         context.stopwatch.lap("window")
         await emit_loaded(context.emitter, window)
         world = await self._worlds.world(window.head.world_id, digest=window.world_digest)
+        if world.digest not in (window.world_digest, BARE_DIGEST):
+            # The pack became the world's present version just now, and its lore with it.
+            scopes = world_scope(world.world_id), session_scope(context.session_id)
+            context.gated, context.written = await self._parts.store.gated_entries(scopes), None
         context.profile = await self._profiles.load(find_profile_setting(context.config, window), world)
         context.user_id = find_user(context.user_message, window.meta)
         context.facts = await self._users.facts(context.user_id) if context.user_id else ()
@@ -123,8 +128,9 @@ class TurnLoader:
             return None
         # A result of a tool that the model called meanwhile belongs into the prompt that is asked for again.
         given = record.prompt.get("newest_evidence")
-        is_old = given is not None and given != await mark_newest(self._parts.store, head.session_id)
-        return None if is_old and context.config.evidence.enabled else record
+        if given is None or context.evidences is None:
+            return record
+        return record if given == mark_newest(context.evidences) else None
 
     async def plan(self, context: TurnContext, window: SessionWindow, world: WorldPack) -> PlannedTurn:
         """Return the turn with its plan; a declared action that the message names has been applied to its state.
@@ -158,13 +164,16 @@ class TurnLoader:
             last_report=await find_last_report(self._parts.store, window),
             user_id=context.user_id,
             facts=context.facts,
+            evidences=context.evidences,
+            blocks=context.blocks,
+            written=context.written,
         )
         context.stopwatch.lap("plan")
         await emit_planned(context.emitter, context.session_id, context.turn_id, turn.plan)
         if turn.plan.triage is Triage.NUMERICAL:
             turn = await to_thread.run_sync(_apply_action, turn)
             context.stopwatch.lap("action")
-        turn = replace(turn, hidden=await self._find_hidden_entries(turn))
+        turn = replace(turn, hidden=await self._find_hidden_entries(turn, context))
         return await self._activate(turn, context)
 
     def _in_language_of(self, window: SessionWindow, world: WorldPack, setting: str) -> WorldPack:
@@ -182,9 +191,26 @@ class TurnLoader:
                 del self._translated[old]
         return self._translated[key]
 
+    async def _read_inputs(self, context: TurnContext) -> SessionWindow:
+        """Return the window; what else the turn reads of its session is in `context` then."""
+        inputs = await self._parts.store.turn_inputs(
+            context.session_id,
+            message_limit=context.config.history.max_messages + SPARE_MESSAGES,
+            branch_id=context.branch_id,
+            evidences=CANDIDATES if context.config.evidence.enabled else (),
+            blocks=CONTEXT_BLOCKS,
+        )
+        context.evidences = inputs.evidences if context.config.evidence.enabled else None
+        context.blocks, context.gated, context.written = inputs.blocks, inputs.gated, inputs.written
+        return self._show_window(inputs.window, context)
+
     async def _load_window(self, context: TurnContext) -> SessionWindow:
         limit = context.config.history.max_messages + SPARE_MESSAGES
         window = await self._parts.store.window(context.session_id, message_limit=limit, branch_id=context.branch_id)
+        return self._show_window(window, context)
+
+    def _show_window(self, window: SessionWindow, context: TurnContext) -> SessionWindow:
+        """Return a window without damaged parts, and without what the turn's viewer may not know."""
         whole = replace(
             window,
             previous=None if window.previous is None else without_lost(window.previous),
@@ -249,10 +275,8 @@ class TurnLoader:
             self._parts.store.damage_log.add(note)
             return None
 
-    async def _find_hidden_entries(self, turn: PlannedTurn) -> frozenset[str]:
-        scopes = (world_scope(turn.world.world_id), session_scope(turn.session_id))
-        restricted = await self._parts.store.gated_entries(scopes)
-        state, viewer = turn.window.state, turn.config.viewer
+    async def _find_hidden_entries(self, turn: PlannedTurn, context: TurnContext) -> frozenset[str]:
+        restricted, state, viewer = context.gated, turn.window.state, turn.config.viewer
         activated = list_world_info(turn.world) if scans_world_info(turn) else ()
         return await calculate(
             find_hidden_entries, turn.world, restricted, state, viewer, activated, size=size_of(state)

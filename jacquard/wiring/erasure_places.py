@@ -26,7 +26,8 @@ _BESIDE = (
     ("originals (`dual_store`): those of an erased session or evidence", Treatment.WHOLE),
     ("originals (`dual_store`): all others of the session", Treatment.SCRUBBED),
     (
-        "caches of the process: tokens, features, fingerprints, vectors, values of stored bodies, prepared turns",
+        "caches of the process: tokens, features, fingerprints, vectors, values of stored bodies, evidence and states, "
+        "prepared turns, rendered sections",
         Treatment.CLEARED,
     ),
     (

@@ -27,6 +27,7 @@ from jacquard.pipeline.skeleton.automation import AutomationStream
 from jacquard.pipeline.worlds import BARE_WORLDS, build_bare_world
 from jacquard.templating import find_shipped_templates
 from jacquard.templating.profiles import AUTO
+from jacquard.templating.sets import forget_rendered_texts
 from jacquard.turns.engine import ContextEngine
 from jacquard.turns.parts import NO_PARTS, EngineParts, HostParts
 from jacquard.wiring.embedder import EmbeddingWorkers, can_search, find_language, open_on_workers, reopen_embedder
@@ -160,7 +161,9 @@ class Runtime:
             return await forget(self._memory_locations(), erasure)
 
     def _memory_locations(self) -> MemoryLocations:
-        caches = (self.engine.parts.waiting.clear, *(() if self.embedder is None else (self.embedder.forget,)))
+        caches = [self.engine.parts.waiting.clear, forget_rendered_texts]
+        if self.embedder is not None:
+            caches.append(self.embedder.forget)
         return self.intake.place(self.store, self.index, self.retriever, caches)
 
     async def sweep(self, session_id: str | None = None) -> dict[str, int]:

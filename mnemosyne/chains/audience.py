@@ -26,6 +26,8 @@ def read_audience(extra: Mapping[str, Any]) -> Audience:
 
 def audience_of_entry(entry: MemoryEntry) -> Audience:
     """Return the viewers who may know an entry: those that its author names, and those of the turns that it is made of."""
+    if VIEWERS not in entry.metadata and not entry.viewers:
+        return ()
     return join_audiences((entry.viewers, read_audience(entry.metadata)))
 
 

@@ -32,7 +32,7 @@ def may_know(entry: MemoryEntry, viewer: str | None, view: StateView) -> bool:
     """Return whether `viewer` may know `entry` in this state."""
     if not may_read(audience_of_entry(entry), viewer):
         return False
-    return all(view.holds(condition) for condition in entry.when)
+    return not entry.when or all(view.holds(condition) for condition in entry.when)
 
 
 def gated_entries(lore: Iterable[MemoryEntry]) -> tuple[MemoryEntry, ...]:

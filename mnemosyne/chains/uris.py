@@ -24,6 +24,7 @@ _TURN = "turn"
 _EVIDENCE = "evidence"
 _SESSION = session_scope("")
 _PLAIN = re.compile(r"[A-Za-z0-9_.~:-]*")
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_.~:/-]*")
 _NOTHING = "nothing has this name; it may have been erased"
 
 
@@ -57,7 +58,16 @@ Address = EntryAddress | TurnAddress | EvidenceAddress
 
 def entry_uri(entry: MemoryEntry | Candidate) -> str:
     """Return the address of an entry, or of a candidate's entry."""
-    return format_uri(EntryAddress(scope=entry.scope, chain=entry.chain, entry_id=entry.entry_id))
+    return format_entry_uri(entry.scope, entry.chain, entry.entry_id)
+
+
+def format_entry_uri(scope: str, chain: Chain, entry_id: str) -> str:
+    """Return the address of an entry by its place."""
+    # A prompt has a hundred addresses, most of them of plain names; this is what `format_uri` makes of those.
+    name = f"{scope}/{chain}/{entry_id}"
+    if name.count("/") == 2 and _PLAIN_NAME.fullmatch(name):
+        return SCHEME + name
+    return format_uri(EntryAddress(scope=scope, chain=chain, entry_id=entry_id))
 
 
 def turn_uri(session_id: str, turn_id: str) -> str:

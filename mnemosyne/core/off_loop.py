@@ -37,7 +37,8 @@ def size_of(*values: Any) -> int:
         if isinstance(value, str):
             size += len(value)
             continue
-        is_mapping = isinstance(value, Mapping)
+        kind = type(value)
+        is_mapping = kind is dict or (kind is not list and isinstance(value, Mapping))
         if not is_mapping and not isinstance(value, list | tuple):
             continue
         size += _NODE_CHARS * len(value)

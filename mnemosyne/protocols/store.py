@@ -9,14 +9,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
-from mnemosyne.core.errors import SessionNotFoundError, TurnNotFoundError
-from mnemosyne.damage import DamageLog
+from mnemosyne.core.errors import DamagedRecordError, SessionNotFoundError, TurnNotFoundError
+from mnemosyne.damage import DamageLog, note_of
 from mnemosyne.schema.document import ModelUsage, SessionDocument, Task, ToolCall
 from mnemosyne.schema.erasure import AuditRecord, Erasure, ErasureOutcome, ErasurePreview, StoredRow
 from mnemosyne.schema.evidence import ContextBlock, Evidence
-from mnemosyne.schema.memory import Chain, MemoryEntry
+from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope, world_scope
 from mnemosyne.schema.query import BlockFilter, EvidenceFilter
 from mnemosyne.schema.record import (
+    ChosenInputs,
     HiddenRecords,
     ImportedBranch,
     ImportedTurn,
@@ -27,6 +28,7 @@ from mnemosyne.schema.record import (
     SessionStart,
     SessionWindow,
     TurnCommit,
+    TurnInputs,
     TurnRecord,
 )
 from mnemosyne.schema.session import Message, SessionHead, TurnStatus
@@ -145,6 +147,57 @@ class Store(Protocol):
         and the pending turn. SessionNotFoundError, BranchNotFoundError.
         """
         ...
+
+    async def turn_inputs(
+        self,
+        session_id: str,
+        *,
+        message_limit: int,
+        branch_id: str | None = None,
+        evidences: Sequence[EvidenceFilter] = (),
+        blocks: BlockFilter | None = None,
+    ) -> TurnInputs:
+        """Return everything that a turn reads when it begins: the window as `window` returns it, the evidence items that pass
+        each filter, the context blocks that pass, and the entries with viewers or conditions of the session and its world.
+
+        SessionNotFoundError, BranchNotFoundError. A store that has no way of its own reads one after the other.
+        """
+        window = await self.window(session_id, message_limit=message_limit, branch_id=branch_id)
+        return TurnInputs(
+            window=window,
+            evidences=tuple([await self.list_evidences(session_id, where) for where in evidences]),
+            blocks=await self.list_context_blocks(session_id, blocks),
+            gated=await self.gated_entries((world_scope(window.head.world_id), session_scope(session_id))),
+        )
+
+    async def chosen_inputs(
+        self,
+        session_id: str,
+        entry_ids: Mapping[str, Sequence[str]],
+        *,
+        evidence_ids: Collection[str] = (),
+        turn_ids: Sequence[str] = (),
+    ) -> ChosenInputs:
+        """Return what a turn reads of the memories that it chose: their entries by scope, the evidence items with some ids, and
+        the states after some turns.
+
+        What does not exist is left out; so is a state that cannot be read, which is noted in `damage_log`. A store that has no
+        way of its own reads one after the other.
+        """
+        states: dict[str, Mapping[str, Any]] = {}
+        for turn_id in turn_ids:
+            try:
+                states[turn_id] = await self.state_at(session_id, turn_id)
+            except TurnNotFoundError:
+                continue
+            except DamagedRecordError as error:
+                self.damage_log.add(note_of(error, session_scope(session_id)))
+        where = EvidenceFilter(evidence_ids=frozenset(evidence_ids))
+        return ChosenInputs(
+            entries={scope: await self.entries(scope, ids) for scope, ids in entry_ids.items()},
+            evidences=await self.list_evidences(session_id, where) if evidence_ids else (),
+            states=states,
+        )
 
     async def save_prepared(
         self,

@@ -128,7 +128,8 @@ class RetrievalQuery:
     recalled; nor are narratives of several turns, most of which are, and changes of the quests `shown_quests`, which the
     prompt shows as they are now. `may_know` returns whether the viewer may know a fetched entry
     (None: all of them), so that a restriction written during recall applies too. `patience_seconds`: how long recall may
-    wait for the query's vector (None: as long as the retriever does).
+    wait for the query's vector (None: as long as the retriever does). `written`: up to which sequence each chain of a scope was
+    written when the turn began, so that nothing has to be asked again (None, or none for a chain: the source is asked).
     """
 
     text: str
@@ -151,6 +152,7 @@ class RetrievalQuery:
     exclude_by_scope: Mapping[str, frozenset[str]] | None = None
     may_know: Callable[[MemoryEntry], bool] | None = field(default=None, compare=False, repr=False)
     patience_seconds: float | None = None
+    written: Mapping[tuple[str, Chain], int] | None = field(default=None, compare=False, repr=False)
 
     def admits(self, entry: MemoryEntry) -> bool:
         """Return whether a fetched entry may be recalled: the viewer may know it, and its turn is not in the prompt."""

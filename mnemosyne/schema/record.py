@@ -11,7 +11,8 @@ from datetime import datetime
 from typing import Any
 
 from mnemosyne.schema.document import Meta, ModelUsage, Summary, Task
-from mnemosyne.schema.memory import EMPTY, MemoryEntry
+from mnemosyne.schema.evidence import ContextBlock, Evidence
+from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry
 from mnemosyne.schema.session import Message, SessionHead, TurnKind, TurnStatus, WindowMessage
 
 WINDOW_USAGES = 24
@@ -183,6 +184,36 @@ class SessionWindow:
     usages: tuple[ModelUsage, ...] = ()
     meta: Meta | None = None
     world_digest: str | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TurnInputs:
+    """What a turn reads of its session when it begins, all of one moment.
+
+    `evidences`: the items that pass each of the filters asked for; `blocks`: the context blocks that pass. `gated`: the entries
+    of the scopes of the session and of its world that have viewers or conditions, ordered by id. `written`: the sequence of the
+    newest entry of each chain of both scopes that recall reads (0: none), by scope and chain; None where the store does not say.
+    """
+
+    window: SessionWindow
+    evidences: tuple[tuple[Evidence, ...], ...] = ()
+    blocks: tuple[ContextBlock, ...] = ()
+    gated: tuple[MemoryEntry, ...] = ()
+    written: Mapping[tuple[str, Chain], int] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChosenInputs:
+    """What a turn reads of the memories that it chose, all of one moment.
+
+    `entries`: those asked for, by scope, in the order in which they were asked for. `evidences`: those of the session with the
+    ids asked for. `states`: the state after each of the turns asked for, by turn id; a turn that is not committed, or whose
+    state cannot be read any more, has none.
+    """
+
+    entries: Mapping[str, tuple[MemoryEntry, ...]] = field(default_factory=lambda: EMPTY)
+    evidences: tuple[Evidence, ...] = ()
+    states: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -24,11 +24,20 @@ from mnemosyne.testing.stores.memory import StoreMemory
 from mnemosyne.testing.stores.parts import StoreParts
 from mnemosyne.testing.stores.rules import StoreRules
 from mnemosyne.testing.stores.runs import StoreRuns
+from mnemosyne.testing.stores.turn_inputs import StoreTurnInputs
 from mnemosyne.testing.stores.worlds import StoreWorlds
 
 
 class StoreContract(
-    StoreRules, StoreMemory, StoreRuns, StoreDocuments, StoreParts, StoreErasure, StoreWorlds, StoreConcurrency
+    StoreRules,
+    StoreMemory,
+    StoreRuns,
+    StoreTurnInputs,
+    StoreDocuments,
+    StoreParts,
+    StoreErasure,
+    StoreWorlds,
+    StoreConcurrency,
 ):
     """What every Store must do; see the module's docstring for how to use it."""
 

@@ -263,12 +263,12 @@ async def test_a_sweep_empties_what_has_expired(runtime):
 
 
 class BusyEvidenceStore(MemoryStore):
-    async def list_evidences(self, session_id, where=None):
+    async def chosen_inputs(self, session_id, entry_ids, *, evidence_ids=(), turn_ids=()):
         raise StoreBusyError("store.db", 5.0)
 
 
 async def test_a_store_that_cannot_be_read_beside_the_streams_is_named_as_it_is():
     async with small_engine(store=BusyEvidenceStore()) as (engine, store, _):
         with pytest.raises(StoreBusyError, match="stayed locked"):
-            await engine.prepare_turn("s1", "Where is my order?")
+            await engine.prepare_turn("s1", "村长有钥匙吗？")
         assert (await store.window("s1", message_limit=5)).pending is None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from time import thread_time
@@ -11,11 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "attack"))
+
+from raw_search import bytes_of_object
+
 from filament import clean_text, load_yaml, unescape
 from jacquard import TemplateError, find_shipped_templates
 from jacquard.templating import describe_template_faults, open_templates, template_set, validate_templates
 from jacquard.templating.files import TemplateFile
-from jacquard.templating.sets import TemplateSet
+from jacquard.templating.sandbox import SandboxRenderer
+from jacquard.templating.sets import RenderedTexts, TemplateSet, forget_rendered_texts
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 TREES = st.recursive(
@@ -277,6 +284,77 @@ def test_files_are_read_again_when_they_change(folder):
     (folder / "t/a.j2").unlink()
     with pytest.raises(TemplateError, match="no template"):
         open_templates([folder]).render("t/a.j2", {})
+
+
+class NotingRenderer(SandboxRenderer):
+    """Renders, and notes with which variables."""
+
+    def __init__(self, files):
+        super().__init__(files)
+        self.made = []
+
+    def render(self, name, variables):
+        self.made.append(variables)
+        return super().render(name, variables)
+
+
+def test_a_text_is_kept_by_what_its_template_reads():
+    sources = {"t/a.j2": "{% include 't/b.j2' %} {{ title }}", "t/b.j2": "{{ tree | yaml }}"}
+    files = {name: TemplateFile(name=name, shown=name, text=text) for name, text in sources.items()}
+    renderer = NotingRenderer(files)
+    templates, made = TemplateSet(files, renderer), renderer.made
+    same = {"tree": {"a": 1}, "title": "x"}
+    assert templates.render("t/a.j2", same) == templates.render("t/a.j2", {**same, "unread": 2})
+    assert len(made) == 1
+    others = (
+        {"a": True},
+        {"a": 1.0},
+        {"a": "1"},
+        {"a": -0.0},
+        {"a": 0.0},
+        {"a": None},
+        {"a": float("inf")},
+        {"a": {}},
+        {"a": []},
+    )
+    orders = ({"a": 1, "b": 2}, {"b": 2, "a": 1})
+    texts = [templates.render("t/a.j2", {"tree": tree, "title": "x"}) for tree in (*others, *orders)]
+    assert len(set(texts)) == len(texts) == len(made) - 1
+    assert templates.render("t/a.j2", {"tree": {"a": 1}, "title": "z"}) == "a: 1 z"
+
+
+def test_a_template_that_names_another_by_a_value_is_rendered_each_time(folder):
+    (folder / "t/a.j2").write_text("{% include 't/' ~ which %}")
+    for name in ("b", "c"):
+        (folder / f"t/{name}.j2").write_text(f"{name} {{{{ seen }}}}")
+    templates = open_templates([folder])
+    given = [{"which": which, "seen": seen} for which in ("b.j2", "c.j2") for seen in (1, 2)]
+    assert [templates.render("t/a.j2", each) for each in given] == ["b 1", "b 2", "c 1", "c 2"]
+
+
+def test_kept_texts_are_bounded_and_forgotten(folder):
+    kept = RenderedTexts(most_chars=10)
+    for name in "abc":
+        kept.keep((name, b""), name * 4)
+    assert [kept.find((name, b"")) for name in "abc"] == [None, "bbbb", "cccc"]
+    (folder / "t/a.j2").write_text("{{ said }}")
+    templates = open_templates([folder])
+    templates.render("t/a.j2", {"said": "a secret of the mill"})
+    assert any(b"secret of the mill" in data for data in bytes_of_object(templates))
+    forget_rendered_texts()
+    assert not any(b"secret of the mill" in data for data in bytes_of_object(templates))
+
+
+def test_files_that_come_and_go_are_seen_though_folders_are_listed_once(folder):
+    """A folder whose times are old is not listed again until they change."""
+    for each in (folder / "t", folder):
+        os.utime(each, (1_000_000_000, 1_000_000_000))
+    first = open_templates([folder])
+    assert open_templates([folder]) is first
+    (folder / "t/new.j2").write_text("new")
+    assert open_templates([folder]).render("t/new.j2", {}) == "new"
+    (folder / "t/new.j2").unlink()
+    assert "t/new.j2" not in open_templates([folder]).files
 
 
 def test_files_that_cannot_be_used_are_named(folder):

@@ -124,6 +124,26 @@ def lore(entry_id: str, **fields) -> MemoryEntry:
     )
 
 
+@given(
+    st.recursive(
+        st.integers(0, 3) | st.sampled_from(["a", "b", "é"]),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(st.sampled_from(["id", "_anchor", "a", "b", "c.d", "$meta", "é"]), inner, max_size=4)
+        ),
+        max_leaves=12,
+    ),
+    st.lists(st.sampled_from(["a", "b", "c.d", "id", "é", "", "0", "/a"]), min_size=1, max_size=3).map(".".join),
+)
+def test_a_path_leads_where_all_anchors_say(tree, path):
+    """Paths in which no anchor can be are read without looking for anchors."""
+    state = tree if isinstance(tree, dict) else {"a": tree}
+    view, whole = view_state(state), view_state(state)
+    _ = whole.index
+    assert view.read(path) == whole.read(path)
+    assert view.describe(path) == whole.describe(path)
+
+
 def test_hidden_entries():
     hurt = Condition(path="hero.health", op=Comparison.LT, value=50)
     well = Condition(path="hero.health", op=Comparison.GE, value=50)

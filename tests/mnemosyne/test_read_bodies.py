@@ -14,10 +14,13 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "attack"))
 from raw_search import bytes_of_object
 
 from mnemosyne import Erasure, PostgresStore, SqliteStore
-from mnemosyne.stores.sql.read_bodies import BodyCache, ReadBodies
-from mnemosyne.testing.stores.samples import AT, SESSION, imported_turn, play, start
+from mnemosyne.schema.evidence import EvidenceType
+from mnemosyne.schema.query import EvidenceFilter
+from mnemosyne.stores.sql.read_bodies import MOST_STATES, BodyCache, ReadBodies, SessionReads
+from mnemosyne.testing.stores.samples import AT, SESSION, evidence, imported_turn, play, prepared_turn, start
 
 STORES = ("sqlite", "postgresql")
+NEWEST = EvidenceFilter(types=frozenset({EvidenceType.RAG_DOC}), limit=3, newest=True)
 
 
 @asynccontextmanager
@@ -92,3 +95,118 @@ async def test_what_is_erased_is_not_kept(kind, tmp_path, request):
         assert any(b"secret of the mill" in data for data in bytes_of_object(store))
         await store.erase(Erasure(at=AT, session_id=SESSION))
         assert not any(b"secret of the mill" in data for data in bytes_of_object(store))
+
+
+def names(found):
+    return None if found is None else [f"{each.evidence_id}={each.content}" for each in found]
+
+
+def test_a_list_of_evidence_goes_along_with_turns_of_its_store_alone():
+    kept = SessionReads()
+    kept.keep_evidences(7, 4, NEWEST, (evidence("a"), evidence("b")))
+    assert names(kept.find_evidences(7, 4, NEWEST)) == ["a=a", "b=b"]
+    kept.follow(
+        7, 4, 5, [evidence("b", "new"), evidence("c"), evidence("d"), evidence("r", type=EvidenceType.OTHER)], {"b"}
+    )
+    assert kept.find_evidences(7, 4, NEWEST) is None, "what it was before"
+    assert names(kept.find_evidences(7, 5, NEWEST)) == ["b=new", "c=c", "d=d"]
+    kept.follow(7, 3, 4, [evidence("late")])
+    kept.keep_evidences(7, 4, NEWEST, ())
+    assert names(kept.find_evidences(7, 5, NEWEST)) == ["b=new", "c=c", "d=d"], "a slow reader and a slow writer"
+    kept.follow(7, 5, 6, [])
+    assert names(kept.find_evidences(7, 6, NEWEST)) == ["b=new", "c=c", "d=d"]
+    assert kept.find_evidences(7, 8, NEWEST) is None, "another process wrote"
+    assert kept.find_evidences(8, 6, NEWEST) is None
+
+
+@pytest.mark.parametrize(
+    ("after", "written", "replaced"),
+    [
+        (5, [evidence("old")], {"old"}),
+        (5, [evidence("a", type=EvidenceType.OTHER)], {"a"}),
+        (6, [], set()),
+        (4, [evidence("a", "again")], {"a"}),
+    ],
+    ids=["in the place of one that is not listed", "listed no more", "two versions later", "no new version"],
+)
+def test_what_only_the_database_can_tell_is_read_again(after, written, replaced):
+    kept = SessionReads()
+    kept.keep_evidences(7, 4, NEWEST, (evidence("a"),))
+    kept.keep_state(7, 4, "t1", {"gold": 1}, 10)
+    kept.follow(7, 4, after, written, replaced)
+    assert [kept.find_evidences(7, version, NEWEST) for version in (4, 5, 6)] == [None] * 3
+    assert kept.find_state(7, after, "t1") is None
+
+
+def test_only_lists_of_the_newest_are_kept():
+    kept = SessionReads()
+    for where in (
+        EvidenceFilter(),
+        replace(NEWEST, limit=None),
+        replace(NEWEST, newest=False),
+        replace(NEWEST, since=AT),
+    ):
+        kept.keep_evidences(7, 4, where, (evidence("a"),))
+        assert kept.find_evidences(7, 4, where) is None
+
+
+def test_what_is_kept_of_sessions_is_bounded():
+    kept = SessionReads(most_chars=100)
+    for key in range(4):
+        kept.keep_evidences(key, 1, NEWEST, (evidence("a", "x" * 40),))
+    assert [kept.find_evidences(key, 1, NEWEST) is not None for key in range(4)] == [False, False, True, True]
+    for number in range(MOST_STATES + 2):
+        kept.keep_state(2, 1, f"t{number}", {"n": number}, 0)
+    assert [kept.find_state(2, 1, f"t{number}") for number in (0, 1, 2)] == [None, None, {"n": 2}]
+    kept.follow(2, 1, 2, [])
+    assert kept.find_state(2, 2, "t2") == {"n": 2}
+    kept.close()
+    kept.keep_state(2, 2, "t2", {"n": 2}, 1)
+    assert kept.find_state(2, 2, "t2") is None
+
+
+async def turn_with_evidence(store, turn_id, *items):
+    head = await store.head(SESSION)
+    await store.save_prepared(prepared_turn(head, turn_id), expected_version=head.version, evidences=items)
+
+
+async def listed(store):
+    inputs = await store.turn_inputs(SESSION, message_limit=1, evidences=(NEWEST,))
+    return names(inputs.evidences[0])
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("kind", STORES)
+async def test_evidence_of_another_process_is_read_at_once(kind, tmp_path, request):
+    async with two_stores(kind, tmp_path, request) as (mine, other):
+        await mine.create_session(start(imported_turn("t1")))
+        await turn_with_evidence(mine, "t2", evidence("a"))
+        assert (await listed(mine), await listed(other)) == (["a=a"], ["a=a"])
+        await turn_with_evidence(other, "t3", evidence("b"))
+        assert (await listed(mine), await listed(other)) == (["a=a", "b=b"], ["a=a", "b=b"])
+        await other.put_evidence(SESSION, evidence("a", "told anew"))
+        await turn_with_evidence(mine, "t4", evidence("c"))
+        assert (await listed(mine), await listed(other)) == (["a=told anew", "b=b", "c=c"],) * 2
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("kind", STORES)
+async def test_erased_evidence_and_states_are_not_kept(kind, tmp_path, request):
+    async with two_stores(kind, tmp_path, request) as (store, other):
+        await store.create_session(replace(start(imported_turn("t1")), state={"said": "the miller's own word"}))
+        await play(store, "t2")
+        for each in (store, other):
+            await turn_with_evidence(each, "t3", evidence("a", "a secret of the mill, told to nobody"))
+            await listed(each)
+            await each.chosen_inputs(SESSION, {}, turn_ids=("t2",))
+            held = b"".join(bytes_of_object(each))
+            assert b"secret of the mill" in held
+            assert b"miller's own word" in held
+        await store.erase(Erasure(at=AT, session_id=SESSION))
+        held = b"".join(bytes_of_object(store))
+        assert b"secret of the mill" not in held
+        assert b"miller's own word" not in held
+        await store.create_session(start(imported_turn("t1")))
+        for turn_id in ("t5", "t6"):
+            await play(store, turn_id)
+        assert (await listed(store), await listed(other)) == ([], []), "a new session of the same name and version"

@@ -81,6 +81,7 @@ def build_recall_query(turn: PlannedTurn) -> RetrievalQuery:
         patience_seconds=config.curation.deadline_ms / 1000 * VECTOR_SHARE,
         entities=plan.entities,
         quest_distances=quest_distances(window.state, plan.active_quest_id),
+        written=turn.written,
         extra=tuple(
             quest for quest in closed_quests(window.state, turn.session_id) if quest.entry_id not in turn.hidden
         ),

@@ -20,6 +20,7 @@ from jacquard.pipeline.curation.lease import Lease, renew_choice
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.protocols import Retriever
+from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry
 from mnemosyne.schema.query import Candidate, EntryPlace, Recall, RetrievalQuery
 
@@ -83,7 +84,8 @@ class Curation:
     `timings_ms` has `recall` and `select` as far as they were done. `prefetch_refused` says why a late
     result did not serve, `lease_refused` why a lease did not. `chosen_for`: the turn that a kept choice was made for.
     `entries` are the full entries of the choice, in its order, as far as they are still there and may be known;
-    `story_times` tells by turn id which time of the story it was, in worlds that say how.
+    `story_times` tells by turn id which time of the story it was, in worlds that say how. `evidences` are those of the session
+    whose ids the choice may have as evidence.
     """
 
     path: CurationPath
@@ -97,6 +99,7 @@ class Curation:
     chosen_for: str = ""
     entries: tuple[MemoryEntry, ...] = ()
     story_times: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    evidences: tuple[Evidence, ...] = ()
 
     @classmethod
     def skipped(cls, code: str, reason: str, recall: Recall = _NOTHING_RECALLED) -> Curation:

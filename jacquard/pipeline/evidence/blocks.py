@@ -16,7 +16,7 @@ from jacquard.core.block_kinds import EVIDENCE_LAYER, EVIDENCE_SOURCE, slot_of
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, Sensitivity, sensitivity_of
 from jacquard.core.degradations import DegradationCode
 from jacquard.core.receipt import CandidateDecision, LeftOut
-from jacquard.pipeline.evidence.candidates import NO_QUERY, EvidenceQuery, choose_evidence, mark_newest
+from jacquard.pipeline.evidence.candidates import NO_QUERY, EvidenceQuery, choose_evidence, list_candidates, mark_newest
 from jacquard.pipeline.evidence.context_blocks import DocumentBlocks
 from jacquard.pipeline.evidence.rendering import EvidenceParts, default_parts
 from jacquard.pipeline.truncation import truncate_with_size
@@ -77,21 +77,24 @@ async def load_evidence_blocks(
     parts: EvidenceParts | None = None,
     document: SessionDocument | None = None,
     boundary: str = "",
+    listed: Sequence[Sequence[Evidence]] | None = None,
 ) -> EvidenceBlocks:
     """Return the results of a session's tools and searches that a turn shows as blocks: those that `query` asks for most.
 
     Memories that a turn recalled are evidence too, but come by recall and not from here. `count` gives the tokens of a text.
     `parts` derive and render (None: the built-in ones); `document` is what they may know of the session.
-    `boundary`: as of `filament.show_text`.
+    `boundary`: as of `filament.show_text`. `listed`: the session's evidence as `CANDIDATES` ask for it (None: it is read).
     """
     with_parts = parts or default_parts(store, clock, count)
     known = document or SessionDocument(session=Session(session_id=session_id))
+    if listed is None:
+        listed = await list_candidates(store, session_id) if config.enabled else ()
     if not config.enabled or not with_parts.options.include_evidences:
         derived, errors = await with_parts.derive(known, ())
-        newest = await mark_newest(store, session_id) if config.enabled else ""
+        newest = mark_newest(listed) if config.enabled else ""
         return replace(NO_RESULTS, derived=derived, errors=errors, newest=newest)
     now = clock.now()
-    choice = await choose_evidence(store, session_id, config, query, now)
+    choice = await choose_evidence(session_id, listed, config, query, now)
     kept, settled = choice.chosen, choice.settled
     by_id = {each.evidence_id: each for each in kept}
     told = [f"{DegradationCode.CONFLICT}: {_sentence(record)}" for record in settled.records]

@@ -31,6 +31,9 @@ _SEARCHED = frozenset({EvidenceType.RAG_DOC})
 LOOKED_THROUGH = 500
 """How many of the newest results, and of the newest found pages, are read, so that a turn's cost has a bound."""
 
+CANDIDATES = tuple(EvidenceFilter(types=types, limit=LOOKED_THROUGH, newest=True) for types in (_FOUND, _SEARCHED))
+"""What a turn reads of a session's evidence: the newest results, and the newest found pages; memories are among them."""
+
 _COMPARED = 96
 """How many of the best are compared for contradictions."""
 
@@ -89,14 +92,18 @@ def evidence_query(turn: PlannedTurn) -> EvidenceQuery:
 
 
 async def choose_evidence(
-    store: Store, session_id: str, config: EvidenceConfig, query: EvidenceQuery, now: datetime
+    session_id: str,
+    listed: Sequence[Sequence[Evidence]],
+    config: EvidenceConfig,
+    query: EvidenceQuery,
+    now: datetime,
 ) -> EvidenceChoice:
-    """Return the evidence to show, at most `config.limit`, and what became of every other candidate.
+    """Return the evidence to show, at most `config.limit`, and what became of every other candidate of those `listed`
+    (`CANDIDATES`).
 
     Candidates are the session's results of tools, skills and searches, its user inputs and others, except memories that recall
     brought, which are candidates of their own chains, and texts of models, which stand in the talk.
     """
-    listed = await _list_candidates(store, session_id)
     unread = any(len(each) == LOOKED_THROUGH for each in listed)
     found = [each for group in listed for each in group if _is_result(each)]
     expired = [each for each in found if is_expired(each, now)]
@@ -119,7 +126,7 @@ async def choose_evidence(
         settled=settled,
         decisions=decisions,
         left_out=(*rest, *((_NOT_READ,) if unread else ())),
-        newest=_mark_newest(listed),
+        newest=mark_newest(listed),
     )
 
 
@@ -128,18 +135,13 @@ def _is_result(evidence: Evidence) -> bool:
     return not evidence.source.uri.startswith(OWN_SCHEME) and not is_document(evidence)
 
 
-async def mark_newest(store: Store, session_id: str) -> str:
-    """Return a text that changes when the session is given another candidate."""
-    return _mark_newest(await _list_candidates(store, session_id))
+async def list_candidates(store: Store, session_id: str) -> tuple[tuple[Evidence, ...], ...]:
+    """Return what passes each of `CANDIDATES`, in the order of writing."""
+    return tuple([await store.list_evidences(session_id, where) for where in CANDIDATES])
 
 
-async def _list_candidates(store: Store, session_id: str) -> list[tuple[Evidence, ...]]:
-    """Return the newest results, and the newest found pages, each in the order of writing; memories are among them."""
-    filters = [EvidenceFilter(types=types, limit=LOOKED_THROUGH, newest=True) for types in (_FOUND, _SEARCHED)]
-    return [await store.list_evidences(session_id, where) for where in filters]
-
-
-def _mark_newest(listed: Sequence[Sequence[Evidence]]) -> str:
+def mark_newest(listed: Sequence[Sequence[Evidence]]) -> str:
+    """Return a text that changes when a session is given another candidate than those `listed` (`CANDIDATES`)."""
     newest = (next((each.evidence_id for each in reversed(group) if _is_result(each)), "") for group in listed)
     return " ".join(newest).strip()
 

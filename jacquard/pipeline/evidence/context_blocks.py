@@ -36,6 +36,9 @@ UNPINNED = "unpinned"
 _RECORDED = ("flesh:", "evidence:", "host:", "user-fact:")
 """How the ids of recorded blocks begin that change from turn to turn; a session has many of them."""
 
+CONTEXT_BLOCKS = BlockFilter(without_prefixes=_RECORDED)
+"""What a turn reads of a session's context blocks."""
+
 _PLACEMENT = Placement(position=Position.SYSTEM)
 _TRUST = {BlockType.CONVERSATION: Trust.USER, BlockType.EVIDENCE: Trust.TOOL}
 
@@ -68,7 +71,9 @@ async def load_context_blocks(
 
     A block of the talk whose words stand in the history or the summary is left out with a line, and so is one without a text.
     """
-    stored = await store.list_context_blocks(turn.session_id, BlockFilter(without_prefixes=_RECORDED))
+    stored = turn.blocks
+    if stored is None:
+        stored = await store.list_context_blocks(turn.session_id, CONTEXT_BLOCKS)
     own = [block for block in stored if not _is_recorded(block, turn) and _may_show(block, turn.config.viewer)]
     stored_ids = {block.block_id for block in own}
     own += [block for block in derived if block.block_id not in stored_ids]

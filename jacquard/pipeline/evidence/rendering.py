@@ -73,6 +73,8 @@ class EvidenceParts:
         self, session_id: str, blocks: Sequence[ContextBlock], loaded: Mapping[str, Evidence] = EMPTY
     ) -> list[ResolvedBlock]:
         """Return blocks as `render` does, in order; all at once, because a text that lies elsewhere is fetched."""
+        if not blocks:
+            return []
         rendered: dict[int, ResolvedBlock] = {}
         failures: list[StoreError] = []
 

@@ -5,7 +5,7 @@ Only the ingestor writes. `jacquard.pipeline.evidence.blocks` shows results in t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from itertools import count as count_from
@@ -22,6 +22,7 @@ from mnemosyne.evidence import without_shown
 from mnemosyne.protocols import EvidenceIngestor, Store
 from mnemosyne.schema.document import ToolCall, ToolType
 from mnemosyne.schema.evidence import (
+    Evidence,
     EvidenceLinks,
     EvidenceSource,
     EvidenceType,
@@ -29,26 +30,30 @@ from mnemosyne.schema.evidence import (
 )
 from mnemosyne.schema.ingest import IngestOptions, IngestResult, ShownText
 from mnemosyne.schema.memory import MemoryEntry
-from mnemosyne.schema.query import EvidenceFilter
+from mnemosyne.schema.query import Candidate
 from mnemosyne.schema.record import TurnRecord
 
 _READ_AHEAD = 2
 """So many names of each entry are read at once: its id and its address."""
 
 
-async def evidence_ids_of(store: Store, session_id: str, entries: Collection[MemoryEntry]) -> dict[str, str]:
+def first_evidence_ids(entry: MemoryEntry | Candidate) -> tuple[str, str]:
+    """Return the ids under which an entry may become evidence before others are tried: its own, and its address."""
+    return entry.entry_id, entry_uri(entry)
+
+
+async def evidence_ids_of(
+    store: Store, session_id: str, entries: Iterable[MemoryEntry], evidences: Iterable[Evidence]
+) -> dict[str, str]:
     """Return, by address, the id under which each recalled entry becomes evidence of the session, where it is not the
-    entry's own.
+    entry's own. `evidences` are those that the session has under the `first_evidence_ids` of the entries.
 
     An entry whose id the session already uses for something else gets its address as id, so that nothing is
     overwritten.
     """
     ids: dict[str, str] = {}
     taken: set[str] = set()
-    where = EvidenceFilter(
-        evidence_ids=frozenset(name for each in entries for name in (each.entry_id, entry_uri(each)))
-    )
-    known = {each.evidence_id: each for each in await store.list_evidences(session_id, where)} if entries else {}
+    known = {each.evidence_id: each for each in evidences}
     for entry in entries:
         uri = entry_uri(entry)
         for place, name in enumerate(chain((entry.entry_id, uri), (f"{uri}#{number}" for number in count_from(2)))):

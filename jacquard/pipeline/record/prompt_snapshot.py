@@ -37,7 +37,17 @@ _LEAVES = frozenset((str, int, float, bool, type(None)))
 _NONE_SUCH = object()
 _LATER: Mapping[str, Any] = MappingProxyType({"tasks": {}, "boundary": ""})
 """Variables that snapshots of older releases lack, because those releases did not have them."""
-_LEANERS: dict[type[Any], Callable[[Any], Any]] = {}
+
+
+class _Leaners(dict[type[Any], Callable[[Any], Any]]):
+    """What makes plain values, by their type."""
+
+    def __missing__(self, kind: type[Any]) -> Callable[[Any], Any]:
+        made = self[kind] = _drop_default_fields(kind)
+        return made
+
+
+_LEANERS = _Leaners()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -132,12 +142,7 @@ def read_snapshot(record: TurnRecord) -> PromptSnapshot | None:
 
 
 def _drop_defaults(value: Any) -> Any:
-    if type(value) in _LEAVES:
-        return value
-    leaner = _LEANERS.get(type(value))
-    if leaner is None:
-        leaner = _LEANERS[type(value)] = _drop_default_fields(type(value))
-    return leaner(value)
+    return value if type(value) in _LEAVES else _LEANERS[type(value)](value)
 
 
 def _drop_default_fields(kind: type[Any]) -> Callable[[Any], Any]:
@@ -152,12 +157,12 @@ def _drop_default_fields(kind: type[Any]) -> Callable[[Any], Any]:
         return codec.format_time
     if issubclass(kind, Mapping):
         return lambda held: {
-            key: inner if type(inner) in _LEAVES else _drop_defaults(inner) for key, inner in held.items()
+            key: inner if type(inner) in _LEAVES else _LEANERS[type(inner)](inner) for key, inner in held.items()
         }
     if issubclass(kind, set | frozenset):
         return sorted
     if issubclass(kind, Sequence) and not issubclass(kind, str):
-        return lambda held: [inner if type(inner) in _LEAVES else _drop_defaults(inner) for inner in held]
+        return lambda held: [inner if type(inner) in _LEAVES else _LEANERS[type(inner)](inner) for inner in held]
     return lambda held: held
 
 
@@ -165,7 +170,7 @@ def _select_changed_fields(
     names: tuple[str, ...], defaults: tuple[Any, ...], held: Callable[[Any], tuple[Any, ...]], value: Any
 ) -> dict[str, Any]:
     return {
-        name: each if type(each) in _LEAVES else _drop_defaults(each)
+        name: each if type(each) in _LEAVES else _LEANERS[type(each)](each)
         for name, default, each in zip(names, defaults, held(value), strict=False)
         if each is not default and each != default
     }

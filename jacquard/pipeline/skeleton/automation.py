@@ -30,7 +30,7 @@ from jacquard.pipeline.skeleton.todo import list_open_tasks
 from jacquard.templating import open_templates
 from jacquard.templating.files import TemplateRoot, template_roots
 from jacquard.templating.manifest import BlockSpec
-from jacquard.templating.sets import TemplateSet
+from jacquard.templating.sets import TemplateSet, VariableHashes
 from mnemosyne.chains.lore import entries_by_category
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.protocols import TokenEstimator
@@ -214,15 +214,15 @@ def render_blocks(
     Raises TemplateError for a template that cannot be rendered.
     """
     blocks: list[PromptBlock] = []
-    specs = templates.blocks(source.template_id)
+    specs, hashes = templates.blocks(source.template_id), VariableHashes(source.variables)
     for spec in specs:
         if (only is not None and spec.type is not only) or _is_unwanted(spec, source.without):
             continue
         if spec.each is None:
-            blocks += _render_spec(templates, spec, source, count)
+            blocks += _render_spec(templates, spec, source, hashes, count)
             continue
         for rank, entry in enumerate(source.directives):
-            blocks += _render_spec(templates, spec, source, count, entry, rank)
+            blocks += _render_spec(templates, spec, source, hashes.with_item(entry_row(entry)), count, entry, rank)
     return rename_duplicates(blocks, {spec.block_id for spec in specs})
 
 
@@ -240,13 +240,13 @@ def _render_spec(
     templates: TemplateSet,
     spec: BlockSpec,
     source: SkeletonSource,
+    hashes: VariableHashes,
     count: Callable[[str], int],
     entry: MemoryEntry | None = None,
     rank: int = 0,
 ) -> tuple[PromptBlock, ...]:
     """Return the block of a spec, or none where its template prints nothing."""
-    variables = source.variables if entry is None else {**source.variables, "item": entry_row(entry)}
-    content = templates.render(spec.name, variables).strip("\n")
+    content = templates.render(spec.name, hashes).strip("\n")
     if not content.strip():
         return ()
     title = spec.titles.get(source.locale.split("-")[0]) or spec.titles.get("en") or spec.block_id

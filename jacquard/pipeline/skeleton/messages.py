@@ -19,7 +19,7 @@ from jacquard.pipeline.worlds import party_names
 from jacquard.templating.profiles import STORY, MessageForm, Profile, SpeakerNames
 from mnemosyne.chains.messages.message_parts import is_text_part, read_parts, read_tool_calls
 from mnemosyne.chains.unanswered import is_unanswered
-from mnemosyne.chains.uris import EntryAddress, format_uri
+from mnemosyne.chains.uris import format_entry_uri
 from mnemosyne.schema.evidence import BlockType, Priority
 from mnemosyne.schema.memory import Chain, Trust, session_scope
 from mnemosyne.schema.session import Author, Message, Role, WindowMessage
@@ -105,7 +105,7 @@ def history_blocks(
                 trust=_TRUST[message.role],
                 at=message.at,
                 kind=BlockKind.MESSAGE,
-                uri=format_uri(EntryAddress(scope=scope, chain=Chain.HISTORY, entry_id=message.message_id)),
+                uri=format_entry_uri(scope, Chain.HISTORY, message.message_id),
                 attached_tokens=attached_tokens,
                 as_written=as_written,
             )

@@ -27,6 +27,7 @@ _FIELD_CHARS = (160, 60)
 _FEW = 8
 """An entry of a long list is shown whole if it takes at most this fraction (1 / N) of what the list may take."""
 _LINE_CHARS = 8
+_NUMBERS = frozenset({int, float, bool, type(None)})
 _NOTE_CHARS = 60
 _IDENTITY = ("id", "_anchor")
 _LISTS = "lists"
@@ -81,13 +82,20 @@ def count_shown_chars(node: Any, most: int, depth: int = 0, *, with_rules: bool 
     if depth >= SHOWN_LEVELS and node:
         return most + 1
     total = 4
-    pairs = node.items() if isinstance(node, Mapping) else (("", each) for each in node)
+    pairs = node.items() if isinstance(node, Mapping) else [("", each) for each in node]
     for key, value in pairs:
         if key == META and not with_rules:
             continue
         total += 2 * depth + _LINE_CHARS + (_count_text_chars(key, most) if key else 0)
         if total <= most:
-            total += count_shown_chars(value, most - total, depth + 1, with_rules=with_rules)
+            # Most values are short, and a call for each of them would cost as much as the rest.
+            kind = type(value)
+            if kind is str and len(value) <= most - total and _COSTLY.search(value) is None:
+                total += len(value) + 2
+            elif kind in _NUMBERS:
+                total += len(str(value)) + 4
+            else:
+                total += count_shown_chars(value, most - total, depth + 1, with_rules=with_rules)
         if total > most:
             return most + 1
     return total

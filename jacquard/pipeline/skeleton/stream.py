@@ -49,7 +49,7 @@ class SkeletonStream:
         store, clock, count, parts = self._store, self._clock, self._count, self._parts
         known = _describe_session(turn)
         results = await load_evidence_blocks(
-            store, clock, turn.session_id, shown, count, query, parts, known, turn.boundary
+            store, clock, turn.session_id, shown, count, query, parts, known, turn.boundary, turn.evidences
         )
         document = await load_context_blocks(store, clock, turn, count, parts, results.derived)
         return replace(

@@ -119,13 +119,13 @@ def assemble(skein: Skein, count: Callable[[str], int]) -> AssembledPrompt:
     for _, part in groupby(skein.system, key=lambda b: b.placement.order if skein.separate else 0):
         groups.append(_Group(role=Role.SYSTEM.value, pieces=_pieces(list(part), skein.layer_attributes)))
     tail = [block for block in skein.history if _is_tail(block)]
-    history = [block for block in skein.history if not _is_tail(block)]
+    history = [block for block in skein.history if not _is_tail(block)] if tail else skein.history
     for role, blocks in groupby(history, key=_message_key):
-        line = list(blocks)
         if role[1]:
-            groups += [_Group(role=b.role.value, pieces=[_piece(b)], owner=_piece(b)) for b in line]
+            pieces = map(_piece, blocks)
+            groups += [_Group(role=role[0], pieces=[piece], owner=piece) for piece in pieces]
         else:
-            groups.append(_Group(role=role[0], pieces=_pieces(line, skein.layer_attributes)))
+            groups.append(_Group(role=role[0], pieces=_pieces(list(blocks), skein.layer_attributes)))
     if skein.user_input is not None:
         before = _pieces([*tail, *skein.anchor], skein.layer_attributes)
         if before and skein.user_input.as_written:
@@ -212,7 +212,7 @@ def is_history_message(block: PromptBlock) -> bool:
 
 def _is_tail(block: PromptBlock) -> bool:
     """Return whether a block stands after the history; such blocks are sent in the user's message."""
-    return not is_history_message(block) and block.placement.position is Position.AFTER_HISTORY
+    return block.placement.position is Position.AFTER_HISTORY and not is_history_message(block)
 
 
 def _pieces(blocks: Sequence[PromptBlock], attributes: Mapping[str, Mapping[str, str]]) -> list[_Piece]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from jacquard.core.blocks import PromptBlock, Skein, SkeinTemplate
+from jacquard.core.blocks import PromptBlock, Skein, SkeinTemplate, with_tokens
 from jacquard.core.errors import BudgetExceededError
 from jacquard.core.protocols import NO_RULES, PruneBudget, Pruner, PruneResult, PruneRules
 from jacquard.core.receipt import Action, BlockDecision
@@ -80,7 +80,7 @@ def lay_out(
     """
 
     def price(block: PromptBlock, overhead_tokens: int = 0) -> PromptBlock:
-        return _set_tokens(block, count(block.content) + block.attached_tokens + overhead_tokens)
+        return with_tokens(block, count(block.content) + block.attached_tokens + overhead_tokens)
 
     priced_history = [price(block, MESSAGE_OVERHEAD_TOKENS) for block in history]
     woven = weave([price(block) for block in blocks], priced_history, price(user_input), layout, layer_attributes)

@@ -310,6 +310,7 @@ class TieredIndex:
                 if self._is_safe(scope):
                     self._memory.forget(scope)
                     self._served.forget(scope)
+                    self._release(scope)
 
     async def close(self) -> None:
         """Write pending rows and release the folder."""
@@ -508,8 +509,7 @@ class TieredIndex:
             return durable
         if await self._open_snapshot(scope):
             return self._big.get(scope)
-        for name in (scope, *delta_names(scope)):
-            durable.release(name)
+        self._release(scope)
         if (rows := await durable.count(scope)) > self._memory_rows:
             if rows > self._word_rows:
                 self._direct.add(scope)
@@ -531,8 +531,12 @@ class TieredIndex:
         self._big.pop(scope, None)
         self._held.pop(scope, None)
         self._direct.discard(scope)
-        for name in (scope, *delta_names(scope)):
-            if self._durable is not None:
+        self._release(scope)
+
+    def _release(self, scope: str) -> None:
+        """Close the tables of a scope."""
+        if self._durable is not None:
+            for name in (scope, *delta_names(scope)):
                 self._durable.release(name)
 
     async def _engine(self, scope: str) -> DurableIndex | None:

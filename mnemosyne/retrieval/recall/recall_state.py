@@ -175,6 +175,10 @@ class RecallState:
             if found
         ]
 
+    def count_hits(self) -> int:
+        """Return how many hits all arms have."""
+        return sum(len(arm.hits) for pool in self.pools for arm in pool.arms.values())
+
     def rank_finds(self, weights: FusionWeights) -> list[ScoredEntry]:
         """Return the best of all pools by fused score, and everything near on the graph, best first."""
         scored: list[tuple[float, str, FusedPool]] = []

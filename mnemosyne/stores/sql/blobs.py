@@ -181,6 +181,14 @@ def pack_body(value: Any, place: str) -> bytes:
     return pack_blob(seal(encode(value), place))
 
 
+def keep_blob(connection: Connection, value: Any, place: str) -> bytes:
+    """Return the stored form of a large part of a turn, and keep it as it is when it is read: the next turn does that."""
+    body = encode(value)
+    data = pack_blob(seal(body, place))
+    connection.bodies.keep(place, data, len(body), JsonTree(body))
+    return data
+
+
 def unpack_blob(data: Any) -> bytes:
     """Return the JSON of a stored blob, compressed or not; UnreadableError when it is neither."""
     if not isinstance(data, bytes | memoryview):

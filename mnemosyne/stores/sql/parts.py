@@ -121,8 +121,21 @@ def read_evidences(connection: Connection, key: int, where: EvidenceFilter) -> t
     bound = "" if where.limit is None or where.tags is not None else f" LIMIT {max(where.limit, 0):d}"
     source = f"evidences WHERE {' AND '.join(tests)} ORDER BY ord {order}{bound}"
     found = _read_evidences(connection, key, connection.execute(f"SELECT evidence_id, body FROM {source}", values))
-    kept = _first(where.limit, (evidence for evidence in found if where.admits(evidence)))
+    # All other conditions are those of the statement.
+    kept = _first(where.limit, found if where.tags is None else filter(where.admits, found))
     return kept[::-1] if where.newest else kept
+
+
+def list_newest_evidences(
+    connection: Connection, session: StoredSession, where: EvidenceFilter
+) -> tuple[Evidence, ...]:
+    """Return what `read_evidences` does, where it is kept for this version of the session without reading it again."""
+    kept = connection.bodies.sessions
+    known = kept.find_evidences(session.key, session.version, where)
+    if known is None:
+        known = read_evidences(connection, session.key, where)
+        kept.keep_evidences(session.key, session.version, where, known)
+    return known
 
 
 def _first(limit: int | None, items: Iterable[T]) -> tuple[T, ...]:
@@ -131,8 +144,11 @@ def _first(limit: int | None, items: Iterable[T]) -> tuple[T, ...]:
 
 def list_context_blocks(connection: Connection, session_id: str, where: BlockFilter | None) -> tuple[ContextBlock, ...]:
     """Return blocks in the order of first writing; SessionNotFoundError."""
-    where = where or BlockFilter()
-    key = load_session(connection, session_id).key
+    return read_context_blocks(connection, load_session(connection, session_id).key, where or BlockFilter())
+
+
+def read_context_blocks(connection: Connection, key: int, where: BlockFilter) -> tuple[ContextBlock, ...]:
+    """Return the blocks of a session that pass, in the order of first writing."""
     # Prompts of turns leave many blocks behind, which need not be read where their names say that they are not wanted.
     tests = "".join(f" AND substr(part_id, 1, {len(prefix)}) <> ?" for prefix in where.without_prefixes)
     rows = connection.execute(
@@ -250,20 +266,38 @@ def _write_parts(connection: Connection, key: int, kind: Kind, items: Mapping[st
 
 def hold_prompt_parts(
     connection: Connection,
-    session_id: str,
+    key: int,
     evidences: Sequence[Evidence],
     blocks: Sequence[ContextBlock],
     usages: Sequence[ModelUsage],
-) -> None:
-    """Write the evidence items, blocks and model calls of a turn's prompt, by id, without a version of their own."""
-    key = load_session(connection, session_id).key
-    for evidence in evidences:
-        check_times(evidence.created_at, evidence.expires_at)
-    place = _next_place(connection, "evidences WHERE session = ?", (key,))
-    for number, evidence in enumerate(evidences):
-        connection.post(_PUT_EVIDENCE, _evidence_row(key, place + number, evidence))
+) -> tuple[list[Evidence], frozenset[str]]:
+    """Write the evidence items, blocks and model calls of a turn's prompt, by id, without a version of their own. Return the
+    evidence items that are new or changed, and the ids of those that took the place of others.
+    """
+    written = _write_evidences(connection, key, evidences)
     _write_parts(connection, key, "block", {block.block_id: block for block in blocks})
     _write_parts(connection, key, "model_usage", {usage.model_usage_id: usage for usage in usages})
+    return written
+
+
+def _write_evidences(
+    connection: Connection, key: int, evidences: Sequence[Evidence]
+) -> tuple[list[Evidence], frozenset[str]]:
+    """Write evidence items where they are new or changed; return these, and the ids of the changed ones."""
+    if not evidences:
+        return [], frozenset()
+    for evidence in evidences:
+        check_times(evidence.created_at, evidence.expires_at)
+    marks, wanted = expand_in([evidence.evidence_id for evidence in evidences])
+    rows = connection.execute(
+        f"SELECT evidence_id, body FROM evidences WHERE session = ? AND evidence_id IN ({marks})", (key, *wanted)
+    )
+    known = {name: bare(body) for name, body in rows}
+    changed = [each for each in evidences if known.get(each.evidence_id) != encode(each)]
+    place = _next_place(connection, "evidences WHERE session = ?", (key,)) if changed else 0
+    for number, evidence in enumerate(changed):
+        connection.post(_PUT_EVIDENCE, _evidence_row(key, place + number, evidence))
+    return changed, frozenset(known.keys() & {each.evidence_id for each in changed})
 
 
 def bump(connection: Connection, session: StoredSession) -> int:

@@ -1,19 +1,31 @@
-"""Values of stored bodies that were read before, so that a turn does not decode the same messages and records again.
+"""What was read from a database before, so that a turn does not read the same messages, records and evidence again.
 
-A body is known by its place and by all of its bytes: what another process has written since is never overlooked, and a damaged
-body is never taken for a sound one. Callers share the values and do not change them.
+A body is known by its place and by all of its bytes, a list of evidence and a rebuilt state by the version of their session: what
+another process has written since is never overlooked, and a damaged body is never taken for a sound one. Callers share the values
+and do not change them.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
+
+from mnemosyne.schema.evidence import Evidence
+from mnemosyne.schema.query import EvidenceFilter
 
 MOST_BYTES = 8_000_000
 """How much JSON the kept values of a store may have been: the records of some fifty turns."""
 
 _LARGEST_SHARE = 4
+
+MOST_CHARS = 8_000_000
+"""How many characters of evidence, and of states as JSON, a store may keep."""
+
+MOST_STATES = 32
+"""How many states of former turns are kept of a session."""
 
 
 class ReadBodies:
@@ -23,6 +35,7 @@ class ReadBodies:
         self._most_bytes, self._bytes = most_bytes, 0
         self._held: OrderedDict[str, tuple[bytes, int, Any]] = OrderedDict()
         self._lock = threading.Lock()
+        self.sessions = SessionReads()
 
     def find(self, place: str, data: bytes) -> Any:
         """Return the value of a body, or None."""
@@ -48,6 +61,132 @@ class ReadBodies:
         with self._lock:
             self._most_bytes, self._bytes = -1, 0
             self._held.clear()
+        self.sessions.close()
+
+
+@dataclass(kw_only=True, slots=True)
+class _ReadOfSession:
+    version: int
+    chars: int = 0
+    lists: dict[EvidenceFilter, tuple[Evidence, ...]] = field(default_factory=dict)
+    states: dict[str, tuple[int, Mapping[str, Any]]] = field(default_factory=dict)
+
+
+class SessionReads:
+    """The newest evidence, by filter, and the states after turns of the sessions that were read last, each as of one version of its
+    session.
+
+    A turn that this store writes moves what is kept of its session on to the version that it made (`follow`); any other write
+    leaves it behind, and it is read again. Sessions are known by their number, which is never used again. It may be used from
+    several threads.
+    """
+
+    def __init__(self, most_chars: int = MOST_CHARS) -> None:
+        self._most_chars, self._chars = most_chars, 0
+        self._held: OrderedDict[int, _ReadOfSession] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def find_evidences(self, key: int, version: int, where: EvidenceFilter) -> tuple[Evidence, ...] | None:
+        """Return a list as it is at a version of its session, or None."""
+        with self._lock:
+            held = self._find(key, version)
+            return None if held is None else held.lists.get(where)
+
+    def find_state(self, key: int, version: int, turn_id: str) -> Mapping[str, Any] | None:
+        """Return the state after a committed turn, or None."""
+        with self._lock:
+            held = self._find(key, version)
+            return None if held is None or turn_id not in held.states else held.states[turn_id][1]
+
+    def keep_evidences(self, key: int, version: int, where: EvidenceFilter, found: tuple[Evidence, ...]) -> None:
+        """Keep a list that was read; only those of the newest items of some types are kept."""
+        if where != EvidenceFilter(types=where.types, limit=where.limit, newest=True) or where.limit is None:
+            return
+        with self._lock:
+            held = self._enter(key, version)
+            if held is not None:
+                held.lists[where] = found
+                self._bound(key, held)
+
+    def keep_state(self, key: int, version: int, turn_id: str, state: Mapping[str, Any], chars: int) -> None:
+        """Keep the state after a committed turn, which has `chars` characters as JSON."""
+        with self._lock:
+            held = self._enter(key, version)
+            if held is not None:
+                held.states[turn_id] = chars, state
+                while len(held.states) > MOST_STATES:
+                    del held.states[next(iter(held.states))]
+                self._bound(key, held)
+
+    def _find(self, key: int, version: int) -> _ReadOfSession | None:
+        held = self._held.get(key)
+        if held is None or held.version != version:
+            return None
+        self._held.move_to_end(key)
+        return held
+
+    def _enter(self, key: int, version: int) -> _ReadOfSession | None:
+        """Return what is kept of a session at a version, new if need be; None where a later version is kept."""
+        held = self._held.get(key)
+        if held is not None and held.version > version:
+            return None
+        if held is None or held.version < version:
+            self._drop(key)
+            held = self._held[key] = _ReadOfSession(version=version)
+        return held
+
+    def follow(
+        self, key: int, before: int, after: int, written: Sequence[Evidence], replaced: Collection[str] = ()
+    ) -> None:
+        """Move what is kept of a session on by a turn that this store wrote: from version `before` to `after`, with the evidence
+        that it wrote, those items of the ids `replaced` in the places of others. It changes no state of a former turn.
+        """
+        with self._lock:
+            held = self._held.get(key)
+            if held is None or held.version != before:
+                return
+            lists = {where: _with_written(where, found, written, replaced) for where, found in held.lists.items()}
+            if after != before + 1 or None in lists.values():
+                self._drop(key)
+                return
+            held.version, held.lists = after, {where: found for where, found in lists.items() if found is not None}
+            if written:
+                self._bound(key, held)
+
+    def close(self) -> None:
+        """Forget everything, and keep nothing from now on."""
+        with self._lock:
+            self._most_chars, self._chars = -1, 0
+            self._held.clear()
+
+    def _bound(self, key: int, held: _ReadOfSession) -> None:
+        """Count the characters of what is kept of a session, and forget what is too much."""
+        chars = sum(len(each.content) for found in held.lists.values() for each in found)
+        chars += sum(size for size, _ in held.states.values())
+        self._chars += chars - held.chars
+        held.chars = chars
+        self._held.move_to_end(key)
+        while self._held and self._chars > self._most_chars:
+            self._drop(next(iter(self._held)))
+
+    def _drop(self, key: int) -> None:
+        held = self._held.pop(key, None)
+        self._chars -= 0 if held is None else held.chars
+
+
+def _with_written(
+    where: EvidenceFilter, found: tuple[Evidence, ...], written: Sequence[Evidence], replaced: Collection[str]
+) -> tuple[Evidence, ...] | None:
+    """Return a list of the newest items after a write; None where only the database can tell what it is now."""
+    if not written:
+        return found
+    by_id = {each.evidence_id: each for each in found}
+    for each in written:
+        if each.evidence_id in replaced and (each.evidence_id in by_id) is not where.admits(each):
+            return None
+        if where.admits(each):
+            by_id[each.evidence_id] = each
+    return tuple(by_id.values())[-(where.limit or 0) :] if where.limit else ()
 
 
 class BodyCache:

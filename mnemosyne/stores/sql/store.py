@@ -7,6 +7,7 @@ errors) is in the runners that the two stores provide. The other modules of `sto
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from mnemosyne.damage import DamageLog
@@ -17,6 +18,7 @@ from mnemosyne.schema.evidence import ContextBlock, Evidence
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.query import BlockFilter, EvidenceFilter
 from mnemosyne.schema.record import (
+    ChosenInputs,
     HiddenRecords,
     ImportedBranch,
     ImportedTurn,
@@ -27,6 +29,7 @@ from mnemosyne.schema.record import (
     SessionStart,
     SessionWindow,
     TurnCommit,
+    TurnInputs,
     TurnRecord,
 )
 from mnemosyne.schema.session import Message, SessionHead
@@ -39,6 +42,7 @@ from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.read_bodies import BodyCache
 from mnemosyne.stores.sql.reading import entries as sql_recall
 from mnemosyne.stores.sql.reading import search as sql_search
+from mnemosyne.stores.sql.reading import turn_inputs as sql_inputs
 from mnemosyne.stores.sql.reading import turns as sql_turns
 from mnemosyne.stores.sql.reading import window as sql_window
 from mnemosyne.stores.sql.writing import hidden_records as sql_hidden_records
@@ -118,6 +122,31 @@ class SqlStore(Store):
     async def window(self, session_id: str, *, message_limit: int, branch_id: str | None = None) -> SessionWindow:
         return await self._reads.run(lambda db: sql_window.read_window(db, session_id, message_limit, branch_id))
 
+    async def turn_inputs(
+        self,
+        session_id: str,
+        *,
+        message_limit: int,
+        branch_id: str | None = None,
+        evidences: Sequence[EvidenceFilter] = (),
+        blocks: BlockFilter | None = None,
+    ) -> TurnInputs:
+        return await self._reads.run(
+            lambda db: sql_inputs.read_turn_inputs(db, session_id, message_limit, branch_id, evidences, blocks)
+        )
+
+    async def chosen_inputs(
+        self,
+        session_id: str,
+        entry_ids: Mapping[str, Sequence[str]],
+        *,
+        evidence_ids: Collection[str] = (),
+        turn_ids: Sequence[str] = (),
+    ) -> ChosenInputs:
+        return await self._reads.run(
+            lambda db: sql_inputs.read_chosen_inputs(db, session_id, entry_ids, evidence_ids, turn_ids)
+        )
+
     async def save_prepared(
         self,
         record: TurnRecord,
@@ -127,15 +156,35 @@ class SqlStore(Store):
         blocks: Sequence[ContextBlock] = (),
         usages: Sequence[ModelUsage] = (),
     ) -> SessionHead:
-        def work(db: Connection) -> SessionHead:
-            head = sql_writes.save_prepared(db, record, expected_version)
-            sql_parts.hold_prompt_parts(db, record.session_id, evidences, blocks, usages)
-            return head
+        def write(db: Connection) -> SessionHead:
+            return sql_writes.save_prepared(db, record, expected_version)
 
-        return await self._writes.run(work)
+        return await self._write_turn(record.session_id, write, evidences, blocks, usages)
 
     async def commit_turn(self, session_id: str, commit: TurnCommit, *, expected_version: int) -> SessionHead:
-        return await self._writes.run(lambda db: sql_writes.commit_turn(db, session_id, commit, expected_version))
+        return await self._write_turn(
+            session_id, lambda db: sql_writes.commit_turn(db, session_id, commit, expected_version)
+        )
+
+    async def _write_turn(
+        self,
+        session_id: str,
+        write: Callable[[Connection], SessionHead],
+        evidences: Sequence[Evidence] = (),
+        blocks: Sequence[ContextBlock] = (),
+        usages: Sequence[ModelUsage] = (),
+    ) -> SessionHead:
+        """Write a turn with the parts of its prompt; what is kept of the session goes along with it."""
+
+        def work(db: Connection) -> tuple[SessionHead, Callable[[], None]]:
+            before = sql_sessions.load_session(db, session_id)
+            head = write(db)
+            written = sql_parts.hold_prompt_parts(db, before.key, evidences, blocks, usages)
+            return head, partial(db.bodies.sessions.follow, before.key, before.version, head.version, *written)
+
+        head, follow = await self._writes.run(work)
+        follow()
+        return head
 
     async def commit_numerical(
         self,
@@ -147,12 +196,10 @@ class SqlStore(Store):
         blocks: Sequence[ContextBlock] = (),
         usages: Sequence[ModelUsage] = (),
     ) -> SessionHead:
-        def work(db: Connection) -> SessionHead:
-            head = sql_writes.commit_numerical(db, record, state, expected_version)
-            sql_parts.hold_prompt_parts(db, record.session_id, evidences, blocks, usages)
-            return head
+        def write(db: Connection) -> SessionHead:
+            return sql_writes.commit_numerical(db, record, state, expected_version)
 
-        return await self._writes.run(work)
+        return await self._write_turn(record.session_id, write, evidences, blocks, usages)
 
     async def turn(self, session_id: str, turn_id: str) -> TurnRecord:
         return await self._reads.run(lambda db: sql_turns.read_turn(db, session_id, turn_id))

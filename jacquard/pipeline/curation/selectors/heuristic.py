@@ -19,12 +19,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
-from anyio import to_thread
-
 from jacquard.core.names import mentions, normalise
 from jacquard.core.plan import PlanContext, Temporal
 from jacquard.core.protocols import Selection, SelectionContext, SelectionRequest
 from jacquard.pipeline.curation.selectors.relevance import estimate_relevance
+from mnemosyne.core.off_loop import calculate
 from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.query import Candidate
@@ -45,6 +44,9 @@ _FIGURES = re.compile(
 _NOT = re.compile(
     r"\b(?:not|never|no|nobody|nothing|none|without|refused?)\b|n['’]t\b|[不没沒未无無非别莫勿]", re.IGNORECASE
 )
+_CHARS_A_CANDIDATE = 120
+"""As much work as so many characters of a text (`calculate`): to choose among a hundred candidates takes a millisecond."""
+
 _NAMED = re.compile(r"\b[A-Z][\w'’-]*")
 _ARTICLE = re.compile(r"^(?:the|an?)\s+")
 _WEIGHT_NAMES = {Chain.HISTORY: "narrative", Chain.NARRATIVE: "narrative", Chain.LORE: "lore", Chain.EVENT: "event"}
@@ -76,7 +78,7 @@ class HeuristicSelector:
         """Return the best candidates, with how likely each is relevant in `why`; `folded` maps each near-duplicate of a chosen one
         to it.
         """
-        return await to_thread.run_sync(self._select, request)
+        return await calculate(self._select, request, size=len(request.candidates) * _CHARS_A_CANDIDATE)
 
     def _select(self, request: SelectionRequest) -> Selection:
         likely = dict(zip((each.entry_id for each in request.candidates), estimate_relevance(request), strict=True))

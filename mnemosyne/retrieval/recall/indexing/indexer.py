@@ -7,7 +7,7 @@ concrete store, index or embedder.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -72,19 +72,25 @@ class Indexer:
         self._lacking: dict[str, set[str]] = {}
         self._used, self._complete = set[str](), set[str]()
 
-    async def find_unindexed(self, scopes: Iterable[str]) -> dict[str, tuple[Chain, ...]]:
+    async def find_unindexed(
+        self, scopes: Iterable[str], written: Mapping[tuple[str, Chain], int] | None = None
+    ) -> dict[str, tuple[Chain, ...]]:
         """Return, by scope, the chains with entries that are not indexed yet; scopes without any are left out.
 
-        It queries the source once for all chains, so that a recall without new entries pays one round trip.
+        It queries the source once for all chains, so that a recall without new entries pays one round trip; none where `written`
+        says of all of them which sequence their newest entries have.
         """
         seen = {
             (scope, chain): await self._index.watermark(scope, chain) for scope in scopes for chain in _chains(scope)
         }
         self._used.update(scope for scope, _ in seen)
         found: dict[str, tuple[Chain, ...]] = {}
-        written = await self._source.chains_written_after(seen)
+        if written is not None and seen.keys() <= written.keys():
+            new = {place for place, sequence in seen.items() if written[place] > sequence}
+        else:
+            new = {*await self._source.chains_written_after(seen)}
         for scope, chain in seen:
-            if (scope, chain) in written:
+            if (scope, chain) in new:
                 found[scope] = (*found.get(scope, ()), chain)
         return found
 

@@ -23,6 +23,7 @@ _TALK_AFTER = """SELECT 1 FROM messages WHERE recalled <> 0
     AND session = (SELECT key FROM sessions WHERE tenant = ? AND session_id = ?) AND seq > ?"""
 
 
+_AS_ENTRY = "\x1fentry\x1f"
 _NOBODY = "\0nobody"
 _HIDDEN = "It is hidden from every viewer"
 
@@ -50,10 +51,27 @@ def read_entries(connection: Connection, scope: str, entry_ids: Sequence[str]) -
             (connection.tenant, session_id, *wanted),
         ).fetchall()
         for message_id, turn_id, branch_id, depth, body, order, key in spoken:
-            message = read_body(connection, body, Message, message_place(key, turn_id, order, branch_id, depth))
-            if message is not None:
-                found.setdefault(message_id, message_entry(scope, turn_id, branch_id, depth, message))
+            place = message_place(key, turn_id, order, branch_id, depth)
+            entry = _read_message_entry(connection, scope, turn_id, branch_id, depth, body, place)
+            if entry is not None:
+                found.setdefault(message_id, entry)
     return tuple(found[entry_id] for entry_id in entry_ids if entry_id in found)
+
+
+def _read_message_entry(
+    connection: Connection, scope: str, turn_id: str, branch_id: str, depth: int, body: bytes, place: str
+) -> MemoryEntry | None:
+    """Return a message as an entry, made once of each body: a recall looks at a hundred of them."""
+    name = f"{place}{_AS_ENTRY}{scope}"
+    known: MemoryEntry | None = connection.bodies.find(name, body)
+    if known is not None:
+        return known
+    message = read_body(connection, body, Message, place)
+    if message is None:
+        return None
+    entry = message_entry(scope, turn_id, branch_id, depth, message)
+    connection.bodies.keep(name, body, len(body), entry)
+    return entry
 
 
 def _entry(

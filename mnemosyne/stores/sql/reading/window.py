@@ -93,7 +93,11 @@ _WINDOW = " UNION ALL ".join(
 
 def read_window(connection: Connection, session_id: str, message_limit: int, branch_id: str | None) -> SessionWindow:
     """Return the window of a session; SessionNotFoundError, BranchNotFoundError."""
-    session, head = load_head(connection, session_id, branch_id)
+    return window_of(connection, *load_head(connection, session_id, branch_id), message_limit)
+
+
+def window_of(connection: Connection, session: StoredSession, head: SessionHead, message_limit: int) -> SessionWindow:
+    """Return the window of a session at a head."""
     key, here = session.key, (session.key, head.branch_id)
     newest = (*here, head.lineage[0].upto_depth)
     parameters = (

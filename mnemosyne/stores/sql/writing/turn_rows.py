@@ -14,7 +14,7 @@ from mnemosyne.core.codec import encode, format_time
 from mnemosyne.core.errors import UnreadableError
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import TurnStatus
-from mnemosyne.stores.sql.blobs import blob_place, pack_body, seal, turn_place
+from mnemosyne.stores.sql.blobs import blob_place, keep_blob, seal, turn_place
 from mnemosyne.stores.sql.connection import Connection, expand_in
 
 _TURN_COLUMNS = (
@@ -34,7 +34,7 @@ def insert_turn(connection: Connection, key: int, record: TurnRecord) -> None:
         f"INSERT INTO turns ({_TURN_COLUMNS}) VALUES ({signs}) RETURNING number", row
     ).fetchone()
     blobs = [
-        None if blob is None else pack_body(blob, blob_place(column, key, record.turn_id))
+        None if blob is None else keep_blob(connection, blob, blob_place(column, key, record.turn_id))
         for column, blob in (("receipt", record.receipt), ("prompt", record.prompt))
     ]
     connection.insert("papers", "turn, receipt, prompt", [(number, *blobs)])

@@ -1,0 +1,90 @@
+"""Reads what a turn needs in one transaction: when it begins, and once its memories are chosen.
+
+Each function runs inside a transaction that its caller has opened; none of them writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from mnemosyne.core.codec import encode
+from mnemosyne.core.errors import DamagedRecordError, TurnNotFoundError
+from mnemosyne.damage import note_of
+from mnemosyne.schema.memory import Chain, session_scope, world_scope
+from mnemosyne.schema.query import BlockFilter, EvidenceFilter
+from mnemosyne.schema.record import ChosenInputs, TurnInputs
+from mnemosyne.stores.sql.connection import Connection
+from mnemosyne.stores.sql.parts import list_newest_evidences, read_context_blocks, read_evidences
+from mnemosyne.stores.sql.reading.entries import read_entries, read_gated_entries
+from mnemosyne.stores.sql.reading.turns import rebuild_state
+from mnemosyne.stores.sql.reading.window import window_of
+from mnemosyne.stores.sql.sessions import StoredSession, load_head, load_session
+
+_OF_A_SESSION = (Chain.LORE, Chain.NARRATIVE, Chain.EVENT)
+_SPOKEN = "(SELECT max(seq) FROM messages WHERE session = ? AND recalled <> 0)"
+_ENTERED = "(SELECT max(seq) FROM entries WHERE tenant = ? AND scope = ? AND chain = ?)"
+_WRITTEN = f"SELECT {_SPOKEN}, {', '.join([_ENTERED] * (1 + len(_OF_A_SESSION)))}"
+
+
+def read_turn_inputs(
+    connection: Connection,
+    session_id: str,
+    message_limit: int,
+    branch_id: str | None,
+    evidences: Sequence[EvidenceFilter],
+    blocks: BlockFilter | None,
+) -> TurnInputs:
+    """Return everything that a turn reads when it begins; SessionNotFoundError, BranchNotFoundError."""
+    session, head = load_head(connection, session_id, branch_id)
+    scopes = world_scope(head.world_id), session_scope(session_id)
+    return TurnInputs(
+        window=window_of(connection, session, head, message_limit),
+        evidences=tuple(list_newest_evidences(connection, session, where) for where in evidences),
+        blocks=read_context_blocks(connection, session.key, blocks or BlockFilter()),
+        gated=read_gated_entries(connection, scopes),
+        written=_read_written(connection, session.key, *scopes),
+    )
+
+
+def _read_written(connection: Connection, key: int, world: str, session: str) -> dict[tuple[str, Chain], int]:
+    """Return the sequence of the newest entry of each chain that recall reads, 0 for none."""
+    places = ((world, Chain.LORE), *((session, chain) for chain in _OF_A_SESSION))
+    values = (value for scope, chain in places for value in (connection.tenant, scope, chain.value))
+    row = connection.execute(_WRITTEN, (key, *values)).fetchone()
+    return {place: newest or 0 for place, newest in zip(((session, Chain.HISTORY), *places), row, strict=True)}
+
+
+def read_chosen_inputs(
+    connection: Connection,
+    session_id: str,
+    entry_ids: Mapping[str, Sequence[str]],
+    evidence_ids: Collection[str],
+    turn_ids: Sequence[str],
+) -> ChosenInputs:
+    """Return the entries of chosen memories, evidence items by id, and the states after turns."""
+    session = load_session(connection, session_id)
+    states: dict[str, Mapping[str, Any]] = {}
+    for turn_id in turn_ids:
+        try:
+            states[turn_id] = _read_state(connection, session, turn_id)
+        except TurnNotFoundError:
+            continue
+        except DamagedRecordError as error:
+            connection.log.add(note_of(error, session_scope(session_id)))
+    where = EvidenceFilter(evidence_ids=frozenset(evidence_ids))
+    return ChosenInputs(
+        entries={scope: read_entries(connection, scope, ids) for scope, ids in entry_ids.items()},
+        evidences=read_evidences(connection, session.key, where) if evidence_ids else (),
+        states=states,
+    )
+
+
+def _read_state(connection: Connection, session: StoredSession, turn_id: str) -> Mapping[str, Any]:
+    """Return the state after a committed turn, where it is kept for this version of the session without rebuilding it."""
+    kept = connection.bodies.sessions
+    state = kept.find_state(session.key, session.version, turn_id)
+    if state is None:
+        state = rebuild_state(connection, session, turn_id)[0]
+        kept.keep_state(session.key, session.version, turn_id, state, len(encode(state)))
+    return state
