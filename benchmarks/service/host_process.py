@@ -12,7 +12,7 @@ import random
 import sys
 import tempfile
 from functools import partial
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 from uuid import uuid4
 
@@ -48,21 +48,26 @@ async def play(url: str, embedder: str, sessions: int, opened: int) -> dict[str,
 
 async def open_large(url: str, embedder: str, rounds: int) -> dict[str, Any]:
     """Answer the first turn of a large session as a host that has never seen it, several times."""
-    opening_ms, degradations = list[float](), set[str]()
+    opening_ms, processor_ms, degradations = list[float](), list[float](), set[str]()
     with_vectors = 0
     for _ in range(rounds):
         async with open_runtime(url, embedder=embedder, bare=True) as runtime:
             await _turn(runtime, SMALL)
             name = uuid4().hex
-            began = perf_counter()
+            began, worked = perf_counter(), process_time()
             turn = await runtime.engine.prepare_turn(LARGE, _ASKED, turn_id=name)
             opening_ms.append((perf_counter() - began) * 1000)
+            processor_ms.append((process_time() - worked) * 1000)
             degradations.update(each.code for each in turn.report.degradations)
             candidates = () if turn.report.stream_b is None else turn.report.stream_b.candidates
             with_vectors += any(each.signals.vector is not None for each in candidates)
             await runtime.engine.commit_assistant_message(LARGE, "He said nothing.", turn_id=name)
             await runtime.engine.settle(60)
-    found = {"opening_ms": _ranks(opening_ms), "degradations": sorted(degradations)}
+    found = {
+        "opening_ms": _ranks(opening_ms),
+        "processor_ms": _ranks(processor_ms),
+        "degradations": sorted(degradations),
+    }
     return {**found, "with_vectors": with_vectors, "rounds": rounds}
 
 

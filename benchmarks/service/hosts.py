@@ -219,7 +219,8 @@ def show(figures: Mapping[str, Any], console: Console) -> None:
     console.print(
         Text(
             f"another host answers the next turn of a session of {large['entries']:,} entries in "
-            f"{large['opening_ms']['p50']:.0f} ms (p95 {large['opening_ms']['p95']:.0f}, {large['rounds']} times, "
+            f"{large['opening_ms']['p50']:.0f} ms (p95 {large['opening_ms']['p95']:.0f}, of which its processor "
+            f"{large['processor_ms']['p50']:.0f}; {large['rounds']} times, "
             f"{large['with_vectors']} with vectors; degradations: {', '.join(large['degradations']) or 'none'}; "
             f"load {large['load']})"
         )

@@ -66,6 +66,7 @@ class PostgresSessionLocks:
         self._driver: Driver | None = None
         self._one = Lock()
         self._claimed: set[int] = set()
+        self._is_closed = False
 
     @asynccontextmanager
     async def hold(self, session_id: str) -> AsyncIterator[None]:
@@ -81,7 +82,10 @@ class PostgresSessionLocks:
                 await run_shielded(self._threads, partial(self._give_back, claim))
 
     async def close(self) -> None:
-        """Close the connection, which releases its locks."""
+        """Close the connection, which releases its locks; may be called again."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         await run_shielded(self._threads, self._close_driver)
         self._threads.shutdown(wait=False)
 
