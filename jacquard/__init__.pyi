@@ -28,6 +28,7 @@ from .config.sections import (
     RedactionConfig,
     RuntimeConfig,
     SelectorConfig,
+    SnapshotConfig,
     SummaryConfig,
     WorldInfoConfig,
 )
@@ -264,6 +265,7 @@ __all__ = [
     "Skein",
     "SkeinTemplate",
     "SlotRule",
+    "SnapshotConfig",
     "Stage",
     "StreamBReport",
     "Summarizer",

@@ -70,6 +70,13 @@ def place_draft(draft: Path, path: Path, *, durable: bool = True) -> None:
         sync_folder(path.parent)
 
 
+def write_chunks(path: Path, chunks: Iterable[bytes]) -> None:
+    """Write a new file, which its owner alone may read, piece by piece; what a failure leaves of it is the caller's to remove."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILE_MODE), "wb") as out:
+        for chunk in chunks:
+            out.write(chunk)
+
+
 def sync_folder(folder: Path) -> None:
     """Flush the names in a folder to the disk, if the system supports that."""
     if os.name == "posix":

@@ -15,7 +15,7 @@ from jacquard.cli.commands import (
 )
 from jacquard.cli.commands.authoring import packs, templates
 from jacquard.cli.commands.memory import evidence, lore, verbs
-from jacquard.cli.commands.operations import doctor, housekeeping, service, stores
+from jacquard.cli.commands.operations import doctor, housekeeping, service, snapshots, stores
 from jacquard.cli.overview import new_app
 from jacquard.cli.tenant_option import add_tenant_option
 
@@ -62,6 +62,7 @@ app.command()(stores.restore)
 app.command()(housekeeping.housekeeping)
 app.command()(doctor.doctor)
 app.add_typer(service.tokens, name="tokens")
+app.add_typer(snapshots.snapshot)
 
 
 def main() -> None:

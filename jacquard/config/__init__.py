@@ -18,6 +18,7 @@ from jacquard.config.sections import (
     RedactionConfig,
     RuntimeConfig,
     SelectorConfig,
+    SnapshotConfig,
     SummaryConfig,
 )
 
@@ -39,5 +40,6 @@ __all__ = [
     "RedactionConfig",
     "RuntimeConfig",
     "SelectorConfig",
+    "SnapshotConfig",
     "SummaryConfig",
 ]

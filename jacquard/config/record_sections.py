@@ -233,6 +233,35 @@ class LockConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class SnapshotConfig:
+    """The indexes of large worlds are made once and published (`jacquard snapshot publish`); hosts fetch them."""
+
+    address: str = credential_field(
+        "",
+        Credential.ADDRESS,
+        doc="Where snapshots of the indexes of worlds lie: a folder, or a bucket with a prefix, as "
+        "`s3://BUCKET/PREFIX?endpoint_override=HOST:PORT&scheme=http&region=R`, `gs://…` or `abfss://…`; empty: every host makes "
+        "the index of a world itself.",
+    )
+    cache_folder: str = plain_field(
+        "",
+        doc="The folder of this host for fetched snapshots, which all its processes share; empty: `snapshots` below the folder "
+        "that MNEMOSYNE_CACHE_DIR names, else below the user's cache folder for `jacquard`.",
+    )
+    cache_mb: int = bounded_field(
+        20_000,
+        1,
+        doc="The size of that folder in MB: those used longest ago are removed, except while a process uses them.",
+    )
+    check_seconds: float = bounded_field(
+        300.0, 0, doc="How long a host uses a snapshot before it looks for a newer one, in seconds, outside of turns."
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ArmConfig:
     """One arm of an A/B experiment."""
 

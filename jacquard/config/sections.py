@@ -2,8 +2,8 @@
 ConfigError.
 
 Settings that change a prompt are part of a turn's fingerprint; those that only report on it (`observability`, `tags`)
-are not. Files and the environment are read in `jacquard.config.settings`; `jacquard.config.reference` publishes every
-field.
+or say where things are (`snapshots`) are not. Files and the environment are read in `jacquard.config.settings`;
+`jacquard.config.reference` publishes every field.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from jacquard.config.record_sections import (
     LockConfig,
     ObservabilityConfig,
     RedactionConfig,
+    SnapshotConfig,
     SummaryConfig,
 )
 from mnemosyne.core.masking.addresses import mask_address
@@ -58,6 +59,7 @@ __all__ = [
     "RedactionConfig",
     "RuntimeConfig",
     "SelectorConfig",
+    "SnapshotConfig",
     "SummaryConfig",
     "WorldInfoConfig",
     "credential_names",
@@ -138,6 +140,7 @@ class RuntimeConfig:
     chunks: ChunkConfig = field(default=ChunkConfig())
     limits: LimitsConfig = field(default=LimitsConfig())
     locks: LockConfig = field(default=LockConfig())
+    snapshots: SnapshotConfig = field(default=SnapshotConfig())
     package: PackageConfig = field(default=PackageConfig())
     layers: LayersConfig = field(default=LayersConfig())
     world_info: WorldInfoConfig = field(default=WorldInfoConfig())

@@ -38,6 +38,9 @@ class DegradationCode(StrEnum):
     INDEX_BEHIND = "index_behind"
     INDEX_LOADING = "index_loading"
     INDEX_IN_MEMORY = "index_in_memory"
+    SNAPSHOT_OLD = "snapshot_old"
+    SNAPSHOT_UNREACHABLE = "snapshot_unreachable"
+    SNAPSHOT_DAMAGED = "snapshot_damaged"
     CONFLICT = "conflict"
     TEXT_CUT = "text_cut"
     EVIDENCE_NOT_FOUND = "evidence_not_found"
@@ -92,6 +95,12 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
         "since, or, where it has none, the entries written last.",
         DegradationCode.INDEX_IN_MEMORY: "LanceDB is not installed: each process builds an index of this size again in memory. "
         "`pip install 'jacquard-context[lance]'` keeps it on disk.",
+        DegradationCode.SNAPSHOT_OLD: "The published index of this world is older than the world: what has changed since was added "
+        "from the store, in this process. `jacquard snapshot publish` makes a new one.",
+        DegradationCode.SNAPSHOT_UNREACHABLE: "The published indexes cannot be reached: the newest that this host has fetched is "
+        "used, else an index of its own, made from the store.",
+        DegradationCode.SNAPSHOT_DAMAGED: "A published index is not what its publisher wrote, and is not used: an older one is, "
+        "else an index of this host, made from the store. `jacquard snapshot list --verify` names it.",
         DegradationCode.CONFLICT: "Two results disagree; the conflict policy decided what is shown (`report.conflicts`).",
         DegradationCode.TEXT_CUT: "A text is long: its first sentences are shown, and its ref says which characters.",
         DegradationCode.EVIDENCE_NOT_FOUND: "A chosen memory is no longer in the store; it was left out.",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import islice
@@ -104,6 +107,40 @@ def reopen_embedder(name: str) -> Embedder | None:
     has_torch = find_spec("sentence_transformers") is not None
     reopened: Embedder | None = local.LocalEmbedder(name) if has_torch else None
     return reopened
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EmbeddingWorkers:
+    """Who embeds documents in place of this process: `engine` is `ray`; `workers` and `address` as `RayEmbedder` has them."""
+
+    engine: str = "ray"
+    workers: int | None = None
+    address: str | None = None
+
+
+def open_on_workers(
+    embedder: Embedder, name: str, language: str | None, workers: EmbeddingWorkers
+) -> tuple[Embedder, Callable[[], Awaitable[None]]]:
+    """Return an embedder whose documents are embedded by workers, and what ends them; `name` and `language` are those by which
+    `open_embedder` opened it. Starts the engine, so call it off the event loop. ConfigError for an unknown engine or one that is
+    not installed, EmbedderUnavailableError for one that cannot be started or reached.
+    """
+    if workers.engine != "ray":
+        raise ConfigError(f"There is no engine {workers.engine!r}; there is ray.")
+    if find_spec("ray") is None:
+        raise ConfigError("The engine ray is not installed: pip install 'jacquard-context[ray]'.")
+    kind = import_module("jacquard.adapters.models.ray_embedder").RayEmbedder
+    opening = partial(open_embedder, name, language=language)
+    made = kind(embedder, opening, workers=workers.workers, address=workers.address)
+    made.start()
+    return made, made.close
+
+
+def can_search(embedder: Embedder | None, name: str) -> bool:
+    """Return whether queries can be embedded for the vectors stored under `name` (empty: there are none), by the embedder that is
+    configured or by that of the name. It may read files. Without an embedder nothing is embedded, and any index serves.
+    """
+    return embedder is None or name == embedder.name or (bool(name) and reopen_embedder(name) is not None)
 
 
 async def find_language(store: Store, pack: WorldPack | None) -> str | None:

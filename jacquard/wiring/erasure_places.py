@@ -32,6 +32,10 @@ _BESIDE = (
         "prepared turns, rendered sections",
         Treatment.CLEARED,
     ),
+    (
+        "published snapshots of the indexes of worlds, and the copies that hosts have fetched: lore alone",
+        Treatment.AUTHORED,
+    ),
     ("SQLite: free pages and write-ahead log", Treatment.REBUILT),
     ("file store: journals, with all earlier lines", Treatment.REBUILT),
 )

@@ -51,7 +51,7 @@ from mnemosyne.protocols import (
     TokenEstimator,
 )
 from mnemosyne.retrieval.embedding.prefetching import PrefetchingEmbedder
-from mnemosyne.retrieval.engines.memory import MemoryIndex
+from mnemosyne.retrieval.engines.tables.memory import MemoryIndex
 from mnemosyne.retrieval.recall.hybrid import HybridRetriever
 from mnemosyne.schema.evidence import DeriveOptions, RenderHints
 from mnemosyne.schema.memory import EMPTY
@@ -230,6 +230,8 @@ def _refuse(settings: RuntimeConfig, *, has_model: bool, has_ingestor: bool) -> 
     ]
     if named and not has_model:
         raise ConfigError(f"{named[0]} names a model, but create_context_engine opens none: give it as llm_adapter.")
+    if settings.snapshots.address:
+        raise ConfigError("snapshots.address is served by open_runtime; here give an index with snapshots of its own.")
     if settings.selector.reranker is not None:
         raise ConfigError("selector.reranker is opened by open_runtime; create_context_engine selects by llm_adapter.")
     if settings.observability.metrics:

@@ -1,22 +1,31 @@
-"""Planner and token estimator, by the names that settings give them.
+"""Planner, token estimator and snapshots of indexes, by the names and addresses that settings give them.
 
-tiktoken, tokenizers and plugins are imported when a setting names them, never before.
+tiktoken, tokenizers, pyarrow and plugins are imported when a setting names them, never before.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
+from platformdirs import user_cache_path
+
 from jacquard.config.extension_points import PLANNERS, open_named_plugin
-from jacquard.config.sections import PlannerConfig, RuntimeConfig
+from jacquard.config.sections import PlannerConfig, RuntimeConfig, SnapshotConfig
 from jacquard.core.errors import ConfigError
 from jacquard.core.protocols import Planner
 from jacquard.pipeline.planning.rules import RulePlanner
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.plugins import TOKEN_ESTIMATORS, split_name
-from mnemosyne.protocols import TokenEstimator
+from mnemosyne.protocols import Store, TokenEstimator
+from mnemosyne.retrieval.snapshots.cache import SnapshotCache
+from mnemosyne.retrieval.snapshots.library import SnapshotLibrary
+from mnemosyne.retrieval.snapshots.storage import open_storage
+
+_MB = 1_000_000
 
 
 def open_planner(settings: PlannerConfig) -> Planner:
@@ -25,6 +34,28 @@ def open_planner(settings: PlannerConfig) -> Planner:
         return RulePlanner()
     planner: Planner = open_named_plugin(PLANNERS, settings.name)
     return planner
+
+
+def open_snapshots(store: Store, settings: SnapshotConfig, can_search: Callable[[str], bool]) -> SnapshotLibrary | None:
+    """Return the published indexes of a store's worlds; None where the settings name no place. Nothing is reached yet.
+
+    `can_search` tells whether queries can be embedded for the vectors of an encoder, by its name. SnapshotStorageError for an
+    address that cannot be used, ConfigError where LanceDB is not installed.
+    """
+    if not settings.address:
+        return None
+    if find_spec("lancedb") is None:
+        raise ConfigError("snapshots.address needs LanceDB, which opens them: pip install 'jacquard-context[lance]'.")
+    named = os.environ.get("MNEMOSYNE_CACHE_DIR")
+    cache = Path(named) if named else user_cache_path("jacquard", appauthor=False)
+    folder = Path(settings.cache_folder) if settings.cache_folder else cache / "snapshots"
+    return SnapshotLibrary(
+        store,
+        open_storage(settings.address),
+        SnapshotCache(folder.expanduser(), most_bytes=settings.cache_mb * _MB),
+        can_search=can_search,
+        check_seconds=settings.check_seconds,
+    )
 
 
 def open_token_estimator(settings: RuntimeConfig) -> TokenEstimator:

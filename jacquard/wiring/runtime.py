@@ -6,7 +6,7 @@ Large dependencies are imported by their own module when a setting names them, n
 from __future__ import annotations
 
 import warnings
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -30,14 +30,14 @@ from jacquard.templating.profiles import AUTO
 from jacquard.templating.sets import forget_rendered_texts
 from jacquard.turns.engine import ContextEngine
 from jacquard.turns.parts import NO_PARTS, EngineParts, HostParts
-from jacquard.wiring.embedder import find_language, reopen_embedder
+from jacquard.wiring.embedder import EmbeddingWorkers, can_search, find_language, open_on_workers, reopen_embedder
 from jacquard.wiring.embedder import open_embedder as open_embedder
 from jacquard.wiring.gc_tuning import ProcessTuning
 from jacquard.wiring.ingest import IngestServices, open_ingest_services
 from jacquard.wiring.models import open_model, open_refiner, open_writers
 from jacquard.wiring.models import open_reranker as open_reranker
 from jacquard.wiring.models import open_selector as open_selector
-from jacquard.wiring.named_parts import open_planner
+from jacquard.wiring.named_parts import open_planner, open_snapshots
 from jacquard.wiring.named_parts import open_token_estimator as open_token_estimator
 from jacquard.wiring.observability import (
     Observability,
@@ -285,6 +285,7 @@ async def open_runtime(
     tenant: str = DEFAULT_TENANT,
     bare: bool = False,
     parts: HostParts = NO_PARTS,
+    workers: EmbeddingWorkers | None = None,
 ) -> AsyncIterator[Runtime]:
     """Open a store (any address that `mnemosyne.stores.open.open_store` knows; default `.jacquard`) and an engine on
     it.
@@ -293,7 +294,7 @@ async def open_runtime(
     its world in the store. Without one, and with a `profile` in the settings or with `bare`, sessions start without a pack.
     `embedder`: `auto` (a model that a Python package carries, else words alone), `none`, the
     name of such a package, a model folder, either after `onnx:`, a remote model as litellm names it, or that of a
-    plugin. `tenant`: whose sessions they are. `parts`: those of the host.
+    plugin. `tenant`: whose sessions they are. `parts`: those of the host. `workers`: who embeds what is indexed, for bulk work.
     Raises WorldPackError, StoreUnavailableError, ConfigError.
     """
     settings = config or RuntimeConfig()
@@ -304,7 +305,19 @@ async def open_runtime(
         opened = await to_thread.run_sync(partial(store_at, location, tenant=tenant))
         language = await find_language(opened, pack) if embedder == "auto" else None
         fit = await to_thread.run_sync(
-            _build_fittings, opened, location, folder, tenant, settings, embedder, language, notes, pack, bare, parts
+            _build_fittings,
+            opened,
+            location,
+            folder,
+            tenant,
+            settings,
+            embedder,
+            language,
+            notes,
+            pack,
+            bare,
+            parts,
+            workers,
         )
         tuning = ProcessTuning()
         try:
@@ -331,6 +344,8 @@ async def open_runtime(
                 await fit.parts.locks.close()
             for model in fit.models:
                 await model.close()
+            if fit.end_workers is not None:
+                await fit.end_workers()
             await fit.index.close()
             await fit.parts.store.close()
 
@@ -346,6 +361,7 @@ class _Fittings:
     intake: IngestServices
     watchers: Observability
     models: Sequence[LlmAdapter | PairScorer]
+    end_workers: Callable[[], Awaitable[None]] | None
 
 
 def _build_fittings(
@@ -360,15 +376,21 @@ def _build_fittings(
     pack: WorldPack | None,
     bare: bool,
     host: HostParts,
+    workers: EmbeddingWorkers | None,
 ) -> _Fittings:
     """Return the parts. Reads files and imports what settings name, so call it off the event loop."""
-    named = open_embedder(embedder, language=language)
+    named, end_workers = open_embedder(embedder, language=language), None
+    if named is not None and workers is not None:
+        named, end_workers = open_on_workers(named, embedder, language, workers)
     vectors = None if named is None else PrefetchingEmbedder(named)
     shared = opened if isinstance(opened, SharedIndexStore) else None
-    index = TieredIndex(folder)
+    snapshots = open_snapshots(opened, settings.snapshots, partial(can_search, vectors))
+    index = TieredIndex(folder, snapshots=snapshots)
     if shared is not None:
         # A small session is read again from the store, not from the folder: that costs more, and the rows are the limit.
-        index = TieredIndex(folder, open_scopes=4_096, segments=shared.segments, has_vectors=named is not None)
+        index = TieredIndex(
+            folder, open_scopes=4_096, segments=shared.segments, has_vectors=named is not None, snapshots=snapshots
+        )
     estimator = open_token_estimator(settings)
     retriever = HybridRetriever(
         opened,
@@ -420,6 +442,7 @@ def _build_fittings(
         intake=intake,
         watchers=watchers,
         models=(*selecting, *(() if planning is None else (planning,)), *writers),
+        end_workers=end_workers,
     )
 
 

@@ -29,6 +29,9 @@ MnemosyneError (a ContextEngineError, as JacquardError is)
 ├── WorldPackError
 ├── CorpusError
 ├── IndexUnavailableError
+├── SnapshotError
+│   ├── SnapshotDamagedError
+│   └── SnapshotStorageError
 ├── EmbedderUnavailableError
 └── PluginError
 """
@@ -310,6 +313,29 @@ class IndexUnavailableError(MnemosyneError):
             f"The index of {scope!r} in {folder} cannot be used: {reason}. Nothing of the session is lost: it is in "
             "the store. Remove the index folder to have it rebuilt."
         )
+
+
+class SnapshotError(MnemosyneError):
+    """A snapshot of an index cannot be published or used."""
+
+
+class SnapshotDamagedError(SnapshotError):
+    """A snapshot is not what its publisher wrote: a torn upload, a changed file, or another format. It is not used."""
+
+    def __init__(self, place: str, reason: str) -> None:
+        self.place, self.reason = place, reason
+        super().__init__(
+            f"The snapshot {place} cannot be used: {reason}. Nothing is lost: the index is made from the store. Publish it "
+            "again: `jacquard snapshot publish`."
+        )
+
+
+class SnapshotStorageError(SnapshotError):
+    """The place where snapshots lie cannot be reached, read or written."""
+
+    def __init__(self, place: str, reason: str) -> None:
+        self.place, self.reason = place, reason
+        super().__init__(f"Snapshots in {place} cannot be read or written: {reason}.")
 
 
 class ScopeDroppedError(MnemosyneError):

@@ -84,6 +84,16 @@ class Embedder(Protocol):
         ...
 
 
+@runtime_checkable
+class ParallelEmbedder(Embedder, Protocol):
+    """An `Embedder` that answers several calls of `embed` at a time."""
+
+    @property
+    def lanes(self) -> int:
+        """How many calls of `embed` are worth making at a time."""
+        ...
+
+
 class EntrySource(Protocol):
     """The part of a Store that recall reads: entries in the order of writing, and entries by id."""
 
@@ -238,6 +248,15 @@ class PartialIndex(Index, Protocol):
         """Return when the whole of a scope is searched, and whether a part was searched before. Call it before anything that looks
         for what is missing in the scope.
         """
+        ...
+
+
+@runtime_checkable
+class SnapshotIndex(Index, Protocol):
+    """An `Index` that may search a scope in a published snapshot, which is not changed: what is added stays in memory."""
+
+    def snapshot_of(self, scope: str) -> str:
+        """Return the id of the snapshot in which a scope is searched, whose vectors it then has; empty where it is in none."""
         ...
 
 

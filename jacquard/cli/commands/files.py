@@ -13,6 +13,12 @@ from anyio import to_thread
 
 from jacquard.authoring.files.incoming import ImportOutcome, IncomingFiles, bring_in
 from jacquard.authoring.files.outgoing import write_book, write_card, write_chat
+from jacquard.cli.commands.operations.worker_options import (
+    AddressOption,
+    EngineOption,
+    WorkersOption,
+    embedding_workers,
+)
 from jacquard.cli.progress import indexing
 from jacquard.cli.shared import (
     DEFAULT_STORE,
@@ -27,7 +33,8 @@ from jacquard.cli.shared import (
     show,
 )
 from jacquard.config.extension_points import open_named_plugin
-from jacquard.core.degradations import describe_degradation
+from jacquard.core.degradations import DegradationCode, describe_degradation
+from jacquard.wiring.embedder import EmbeddingWorkers
 from jacquard.wiring.runtime import Runtime
 from mnemosyne.formats.corpora.corpus_importer import CorpusImporter
 from mnemosyne.formats.recognise import CORPUS, FORMATS, WORLD, read_imported_file, recognise
@@ -113,16 +120,20 @@ def import_(
     ] = False,
     store: StoreOption = DEFAULT_STORE,
     embedder: EmbedderOption = "auto",
+    engine: EngineOption = None,
+    workers: WorkersOption = None,
+    address: AddressOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Bring files of other programs into one world and session: cards, world info, chats, notes, memories; or a world pack, or a
     corpus. Then index them.
 
     Each file's format is found by what is in it. What becomes of each of its fields is listed. The same files again change
-    nothing, and a stopped import goes on with the same command.
+    nothing, and a stopped import goes on with the same command. With --engine ray workers embed what is indexed.
     """
     if activation is not None and activation not in ACTIVATIONS:
         raise typer.BadParameter(f"choose one of {', '.join(ACTIVATIONS)}", param_hint="--activation")
+    bulk = embedding_workers(engine, workers, address)
     request = ImportRequest(session_id=session, only=only, users=tuple(user or ()), assistants=tuple(assistant or ()))
 
     async def work() -> None:
@@ -135,12 +146,12 @@ def import_(
         elif alone[0] == WORLD:
             if world is not None or user or assistant or only is not None:
                 raise typer.BadParameter("--only, --world, --user and --assistant are not for a world pack")
-            _print_sessions(await _import_world(source[0], session, store, embedder), (), as_json=as_json)
+            _print_sessions(await _import_world(source[0], session, store, embedder, bulk), (), as_json=as_json)
             return
         else:
             imported = await to_thread.run_sync(_read_by_importer, alone[0], source[0], request)
             if isinstance(imported, ImportedConversations):
-                async with open_store(store, world=world, embedder=embedder) as runtime:
+                async with open_store(store, world=world, embedder=embedder, workers=bulk) as runtime:
                     remarks: list[str] = []
                     made = await _import_conversations(runtime, imported, remarks)
                 _print_sessions(made, remarks, as_json=as_json)
@@ -154,7 +165,7 @@ def import_(
             locale=locale or "",
             activation=activation or "",
         )
-        outcome = None if dry_run else await _import_files(incoming, store, embedder)
+        outcome = None if dry_run else await _import_files(incoming, store, embedder, bulk)
         _print_report(incoming, outcome, as_json=as_json)
 
     run(work)
@@ -168,15 +179,19 @@ def _read_by_importer(name: str, path: Path, request: ImportRequest) -> Imported
     return _open_importer(name).read(path, request)
 
 
-async def _import_files(incoming: IncomingFiles, store: str, embedder: str) -> ImportOutcome:
-    async with open_store(store, embedder=embedder) as runtime:
+async def _import_files(
+    incoming: IncomingFiles, store: str, embedder: str, bulk: EmbeddingWorkers | None
+) -> ImportOutcome:
+    async with open_store(store, embedder=embedder, workers=bulk) as runtime:
         with indexing("turns") as progress:
             outcome = await bring_in(runtime, incoming, progress)
         for session_id in outcome.turns:
             with indexing(f"indexing {session_id}") as progress:
                 await runtime.sync(session_id, progress)
         scopes = [session_scope(name) for name in outcome.turns]
-        _print_index_degradations(runtime, [*scopes, *([world_scope(outcome.world_id)] if outcome.world_id else [])])
+        await _print_index_degradations(
+            runtime, [*scopes, *([world_scope(outcome.world_id)] if outcome.world_id else [])]
+        )
     return outcome
 
 
@@ -318,15 +333,17 @@ def export(
     run(work)
 
 
-async def _import_world(source: Path, session: str | None, store: str, embedder: str) -> dict[str, int]:
-    async with open_store(store, world=source, embedder=embedder) as runtime:
+async def _import_world(
+    source: Path, session: str | None, store: str, embedder: str, bulk: EmbeddingWorkers | None
+) -> dict[str, int]:
+    async with open_store(store, world=source, embedder=embedder, workers=bulk) as runtime:
         await runtime.import_world()
         made: dict[str, int] = {}
         if session is not None:
             made[session] = (await runtime.ensure_session(session, index=False)).depth
         with indexing() as progress:
             await runtime.sync(session, progress)
-        _print_index_degradations(runtime, [] if runtime.world is None else [world_scope(runtime.world.world_id)])
+        await _print_index_degradations(runtime, [] if runtime.world is None else [world_scope(runtime.world.world_id)])
     return made
 
 
@@ -341,7 +358,7 @@ async def _import_conversations(
         made[session_id] = (await runtime.import_session(each.start)).depth
         with indexing(f"indexing {session_id}") as progress:
             await runtime.sync(session_id, progress)
-        _print_index_degradations(runtime, [session_scope(session_id)])
+        await _print_index_degradations(runtime, [session_scope(session_id)])
         if session_id in known:
             remarks.append(f"session {session_id} was there: the turns that it had keep their speakers' roles")
         remarks += each.notes
@@ -356,6 +373,10 @@ def _open_importer(name: str) -> Importer:
     return importer
 
 
-def _print_index_degradations(runtime: Runtime, scopes: Sequence[str]) -> None:
+async def _print_index_degradations(runtime: Runtime, scopes: Sequence[str]) -> None:
     for code in runtime.retriever.degradations_for(scopes):
         say(describe_degradation(code).detail)
+    if (embedder := runtime.embedder) is not None:
+        for scope in scopes:
+            if await runtime.index.unembedded_ids(scope, embedder.name, 1):
+                say(f"{scope}: {describe_degradation(DegradationCode.VECTORS_BEHIND).detail}", "yellow")

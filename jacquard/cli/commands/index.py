@@ -11,6 +11,12 @@ from typing import Annotated
 
 import typer
 
+from jacquard.cli.commands.operations.worker_options import (
+    AddressOption,
+    EngineOption,
+    WorkersOption,
+    embedding_workers,
+)
 from jacquard.cli.progress import indexing
 from jacquard.cli.shared import (
     DEFAULT_STORE,
@@ -58,6 +64,9 @@ def reindex(
     anew: Annotated[bool, typer.Option("--anew", help="Build the index again even where it seems intact.")] = False,
     store: StoreOption = DEFAULT_STORE,
     embedder: EmbedderOption = "auto",
+    engine: EngineOption = None,
+    workers: WorkersOption = None,
+    address: AddressOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Restore the index from the store: intact parts are kept, missing ones are added, damaged ones are built again.
@@ -67,9 +76,10 @@ def reindex(
     """
     if sum(each is not None for each in (what, session, world)) > 1:
         raise typer.BadParameter("choose one of: all, --session, --world")
+    bulk = embedding_workers(engine, workers, address)
 
     async def work() -> None:
-        async with open_store(store, world=world, embedder=embedder) as runtime:
+        async with open_store(store, world=world, embedder=embedder, workers=bulk) as runtime:
             scopes = await _scopes(runtime, session, only_world=world is not None)
             done = []
             for scope in scopes:

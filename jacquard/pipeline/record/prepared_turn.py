@@ -14,6 +14,7 @@ from jacquard.config.sections import (
     LockConfig,
     ObservabilityConfig,
     RuntimeConfig,
+    SnapshotConfig,
     drop_config_secrets,
 )
 from jacquard.core.calibration import COUNTED, REPORTED
@@ -44,6 +45,7 @@ LATER_SETTINGS: tuple[tuple[str, ...], ...] = (
     ("profile",),
     ("locale",),
     ("limits",),
+    ("snapshots",),
     ("budget", "state_share"),
     ("token_estimator",),
     ("planner", "name"),
@@ -198,6 +200,7 @@ def _make_comparable(config: RuntimeConfig) -> dict[str, Any]:
         observability=ObservabilityConfig(),
         chunks=ChunkConfig(),
         locks=LockConfig(),
+        snapshots=SnapshotConfig(),
         tags=EMPTY,
     )
     plain: dict[str, Any] = codec.to_plain(bare)

@@ -19,7 +19,7 @@ import numpy as np
 from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.core.off_loop import calculate, size_of
-from mnemosyne.protocols import Embedder, Vectors
+from mnemosyne.protocols import Embedder, ParallelEmbedder, Vectors
 from mnemosyne.retrieval.recall.indexing.indexer import FIT
 from mnemosyne.retrieval.recall.multi_query import split_query
 from mnemosyne.retrieval.recall.query_features import recent_text, vector_texts
@@ -48,6 +48,11 @@ class PrefetchingEmbedder:
         self.name = inner.name
         self._inner = inner
         self._kept: OrderedDict[str, _PrefetchedVector] = OrderedDict()
+
+    @property
+    def lanes(self) -> int:
+        """How many calls of `embed` are worth making at a time: as many as for the wrapped embedder."""
+        return self._inner.lanes if isinstance(self._inner, ParallelEmbedder) else 1
 
     async def warm(self) -> None:
         """Load what is slow to load; EmbedderUnavailableError when the model is not available."""

@@ -387,8 +387,8 @@ class LanceIndex:
         except Exception as error:
             raise await self._failure(scope, error) from error
 
-    async def absorb(self, scope: str, other: str) -> None:
-        """Write all rows of another table into one and rebuild its graph; takes long. IndexUnavailableError.
+    async def absorb(self, scope: str, other: str, *, graph: bool = True) -> None:
+        """Write all rows of another table into one and, with `graph`, rebuild its graph; takes long. IndexUnavailableError.
 
         If another write interrupts the building of the graph, it is postponed: until then the rows are scanned.
         """
@@ -402,6 +402,8 @@ class LanceIndex:
                     await retry_conflicts(partial(copy_batch, table, batch, width))
         except Exception as error:
             raise await self._failure(scope, error) from error
+        if not graph:
+            return
         try:
             async with self._tidying:
                 await index_vectors(table, force=True)
@@ -409,6 +411,21 @@ class LanceIndex:
         except Exception as error:
             if not is_conflict(error):
                 raise await self._failure(scope, error) from error
+
+    async def finish(self, scope: str, *, words: bool, rebuild: bool) -> None:
+        """Give a table that nobody writes to any more its indexes, and leave of its files those of its last version alone; takes
+        long. IndexUnavailableError.
+
+        `words`: include the index for searching by words. `rebuild`: rows were written since the graph was built.
+        """
+        try:
+            if (table := await self._open(scope)) is not None:
+                await table.optimize()
+                await index_columns(table, words=words)
+                await index_vectors(table, force=rebuild)
+                await table.optimize(cleanup_older_than=timedelta(milliseconds=1), delete_unverified=True)
+        except Exception as error:
+            raise await self._failure(scope, error) from error
 
     async def maintain(self) -> None:
         """Compact tables with many writes since the last time, and update the indexes of tables that are searched.

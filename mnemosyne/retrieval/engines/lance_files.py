@@ -168,6 +168,21 @@ def remove_files(folder: str, scope: str) -> None:
         shutil.rmtree(_files(folder, scope))
 
 
+def copy_files(folder: str, target: Path, names: Sequence[str]) -> None:
+    """Copy the files of the tables `names`, those that there are, into another folder; the caller keeps others from writing."""
+    make_private_folder(target)
+    for name in names:
+        if has_files(folder, name):
+            shutil.copytree(_files(folder, name), _files(str(target), name))
+
+
+def remove_others(folder: Path, scope: str) -> None:
+    """Remove everything in a folder except the table of a scope."""
+    for each in folder.iterdir():
+        if each != _files(str(folder), scope):
+            shutil.rmtree(each) if each.is_dir() else each.unlink()
+
+
 async def remove_scope_files(folder: str, scope: str, names: Sequence[str]) -> None:
     """Remove the files of the tables `names` of a scope, which an installation with LanceDB has left;
     IndexUnavailableError when they cannot be removed.

@@ -152,13 +152,22 @@ class LargeScope:
     are in memory with their vectors. `held_rows`: the number of new rows that are collected before they are written.
 
     Chains with few entries are searched in memory entirely. Once the deltas hold an eighth of all rows and more than
-    `least_delta_rows`, `maintain` builds a new graph. Of an id in several places, the row written last counts.
+    `least_delta_rows`, `maintain` builds a new graph. With `is_fixed` it never does: the graph's table is a snapshot, and all
+    new rows stay in memory. Of an id in several places, the row written last counts.
     """
 
     def __init__(
-        self, scope: str, store: GraphStore, *, delta_rows: int, held_rows: int, least_delta_rows: int = _LEAST_DELTA
+        self,
+        scope: str,
+        store: GraphStore,
+        *,
+        delta_rows: int,
+        held_rows: int,
+        least_delta_rows: int = _LEAST_DELTA,
+        is_fixed: bool = False,
     ) -> None:
         self._scope, self._store, self._least_delta_rows = scope, store, least_delta_rows
+        self._is_fixed = is_fixed
         self._delta_rows, self._held_rows = delta_rows, held_rows
         self._places, self._rare = ScopeTable(), ScopeTable()
         self._far: frozenset[Chain] = frozenset()
@@ -199,6 +208,11 @@ class LargeScope:
             await to_thread.run_sync(self._places.put, _without_vectors(batch))
         self._deltas = [delta for _, delta, _ in found] or self._deltas
 
+    async def begin_at(self, removed: Sequence[str], watermarks: Mapping[Chain, int]) -> None:
+        """Do without some rows of a snapshot, and take the watermarks of the store in the place of those of its rows."""
+        await self.write(self._scope, RowBatch(rows=(), removed=tuple(removed), watermarks={}))
+        self._places.begin_at(watermarks)
+
     async def add(
         self,
         scope: str,
@@ -218,7 +232,8 @@ class LargeScope:
             if batch.removed:
                 await self._remove(batch.removed)
             rows = replace(batch, removed=())
-            if delta.rows.count() + len(rows.rows) > self._delta_rows and self._removed is None:
+            is_full = delta.rows.count() + len(rows.rows) > self._delta_rows
+            if is_full and self._removed is None and not self._is_fixed:
                 # An import with more rows than memory allows. They are scanned on disk until there is a new graph.
                 await self._remove([row.entry_id for row in rows.rows], (), self._deltas)
                 await self._store.write(self._scope, self._with_watermarks(rows))
@@ -309,7 +324,8 @@ class LargeScope:
         async with self._maintaining:
             await self.flush()
             waiting = sum(each.rows.count() for each in self._deltas)
-            if waiting > max(self._places.count() // _DELTA_SHARE, self._least_delta_rows):
+            is_due = waiting > max(self._places.count() // _DELTA_SHARE, self._least_delta_rows)
+            if is_due and not self._is_fixed:
                 await self._merge_oldest_delta()
 
     async def flush(self) -> None:

@@ -5,6 +5,7 @@ The engines share it, so that the same entry is found by the same words in each.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -213,6 +214,19 @@ def row_batch(
             model=model,
         )
     return RowBatch(rows=tuple(rows.values()), removed=tuple(removed), watermarks=watermarks)
+
+
+def row_digest(entry: MemoryEntry) -> bytes:
+    """Return a hash (16 bytes) of all that the row of an entry is made of, its neighbours aside."""
+    parts = (
+        entry.chain.value,
+        entry.branch_id or "",
+        str(entry.depth),
+        own_words(entry),
+        spoken_words(entry),
+        *_facets(entry),
+    )
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).digest()[:16]
 
 
 def _tokens(key: str) -> Iterator[str]:

@@ -30,8 +30,9 @@ from mnemosyne.retrieval.engines.large_scope import (
     delta_names,
     owner_of,
 )
-from mnemosyne.retrieval.engines.memory import MemoryIndex
 from mnemosyne.retrieval.engines.rows import NO_ROWS, RowBatch, batch_of, merge_batches, merge_watermarks, row_batch
+from mnemosyne.retrieval.engines.served.scopes import ServedScopes, ServedSnapshot, SnapshotSource
+from mnemosyne.retrieval.engines.served.tables import open_table
 from mnemosyne.retrieval.engines.shared.scopes import SharedScopes
 from mnemosyne.retrieval.engines.tables.checkpoint import (
     OpenedScope,
@@ -40,6 +41,7 @@ from mnemosyne.retrieval.engines.tables.checkpoint import (
     write_checkpoint,
 )
 from mnemosyne.retrieval.engines.tables.loading import ScopeLoad
+from mnemosyne.retrieval.engines.tables.memory import MemoryIndex
 from mnemosyne.retrieval.engines.tables.table import ScopeTable
 from mnemosyne.schema.memory import Chain, staged_scope
 from mnemosyne.schema.query import Hit, IndexFilter, TextSearch
@@ -50,6 +52,8 @@ T = TypeVar("T")
 _TRIES = 3
 _LARGE_ROWS = 2_000
 _SAVED_SHARE = 16
+WORD_ROWS = 2_000_000
+"""The largest scope whose words are searched in memory, unless it is said otherwise."""
 
 
 class TieredIndex:
@@ -72,6 +76,9 @@ class TieredIndex:
     A scope whose table cannot be used continues in memory, starts empty there, and is named by `faults`. If LanceDB is
     not installed, all scopes are in memory only; that is not a fault, and `degradations_for` reports where it matters.
 
+    `snapshots`: where it has one of a scope, the scope is searched in that, and what is added stays in memory until there is a
+    newer one (`maintain` looks for it); nothing is written to the folder.
+
     Several processes may use one folder: each finds what the others have written when it reads a scope, and a scope
     that another drops is read again.
     """
@@ -81,7 +88,7 @@ class TieredIndex:
         folder: str | Path,
         *,
         memory_rows: int = 250_000,
-        word_rows: int = 2_000_000,
+        word_rows: int = WORD_ROWS,
         delta_rows: int = 200_000,
         held_rows: int = 256,
         open_scopes: int = 256,
@@ -92,6 +99,7 @@ class TieredIndex:
         durable: DurableIndex | None = None,
         segments: SegmentStore | None = None,
         has_vectors: bool = True,
+        snapshots: SnapshotSource | None = None,
     ) -> None:
         self.folder = str(folder)
         self._memory_rows, self._held_rows = memory_rows, held_rows
@@ -99,7 +107,7 @@ class TieredIndex:
         self._durable, self._word_rows, self._delta_rows = durable, word_rows, delta_rows
         self._has_own_engine = durable is None
         self._part_rows, self._long_rows, self._head_start_seconds = part_rows, long_rows, head_start_seconds
-        self._memory = MemoryIndex()
+        self._memory, self._served = MemoryIndex(), ServedScopes(snapshots)
         self._shared = None if segments is None else SharedScopes(segments, has_vectors=has_vectors)
         self._big: dict[str, LargeScope] = {}
         self._held: dict[str, RowBatch] = {}
@@ -129,6 +137,8 @@ class TieredIndex:
         direct = await self._open(scope)
         if direct is not None:
             rows = await to_thread.run_sync(row_batch, entries, vectors, keys, model)
+            if (served := self._served.get(scope)) is not None:
+                served.note(rows)
             await self._run_guarded(scope, lambda: direct.append(scope, rows), None)
             if scope not in self._cut_off:
                 return
@@ -139,7 +149,9 @@ class TieredIndex:
             await self._remove_checkpoint(scope)
         if (load := self._loads.get(scope)) is not None:
             load.note(batch)
-        if self._shared is not None and self._shared.holds(scope):
+        if (served := self._served.get(scope)) is not None:
+            served.note(batch)
+        elif self._shared is not None and self._shared.holds(scope):
             if self._memory.holds(scope) and self._memory.table(scope) is table:
                 self._shared.hold(scope, batch)
                 await self._share(scope)
@@ -221,10 +233,19 @@ class TieredIndex:
     async def has_lost(self, scope: str) -> bool:
         """Return whether rows of a scope were damaged and left out when it was read."""
         await self._open(scope)
-        return scope in self._lost
+        served = self._served.get(scope)
+        return scope in self._lost or (served is not None and served.incomplete)
+
+    def snapshot_of(self, scope: str) -> str:
+        """Return the id of the snapshot in which a scope is searched; empty where it is in none."""
+        served = self._served.get(scope)
+        return "" if served is None else served.snapshot_id
 
     async def remove_lost(self, scope: str) -> None:
         """Delete the damaged rows of a scope, which were made again."""
+        if (served := self._served.get(scope)) is not None:
+            served.incomplete = False
+            return
         await self._run_guarded(scope, partial(self._remove_lost, scope), None)
 
     async def refresh(self, scope: str) -> None:
@@ -266,11 +287,13 @@ class TieredIndex:
         """Return the degradation codes that apply when these scopes are searched.
 
         `index_in_memory`: LanceDB is not installed, and one of them is so large that it should not be rebuilt in every
-        process. `index_loading`: of one of them only a part is searched, because it is still read.
+        process. `index_loading`: of one of them only a part is searched, because it is still read. Those of snapshots:
+        `ServedScopes.degradations_for`.
         """
         loading = () if self._loads.keys().isdisjoint(names := tuple(scopes)) else ("index_loading",)
         large = any(self._memory.holds(name) and self._memory.table(name).count() > _LARGE_ROWS for name in names)
-        return (*loading, *(("index_in_memory",) if self._is_alone and large else ()))
+        alone = ("index_in_memory",) if self._is_alone and large else ()
+        return (*loading, *alone, *self._served.degradations_for(names))
 
     async def read_stored(self, scope: str) -> None:
         """Read a scope from its table, without a checkpoint; see `PartialIndex`."""
@@ -339,6 +362,7 @@ class TieredIndex:
                     await durable.drop(name)
             for name in (scope, staged):
                 self._forget(name)
+            self._served.refuse(scope)
             self._faults = {fault: of for fault, of in self._faults.items() if of not in (scope, staged, "")}
 
     async def _drop_shared(self, scope: str) -> None:
@@ -374,6 +398,7 @@ class TieredIndex:
             for scope in self._memory.scopes():
                 await self._save(scope, is_last=False)
             await self._evict_scopes()
+            await self._renew_snapshots()
 
     def held_in_memory(self) -> tuple[str, ...]:
         """Return the scopes that are held in memory, the one used last at the end."""
@@ -387,6 +412,8 @@ class TieredIndex:
             async with self._opening:
                 if self._is_safe(scope):
                     self._memory.forget(scope)
+                    self._forget_files(scope)
+                    self._served.forget(scope)
                     if self._shared is not None:
                         self._shared.forget(scope)
                     self._release(scope)
@@ -405,6 +432,7 @@ class TieredIndex:
         for scope, big in list(self._big.items()):
             await self._run_guarded(scope, big.close, None)
         self._big.clear()
+        await self._served.close()
         if self._durable is not None:
             await self._durable.close()
 
@@ -424,6 +452,7 @@ class TieredIndex:
             for scope in list(rows)[:-1]:
                 if sum(rows.values()) > self._word_rows:
                     del rows[scope]
+                    self._served.forget(scope)
                     await self._run_guarded(scope, self._big.pop(scope).close, None)
 
     def _find_excess(self) -> list[str]:
@@ -492,7 +521,63 @@ class TieredIndex:
         self._note_lost(scope, big.lost)
         return big
 
+    async def export(self, scope: str, target: Path) -> bool | None:
+        """Write all rows of a scope, with its graph, as one table into an empty folder, for a snapshot; return whether they have
+        the sequences of this store, or None, with nothing written, where there are no files of it. Takes long.
+        IndexUnavailableError.
+        """
+        await self.maintain()
+        await self._open(scope)
+        has_folder = scope not in self._cut_off and await to_thread.run_sync(has_files, self.folder, scope)
+        if scope not in self._served and not has_folder:
+            return None
+        served = self._served.get(scope)
+        module = await to_thread.run_sync(import_module, "mnemosyne.retrieval.engines.served.export")
+        await module.export_scope(
+            self.folder if served is None else str(served.folder),
+            scope,
+            target,
+            NO_ROWS if served is None else served.changes,
+            word_rows=self._word_rows,
+            is_shared=served is None,
+        )
+        return served is None or not served.sequences
+
+    async def _renew_snapshots(self) -> None:
+        """Open newer snapshots in the place of those that are searched; searches go on in these until then."""
+        for scope in [*self._memory.scopes(), *self._big]:
+            if (newer := await self._served.find_newer(scope)) is not None:
+                await self._serve(scope, newer)
+        await self._served.release()
+
+    async def _open_snapshot(self, scope: str) -> bool:
+        """Search a scope in its newest snapshot, if it has a usable one; return whether it has."""
+        for _ in range(_TRIES):
+            found = await self._served.find(scope)
+            if found is None:
+                return False
+            if await self._serve(scope, found):
+                return True
+        return False
+
+    async def _serve(self, scope: str, snapshot: ServedSnapshot) -> bool:
+        """Search a scope in a snapshot from here on; return False where its table cannot be read."""
+        sizes = {"memory_rows": self._memory_rows, "delta_rows": self._delta_rows, "held_rows": self._held_rows}
+        try:
+            opened = await open_table(scope, snapshot, **sizes)
+        except (IndexUnavailableError, ScopeDroppedError) as error:
+            await self._served.reject(snapshot, str(error))
+            return False
+        self._forget(scope)
+        if isinstance(opened, LargeScope):
+            self._big[scope] = opened
+        else:
+            self._memory.keep(scope, opened)
+        self._served.serve(scope, snapshot)
+        return True
+
     def _forget(self, scope: str, *, is_shared: bool = False) -> None:
+        self._served.forget(scope)
         if self._shared is not None and not is_shared:
             self._shared.forget(scope)
         self._forget_files(scope)
@@ -514,10 +599,14 @@ class TieredIndex:
         return self._shared is None or not self._shared.holds(scope)
 
     def _has_grown(self, scope: str) -> bool:
-        return self._is_safe(scope) and self._memory.table(scope).count() > self._memory_rows
+        return (
+            scope not in self._served and self._is_safe(scope) and self._memory.table(scope).count() > self._memory_rows
+        )
 
     def _is_safe(self, scope: str) -> bool:
-        """Return whether the folder holds everything that memory does of a scope, and memory all of it."""
+        """Return whether folder or snapshot hold everything that memory does of a scope, and memory all of it."""
+        if (served := self._served.get(scope)) is not None:
+            return not (served.delta.rows or served.delta.removed)
         places: tuple[Container[str], ...] = (self._cut_off, self._held, self._in_flight, self._loads)
         return not any(scope in each for each in places)
 
@@ -576,6 +665,8 @@ class TieredIndex:
 
     async def _read(self, scope: str) -> LargeScope | DurableIndex | None:
         """Load a scope that is not in use; return the engine that searches it, None when memory alone does."""
+        if await self._open_snapshot(scope):
+            return self._big.get(scope)
         if self._shared is not None and not await to_thread.run_sync(has_files, self.folder, scope):
             await self._read_shared(scope, self._shared)
             return None
@@ -678,6 +769,7 @@ class TieredIndex:
     def _reread(self, scope: str) -> None:
         """Forget a scope that another process has dropped, so that it is read again."""
         self._forget_files(scope)
+        self._served.forget(scope)
         if self._shared is not None:
             self._shared.forget(scope)
         self._memory.forget(scope)
@@ -729,6 +821,7 @@ class TieredIndex:
 
     def _detach(self, scope: str) -> None:
         self._cut_off.add(scope)
+        self._served.refuse(scope)
         self._direct.discard(scope)
         self._big.pop(scope, None)
         self._held.pop(scope, None)

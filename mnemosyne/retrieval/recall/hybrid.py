@@ -198,6 +198,10 @@ class HybridRetriever:
         if isinstance(self._index, PartialIndex):
             await self._index.wait_until_whole(scope)
 
+    async def index_into(self, scope: str, index: Index) -> None:
+        """Index a scope into another index; see `Encoders.index_into`."""
+        await self._encoders.index_into(scope, index)
+
     async def recall(self, query: RetrievalQuery) -> Recall:
         """Return the candidates of a query, best first, at most `query.limit`, each with all its signals. Never raises
         for a missing model or index.

@@ -148,6 +148,11 @@ class ScopeTable:
                 return False
             return bool(self._columns.sequence[slot] == row.sequence)
 
+    def begin_at(self, watermarks: Mapping[Chain, int]) -> None:
+        """Take these watermarks in the place of those of the rows, which have the sequences of another store."""
+        with self._lock:
+            self._watermarks = dict(watermarks)
+
     def watermark(self, chain: Chain) -> int:
         """Return the highest sequence seen for a chain."""
         with self._lock:

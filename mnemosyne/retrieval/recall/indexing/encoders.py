@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 import anyio
 from anyio import to_thread
 
+from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.core.masking.call_logs import open_log
-from mnemosyne.protocols import Embedder, EntrySource, Index, ReencodableIndex, Vectors, VectorStore
+from mnemosyne.protocols import Embedder, EntrySource, Index, ReencodableIndex, SnapshotIndex, Vectors, VectorStore
 from mnemosyne.retrieval.recall.indexing.indexer import Indexer, Progress
 from mnemosyne.schema.memory import Chain, staged_scope
 from mnemosyne.schema.query import Hit, IndexFilter
@@ -115,6 +116,9 @@ class Encoders:
             serving = await self.find_serving(scope)
             if serving is self.configured or self._index is None or self._next is None or self._embedder is None:
                 return ""
+            if isinstance(self._index, SnapshotIndex) and self._index.snapshot_of(scope):
+                # The next snapshot has the vectors of the embedder with which it is made.
+                return ""
             staged = staged_scope(scope)
             if await self._index.encoder_of(staged) not in ("", self._embedder.name):
                 # Begun for yet another embedder.
@@ -135,6 +139,14 @@ class Encoders:
                 self._settled.add(scope)
             _log.info("%s: the index has the vectors of %s now, not of %s", scope, self._embedder.name, former)
             return ""
+
+    async def index_into(self, scope: str, index: Index) -> None:
+        """Index a scope from the source into another index, by the configured embedder. EmbedderUnavailableError;
+        IndexUnavailableError from the index.
+        """
+        result = await self._make(self._embedder, index).indexer.index_new(scope)
+        if result.fault:
+            raise EmbedderUnavailableError(result.fault)
 
     def forget(self, scope: str) -> None:
         """Drop what is cached of a scope, which was dropped from the index or is about to be."""

@@ -15,7 +15,16 @@ from functools import partial
 import anyio
 
 from mnemosyne.core.errors import EmbedderUnavailableError
-from mnemosyne.protocols import Embedder, EntrySource, Index, MendableIndex, PartialIndex, Vectors, VectorStore
+from mnemosyne.protocols import (
+    Embedder,
+    EntrySource,
+    Index,
+    MendableIndex,
+    ParallelEmbedder,
+    PartialIndex,
+    Vectors,
+    VectorStore,
+)
 from mnemosyne.retrieval.engines.rows import neighbour_key, own_words, round_vectors, spoken_words
 from mnemosyne.retrieval.recall.adjacency import ConversationTail, LinkedEntry, has_neighbours, join_neighbours
 from mnemosyne.retrieval.recall.indexing.rebuild import RebuildResult, compare_index
@@ -73,6 +82,7 @@ class Indexer:
         self._source, self._index, self._embedder = source, index, embedder
         self._shared = None if embedder is None or vectors is None else SharedVectors(vectors, embedder.name)
         self._mendable = index if isinstance(index, MendableIndex) else None
+        self._lanes = embedder.lanes if isinstance(embedder, ParallelEmbedder) else 1
         self._least_fitness = least_fitness
         self._locks: dict[str, anyio.Lock] = {}
         self._tails: dict[tuple[str, Chain], tuple[int, ConversationTail]] = {}
@@ -125,12 +135,12 @@ class Indexer:
         done, falls, fault = 0, 0, ""
         for chain in _chains(scope) if chains is None else chains:
             after = await self._index.watermark(scope, chain)
-            size = _PAGE if vector_limit is not None else _VECTOR_PAGE
+            size = _PAGE if vector_limit is not None else _VECTOR_PAGE * self._lanes
             while page := await self._source.entries_after(scope, chain, after, size):
                 if entry_limit is not None and done >= entry_limit:
                     return IndexResult(entries=done, fault=fault, behind=True)
                 if not fault and (vector_limit is None or len(page) <= vector_limit):
-                    fault = await self._embed(scope, [item.entry for item in page if not item.deleted])
+                    fault = await self._embed_page(scope, page)
                 last = page[-1].sequence
                 async with self._lock(scope):
                     mark = await self._index.watermark(scope, chain)
@@ -441,25 +451,46 @@ class Indexer:
     def _find_vector(self, scope: str, entry: MemoryEntry) -> Vectors | None:
         return self._raw[scope, entry.entry_id][1] if self._is_made(scope, entry) else None
 
+    async def _embed_page(self, scope: str, page: Sequence[SequencedEntry]) -> str:
+        """Embed the texts of a page, as many at a time as is worth it. Each call has the texts that it would have if it were alone:
+        a model's vector of a text may depend on those beside it.
+        """
+        parts = [page[start : start + _VECTOR_PAGE] for start in range(0, len(page), _VECTOR_PAGE)]
+        entries = [[item.entry for item in part if not item.deleted] for part in parts]
+        if self._lanes == 1:
+            entries = [[entry for part in entries for entry in part]]
+        return await self._embed_parts(scope, entries, _VECTOR_PAGE)
+
     async def _embed(self, scope: str, entries: Iterable[MemoryEntry], batch: int = _VECTOR_PAGE) -> str:
         """Embed the texts that are not yet; return why they could not be (empty when they could)."""
-        if self._embedder is None:
+        return await self._embed_parts(scope, [entries], batch)
+
+    async def _embed_parts(self, scope: str, parts: Iterable[Iterable[MemoryEntry]], batch: int) -> str:
+        """Embed what is not yet of several parts, side by side; return why it could not be (empty when it could)."""
+        if (embedder := self._embedder) is None:
             return ""
         if len(self._raw) > _CACHED_VECTORS:
             self._raw.clear()
-        wanted = {entry.entry_id: entry for entry in entries}
-        await self._take_known(scope, wanted.values())
-        if all(self._is_made(scope, entry) for entry in wanted.values()):
+        wanted = [{entry.entry_id: entry for entry in part} for part in parts]
+        every = [entry for part in wanted for entry in part.values()]
+        await self._take_known(scope, every)
+        if all(self._is_made(scope, entry) for entry in every):
             return ""
+        faults: list[str] = []
+
+        async def make(part: Iterable[MemoryEntry]) -> None:
+            try:
+                await self._make(scope, embedder, [entry for entry in part if not self._is_made(scope, entry)], batch)
+            except EmbedderUnavailableError as error:
+                faults.append(str(error))
+
         async with nullcontext() if self._shared is None else self._shared.claim(scope):
             # What another host has embedded meanwhile.
-            await self._take_known(scope, wanted.values())
-            lacking = [entry for entry in wanted.values() if not self._is_made(scope, entry)]
-            try:
-                await self._make(scope, self._embedder, lacking, batch)
-            except EmbedderUnavailableError as error:
-                return str(error)
-        return ""
+            await self._take_known(scope, every)
+            async with anyio.create_task_group() as group:
+                for part in wanted:
+                    group.start_soon(make, part.values())
+        return next(iter(faults), "")
 
     async def _make(self, scope: str, embedder: Embedder, entries: Sequence[MemoryEntry], batch: int) -> None:
         texts, unfit = list[MemoryEntry](), list[MemoryEntry]()

@@ -1,0 +1,122 @@
+"""Reads the table of a snapshot as memory and graph do: rows that are not those of the store any more are hidden.
+
+The durable engine is imported by name, as in `tiered`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from importlib import import_module
+
+import numpy as np
+from anyio import to_thread
+
+from mnemosyne.core.errors import IndexUnavailableError
+from mnemosyne.protocols import Vectors
+from mnemosyne.retrieval.engines.large_scope import DurableIndex, GraphStore, LargeScope
+from mnemosyne.retrieval.engines.rows import RowBatch, StoredScope
+from mnemosyne.retrieval.engines.served.scopes import ServedSnapshot
+from mnemosyne.retrieval.engines.tables.table import ScopeTable
+from mnemosyne.schema.memory import Chain
+from mnemosyne.schema.query import Hit, IndexFilter
+
+_EXCLUDED = 1_000
+"""Up to this many hidden rows are excluded by the filter of a search; of more, as many results more are asked for."""
+
+
+async def open_table(
+    scope: str, snapshot: ServedSnapshot, *, memory_rows: int, delta_rows: int, held_rows: int
+) -> ScopeTable | LargeScope:
+    """Return what searches a scope in a snapshot: all of it in memory up to `memory_rows`, else its words. IndexUnavailableError
+    or ScopeDroppedError where the table cannot be read or has damaged rows.
+    """
+    module = await to_thread.run_sync(import_module, "mnemosyne.retrieval.engines.lance")
+    reader: DurableIndex = module.LanceIndex(str(snapshot.folder))
+    graph = SnapshotGraph(reader, snapshot.sequences)
+    if await reader.count(scope) > memory_rows:
+        large = LargeScope(scope, graph, delta_rows=delta_rows, held_rows=held_rows, is_fixed=True)
+        await large.open()
+        _check(scope, snapshot, large.lost)
+        await large.begin_at(snapshot.stale, snapshot.watermarks)
+        return large
+    stored, table = await graph.load(scope), ScopeTable()
+    _check(scope, snapshot, 0 if stored is None else stored.lost)
+    await to_thread.run_sync(_fill, table, stored, snapshot)
+    await reader.close()
+    return table
+
+
+def _renumber(stored: StoredScope, sequences: Mapping[str, int]) -> StoredScope:
+    numbers = [sequences.get(name, 0) for name in stored.ids]
+    return replace(stored, sequences=np.array(numbers, dtype=np.int64))
+
+
+def _check(scope: str, snapshot: ServedSnapshot, lost: int) -> None:
+    if lost:
+        raise IndexUnavailableError(str(snapshot.folder), scope, f"{lost} of its rows are damaged")
+
+
+def _fill(table: ScopeTable, stored: StoredScope | None, snapshot: ServedSnapshot) -> None:
+    if stored is not None:
+        table.fill(stored)
+    table.put(RowBatch(rows=(), removed=snapshot.stale, watermarks={}))
+    table.begin_at(snapshot.watermarks)
+
+
+class SnapshotGraph:
+    """The `GraphStore` of a snapshot: its table is read, rows that were removed from it are hidden, and nothing is written.
+
+    `sequences`: see `ServedSnapshot`.
+    """
+
+    def __init__(self, store: GraphStore, sequences: Mapping[str, int]) -> None:
+        self._store, self._sequences = store, sequences
+        self._hidden = set[str]()
+
+    async def load(
+        self, scope: str, *, vectors: bool = True, chains: Collection[Chain] | None = None
+    ) -> StoredScope | None:
+        """Return the rows of the snapshot's table; None for any other."""
+        stored = await self._store.load(scope, vectors=vectors, chains=chains)
+        if stored is None or not self._sequences:
+            return stored
+        return await to_thread.run_sync(_renumber, stored, self._sequences)
+
+    async def remove_damaged(
+        self,
+        scope: str,
+        read: Mapping[Chain, int],
+        *,
+        vectors: bool = True,
+        chains: Collection[Chain] | None = None,
+    ) -> bool:
+        """Do nothing and return True: the damaged rows were not loaded, and those made again are in memory."""
+        return True
+
+    async def write(self, scope: str, batch: RowBatch) -> None:
+        """Hide the removed rows; the others are in memory already."""
+        self._hidden.update(batch.removed)
+
+    async def nearest(self, scope: str, vector: Vectors, limit: int) -> tuple[tuple[str, float], ...]:
+        """Return ids and cosines of the nearest rows, hidden ones among them, best first."""
+        return await self._store.nearest(scope, vector, limit)
+
+    async def search_vector(
+        self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = ""
+    ) -> tuple[Hit, ...]:
+        """Return the best by cosine among the rows that are not hidden and that a filter admits."""
+        wanted = limit
+        if len(self._hidden) <= _EXCLUDED:
+            where = replace(where, exclude=where.exclude | self._hidden)
+        else:
+            wanted += len(self._hidden)
+        found = await self._store.search_vector(vector, where, wanted, model=model)
+        kept = [hit for hit in found if hit.entry_id not in self._hidden][:limit]
+        return tuple(hit._replace(sequence=self._sequences.get(hit.entry_id, hit.sequence)) for hit in kept)
+
+    async def absorb(self, scope: str, other: str) -> None:
+        """Do nothing: the next snapshot has the new rows."""
+
+    async def drop(self, scope: str) -> None:
+        """Do nothing: a snapshot is not changed."""

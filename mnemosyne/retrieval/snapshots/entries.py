@@ -1,0 +1,91 @@
+"""The entries of a scope as a snapshot has them: one mark each, by which a host finds what has changed since.
+
+pyarrow is imported by name: it is heavy. Everything except `list_entries` and `find_watermark` blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from anyio import to_thread
+
+from mnemosyne.protocols import EntrySource
+from mnemosyne.retrieval.engines.rows import row_digest
+from mnemosyne.schema.memory import Chain
+from mnemosyne.schema.record import SequencedEntry
+
+_PAGE = 1_000
+
+
+class EntryMark(NamedTuple):
+    """By what an entry is compared: the digest of what its row is made of, and its place in the order of writing."""
+
+    digest: bytes
+    sequence: int
+
+
+class WorldSource(EntrySource, Protocol):
+    """The part of a store that publishing and opening a snapshot read."""
+
+    async def world_digest(self, world_id: str) -> str | None:
+        """Return the digest of the present version of a world, or None."""
+        ...
+
+
+def world_of(scope: str) -> str:
+    """Return the id of the world whose lore a scope is; empty for any other scope."""
+    return scope.removeprefix("world:") if scope.startswith("world:") else ""
+
+
+async def list_entries(source: EntrySource, scope: str) -> tuple[dict[str, EntryMark], int]:
+    """Return the marks of all entries of lore by their ids, and the highest sequence of the chain (0: there is none)."""
+    found: dict[str, EntryMark] = {}
+    after = 0
+    while page := await source.entries_after(scope, Chain.LORE, after, _PAGE):
+        after = page[-1].sequence
+        await to_thread.run_sync(_add_marks, found, page)
+    return found, after
+
+
+async def find_watermark(source: EntrySource, scope: str) -> int:
+    """Return the highest sequence of the chain of lore, by some 60 reads of one entry."""
+    low, high = 0, 1
+    while await source.entries_after(scope, Chain.LORE, high, 1):
+        low, high = high, 2 * high
+    while low < high:
+        middle = (low + high) // 2
+        if page := await source.entries_after(scope, Chain.LORE, middle, 1):
+            low = page[0].sequence
+        else:
+            high = middle
+    return low
+
+
+def write_entries(file: Path, marks: Mapping[str, EntryMark]) -> None:
+    """Write the marks of all entries; OSError."""
+    arrow = import_module("pyarrow")
+    columns = [
+        arrow.array(marks.keys(), arrow.string()),
+        arrow.array([each.digest for each in marks.values()], arrow.binary(16)),
+        arrow.array([each.sequence for each in marks.values()], arrow.int64()),
+    ]
+    table = arrow.table(columns, names=["entry_id", "digest", "sequence"])
+    import_module("pyarrow.parquet").write_table(table, file)
+
+
+def read_entries(file: Path) -> dict[str, EntryMark]:
+    """Return what `write_entries` has written; OSError or ValueError where the file cannot be read."""
+    table = import_module("pyarrow.parquet").read_table(file)
+    marks = map(EntryMark, table["digest"].to_pylist(), table["sequence"].to_pylist())
+    return dict(zip(table["entry_id"].to_pylist(), marks, strict=True))
+
+
+def _add_marks(found: dict[str, EntryMark], page: tuple[SequencedEntry, ...]) -> None:
+    for item in page:
+        if item.deleted:
+            found.pop(item.entry.entry_id, None)
+        else:
+            found[item.entry.entry_id] = EntryMark(row_digest(item.entry), item.sequence)

@@ -1,0 +1,229 @@
+"""Publishes the index of a world as a snapshot, lists what is published, and deletes it."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Protocol, runtime_checkable
+
+from anyio import CancelScope, to_thread
+
+from mnemosyne.core.errors import IndexUnavailableError, SnapshotDamagedError, SnapshotError
+from mnemosyne.protocols import Index
+from mnemosyne.retrieval.engines.lance_files import remove_others
+from mnemosyne.retrieval.engines.tiered import WORD_ROWS
+from mnemosyne.retrieval.snapshots.entries import (
+    EntryMark,
+    WorldSource,
+    find_watermark,
+    list_entries,
+    world_of,
+    write_entries,
+)
+from mnemosyne.retrieval.snapshots.manifest import (
+    ENTRIES,
+    MANIFEST,
+    MIXED,
+    Manifest,
+    SnapshotFile,
+    encode_manifest,
+    name_snapshot,
+    read_manifest,
+    scope_folder,
+)
+from mnemosyne.retrieval.snapshots.storage import SnapshotStorage
+
+Progress = Callable[[int, int], None]
+IndexInto = Callable[[str, Index], Awaitable[None]]
+"""Indexes a scope from the store into another index, as `HybridRetriever.index_into` does."""
+
+
+_TRIES = 3
+
+
+@runtime_checkable
+class ExportableIndex(Index, Protocol):
+    """An `Index` that can write a scope into a folder, as `TieredIndex` does."""
+
+    async def encoder_of(self, scope: str) -> str:
+        """Return the name of the embedder whose vectors the scope has; empty where it has none."""
+        ...
+
+    async def export(self, scope: str, target: Path) -> bool | None:
+        """Write all rows of a scope as one table into an empty folder; return whether they have the sequences of the store, or
+        None where it has no files to take them from.
+        """
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PublishedSnapshot:
+    """What a storage has under one name: a snapshot, or (`manifest` None) what a torn upload has left, or one that cannot be
+    read (`fault` says why).
+    """
+
+    snapshot_id: str
+    manifest: Manifest | None
+    fault: str = ""
+
+
+async def publish_snapshot(
+    source: WorldSource,
+    index: Index,
+    storage: SnapshotStorage,
+    scope: str,
+    *,
+    encoder: str,
+    index_into: IndexInto,
+    at: datetime,
+    progress: Progress = lambda done, total: None,
+) -> Manifest:
+    """Publish the index of a world, which must be complete, and return its manifest; takes long where a graph is built.
+
+    `encoder`: the name of the embedder that must have processed every entry (empty: words alone). `index_into` makes the rows
+    where the index has no files of them. The manifest is written when everything else is there. SnapshotError where the index
+    is not complete or of a kind that cannot be written, or the world changes meanwhile; IndexUnavailableError,
+    SnapshotStorageError, and EmbedderUnavailableError from `index_into`.
+    """
+    if not isinstance(index, ExportableIndex):
+        raise SnapshotError(
+            f"{type(index).__name__} cannot be written into a folder; publish from an engine of `open_runtime`."
+        )
+    folder = Path(await to_thread.run_sync(partial(mkdtemp, prefix="jacquard-snapshot-")), "files")
+    try:
+        digest, marks, watermark = await _export(source, index, scope, folder, encoder, index_into)
+        await to_thread.run_sync(write_entries, folder / ENTRIES, marks)
+        files = await to_thread.run_sync(_list_files, folder)
+        manifest = Manifest(
+            snapshot_id=name_snapshot(at, files),
+            scope=scope,
+            world_digest=digest,
+            encoder=encoder,
+            rows=len(marks),
+            watermark=watermark,
+            published_at=at,
+            files=files,
+        )
+        await to_thread.run_sync(_upload, storage, folder, manifest, progress)
+    finally:
+        with CancelScope(shield=True):
+            await to_thread.run_sync(partial(shutil.rmtree, folder.parent, ignore_errors=True))
+    return manifest
+
+
+def list_snapshots(storage: SnapshotStorage, scope: str) -> tuple[PublishedSnapshot, ...]:
+    """Return everything that is published of a scope, oldest first. Blocks. SnapshotStorageError."""
+    found = []
+    for name in storage.folders(scope_folder(scope)):
+        place = f"{scope_folder(scope)}/{name}"
+        data = storage.read(f"{place}/{MANIFEST}")
+        if data is None:
+            fault = "no manifest: its upload is under way or was torn"
+            found.append(PublishedSnapshot(snapshot_id=name, manifest=None, fault=fault))
+            continue
+        try:
+            manifest = read_manifest(data, shown=f"{storage.shown}/{place}", scope=scope, snapshot_id=name)
+            found.append(PublishedSnapshot(snapshot_id=name, manifest=manifest))
+        except SnapshotDamagedError as error:
+            found.append(PublishedSnapshot(snapshot_id=name, manifest=None, fault=error.reason))
+    return tuple(found)
+
+
+def verify_snapshot(storage: SnapshotStorage, manifest: Manifest) -> None:
+    """Read every file of a snapshot and compare it with the manifest. Blocks. SnapshotDamagedError, SnapshotStorageError."""
+    place = f"{scope_folder(manifest.scope)}/{manifest.snapshot_id}"
+    for name, wanted in sorted(manifest.files.items()):
+        digest, size = hashlib.sha256(), 0
+        for chunk in storage.chunks(f"{place}/{name}"):
+            digest.update(chunk)
+            size += len(chunk)
+        if (size, digest.hexdigest()) != (wanted.size, wanted.sha256):
+            raise SnapshotDamagedError(f"{storage.shown}/{place}", f"its file {name} is not what was published")
+
+
+def delete_snapshots(storage: SnapshotStorage, scope: str, *, keep: int) -> tuple[str, ...]:
+    """Delete what is published of a scope, except the newest `keep` whole snapshots and uploads that are newer than these; return
+    the ids of what is gone. Blocks. SnapshotStorageError.
+    """
+    found = list_snapshots(storage, scope)
+    whole = [each.snapshot_id for each in found if each.manifest is not None]
+    first_kept = whole[-keep] if 0 < keep <= len(whole) else ""
+    gone = [each.snapshot_id for each in found if keep == 0 or each.snapshot_id < first_kept]
+    for name in gone:
+        storage.delete(f"{scope_folder(scope)}/{name}")
+    return tuple(gone)
+
+
+async def _export(
+    source: WorldSource, index: ExportableIndex, scope: str, folder: Path, encoder: str, index_into: IndexInto
+) -> tuple[str, dict[str, EntryMark], int]:
+    """Write the table of a scope; return the version of the world that it has, the marks of its entries, and the watermark."""
+    world_id = world_of(scope)
+    for _ in range(_TRIES):
+        digest = await source.world_digest(world_id)
+        if digest is None:
+            raise SnapshotError(f"The store has no world {world_id!r}; import it first: `jacquard import DIR`.")
+        marks, mark = await list_entries(source, scope)
+        await _check_complete(index, scope, encoder, len(marks))
+        await to_thread.run_sync(partial(shutil.rmtree, folder, ignore_errors=True))
+        is_own = await index.export(scope, folder)
+        if is_own is None:
+            await _write_table(scope, folder, index_into)
+        if (digest, mark) == (await source.world_digest(world_id), await find_watermark(source, scope)):
+            return digest, marks, MIXED if is_own is False else mark
+    raise SnapshotError(f"World {world_id!r} is being changed; publish it when its import is done.")
+
+
+async def _write_table(scope: str, folder: Path, index_into: IndexInto) -> None:
+    try:
+        module = await to_thread.run_sync(import_module, "mnemosyne.retrieval.engines.lance")
+    except ImportError as error:
+        raise IndexUnavailableError(str(folder), scope, f"lancedb cannot be loaded ({error})") from error
+    table = module.LanceIndex(str(folder))
+    try:
+        await index_into(scope, table)
+        await table.finish(scope, words=await table.count(scope) > WORD_ROWS, rebuild=True)
+    finally:
+        await table.close()
+    await to_thread.run_sync(remove_others, folder, scope)
+
+
+async def _check_complete(index: ExportableIndex, scope: str, encoder: str, entries: int) -> None:
+    count = await index.count(scope)
+    if count != entries:
+        raise SnapshotError(
+            f"The index of {scope!r} has {count:,} of {entries:,} entries: `jacquard reindex` brings in the rest."
+        )
+    if encoder and (entries and await index.encoder_of(scope) not in ("", encoder)):
+        raise SnapshotError(
+            f"The index of {scope!r} has the vectors of another model: `jacquard reindex` makes those of {encoder!r}."
+        )
+    if encoder and await index.unembedded_ids(scope, encoder, 1):
+        raise SnapshotError(f"Some entries of {scope!r} have no vectors yet: `jacquard reindex` makes them.")
+    if faults := index.faults():
+        raise IndexUnavailableError(scope, scope, "; ".join(faults))
+
+
+def _list_files(folder: Path) -> dict[str, SnapshotFile]:
+    found = {}
+    for file in sorted(each for each in folder.rglob("*") if each.is_file()):
+        with file.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        found[file.relative_to(folder).as_posix()] = SnapshotFile(size=file.stat().st_size, sha256=digest)
+    return found
+
+
+def _upload(storage: SnapshotStorage, folder: Path, manifest: Manifest, progress: Progress) -> None:
+    place = f"{scope_folder(manifest.scope)}/{manifest.snapshot_id}"
+    for done, name in enumerate(sorted(manifest.files)):
+        progress(done, len(manifest.files))
+        storage.put(f"{place}/{name}", folder / name)
+    storage.put_bytes(f"{place}/{MANIFEST}", encode_manifest(manifest))
+    progress(len(manifest.files), len(manifest.files))
