@@ -111,7 +111,7 @@ from .retrieval.embedding.export_onnx import export_model
 from .retrieval.embedding.local import LocalEmbedder, model_folder
 from .retrieval.embedding.prefetching import PrefetchingEmbedder
 from .retrieval.embedding.remote import RemoteEmbedder
-from .retrieval.engines.memory import MemoryIndex
+from .retrieval.engines.tables.memory import MemoryIndex
 from .retrieval.engines.tiered import TieredIndex
 from .retrieval.recall.arms import ALL_ARMS, BM25, VECTOR
 from .retrieval.recall.entry_list import EntryList
