@@ -143,6 +143,20 @@ async def test_vectors_of_a_text_that_is_gone_are_not_kept(store):
     assert not await store.vectors.get(SCOPE, "m", wanted(texts))
 
 
+async def test_an_archived_session_leaves_no_vectors_and_is_indexed_again_when_it_is_opened(store, postgres_url, host):
+    await begin(store, 200)
+    one, other = host(), host()
+    await one.indexer.index_new(SCOPE)
+    await one.index.maintain()
+    found = await one.find("lantern")
+    await store.archive("s", at=AT)
+    left = "SELECT (SELECT count(*) FROM vectors), (SELECT count(*) FROM index_segments WHERE body IS NOT NULL)"
+    assert await run(postgres_url, left) == [(0, 0)]
+    await store.open_archived("s")
+    await other.indexer.index_new(SCOPE)
+    assert await other.find("lantern") == found
+
+
 @pytest.mark.parametrize(
     "damage",
     ["checksum = checksum + 1", "vector = '[1,2,3]'", "vector = NULL"],

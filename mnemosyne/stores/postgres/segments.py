@@ -14,7 +14,7 @@ from mnemosyne.protocols import IndexBase, SegmentRows, StoredSegments
 from mnemosyne.stores.postgres.connection import PostgresConnection
 from mnemosyne.stores.postgres.pool import ConnectionPool
 from mnemosyne.stores.postgres.vectors import find_owner, lock_owner
-from mnemosyne.stores.sql.shared_index import drop_segments
+from mnemosyne.stores.sql.writing.shared_index import drop_segments
 
 _OF_A_SCOPE = "FROM index_segments WHERE tenant = ? AND scope = ?"
 

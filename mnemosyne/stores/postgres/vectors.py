@@ -25,7 +25,7 @@ from mnemosyne.stores.postgres.locks import PostgresSessionLocks
 from mnemosyne.stores.postgres.pool import ConnectionPool
 from mnemosyne.stores.sql.connection import expand_in
 from mnemosyne.stores.sql.reading.entries import read_entries
-from mnemosyne.stores.sql.shared_index import drop_vectors
+from mnemosyne.stores.sql.writing.shared_index import drop_vectors
 
 _FEW_IDS = 1_024
 _ROWS_AT_ONCE = 64

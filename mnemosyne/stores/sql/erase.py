@@ -47,9 +47,9 @@ from mnemosyne.stores.sql.reading.entries import RECALLED_NO_MORE
 from mnemosyne.stores.sql.reading.search import find_in_packs, find_left
 from mnemosyne.stores.sql.schema import OF_A_SESSION, OF_A_TURN, PART, TextTable
 from mnemosyne.stores.sql.sessions import SessionArchivedError, StoredSession, find_session, load_session
-from mnemosyne.stores.sql.shared_index import drop_segments, drop_vectors
 from mnemosyne.stores.sql.writing.entries import replace_entry
 from mnemosyne.stores.sql.writing.messages import MESSAGE_COLUMNS
+from mnemosyne.stores.sql.writing.shared_index import drop_segments, drop_vectors
 
 
 @dataclass(kw_only=True, slots=True)

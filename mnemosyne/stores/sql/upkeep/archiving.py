@@ -16,6 +16,7 @@ from mnemosyne.core.errors import DamagedRecordError, SessionNotFoundError, Stor
 from mnemosyne.protocols.upkeep import ArchivedSession, Lease
 from mnemosyne.schema.erasure import Erasure, ErasureOutcome
 from mnemosyne.schema.evidence import Evidence
+from mnemosyne.schema.memory import session_scope
 from mnemosyne.schema.session import Message
 from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.erase import erase
@@ -30,6 +31,7 @@ from mnemosyne.stores.sql.schema import ARCHIVES_NEED, REVISION
 from mnemosyne.stores.sql.sessions import read_branches
 from mnemosyne.stores.sql.upkeep import leases
 from mnemosyne.stores.sql.upkeep.figures import last_active
+from mnemosyne.stores.sql.writing.shared_index import drop_segments, drop_vectors
 
 _COLUMNS = (
     "session, tenant, archived_at, active_at, active_branch, number_of_rows, raw_bytes, packed_bytes, heads, authors"
@@ -61,6 +63,10 @@ def archive(
     row = (key, connection.tenant, utc_text(at), utc_text(active), branch, rows, raw, packed)
     connection.insert("archives", _COLUMNS, [(*row, encode(heads), encode(authors))])
     delete_session_rows(connection, key, session_id)
+    if connection.shares_index:
+        scope = session_scope(session_id)
+        drop_vectors(connection, scope)
+        drop_segments(connection, scope, leave_mark=True)
     connection.execute("UPDATE sessions SET active_branch = '' WHERE key = ?", (key,))
     connection.require(ARCHIVES_NEED)
     return ArchivedSession(
