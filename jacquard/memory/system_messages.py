@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from mnemosyne.protocols import Store
+from mnemosyne.protocols import Store, combined_reads
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import Role, SessionHead, WindowMessage
 
@@ -79,8 +79,8 @@ class SystemMessages:
     async def _find_after(self, head: SessionHead, depth: int) -> list[int]:
         if depth >= head.depth:
             return []
-        found = await self._store.depths_with_system_messages(
-            head.session_id, branch_id=head.branch_id, after_depth=depth
+        found = await combined_reads(self._store).depths_with_system_messages(
+            self._store, head.session_id, branch_id=head.branch_id, after_depth=depth
         )
         # Another process may have gone on meanwhile.
         return [each for each in found if each <= head.depth]

@@ -40,7 +40,7 @@ from mnemosyne.chains.state import view_state
 from mnemosyne.core.errors import ContextEngineError
 from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.core.off_loop import calculate, size_of
-from mnemosyne.protocols import Store, TokenEstimator
+from mnemosyne.protocols import Store, TokenEstimator, combined_reads
 from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.query import Candidate, EntryPlace, RetrievalQuery, place_of
 
@@ -155,7 +155,9 @@ class TurnCurator:
         by_scope: dict[str, list[str]] = {}
         for candidate in chosen:
             by_scope.setdefault(candidate.scope, []).append(candidate.entry_id)
-        read = await self._parts.store.chosen_inputs(
+        store = self._parts.store
+        read = await combined_reads(store).chosen_inputs(
+            store,
             turn.session_id,
             by_scope,
             evidence_ids=[name for each in chosen for name in first_evidence_ids(each)],

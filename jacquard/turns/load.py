@@ -48,6 +48,7 @@ from mnemosyne.chains.unanswered import head_after, with_unanswered
 from mnemosyne.core.errors import DamagedRecordError, TurnNotFoundError
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.damage import has_lost, note_of, without_lost
+from mnemosyne.protocols import combined_reads
 from mnemosyne.schema.memory import session_scope, world_scope
 from mnemosyne.schema.record import SessionWindow, TurnRecord
 from mnemosyne.schema.session import TurnStatus, WindowMessage
@@ -193,7 +194,9 @@ class TurnLoader:
 
     async def _read_inputs(self, context: TurnContext) -> SessionWindow:
         """Return the window; what else the turn reads of its session is in `context` then."""
-        inputs = await self._parts.store.turn_inputs(
+        store = self._parts.store
+        inputs = await combined_reads(store).turn_inputs(
+            store,
             context.session_id,
             message_limit=context.config.history.max_messages + SPARE_MESSAGES,
             branch_id=context.branch_id,

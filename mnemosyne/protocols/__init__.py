@@ -39,7 +39,7 @@ from mnemosyne.protocols.recall import (
     VectorStore,
 )
 from mnemosyne.protocols.rendering import BlockDeriver, EvidenceResolver, Fetch, Renderer, ResolveRef, TextSelector
-from mnemosyne.protocols.store import Store
+from mnemosyne.protocols.store import Store, combined_reads
 from mnemosyne.protocols.upkeep import ArchivedSession, IdlePage, IdleSession, Lease, StoreUpkeep, StoreUsage
 
 __all__ = [
@@ -88,4 +88,5 @@ __all__ = [
     "TokenEstimator",
     "VectorStore",
     "Vectors",
+    "combined_reads",
 ]

@@ -505,3 +505,15 @@ class Store(Protocol):
         `mnemosyne.privacy.runs`, after a search through everything that is stored.
         """
         ...
+
+
+_COMBINED = ("turn_inputs", "chosen_inputs", "depths_with_system_messages")
+
+
+def combined_reads(store: Store) -> type[Store]:
+    """Return the class whose `turn_inputs`, `chosen_inputs` and `depths_with_system_messages` fit a store.
+
+    That is its own, if it defines or inherits them, else `Store`, whose read one after the other by the store's single methods: so
+    what a wrapper that passes all other calls on has overridden counts.
+    """
+    return type(store) if all(hasattr(type(store), name) for name in _COMBINED) else Store

@@ -17,7 +17,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from types import NoneType
 from typing import get_args, get_origin, get_type_hints
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import anyio
 import pytest
@@ -62,6 +62,7 @@ NO_CREDENTIAL = {
     "consolidation.model",
     "redaction.rules",
     "experiments",
+    "snapshots.cache_folder",
 }
 """Text settings that hold no credential. A new one belongs here, or its field is a `credential_field`."""
 
@@ -230,6 +231,9 @@ def planted(address):
         for step in path[:-1]:
             section = section.setdefault(step, {})
         section[path[-1]] = value if holds == "key" else f"{address.replace('://', f'://user:{value}@')}?token={value}"
+        if path == ("snapshots", "address"):
+            place = urlsplit(address).netloc
+            section[path[-1]] = f"s3://user:{value}@games/indexes?endpoint_override={place}&scheme=http&region=x"
     for section in ("selector", "planner", "summary", "consolidation"):
         plain[section]["model"] = "openai/small"
     plain["planner"] |= {"confidence_threshold": 1.0, "timeout_ms": 20_000}

@@ -417,22 +417,21 @@ class StreamBWatch(NoTracing):
             self.ended.set()
 
 
-class StoreThatAnswersLast(Through):
-    """Gives Stream A the evidence that it reads once Stream B has ended."""
+class DeriverThatAnswersLast:
+    """Lets Stream A have its evidence once Stream B has ended."""
 
-    def __init__(self, inner, watch):
-        super().__init__(inner)
+    def __init__(self, watch):
         self._watch = watch
 
-    async def list_evidences(self, *args, **more):
+    async def derive(self, session_doc, evidences, options=None):
         await self._watch.ended.wait()
-        return await self._inner.list_evidences(*args, **more)
+        return ()
 
 
 async def test_no_prompt_is_made_ahead_of_an_answer_that_is_there():
     """Stream A comes last here: by then the deadline came near, and the answer came after all."""
     model, watch, pruner = ScriptedModel('["lore_elder"]'), StreamBWatch(), WatchedPruner()
-    real, store = model.generate, StoreThatAnswersLast(MemoryStore(), watch)
+    real = model.generate
     with deadline_by_hand(PATIENT.curation) as deadline:
 
         async def asked(request):
@@ -441,7 +440,7 @@ async def test_no_prompt_is_made_ahead_of_an_answer_that_is_there():
             return await real(request)
 
         model.generate = asked
-        parts = {"store": store, "tracing": watch, "pruner": pruner}
+        parts = {"deriver": DeriverThatAnswersLast(watch), "tracing": watch, "pruner": pruner}
         async with small_engine(model=model, config=PATIENT, **parts) as (engine, _, _):
             turn = await engine.prepare_turn("s", "村长的钥匙在哪里?")
     assert (pruner.prompts, turn.report.stream_b.code) == (1, "selected")

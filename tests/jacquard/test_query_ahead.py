@@ -95,24 +95,11 @@ async def test_a_fault_of_it_harms_no_turn():
     assert "embedder_unavailable" in {each.code for each in turn.report.degradations}
 
 
-class StoreBehindEmbedder(MemoryStore):
-    """Says which entries are gated only once the embedder has begun."""
-
-    def __init__(self, embedder):
-        super().__init__()
-        self.embedder = embedder
-
-    async def gated_entries(self, scopes):
-        await self.embedder.begun.wait()
-        return await super().gated_entries(scopes)
-
-
-async def test_where_no_model_plans_the_words_are_embedded_beside_the_setting_of_the_scene():
+async def test_where_no_model_plans_the_words_are_embedded_once():
     embedder = RecordingEmbedder()
     embedder.may_end.set()
-    store = StoreBehindEmbedder(embedder)
     with anyio.fail_after(60):
-        async with small_engine(embedder=embedder, config=PATIENT, store=store) as (engine, _, _):
+        async with small_engine(embedder=embedder, config=PATIENT) as (engine, _, _):
             await engine.prepare_turn("s", INPUT)
     assert embedder.queries == [(INPUT,)]
 

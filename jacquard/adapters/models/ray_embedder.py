@@ -98,6 +98,8 @@ class RayEmbedder:
                 f"The engine ray cannot be imported ({error}): pip install 'jacquard-context[ray]'."
             ) from error
         alone = {
+            # Without it Ray joins whatever cluster its folder for temporary files names.
+            "address": "local",
             "num_cpus": self._workers,
             "include_dashboard": False,
             "object_store_memory": _STORE_BYTES,

@@ -20,6 +20,7 @@ from typing import Any
 from anyio import to_thread
 
 from jacquard.config.in_force import settings_in_force
+from jacquard.core.degradations import DegradationCode
 from jacquard.core.errors import ConfigError
 from jacquard.service.upkeep import tidy
 from jacquard.service.upkeep.findings import (
@@ -285,7 +286,7 @@ class Doctor:
                     name = await index.encoder_of(scope)
                 except MnemosyneError as error:
                     self._note(
-                        "index_damaged",
+                        DegradationCode.INDEX_DAMAGED.value,
                         Severity.WRONG,
                         str(error),
                         "`jacquard reindex` builds it again from the store.",
@@ -298,7 +299,7 @@ class Doctor:
             await index.close()
         if behind:
             self._note(
-                "index_behind",
+                DegradationCode.INDEX_BEHIND.value,
                 Severity.STALE,
                 f"The index of {len(behind)} scopes lacks what was written last ({', '.join(behind[:3])} …).",
                 "The next turn brings it in; `jacquard reindex` does it now.",
@@ -306,7 +307,7 @@ class Doctor:
         for name, number in encoders.items():
             if name and serving and name != serving:
                 self._note(
-                    "encoder_changed",
+                    DegradationCode.ENCODER_CHANGED.value,
                     Severity.STALE,
                     f"The vectors of {number} scopes are those of {name}; the configured model is {serving}.",
                     "`jacquard reindex` makes them with the configured model; until then the former one serves.",
@@ -357,7 +358,10 @@ class Doctor:
             return
         for note in (await check_store(store)).damage:
             self._note(
-                "record_damaged", Severity.WRONG, f"Tenant {tenant!r}: {note.sentence}", "`jacquard check` says more."
+                DegradationCode.RECORD_DAMAGED.value,
+                Severity.WRONG,
+                f"Tenant {tenant!r}: {note.sentence}",
+                "`jacquard check` says more.",
             )
 
     def _look_at_files(self, location: StoreLocation) -> None:
