@@ -22,10 +22,15 @@ SESSIONS = [f"s{number}" for number in range(6)]
 
 
 def call(service, method, path, **sent):
-    """Make one call over a connection of its own, so that any of the processes takes it."""
-    answer = httpx.request(method, f"{service.address}{path}", timeout=PATIENCE_SECONDS, **sent)
+    """Make one call over a connection of its own, so that any of the processes takes it; again until its session's is started."""
+    while is_starting(answer := httpx.request(method, f"{service.address}{path}", timeout=PATIENCE_SECONDS, **sent)):
+        time.sleep(0.05)
     answer.raise_for_status()
     return answer
+
+
+def is_starting(answer):
+    return answer.status_code == 503 and answer.json()["error"]["code"] == "worker_restarting"
 
 
 def play(service, session_id, reply):
@@ -65,6 +70,10 @@ def test_events_come_from_the_process_of_the_session(start_service):
     service = start_service("--workers", "2")
     for session_id in SESSIONS[:3]:
         call(service, "POST", "/api/v1/sessions", json={"session_id": session_id})
+        # Refused until the session's process is started; this message is no part of what follows.
+        call(service, "POST", f"/api/v1/sessions/{session_id}/turns", json={"message": "Hello."})
+        call(service, "POST", f"/api/v1/sessions/{session_id}/reply/chunks", json={"chunk": "Hello.", "chunk_index": 0})
+        call(service, "POST", f"/api/v1/sessions/{session_id}/reply/finalize", json={})
         with httpx.stream(
             "GET", f"{service.address}/api/v1/sessions/{session_id}/events", timeout=PATIENCE_SECONDS
         ) as stream:
