@@ -38,6 +38,9 @@ UNSTEADY_SWITCHES = 3
 UNSTEADY = "focus_unsteady"
 PlanListener = Callable[[PlanContext], None]
 
+_PATTERNS_WEIGHT = 10
+"""Characters of a state that take about as long as one of a message, which many patterns read: up to 5 microseconds."""
+
 
 def _ignore_plan(plan: PlanContext) -> None:
     return None
@@ -77,7 +80,7 @@ class TurnPlanner:
             size = size_of(user_message, window.state)
             plan_by_rules = partial(self._plan_by_rules, user_message, window, world, config.planner)
             if is_read_at_once(user_message, world):
-                rules, locked = await calculate(plan_by_rules, size=size)
+                rules, locked = await calculate(plan_by_rules, size=size + _PATTERNS_WEIGHT * len(user_message))
             else:
                 # A pattern of the pack may take its full time limit, however short the input is.
                 rules, locked = await to_thread.run_sync(plan_by_rules)
