@@ -118,6 +118,7 @@ class TieredIndex:
         self._lost: dict[str, str] = {}
         self._opened: dict[str, OpenedScope] = {}
         self._saved: dict[str, tuple[str, int]] = {}
+        self._unchanged = set[str]()
         self._loads: dict[str, ScopeLoad] = {}
         self._is_alone = False
         self._opening = anyio.Lock()
@@ -396,7 +397,8 @@ class TieredIndex:
             if self._durable is not None:
                 await self._tidy(self._durable)
             for scope in self._memory.scopes():
-                await self._save(scope, is_last=False)
+                if scope not in self._unchanged:
+                    await self._save(scope, is_last=False)
             await self._evict_scopes()
             await self._renew_snapshots()
 
@@ -477,12 +479,16 @@ class TieredIndex:
         marks = {chain: table.watermark(chain) for chain in Chain}
         self._durable.expect(scope, opened.mark, 0)
         stamp = await self._run_guarded(scope, partial(self._durable.stamp, scope, rows, marks, table.model), "")
-        if stamp and stamp != saved and self._is_safe(scope):
-            await to_thread.run_sync(write_checkpoint, self.folder, scope, stamp, opened.mark, table)
-            self._saved[scope] = stamp, rows
+        if stamp and self._is_safe(scope):
+            # A write that begins while the file is written counts as one after it.
+            self._unchanged.add(scope)
+            if stamp != saved:
+                await to_thread.run_sync(write_checkpoint, self.folder, scope, stamp, opened.mark, table)
+                self._saved[scope] = stamp, rows
 
     async def _remove_checkpoint(self, scope: str) -> None:
         self._saved.pop(scope, None)
+        self._unchanged.discard(scope)
         try:
             await to_thread.run_sync(remove_checkpoint, self.folder, scope)
         except OSError as error:
@@ -591,6 +597,7 @@ class TieredIndex:
     def _forget_files(self, scope: str) -> None:
         self._opened.pop(scope, None)
         self._saved.pop(scope, None)
+        self._unchanged.discard(scope)
         if (load := self._loads.pop(scope, None)) is not None:
             load.give_up()
 
@@ -803,6 +810,7 @@ class TieredIndex:
             if not batch.rows and not batch.removed:
                 return
             self._in_flight.add(scope)
+            self._unchanged.discard(scope)
             try:
                 durable = await self._engine(scope)
                 if durable is not None and self._memory.holds(scope):
