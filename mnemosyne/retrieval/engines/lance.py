@@ -62,6 +62,8 @@ from mnemosyne.schema.query import Hit, IndexFilter
 from mnemosyne.schema.record import SequencedEntry
 
 _COPIED_ROWS = 20_000
+_METADATA_BYTES = 32 << 20
+"""LanceDB keeps what it has read of the tables' files, up to a gigabyte if it is let: a table for each session would fill that."""
 
 
 class LanceIndex:
@@ -511,7 +513,10 @@ class LanceIndex:
         if self._connection is None:
             await self._shared.make_folder()
             # Handles are snapshots; an interval of nothing makes each read see what other processes wrote.
-            self._connection = await lancedb.connect_async(self.folder, read_consistency_interval=timedelta(0))
+            session = lancedb.Session(metadata_cache_size_bytes=_METADATA_BYTES)
+            self._connection = await lancedb.connect_async(
+                self.folder, read_consistency_interval=timedelta(0), session=session
+            )
 
     async def _select(self, scope: str, filter_condition: str, columns: list[str]) -> Any:
         try:
