@@ -21,10 +21,10 @@ from mnemosyne import (
     TieredIndex,
     UnreadableError,
 )
-from mnemosyne.retrieval.engines.lance_files import checkpoint_file, read_stamp
+from mnemosyne.retrieval.engines.checkpoints.array_file import map_arrays, read_about, write_arrays
+from mnemosyne.retrieval.engines.checkpoints.checkpoint import read_checkpoint, stamp_of, write_checkpoint
+from mnemosyne.retrieval.engines.lance.files import checkpoint_file, read_stamp
 from mnemosyne.retrieval.engines.rows import row_batch
-from mnemosyne.retrieval.engines.tables.array_file import map_arrays, read_about, write_arrays
-from mnemosyne.retrieval.engines.tables.checkpoint import read_checkpoint, stamp_of, write_checkpoint
 from mnemosyne.retrieval.engines.tables.table import ScopeTable
 
 pytestmark = pytest.mark.anyio

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from recall_parts import SESSION, entry, unit, where, written
 
 from mnemosyne import Chain, Hit, MemoryEntry, MemoryIndex, SequencedEntry, TieredIndex
-from mnemosyne.retrieval.engines.lance import LanceIndex
+from mnemosyne.retrieval.engines.lance.index import LanceIndex
 from mnemosyne.retrieval.engines.large_scope import LargeScope
 
 pytestmark = pytest.mark.anyio

@@ -15,7 +15,7 @@ from filelock import FileLock
 from recall_parts import SESSION, WORLD, entry, said, unit, where, written
 
 from mnemosyne import Chain, Index, MemoryIndex, SequencedEntry, TieredIndex
-from mnemosyne.retrieval.engines.lance import LanceIndex
+from mnemosyne.retrieval.engines.lance.index import LanceIndex
 
 pytestmark = pytest.mark.anyio
 

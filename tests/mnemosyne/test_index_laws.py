@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from recall_parts import WORLD, entry, unit, where, written
 
 from mnemosyne import Chain, Hit, MemoryIndex, TieredIndex
-from mnemosyne.retrieval.engines.lance import LanceIndex
+from mnemosyne.retrieval.engines.lance.index import LanceIndex
 from mnemosyne.retrieval.engines.rows import StoredScope
 from mnemosyne.retrieval.engines.tables.table import ScopeTable
 

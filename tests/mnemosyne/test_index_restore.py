@@ -19,7 +19,7 @@ from mnemosyne import (
     MemoryIndex,
     TieredIndex,
 )
-from mnemosyne.retrieval.engines.lance_files import table_name
+from mnemosyne.retrieval.engines.lance.files import table_name
 from mnemosyne.retrieval.recall.indexing.indexer import Indexer
 
 pytestmark = pytest.mark.anyio

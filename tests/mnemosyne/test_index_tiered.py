@@ -11,7 +11,7 @@ import pytest
 from recall_parts import SESSION, WORLD, entry, remove_checkpoints, unit, where, written
 
 from mnemosyne import Chain, IndexUnavailableError, SequencedEntry, TieredIndex
-from mnemosyne.retrieval.engines.lance import LanceIndex
+from mnemosyne.retrieval.engines.lance.index import LanceIndex
 from mnemosyne.retrieval.engines.rows import RowBatch, StoredScope
 from mnemosyne.schema.query import TextSearch
 

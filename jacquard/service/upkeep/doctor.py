@@ -38,7 +38,7 @@ from mnemosyne.core.codec import format_time
 from mnemosyne.core.errors import DamagedRecordError, MnemosyneError, StoreError
 from mnemosyne.documents.store_check import check_store
 from mnemosyne.protocols import Store, StoreUpkeep
-from mnemosyne.retrieval.engines.lance_files import list_tables, table_name
+from mnemosyne.retrieval.engines.lance.files import list_tables, table_name
 from mnemosyne.schema.memory import Chain, session_scope, world_scope
 from mnemosyne.stores.locate import StoreLocation, locate_store
 from mnemosyne.stores.maintenance.revision import read_revisions
@@ -274,7 +274,7 @@ class Doctor:
         """Compare tables of the index with the store; return the embedders whose vectors they have."""
         if not scopes or find_spec("lancedb") is None:
             return ()
-        index: Any = (await to_thread.run_sync(import_module, "mnemosyne.retrieval.engines.lance")).LanceIndex(
+        index: Any = (await to_thread.run_sync(import_module, "mnemosyne.retrieval.engines.lance.index")).LanceIndex(
             str(folder)
         )
         encoders: dict[str, int] = {}

@@ -37,7 +37,7 @@ from mnemosyne.core.errors import (
 from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.host_parts import SystemClock
 from mnemosyne.protocols import Clock, Lease, Store, StoreUpkeep
-from mnemosyne.retrieval.engines.lance_files import remove_tables
+from mnemosyne.retrieval.engines.lance.files import remove_tables
 from mnemosyne.schema.erasure import Erasure
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.stores.locate import StoreLocation, locate_store

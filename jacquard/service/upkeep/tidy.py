@@ -12,7 +12,7 @@ from pathlib import Path
 from mnemosyne.evidence import FolderVault
 from mnemosyne.evidence.vault import name_of
 from mnemosyne.protocols import Store, StoreUpkeep
-from mnemosyne.retrieval.engines.lance_files import list_tables, table_name
+from mnemosyne.retrieval.engines.lance.files import list_tables, table_name
 from mnemosyne.retrieval.engines.large_scope import delta_names
 from mnemosyne.schema.memory import session_scope, staged_scope
 from mnemosyne.stores.locate import StoreLocation

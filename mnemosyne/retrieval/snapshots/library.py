@@ -15,7 +15,7 @@ from anyio import CapacityLimiter, to_thread
 
 from mnemosyne.core.errors import SnapshotDamagedError, SnapshotStorageError
 from mnemosyne.core.masking.call_logs import open_log
-from mnemosyne.retrieval.engines.served.scopes import ServedSnapshot
+from mnemosyne.retrieval.engines.served.snapshot import ServedSnapshot
 from mnemosyne.retrieval.snapshots.cache import SnapshotCache
 from mnemosyne.retrieval.snapshots.entries import (
     EntryMark,

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 
 from mnemosyne.core.codec import decode, encode
 from mnemosyne.core.errors import CodecError, SnapshotDamagedError
-from mnemosyne.retrieval.engines.lance_files import table_name
+from mnemosyne.retrieval.engines.lance.files import table_name
 
 MANIFEST = "manifest.json"
 ENTRIES = "entries.parquet"

@@ -17,7 +17,7 @@ from anyio import CancelScope, to_thread
 
 from mnemosyne.core.errors import IndexUnavailableError, SnapshotDamagedError, SnapshotError
 from mnemosyne.protocols import Index
-from mnemosyne.retrieval.engines.lance_files import remove_others
+from mnemosyne.retrieval.engines.lance.files import remove_others
 from mnemosyne.retrieval.engines.tiered import WORD_ROWS
 from mnemosyne.retrieval.snapshots.entries import (
     EntryMark,
@@ -183,7 +183,7 @@ async def _export(
 
 async def _write_table(scope: str, folder: Path, index_into: IndexInto) -> None:
     try:
-        module = await to_thread.run_sync(import_module, "mnemosyne.retrieval.engines.lance")
+        module = await to_thread.run_sync(import_module, "mnemosyne.retrieval.engines.lance.index")
     except ImportError as error:
         raise IndexUnavailableError(str(folder), scope, f"lancedb cannot be loaded ({error})") from error
     table = module.LanceIndex(str(folder))

@@ -23,7 +23,7 @@ from jacquard.service.running.application import build_app
 from jacquard.service.upkeep.housekeeper import LEASE, Housekeeper
 from jacquard.service.values import Scope
 from mnemosyne import PostgresStore, SqliteStore, SystemClock, locate_store, postgres_address
-from mnemosyne.retrieval.engines.lance_files import list_tables
+from mnemosyne.retrieval.engines.lance.files import list_tables
 from mnemosyne.stores.maintenance.copies import backup_store
 from mnemosyne.testing.stores.samples import imported_turn, play, prepared_turn, read_everything, start
 

@@ -1,4 +1,4 @@
-"""Writes the rows of a scope as one table with its graph, for a snapshot. It imports `lance` and is imported by name."""
+"""Writes the rows of a scope as one table with its graph, for a snapshot. It imports LanceDB and is imported by name."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 from anyio import to_thread
 
-from mnemosyne.retrieval.engines.lance import LanceIndex
-from mnemosyne.retrieval.engines.lance_files import SharedFolder, copy_files, remove_others
+from mnemosyne.retrieval.engines.lance.files import SharedFolder, copy_files, remove_others
+from mnemosyne.retrieval.engines.lance.index import LanceIndex
 from mnemosyne.retrieval.engines.large_scope import delta_names
 from mnemosyne.retrieval.engines.rows import RowBatch
 from mnemosyne.schema.memory import Chain

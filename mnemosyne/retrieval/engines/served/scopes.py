@@ -2,77 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Protocol
+from collections.abc import Iterable
+from typing import NamedTuple
 
-from mnemosyne.retrieval.engines.rows import NO_ROWS, RowBatch, merge_batches
-from mnemosyne.schema.memory import Chain
+from mnemosyne.core.errors import IndexUnavailableError, ScopeDroppedError
+from mnemosyne.retrieval.engines.large_scope import LargeScope
+from mnemosyne.retrieval.engines.rows import RowBatch
+from mnemosyne.retrieval.engines.served.snapshot import ServedSnapshot, SnapshotSource
+from mnemosyne.retrieval.engines.served.tables import open_table
+from mnemosyne.retrieval.engines.tables.table import ScopeTable
 
-
-@dataclass(kw_only=True, slots=True)
-class ServedSnapshot:
-    """A snapshot that a host searches in place of an index of its own.
-
-    `folder` holds its table. `stale`: the ids of its rows that are not those of the store any more. `sequences`: by id, those of
-    the other rows in this store, where they are not those of the publisher's (empty: they are). `watermarks`: up to which
-    sequence of the store, by chain, the rows that are not stale are complete, except where the snapshot is `incomplete`: then
-    it lacks entries that the store has. `delta`: what was written since it was opened.
-    """
-
-    snapshot_id: str
-    folder: Path
-    stale: tuple[str, ...] = ()
-    sequences: Mapping[str, int] = field(default_factory=dict)
-    watermarks: Mapping[Chain, int] = field(default_factory=dict)
-    incomplete: bool = False
-    delta: RowBatch = NO_ROWS
-
-    def note(self, batch: RowBatch) -> None:
-        """Add to what was written since the snapshot was opened."""
-        self.delta = merge_batches(self.delta, batch)
-
-    @property
-    def is_old(self) -> bool:
-        """Whether the store has changed since the snapshot was published."""
-        return bool(self.stale or self.incomplete or self.delta.rows or self.delta.removed)
-
-    @property
-    def changes(self) -> RowBatch:
-        """All that makes the snapshot's table what is searched now."""
-        return merge_batches(RowBatch(rows=(), removed=self.stale, watermarks={}), self.delta)
+_TRIES = 3
 
 
-class SnapshotSource(Protocol):
-    """Finds the snapshots of scopes. No method raises for a storage that is away or a snapshot that is damaged."""
+class OpenedSnapshot(NamedTuple):
+    """A snapshot with what searches it: all of it in memory, or its words."""
 
-    async def open(self, scope: str) -> ServedSnapshot | None:
-        """Return the newest usable snapshot of a scope; None where the scope has none."""
-        ...
-
-    async def find_newer(self, scope: str, snapshot_id: str) -> ServedSnapshot | None:
-        """Return a usable snapshot that is newer than the one named, if it is time to look for one."""
-        ...
-
-    async def reject(self, snapshot: ServedSnapshot, reason: str) -> None:
-        """Remove a snapshot from this host, because its table cannot be read; `open` fetches it again."""
-        ...
-
-    async def release(self, snapshot: ServedSnapshot) -> None:
-        """Let the files of a snapshot be removed."""
-        ...
-
-    def degradations_for(self, scopes: Iterable[str]) -> tuple[str, ...]:
-        """Return the degradation codes that apply when these scopes are searched."""
-        ...
+    snapshot: ServedSnapshot
+    table: ScopeTable | LargeScope
 
 
 class ServedScopes:
-    """Which scopes of an index are searched in snapshots. `source` None: none is."""
+    """Which scopes of an index are searched in snapshots. `source` None: none is. For the numbers of rows see `TieredIndex`."""
 
-    def __init__(self, source: SnapshotSource | None) -> None:
+    def __init__(self, source: SnapshotSource | None, *, memory_rows: int, delta_rows: int, held_rows: int) -> None:
         self._source = source
+        self._memory_rows, self._delta_rows, self._held_rows = memory_rows, delta_rows, held_rows
         self._served: dict[str, ServedSnapshot] = {}
         self._refused = set[str]()
         self._left: list[ServedSnapshot] = []
@@ -84,20 +39,51 @@ class ServedScopes:
         """Return the snapshot in which a scope is searched."""
         return self._served.get(scope)
 
-    async def find(self, scope: str) -> ServedSnapshot | None:
-        """Return the newest snapshot of a scope; None where there is none, or the scope was dropped here."""
-        return None if self._source is None or scope in self._refused else await self._source.open(scope)
+    def has_changes(self, scope: str) -> bool:
+        """Return whether anything was added to a scope since its snapshot was opened."""
+        snapshot = self._served.get(scope)
+        return snapshot is not None and bool(snapshot.delta.rows or snapshot.delta.removed)
 
-    async def find_newer(self, scope: str) -> ServedSnapshot | None:
-        """Return a snapshot that is newer than the one in which a scope is searched."""
-        if self._source is None or scope not in self._served:
+    def note(self, scope: str, batch: RowBatch) -> bool:
+        """Add to what was written since the snapshot of a scope was opened; return whether the scope is searched in one."""
+        if (snapshot := self._served.get(scope)) is None:
+            return False
+        snapshot.note(batch)
+        return True
+
+    async def open(self, scope: str) -> OpenedSnapshot | None:
+        """Return the newest usable snapshot of a scope, not searched yet; None where there is none, or the scope was dropped
+        here.
+        """
+        if self._source is None or scope in self._refused:
             return None
-        return await self._source.find_newer(scope, self._served[scope].snapshot_id)
+        for _ in range(_TRIES):
+            if (found := await self._source.open(scope)) is None:
+                return None
+            if (opened := await self._open_table(scope, found, self._source)) is not None:
+                return opened
+        return None
 
-    async def reject(self, snapshot: ServedSnapshot, reason: str) -> None:
-        """Let a snapshot be removed from this host, because its table cannot be read."""
-        if self._source is not None:
-            await self._source.reject(snapshot, reason)
+    async def open_newer(self, scope: str) -> OpenedSnapshot | None:
+        """Return a usable snapshot that is newer than the one in which a scope is searched, not searched yet."""
+        if self._source is None or (snapshot := self._served.get(scope)) is None:
+            return None
+        newer = await self._source.find_newer(scope, snapshot.snapshot_id)
+        return None if newer is None else await self._open_table(scope, newer, self._source)
+
+    async def _open_table(self, scope: str, snapshot: ServedSnapshot, source: SnapshotSource) -> OpenedSnapshot | None:
+        try:
+            table = await open_table(
+                scope,
+                snapshot,
+                memory_rows=self._memory_rows,
+                delta_rows=self._delta_rows,
+                held_rows=self._held_rows,
+            )
+        except (IndexUnavailableError, ScopeDroppedError) as error:
+            await source.reject(snapshot, str(error))
+            return None
+        return OpenedSnapshot(snapshot, table)
 
     def serve(self, scope: str, snapshot: ServedSnapshot) -> None:
         """Search a scope in a snapshot from here on."""

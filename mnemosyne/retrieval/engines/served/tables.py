@@ -16,7 +16,7 @@ from mnemosyne.core.errors import IndexUnavailableError
 from mnemosyne.protocols import Vectors
 from mnemosyne.retrieval.engines.large_scope import DurableIndex, GraphStore, LargeScope
 from mnemosyne.retrieval.engines.rows import RowBatch, StoredScope
-from mnemosyne.retrieval.engines.served.scopes import ServedSnapshot
+from mnemosyne.retrieval.engines.served.snapshot import ServedSnapshot
 from mnemosyne.retrieval.engines.tables.table import ScopeTable
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.query import Hit, IndexFilter
@@ -31,7 +31,7 @@ async def open_table(
     """Return what searches a scope in a snapshot: all of it in memory up to `memory_rows`, else its words. IndexUnavailableError
     or ScopeDroppedError where the table cannot be read or has damaged rows.
     """
-    module = await to_thread.run_sync(import_module, "mnemosyne.retrieval.engines.lance")
+    module = await to_thread.run_sync(import_module, "mnemosyne.retrieval.engines.lance.index")
     reader: DurableIndex = module.LanceIndex(str(snapshot.folder))
     graph = SnapshotGraph(reader, snapshot.sequences)
     if await reader.count(scope) > memory_rows:

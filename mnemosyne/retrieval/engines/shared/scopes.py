@@ -23,6 +23,7 @@ from mnemosyne.retrieval.engines.rows import (
     merge_watermarks,
 )
 from mnemosyne.retrieval.engines.shared.segments import decode_segments, encode_scope, encode_segment
+from mnemosyne.retrieval.engines.tables.table import ScopeTable
 from mnemosyne.schema.memory import Chain, staged_scope
 
 LEAST_ROWS = 256
@@ -45,15 +46,28 @@ class _Scope:
 
 
 class SharedScopes:
-    """Reads scopes from their chains and adds to them. With `has_vectors` rows wait until an embedder has processed them."""
+    """Reads scopes from their chains and adds to them. With `has_vectors` rows wait until an embedder has processed them. `store`
+    None: no scope is shared (`is_on`), and none may be read.
+    """
 
-    def __init__(self, store: SegmentStore, *, has_vectors: bool = True) -> None:
-        self._store, self._has_vectors = store, has_vectors
+    def __init__(self, store: SegmentStore | None, *, has_vectors: bool = True) -> None:
+        self._given, self._has_vectors = store, has_vectors
         self._scopes: dict[str, _Scope] = {}
         self._faults: dict[str, str] = {}
 
+    @property
+    def is_on(self) -> bool:
+        """Whether there is a store to share scopes in."""
+        return self._given is not None
+
+    @property
+    def _store(self) -> SegmentStore:
+        if self._given is None:
+            raise TypeError("there is no store in which scopes are shared")
+        return self._given
+
     def holds(self, scope: str) -> bool:
-        """Return whether a scope was read here."""
+        """Return whether a scope was read here; never without a store."""
         return scope in self._scopes
 
     def faults(self) -> tuple[str, ...]:
@@ -80,6 +94,13 @@ class SharedScopes:
         known.marks = {} if stored is None else highest_sequences(stored)
         return stored
 
+    async def read_table(self, scope: str) -> ScopeTable:
+        """Return what searches the rows of a scope's chain in memory."""
+        stored, table = await self.read(scope), ScopeTable()
+        if stored is not None:
+            await to_thread.run_sync(table.fill, stored)
+        return table
+
     def hold(self, scope: str, batch: RowBatch) -> None:
         """Remember rows that are new in a scope, until they are added."""
         known = self._scopes[scope]
@@ -91,6 +112,10 @@ class SharedScopes:
         if rows < LEAST_ROWS or len(held) < SEGMENT_ROWS or scope.startswith(_STAGED):
             return False
         return len(held) >= _LONGEST_WAIT_ROWS or not self._has_vectors or all(row.model for row in held)
+
+    async def add_due(self, scope: str, rows: int) -> bool:
+        """Add what is held of a scope of so many rows, where it is due; for the result see `add`."""
+        return not self.is_due(scope, rows) or await self.add(scope)
 
     async def add(self, scope: str) -> bool:
         """Add what is held; return False where the scope has to be read again, because its chain was dropped."""
@@ -137,7 +162,7 @@ class SharedScopes:
     async def drop(self, scope: str) -> None:
         """Remove a scope's chain. StoreError."""
         self.forget(scope)
-        if not scope.startswith(_STAGED):
+        if self.is_on and not scope.startswith(_STAGED):
             await self._store.drop(scope)
 
     async def adopt(self, scope: str, staged: str) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -140,13 +140,16 @@ class ScopeTable:
         table._vectors = VectorRows.restore(arrays)
         return table
 
-    def is_ahead_of(self, row: IndexRow) -> bool:
-        """Return whether the table has the vector of an entry that this row of the same writing lacks."""
+    def select_news(self, batch: RowBatch) -> RowBatch:
+        """Return a batch that was written beside a part of the scope, without rows whose vectors the table has already."""
         with self._lock:
-            slot = self._places.get(row.entry_id)
-            if slot is None or row.model or not self._columns.seen[slot]:
-                return False
-            return bool(self._columns.sequence[slot] == row.sequence)
+            return replace(batch, rows=tuple(row for row in batch.rows if not self._is_ahead_of(row)))
+
+    def _is_ahead_of(self, row: IndexRow) -> bool:
+        slot = self._places.get(row.entry_id)
+        if slot is None or row.model or not self._columns.seen[slot]:
+            return False
+        return bool(self._columns.sequence[slot] == row.sequence)
 
     def begin_at(self, watermarks: Mapping[Chain, int]) -> None:
         """Take these watermarks in the place of those of the rows, which have the sequences of another store."""

@@ -8,41 +8,36 @@ concrete store, index or embedder.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
 import anyio
 
-from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.protocols import (
     Embedder,
     EntrySource,
     Index,
     MendableIndex,
-    ParallelEmbedder,
     PartialIndex,
-    Vectors,
     VectorStore,
 )
-from mnemosyne.retrieval.engines.rows import neighbour_key, own_words, round_vectors, spoken_words
+from mnemosyne.retrieval.engines.rows import neighbour_key, own_words
 from mnemosyne.retrieval.recall.adjacency import ConversationTail, LinkedEntry, has_neighbours, join_neighbours
+from mnemosyne.retrieval.recall.indexing.linking import TailCache, link_page, read_linked
+from mnemosyne.retrieval.recall.indexing.missing import MissingVectors
 from mnemosyne.retrieval.recall.indexing.rebuild import RebuildResult, compare_index
-from mnemosyne.retrieval.recall.indexing.shared_vectors import SharedVectors
+from mnemosyne.retrieval.recall.indexing.text_vectors import PAGE_TEXTS, TextVectors
 from mnemosyne.retrieval.recall.query_features import RECALLED
 from mnemosyne.schema.memory import Chain, MemoryEntry
 from mnemosyne.schema.record import SequencedEntry
 
 FIT = 0.5
 _PAGE = 1_000
-_VECTOR_PAGE = 128
-_CACHED_VECTORS = 4_096
 _FALLS = 3
 _BATCH = 8
 """So many texts are embedded at a time behind turns: a query that comes meanwhile waits for one batch at most."""
 
-_MOST_WAITING = 1_000
-_LACKING = 64
 _MOST_SCOPES = 4_096
 
 Progress = Callable[[int, int], None]
@@ -80,17 +75,12 @@ class Indexer:
         vectors: VectorStore | None = None,
     ) -> None:
         self._source, self._index, self._embedder = source, index, embedder
-        self._shared = None if embedder is None or vectors is None else SharedVectors(vectors, embedder.name)
+        self._vectors = TextVectors(embedder, least_fitness=least_fitness, shared=vectors)
+        self._tails = TailCache(source, index)
         self._mendable = index if isinstance(index, MendableIndex) else None
-        self._lanes = embedder.lanes if isinstance(embedder, ParallelEmbedder) else 1
-        self._least_fitness = least_fitness
         self._locks: dict[str, anyio.Lock] = {}
-        self._tails: dict[tuple[str, Chain], tuple[int, ConversationTail]] = {}
-        self._raw: dict[tuple[str, str], tuple[str, Vectors | None]] = {}
-        self._waiting: dict[str, dict[str, LinkedEntry]] = {}
-        self._lacking: dict[str, set[str]] = {}
+        self._missing = MissingVectors(index, "" if embedder is None else embedder.name)
         self._used: dict[str, None] = {}
-        self._complete = set[str]()
 
     async def find_unindexed(
         self, scopes: Iterable[str], written: Mapping[tuple[str, Chain], int] | None = None
@@ -135,12 +125,13 @@ class Indexer:
         done, falls, fault = 0, 0, ""
         for chain in _chains(scope) if chains is None else chains:
             after = await self._index.watermark(scope, chain)
-            size = _PAGE if vector_limit is not None else _VECTOR_PAGE * self._lanes
+            size = _PAGE if vector_limit is not None else PAGE_TEXTS * self._vectors.lanes
             while page := await self._source.entries_after(scope, chain, after, size):
                 if entry_limit is not None and done >= entry_limit:
                     return IndexResult(entries=done, fault=fault, behind=True)
                 if not fault and (vector_limit is None or len(page) <= vector_limit):
-                    fault = await self._embed_page(scope, page)
+                    texts = [None if item.deleted else item.entry for item in page]
+                    fault = await self._vectors.embed_page(scope, texts)
                 last = page[-1].sequence
                 async with self._lock(scope):
                     mark = await self._index.watermark(scope, chain)
@@ -157,7 +148,7 @@ class Indexer:
                     return IndexResult(entries=done, fault=fault, behind=True)
                 if after == last and len(page) < size:
                     break
-        if not fault and len(self._waiting.get(scope, ())) <= (_MOST_WAITING if vector_limit is None else vector_limit):
+        if not fault and (vector_limit is None or len(self._missing.waiting(scope)) <= vector_limit):
             # Neighbours that this process has not embedded before.
             fault = await self.embed_waiting(scope)
         return IndexResult(entries=done, fault=fault)
@@ -169,33 +160,31 @@ class Indexer:
         """
         if not self.is_used(scope):
             return IndexResult(entries=0)
-        if isinstance(self._index, PartialIndex) and await self._index.wait_until_whole(scope) and self._embedder:
+        if isinstance(self._index, PartialIndex) and await self._index.wait_until_whole(scope):
             # Of what was indexed beside the part, the whole may have the vectors.
-            lacking = set(await self._index.unembedded_ids(scope, self._embedder.name, 2**31 - 1))
-            waiting = self._waiting.pop(scope, {})
-            self._waiting[scope] = {entry_id: each for entry_id, each in waiting.items() if entry_id in lacking}
+            await self._missing.recheck(scope)
         new = (await self.find_unindexed((scope,))).get(scope, ())
         result = await self.index_new(scope, chains=new, vector_limit=0)
         await self.mend(scope)
         fault = await self.embed_waiting(scope)
-        if not fault and scope not in self._complete:
+        if not fault and not self._missing.is_complete(scope):
             fault = (await self.fill_vectors(scope, batch=_BATCH)).fault
         return replace(result, fault=fault)
 
     async def embed_waiting(self, scope: str) -> str:
         """Add the vectors of entries that were indexed by words alone; return why some are missing (empty: none are)."""
-        while ids := list(self._waiting.get(scope, ()))[:_BATCH]:
-            linked = [self._waiting[scope][entry_id] for entry_id in ids]
-            if fault := await self._embed(scope, _entries_of(linked)):
+        while linked := list(self._missing.waiting(scope).values())[:_BATCH]:
+            if fault := await self._vectors.embed(scope, _entries_of(linked)):
                 return fault
             async with self._lock(scope):
-                waiting = self._waiting.get(scope, {})
+                waiting = self._missing.waiting(scope)
                 # Meanwhile an entry may have gained a neighbour.
+                ids = [each.item.entry.entry_id for each in linked]
                 await self._write_present(scope, [waiting[entry_id] for entry_id in ids if entry_id in waiting])
         return ""
 
     async def fill_vectors(
-        self, scope: str, progress: Progress | None = None, *, batch: int = _VECTOR_PAGE
+        self, scope: str, progress: Progress | None = None, *, batch: int = PAGE_TEXTS
     ) -> IndexResult:
         """Add missing vectors, for entries that no model, or only another one, has processed, `batch` of them at a
         time; can be resumed.
@@ -208,8 +197,8 @@ class Indexer:
             mark = await self._index.watermark(scope, chain)
             # What was embedded beside a neighbour that was not is embedded again, with it.
             is_wanted = partial(_concerns, unseen)
-            async for linked in self._settled(scope, chain, is_wanted, is_done=lambda: done == unseen):
-                fault = await self._embed(scope, _entries_of(linked), batch)
+            async for linked in read_linked(self._source, scope, chain, is_wanted, is_done=lambda: done == unseen):
+                fault = await self._vectors.embed(scope, _entries_of(linked), batch)
                 async with self._lock(scope):
                     fallen = await self._index.watermark(scope, chain) < mark
                     if not fallen:
@@ -220,8 +209,7 @@ class Indexer:
                 done.update(unseen.intersection(each.item.entry.entry_id for each in linked))
                 if progress and linked:
                     progress(len(done), len(unseen))
-        self._lacking.pop(scope, None)
-        self._complete.add(scope)
+        self._missing.complete(scope)
         return IndexResult(entries=len(done))
 
     async def mend(self, scope: str) -> int:
@@ -235,44 +223,19 @@ class Indexer:
             mark = await self._index.watermark(scope, chain)
             held = frozenset(await self._index.newest_ids(scope, chain, 2**31 - 1))
             is_wanted = partial(_is_missing, held, mark)
-            async for linked in self._settled(scope, chain, is_wanted):
+            async for linked in read_linked(self._source, scope, chain, is_wanted):
                 async with self._lock(scope):
                     await self._write_present(scope, linked)
                 made += len(linked)
         await self._mendable.remove_lost(scope)
-        self._lacking.pop(scope, None)
-        self._complete.discard(scope)
+        self._missing.doubt(scope)
         return made
-
-    async def _settled(
-        self,
-        scope: str,
-        chain: Chain,
-        is_wanted: Callable[[LinkedEntry], bool],
-        *,
-        is_done: Callable[[], bool] = lambda: False,
-    ) -> AsyncIterator[list[LinkedEntry]]:
-        """Yield the wanted entries of a chain, a page at a time, until `is_done` (asked between pages) and none is left."""
-        tail, after, waiting = ConversationTail(), 0, dict[str, LinkedEntry]()
-        while waiting or not is_done():
-            page = await self._source.entries_after(scope, chain, after, _VECTOR_PAGE)
-            waiting |= {each.item.entry.entry_id: each for each in _link_page(chain, page, tail) if is_wanted(each)}
-            # The next page may hold neighbours of the last messages; until then their words are not complete.
-            unsettled = tail.open_ids() if page else frozenset[str]()
-            yield [waiting.pop(entry_id) for entry_id in [*waiting] if entry_id not in unsettled]
-            if not page:
-                return
-            after = page[-1].sequence
 
     async def lacks_vectors(self, scope: str, *, besides: Collection[str] = ()) -> bool:
         """Return whether the index has entries, other than `besides`, that the embedder has not processed; queried once,
         then kept up to date.
         """
-        if self._embedder is None:
-            return False
-        if scope not in self._lacking:
-            self._lacking[scope] = set(await self._index.unembedded_ids(scope, self._embedder.name, _LACKING))
-        return any(entry_id not in besides for entry_id in self._lacking[scope])
+        return await self._missing.has_any(scope, besides=besides)
 
     async def wait_for_write(self, scopes: Iterable[str]) -> None:
         """Return when vectors that are already made are in the index; embedding is not waited for."""
@@ -329,11 +292,9 @@ class Indexer:
 
     def forget(self, scope: str) -> None:
         """Drop the caches of a scope: texts, vectors, its last messages."""
-        for known in (self._waiting, self._lacking):
-            known.pop(scope, None)
-        self._tails = {key: known for key, known in self._tails.items() if key[0] != scope}
-        self._complete.discard(scope)
-        self._raw = {key: known for key, known in self._raw.items() if key[0] != scope}
+        self._missing.forget(scope)
+        self._tails.forget(scope)
+        self._vectors.forget(scope)
 
     def _lock(self, scope: str) -> anyio.Lock:
         return self._locks.setdefault(scope, anyio.Lock())
@@ -350,42 +311,25 @@ class Indexer:
         """Index a page that follows the watermark; return the watermark then, which is not the page's last sequence where
         another process has written meanwhile.
         """
-        tail, goes_on = ConversationTail(), any(has_neighbours(item.entry) for item in page)
-        if goes_on:
-            # What was last belongs to the state of the index; an index that was read again may hold fewer entries.
-            known, tail = self._tails.pop((scope, chain), (-1, tail))
-            if known != await self._index.watermark(scope, chain):
-                tail = await self._resume(scope, chain)
-        linked = _link_page(chain, page, tail)
-        await self._take_known(scope, _entries_of(linked))
+        goes_on = any(has_neighbours(item.entry) for item in page)
+        tail = await self._tails.take(scope, chain) if goes_on else ConversationTail()
+        linked = link_page(chain, page, tail)
+        await self._vectors.take_known(scope, _entries_of(linked))
         await self._write(scope, linked)
         mark = await self._index.watermark(scope, chain)
         if mark != page[-1].sequence:
             # What waits here for its vectors was linked without the messages that follow it now.
-            self._waiting.pop(scope, None)
-            self._lacking.pop(scope, None)
-            self._complete.discard(scope)
+            self._missing.forget(scope)
         elif goes_on:
-            self._tails[scope, chain] = (mark, tail)
+            self._tails.keep(scope, chain, mark, tail)
         return mark
-
-    async def _resume(self, scope: str, chain: Chain) -> ConversationTail:
-        """Return the last messages or passages in the index, so that the next one finds its neighbours after a restart."""
-        ids = await self._index.newest_ids(scope, chain, 16)
-        tail = ConversationTail()
-        entries = [entry for entry in await self._source.entries(scope, ids) if has_neighbours(entry)]
-        before = await self._index.watermark(scope, chain)
-        # Only the order of the old messages matters; they are written again below the watermark.
-        first = before - len(entries) + 1
-        tail.follow([SequencedEntry(sequence=first + place, entry=entry) for place, entry in enumerate(entries)])
-        return tail
 
     async def _write_present(self, scope: str, linked: Sequence[LinkedEntry]) -> None:
         """Index entries that were read before their texts were embedded, without those that have changed or gone since."""
         entries = await self._source.entries(scope, [each.item.entry.entry_id for each in linked])
         present = {entry.entry_id: entry for entry in entries}
         marks = {chain: await self._index.watermark(scope, chain) for chain in _chains(scope)}
-        waiting = self._waiting.get(scope, {})
+        waiting = self._missing.waiting(scope)
         kept = []
         for each in linked:
             item = each.item
@@ -399,8 +343,8 @@ class Indexer:
     async def _write(self, scope: str, linked: Sequence[LinkedEntry]) -> None:
         """Index entries under their keys, with those vectors that are made; what lacks one waits for `embed_waiting`."""
         gone = [each for each in linked if each.item.deleted]
-        ready = [each for each in linked if not each.item.deleted and self._is_made(scope, each.item.entry)]
-        bare = [each for each in linked if not each.item.deleted and not self._is_made(scope, each.item.entry)]
+        ready = [each for each in linked if not each.item.deleted and self._vectors.is_made(scope, each.item.entry)]
+        bare = [each for each in linked if not each.item.deleted and not self._vectors.is_made(scope, each.item.entry)]
         if (
             bare
             and ready
@@ -421,116 +365,18 @@ class Indexer:
             own_words(each.item.entry) if each.neighbours is None else neighbour_key(each.item.entry, each.neighbours)
             for each in linked
         ]
-        vectors = join_neighbours(linked, partial(self._find_vector, scope)) if with_vectors else None
-        if vectors is not None and self._shared is not None:
-            vectors = round_vectors(vectors)
+        vectors = join_neighbours(linked, partial(self._vectors.find, scope)) if with_vectors else None
+        if vectors is not None:
+            vectors = self._vectors.round(vectors)
         model = self._embedder.name if with_vectors and self._embedder is not None else ""
         await self._index.add(scope, [each.item for each in linked], vectors, keys=keys, model=model)
-        if self._embedder is None:
-            return
-        waiting, lacking = self._waiting.setdefault(scope, {}), self._lacking.get(scope)
-        for each in linked:
-            entry_id = each.item.entry.entry_id
-            if each.item.deleted or (model and all(self._is_made(scope, entry) for entry in each.entries)):
-                waiting.pop(entry_id, None)
-            else:
-                waiting[entry_id] = each
-            if lacking is not None:
-                (lacking.discard if model or each.item.deleted else lacking.add)(entry_id)
-        if not lacking:
-            # There may be more of them than were asked for.
-            self._lacking.pop(scope, None)
-        if len(waiting) > _MOST_WAITING:
-            waiting.clear()
-            self._complete.discard(scope)
-
-    def _is_made(self, scope: str, entry: MemoryEntry) -> bool:
-        """Return whether the entry's text was embedded, or found unfit."""
-        return self._raw.get((scope, entry.entry_id), (None, None))[0] == entry.text
-
-    def _find_vector(self, scope: str, entry: MemoryEntry) -> Vectors | None:
-        return self._raw[scope, entry.entry_id][1] if self._is_made(scope, entry) else None
-
-    async def _embed_page(self, scope: str, page: Sequence[SequencedEntry]) -> str:
-        """Embed the texts of a page, as many at a time as is worth it. Each call has the texts that it would have if it were alone:
-        a model's vector of a text may depend on those beside it.
-        """
-        parts = [page[start : start + _VECTOR_PAGE] for start in range(0, len(page), _VECTOR_PAGE)]
-        entries = [[item.entry for item in part if not item.deleted] for part in parts]
-        if self._lanes == 1:
-            entries = [[entry for part in entries for entry in part]]
-        return await self._embed_parts(scope, entries, _VECTOR_PAGE)
-
-    async def _embed(self, scope: str, entries: Iterable[MemoryEntry], batch: int = _VECTOR_PAGE) -> str:
-        """Embed the texts that are not yet; return why they could not be (empty when they could)."""
-        return await self._embed_parts(scope, [entries], batch)
-
-    async def _embed_parts(self, scope: str, parts: Iterable[Iterable[MemoryEntry]], batch: int) -> str:
-        """Embed what is not yet of several parts, side by side; return why it could not be (empty when it could)."""
-        if (embedder := self._embedder) is None:
-            return ""
-        if len(self._raw) > _CACHED_VECTORS:
-            self._raw.clear()
-        wanted = [{entry.entry_id: entry for entry in part} for part in parts]
-        every = [entry for part in wanted for entry in part.values()]
-        await self._take_known(scope, every)
-        if all(self._is_made(scope, entry) for entry in every):
-            return ""
-        faults: list[str] = []
-
-        async def make(part: Iterable[MemoryEntry]) -> None:
-            try:
-                await self._make(scope, embedder, [entry for entry in part if not self._is_made(scope, entry)], batch)
-            except EmbedderUnavailableError as error:
-                faults.append(str(error))
-
-        async with nullcontext() if self._shared is None else self._shared.claim(scope):
-            # What another host has embedded meanwhile.
-            await self._take_known(scope, every)
-            async with anyio.create_task_group() as group:
-                for part in wanted:
-                    group.start_soon(make, part.values())
-        return next(iter(faults), "")
-
-    async def _make(self, scope: str, embedder: Embedder, entries: Sequence[MemoryEntry], batch: int) -> None:
-        texts, unfit = list[MemoryEntry](), list[MemoryEntry]()
-        for entry in entries:
-            is_fit = entry.text.strip() and await embedder.fitness(entry.text) >= self._least_fitness
-            (texts if is_fit else unfit).append(entry)
-        await self._keep(scope, unfit, [None] * len(unfit))
-        for part in (texts[start : start + batch] for start in range(0, len(texts), batch)):
-            made = await embedder.embed([spoken_words(entry) for entry in part], "document")
-            await self._keep(scope, part, list(made if self._shared is None else round_vectors(made)))
-
-    async def _take_known(self, scope: str, entries: Iterable[MemoryEntry]) -> None:
-        """Take the vectors that another host, or this one before, has made of texts."""
-        if self._shared is None:
-            return
-        if len(self._raw) > 4 * _CACHED_VECTORS:
-            self._raw.clear()
-        lacking = {entry.entry_id: entry for entry in entries if not self._is_made(scope, entry)}
-        if lacking:
-            for entry_id, vector in (await self._shared.find(scope, lacking.values())).items():
-                self._raw[scope, entry_id] = (lacking[entry_id].text, vector)
-
-    async def _keep(self, scope: str, entries: Sequence[MemoryEntry], vectors: Sequence[Vectors | None]) -> None:
-        for entry, vector in zip(entries, vectors, strict=True):
-            self._raw[scope, entry.entry_id] = (entry.text, vector)
-        if self._shared is not None:
-            await self._shared.keep(scope, entries, vectors)
+        made = [each for each in linked if model and all(self._vectors.is_made(scope, entry) for entry in each.entries)]
+        embedded = {each.item.entry.entry_id for each in made}
+        self._missing.note(scope, linked, embedded, by_model=bool(model))
 
 
 def _chains(scope: str) -> tuple[Chain, ...]:
     return (Chain.LORE,) if scope.startswith("world:") else RECALLED
-
-
-def _link_page(chain: Chain, page: Sequence[SequencedEntry], tail: ConversationTail) -> Sequence[LinkedEntry]:
-    """Return the entries of a page with their neighbours, where they have any; older ones that gained one come first."""
-    if chain is Chain.HISTORY:
-        return tail.follow(page)
-    rows = [item for item in page if has_neighbours(item.entry)]
-    others = [LinkedEntry(item=item) for item in page if not has_neighbours(item.entry)]
-    return [*tail.follow(rows), *others] if rows else others
 
 
 def _concerns(unseen: frozenset[str], each: LinkedEntry) -> bool:

@@ -13,8 +13,8 @@ import anyio
 from anyio import to_thread
 
 from mnemosyne.core.errors import MnemosyneError
+from mnemosyne.retrieval.engines.checkpoints.checkpoint import write_checkpoint
 from mnemosyne.retrieval.engines.rows import NO_ROWS, RowBatch, StoredScope, merge_batches
-from mnemosyne.retrieval.engines.tables.checkpoint import write_checkpoint
 from mnemosyne.retrieval.engines.tables.table import ScopeTable
 from mnemosyne.schema.memory import Chain
 
@@ -83,8 +83,7 @@ class ScopeLoad:
             table = ScopeTable()
             table.fill(stored)
             self.table, self.lost = table, stored.lost
-            if stamp and not stored.lost:
-                write_checkpoint(self.folder, self.scope, stamp, self.mark, table)
+            if stamp and not stored.lost and write_checkpoint(self.folder, self.scope, stamp, self.mark, table):
                 self.stamp = stamp
         except MnemosyneError as error:
             self.error = error

@@ -1,30 +1,22 @@
 """The durable index: one LanceDB table per scope, with words as tokens, and vectors where there are any.
 
-Only this file and `lance_table` import lancedb (`lance_rows` pyarrow); it is imported when a configuration names it.
+Of this package `files` alone imports neither lancedb nor pyarrow; the others are imported when a configuration names them.
 There is one table per scope, because document counts and mean lengths are then the scope's, so scores equal those of
 the index in memory.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from datetime import timedelta
-from functools import partial
 from typing import Any
 
-import anyio
-import lancedb
 import numpy as np
 import pyarrow.compute as pc
 from anyio import to_thread
 
-from mnemosyne.core.errors import IndexUnavailableError, MnemosyneError, ScopeDroppedError
 from mnemosyne.protocols import Vectors
-from mnemosyne.retrieval.engines.lance_files import SharedFolder, has_files, read_stamp, remove_files, table_name
-from mnemosyne.retrieval.engines.lance_rows import (
+from mnemosyne.retrieval.engines.lance.arrow_rows import (
     SCHEMA,
     SHOWN,
     build_hits,
@@ -38,15 +30,10 @@ from mnemosyne.retrieval.engines.lance_rows import (
     sum_scores,
     weight_classes,
 )
-from mnemosyne.retrieval.engines.lance_table import (
-    copy_batch,
-    declare_key,
-    declare_sums,
+from mnemosyne.retrieval.engines.lance.connection import LanceConnection
+from mnemosyne.retrieval.engines.lance.files import read_stamp
+from mnemosyne.retrieval.engines.lance.table import (
     fit_width,
-    index_columns,
-    index_vectors,
-    is_conflict,
-    is_keyed,
     nearest_query,
     remove_damaged_rows,
     retry_conflicts,
@@ -55,15 +42,12 @@ from mnemosyne.retrieval.engines.lance_table import (
     upsert,
     width_of,
 )
+from mnemosyne.retrieval.engines.lance.upkeep import TableUpkeep
 from mnemosyne.retrieval.engines.rows import RowBatch, StoredScope, row_batch
 from mnemosyne.retrieval.text.lexical import term_weights
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.query import Hit, IndexFilter
 from mnemosyne.schema.record import SequencedEntry
-
-_COPIED_ROWS = 20_000
-_METADATA_BYTES = 32 << 20
-"""LanceDB keeps what it has read of the tables' files, up to a gigabyte if it is let: a table for each session would fill that."""
 
 
 class LanceIndex:
@@ -79,16 +63,12 @@ class LanceIndex:
     """
 
     def __init__(self, folder: str, *, tidy_writes: int = 32, exact_rows: int = 100_000) -> None:
-        self.folder, self._exact_rows, self._tidy_writes = folder, exact_rows, tidy_writes
-        self._connection: Any = None
-        self._tables: dict[str, Any] = {}
-        self._writes: defaultdict[str, int] = defaultdict(int)
-        self._searched, self._keyed = set[str](), set[str]()
+        self.folder, self._exact_rows = folder, exact_rows
+        self._connection = LanceConnection(folder)
+        self._upkeep = TableUpkeep(self._connection, tidy_writes=tidy_writes)
         self._watermarks: dict[tuple[str, Chain], int] = {}
         self._deepest: dict[str, dict[str, int]] = {}
         self._versions: dict[str, int] = {}
-        self._shared = SharedFolder(folder)
-        self._indexing, self._tidying = anyio.Lock(), anyio.Lock()
 
     async def add(
         self,
@@ -134,12 +114,10 @@ class LanceIndex:
             nonlocal ahead
             ahead = await self._write(scope, batch, read)
 
-        try:
-            await self._open(scope)
-            async with self._shared.hold_lock(scope):
+        async with self._connection.guard(scope):
+            await self._connection.open(scope)
+            async with self._connection.shared.hold_lock(scope):
                 await retry_conflicts(work)
-        except Exception as error:
-            raise await self._failure(scope, error) from error
         deepest = self._deepest.get(scope, {})
         for row in batch.rows:
             if row.branch_id in deepest:
@@ -152,8 +130,8 @@ class LanceIndex:
         """Return a stored scope in the order of writing, all of it or some chains; None when nothing is stored.
         IndexUnavailableError.
         """
-        try:
-            table = await self._open(scope)
+        async with self._connection.guard(scope):
+            table = await self._connection.open(scope)
             if table is None:
                 return None
             version = await table.version()
@@ -166,31 +144,27 @@ class LanceIndex:
             stored = await wanted.to_arrow()
             self._versions[scope] = version
             return await to_thread.run_sync(scope_from_table, stored)
-        except Exception as error:
-            raise await self._failure(scope, error) from error
 
     async def load_newest(self, scope: str, rows: int) -> StoredScope | None:
         """Return at least the `rows` rows that were written last, in the order of writing; None when nothing is stored.
         IndexUnavailableError.
         """
-        try:
-            table = await self._open(scope)
+        async with self._connection.guard(scope):
+            table = await self._connection.open(scope)
             if table is None:
                 return None
             written = (await table.query().select(["sequence"]).to_arrow())["sequence"].to_numpy()
             first = int(np.partition(written, -rows)[-rows]) if len(written) > rows else 0
             stored = await table.query().where(f"sequence >= {first}").to_arrow()
             return await to_thread.run_sync(scope_from_table, stored)
-        except Exception as error:
-            raise await self._failure(scope, error) from error
 
     async def stamp(self, scope: str, rows: int, marks: Mapping[Chain, int], model: str) -> str:
         """Return a text for the state that a scope's table is in, if it holds what this process has read and written of it: so
         many rows, with sequences up to `marks` and the vectors of `model`; else an empty one. IndexUnavailableError,
         ScopeDroppedError.
         """
-        try:
-            table = await self._open(scope)
+        async with self._connection.guard(scope):
+            table = await self._connection.open(scope)
             if table is None:
                 return ""
             version = int(await table.version())
@@ -203,13 +177,11 @@ class LanceIndex:
                 if await self.encoder_of(scope) != model:
                     return ""
             found, stamp = await to_thread.run_sync(read_stamp, self.folder, scope)
-            return stamp if found == version and not await self._shared.is_dropped(scope) else ""
-        except Exception as error:
-            raise await self._failure(scope, error) from error
+            return stamp if found == version and not await self._connection.shared.is_dropped(scope) else ""
 
     def expect(self, scope: str, mark: str, version: int) -> None:
         """Take a scope as read in this generation and, unless it is 0, in this version of its table."""
-        self._shared.expect(scope, mark)
+        self._connection.shared.expect(scope, mark)
         if version:
             self._versions.setdefault(scope, version)
 
@@ -230,13 +202,11 @@ class LanceIndex:
             nonlocal is_removed
             is_removed = await remove_damaged_rows(table, _of_chains(chains), read, vectors=vectors)
 
-        try:
-            if (table := await self._open(scope)) is not None:
-                async with self._shared.hold_lock(scope):
+        async with self._connection.guard(scope):
+            if (table := await self._connection.open(scope)) is not None:
+                async with self._connection.shared.hold_lock(scope):
                     await retry_conflicts(work)
             return is_removed
-        except Exception as error:
-            raise await self._failure(scope, error) from error
 
     async def watermark(self, scope: str, chain: Chain) -> int:
         """Return the highest sequence stored for this chain of the scope (0 = none)."""
@@ -248,11 +218,9 @@ class LanceIndex:
 
     async def count(self, scope: str) -> int:
         """Return how many entries the scope holds."""
-        try:
-            table = await self._open(scope)
+        async with self._connection.guard(scope):
+            table = await self._connection.open(scope)
             return 0 if table is None else int(await table.count_rows())
-        except Exception as error:
-            raise await self._failure(scope, error) from error
 
     async def newest_ids(self, scope: str, chain: Chain, limit: int) -> tuple[str, ...]:
         """Return the ids of the `limit` entries of the chain that were written last, oldest first, without those that
@@ -270,13 +238,11 @@ class LanceIndex:
 
     async def encoder_of(self, scope: str) -> str:
         """Return the name of an embedder whose vectors the scope has; empty where it has none."""
-        try:
-            table = await self._open(scope)
+        async with self._connection.guard(scope):
+            table = await self._connection.open(scope)
             if table is None:
                 return ""
             found = await table.query().where("embedder <> ''").select(["embedder"]).limit(1).to_arrow()
-        except Exception as error:
-            raise await self._failure(scope, error) from error
         return str(found["embedder"][0].as_py()) if len(found) else ""
 
     async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> tuple[Hit, ...]:
@@ -289,16 +255,14 @@ class LanceIndex:
             return ()
         terms = term_weights(text) if isinstance(text, str) else text
         admitted = await self._condition(where)
-        try:
-            table = await self._open(where.scope)
+        async with self._connection.guard(where.scope):
+            table = await self._connection.open(where.scope)
             rows = 0 if table is None else int(await table.count_rows())
             classes = weight_classes(terms, exact=rows <= self._exact_rows)
             if not rows or not classes:
                 return ()
-            await self._index_words(where.scope, table)
+            await self._upkeep.index_words(where.scope, table)
             found = await search_weight_classes(table, classes, admitted, limit, exact=rows <= self._exact_rows)
-        except Exception as error:
-            raise await self._failure(where.scope, error) from error
         return sum_scores([build_hits(each, each["_score"].to_numpy(), where) for each in found], limit)
 
     async def search_vector(
@@ -308,13 +272,11 @@ class LanceIndex:
         if not await self._has_rows(where):
             return ()
         admitted = f"({await self._condition(where)}) AND embedder = {literal(model)}"
-        try:
-            table = await self._open(where.scope)
+        async with self._connection.guard(where.scope):
+            table = await self._connection.open(where.scope)
             if table is None or await width_of(table) != len(vector):
                 return ()
             rows = await nearest_query(table, vector, limit).where(admitted).select([*SHOWN, "_distance"]).to_arrow()
-        except Exception as error:
-            raise await self._failure(where.scope, error) from error
         return build_hits(rows, 1.0 - rows["_distance"].to_numpy(zero_copy_only=False), where)
 
     async def nearest(self, scope: str, vector: Vectors, limit: int) -> tuple[tuple[str, float], ...]:
@@ -322,13 +284,11 @@ class LanceIndex:
 
         In a table whose rows are all in the graph this is ten times faster than a search with a filter.
         """
-        try:
-            table = await self._open(scope)
+        async with self._connection.guard(scope):
+            table = await self._connection.open(scope)
             if table is None or await width_of(table) != len(vector):
                 return ()
             found = await nearest_query(table, vector, limit).select(["entry_id", "_distance"]).to_arrow()
-        except Exception as error:
-            raise await self._failure(scope, error) from error
         cosines = 1.0 - found["_distance"].to_numpy(zero_copy_only=False)
         return tuple(zip(found["entry_id"].to_pylist(), cosines.tolist(), strict=True))
 
@@ -340,33 +300,19 @@ class LanceIndex:
         """Remove the table of a scope, whatever state its files are in; other processes write to the scope only after
         they have read it again. IndexUnavailableError when files cannot be removed.
         """
-        try:
-            async with self._shared.hold_lock():
-                await self._shared.leave_mark(scope)
-                await self._drop(scope)
-        except Exception as error:
-            raise await self._failure(scope, error) from error
-        self._writes.pop(scope, None)
-
-    async def _drop(self, scope: str) -> None:
-        table = self._tables.pop(scope, None)
-        if table is not None:
-            table.close()
-        self.release(scope)
-        try:
-            await self._connect()
-            await self._connection.drop_table(table_name(scope), ignore_missing=True)
-        except Exception:
-            if not await to_thread.run_sync(has_files, self.folder, scope):
-                raise
-        await to_thread.run_sync(remove_files, self.folder, scope)
+        async with self._connection.guard(scope), self._connection.shared.hold_lock():
+            await self._connection.shared.leave_mark(scope)
+            self._forget(scope)
+            await self._connection.drop(scope)
+        self._upkeep.forget(scope)
 
     def release(self, scope: str) -> None:
         """Forget what is cached of a scope, so that it is read again."""
-        self._tables.pop(scope, None)
-        self._searched.discard(scope)
-        self._keyed.discard(scope)
-        self._shared.forget(scope)
+        self._connection.release(scope)
+        self._forget(scope)
+
+    def _forget(self, scope: str) -> None:
+        self._upkeep.release(scope)
         self._deepest.pop(scope, None)
         self._versions.pop(scope, None)
         for chain in Chain:
@@ -378,41 +324,14 @@ class LanceIndex:
 
         `words`: include the index for searching by words.
         """
-        try:
-            table = await self._open(scope)
-            if table is not None and await table.count_rows():
-                if words:
-                    await self._index_words(scope, table)
-                else:
-                    await index_columns(table, words=False)
-                await index_vectors(table)
-        except Exception as error:
-            raise await self._failure(scope, error) from error
+        await self._upkeep.prepare(scope, words=words)
 
     async def absorb(self, scope: str, other: str, *, graph: bool = True) -> None:
         """Write all rows of another table into one and, with `graph`, rebuild its graph; takes long. IndexUnavailableError.
 
         If another write interrupts the building of the graph, it is postponed: until then the rows are scanned.
         """
-        try:
-            table, late = await self._open(scope), await self._open(other)
-            if table is None or late is None:
-                return
-            width = await width_of(late)
-            async for batch in await late.query().to_batches(max_batch_length=_COPIED_ROWS):
-                async with self._shared.hold_lock(scope, other):
-                    await retry_conflicts(partial(copy_batch, table, batch, width))
-        except Exception as error:
-            raise await self._failure(scope, error) from error
-        if not graph:
-            return
-        try:
-            async with self._tidying:
-                await index_vectors(table, force=True)
-                await table.optimize(cleanup_older_than=timedelta(hours=1))
-        except Exception as error:
-            if not is_conflict(error):
-                raise await self._failure(scope, error) from error
+        await self._upkeep.absorb(scope, other, graph=graph)
 
     async def finish(self, scope: str, *, words: bool, rebuild: bool) -> None:
         """Give a table that nobody writes to any more its indexes, and leave of its files those of its last version alone; takes
@@ -420,61 +339,29 @@ class LanceIndex:
 
         `words`: include the index for searching by words. `rebuild`: rows were written since the graph was built.
         """
-        try:
-            if (table := await self._open(scope)) is not None:
-                await table.optimize()
-                await index_columns(table, words=words)
-                await index_vectors(table, force=rebuild)
-                await table.optimize(cleanup_older_than=timedelta(milliseconds=1), delete_unverified=True)
-        except Exception as error:
-            raise await self._failure(scope, error) from error
+        await self._upkeep.finish(scope, words=words, rebuild=rebuild)
 
     async def maintain(self) -> None:
         """Compact tables with many writes since the last time, and update the indexes of tables that are searched.
 
         Writes and searches continue meanwhile. If a write interrupts the compaction, it is postponed.
         """
-        for scope, table in [each for each in self._tables.items() if each[0] not in self._keyed]:
-            # A failure here is not lost: the next write tries again and raises its reason.
-            with suppress(Exception):
-                if not await is_keyed(table):
-                    async with self._shared.hold_lock(scope):
-                        await declare_key(table)
-        async with self._tidying:
-            for scope, writes in list(self._writes.items()):
-                if writes < self._tidy_writes:
-                    continue
-                try:
-                    await self._tidy(scope)
-                except Exception as error:
-                    if is_conflict(error):
-                        continue
-                    raise await self._failure(scope, error) from error
-                self._writes[scope] -= writes
+        await self._upkeep.maintain()
 
     async def close(self) -> None:
         """Close all tables and the connection."""
-        for table in self._tables.values():
-            table.close()
-        self._tables.clear()
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        await self._connection.close()
 
     async def _write(self, scope: str, batch: RowBatch, read: Mapping[Chain, int]) -> dict[Chain, int]:
         ahead: dict[Chain, int] = {}
-        table = await self._open(scope, is_alone=True)
+        table = await self._connection.open(scope, is_alone=True)
         if table is None:
             if not batch.rows:
                 return ahead
-            table = await self._connection.create_table(table_name(scope), schema=SCHEMA, exist_ok=True)
-            self._tables[scope] = table
+            table = await self._connection.create(scope)
         elif self._versions.get(scope) != await table.version():
             batch, ahead = await select_newer_rows(table, replace(batch, watermarks=dict(read)))
-        if scope not in self._keyed:
-            await declare_key(table)
-            await declare_sums(table)
-            self._keyed.add(scope)
+        await self._upkeep.declare(scope, table)
         if batch.removed:
             await table.delete(f"entry_id IN ({literals(batch.removed)})")
         if batch.rows:
@@ -486,44 +373,13 @@ class LanceIndex:
             self._versions.pop(scope, None)
         else:
             self._versions[scope] = await table.version()
-        self._writes[scope] += 1
+        self._upkeep.note_write(scope)
         return ahead
 
-    async def _open(self, scope: str, *, is_alone: bool = False) -> Any:
-        """Return the table of a scope, or None; `is_alone`: this process holds the folder's lock."""
-        if scope in self._tables:
-            return self._tables[scope]
-        await self._shared.remember_scope(scope)
-        await self._connect()
-        try:
-            self._tables[scope] = await self._connection.open_table(table_name(scope))
-        except ValueError as error:
-            if "was not found" not in str(error):
-                raise
-            if not await to_thread.run_sync(has_files, self.folder, scope):
-                return None
-            if is_alone:
-                raise
-            # Another process is creating the table: its files are complete once that process releases the lock.
-            async with self._shared.hold_lock():
-                return await self._open(scope, is_alone=True)
-        return self._tables[scope]
-
-    async def _connect(self) -> None:
-        if self._connection is None:
-            await self._shared.make_folder()
-            # Handles are snapshots; an interval of nothing makes each read see what other processes wrote.
-            session = lancedb.Session(metadata_cache_size_bytes=_METADATA_BYTES)
-            self._connection = await lancedb.connect_async(
-                self.folder, read_consistency_interval=timedelta(0), session=session
-            )
-
     async def _select(self, scope: str, filter_condition: str, columns: list[str]) -> Any:
-        try:
-            table = await self._open(scope)
+        async with self._connection.guard(scope):
+            table = await self._connection.open(scope)
             return None if table is None else await table.query().where(filter_condition).select(columns).to_arrow()
-        except Exception as error:
-            raise await self._failure(scope, error) from error
 
     async def _has_rows(self, where: IndexFilter) -> bool:
         """Return whether any of the chains has rows: a search whose filter admits none would scan all rows."""
@@ -537,32 +393,6 @@ class LanceIndex:
                 rows = await self._select(where.scope, f"branch_id = {literal(span.branch_id)}", ["depth"])
                 known[span.branch_id] = (pc.max(rows["depth"]).as_py() or 0) if rows is not None else 0
         return filter_condition(where, known)
-
-    async def _index_words(self, scope: str, table: Any) -> None:
-        if scope in self._searched:
-            return
-        async with self._indexing:
-            # Several chains of a scope are searched at once; the first search builds the index for all.
-            if scope not in self._searched:
-                await index_columns(table, words=True)
-                self._searched.add(scope)
-
-    async def _tidy(self, scope: str) -> None:
-        if (table := await self._open(scope)) is None:
-            return
-        if scope in self._searched:
-            await index_vectors(table)
-        await table.optimize(cleanup_older_than=timedelta(hours=1))
-
-    async def _failure(self, scope: str, error: Exception) -> MnemosyneError:
-        """Return the error to raise for one of LanceDB or the disk."""
-        if isinstance(error, ScopeDroppedError) or await self._shared.is_dropped(scope):
-            return ScopeDroppedError(self.folder, scope)
-        self._tables.pop(scope, None)
-        said = " ".join(str(error).split())
-        if isinstance(error, FileExistsError | NotADirectoryError) or "NotADirectory" in said:
-            said = "it is a file, or is below one; move that file"
-        return IndexUnavailableError(self.folder, scope, said[:300] or type(error).__name__)
 
 
 def _of_chains(chains: Collection[Chain] | None) -> str:

@@ -7,23 +7,21 @@ it is an earlier part, which serves until the scope is read. Must not import an 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from mnemosyne.core.codec import decode, encode
 from mnemosyne.core.errors import CodecError
-from mnemosyne.retrieval.engines.lance_files import (
+from mnemosyne.retrieval.engines.checkpoints.array_file import map_arrays, read_about, write_arrays
+from mnemosyne.retrieval.engines.lance.files import (
     checkpoint_file,
     has_files,
     is_local_folder,
     read_mark,
     read_stamp,
 )
-from mnemosyne.retrieval.engines.tables.array_file import map_arrays, read_about, write_arrays
 from mnemosyne.retrieval.engines.tables.table import FrozenTable, ScopeTable
 from mnemosyne.schema.memory import Chain
 
@@ -67,16 +65,6 @@ class ScopeFiles:
     def is_whole(self) -> bool:
         """Whether the checkpoint has all that the table has."""
         return self.checkpoint is not None and self.checkpoint.stamp == self.stamp
-
-
-class OpenedScope(NamedTuple):
-    """From what a scope was opened: its generation, the version of its table that was read without the durable index (0: none),
-    and whether a checkpoint was used.
-    """
-
-    mark: str
-    version: int = 0
-    has_checkpoint: bool = False
 
 
 def read_scope_files(folder: str, scope: str, other_tables: Sequence[str]) -> ScopeFiles:
@@ -129,12 +117,12 @@ def stamp_of(folder: str, scope: str) -> str:
     return of.stamp if (of.release, of.scope) == (_RELEASE, scope) else ""
 
 
-def write_checkpoint(folder: str, scope: str, stamp: str, mark: str, table: ScopeTable) -> None:
-    """Write the checkpoint of a scope of the generation `mark`, where there is none of this state. One that cannot be written is
-    left out: it only saves time. Call it on a thread.
+def write_checkpoint(folder: str, scope: str, stamp: str, mark: str, table: ScopeTable) -> bool:
+    """Write the checkpoint of a scope of the generation `mark`, unless there is one of this state; return whether there is one
+    then. One that cannot be written is left out: it only saves time. Call it on a thread.
     """
     if stamp_of(folder, scope) == stamp:
-        return
+        return True
     frozen = table.freeze()
     about = _About(
         release=_RELEASE,
@@ -144,10 +132,14 @@ def write_checkpoint(folder: str, scope: str, stamp: str, mark: str, table: Scop
         branches=frozen.branches,
         watermarks=frozen.watermarks,
     )
-    with suppress(CodecError, OSError):
+    try:
         names = {"ids": encode(frozen.ids), "words": encode(frozen.words)}
         arrays = {name: np.frombuffer(text, dtype=np.uint8) for name, text in names.items()}
         write_arrays(checkpoint_file(folder, scope), encode(about), {**arrays, **frozen.arrays})
-        if read_mark(folder, scope) != mark:
-            # Another process has dropped the scope meanwhile. One that does so from here on removes the file after its mark.
-            remove_checkpoint(folder, scope)
+        if read_mark(folder, scope) == mark:
+            return True
+        # Another process has dropped the scope meanwhile. One that does so from here on removes the file after its mark.
+        remove_checkpoint(folder, scope)
+    except (CodecError, OSError):
+        pass
+    return False

@@ -1,7 +1,7 @@
 """Checksums of the rows of the durable index: a CRC-32 of what a row is found by, and one of its vector.
 
 They guard against faults of disks and files. A row without them was written by an earlier release and is taken as it is.
-Calculation only; like `lance_rows` it imports pyarrow and is imported only when a configuration names the engine.
+Calculation only; like `arrow_rows` it imports pyarrow and is imported only when a configuration names the engine.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Operations on one LanceDB table: indexes, columns, searches.
 
-Besides `lance` the only file that imports lancedb; like it, imported only when a configuration names it. Errors of
+Besides `connection` the only file that imports lancedb; like it, imported only when a configuration names it. Errors of
 LanceDB pass through.
 """
 
@@ -19,7 +19,7 @@ from lancedb.index import FTS, Bitmap, BTree, HnswSq
 from lancedb.query import BooleanQuery, MatchQuery, Occur
 
 from mnemosyne.protocols import Vectors
-from mnemosyne.retrieval.engines.lance_rows import (
+from mnemosyne.retrieval.engines.lance.arrow_rows import (
     KEY_MARK,
     SHOWN,
     VECTOR,
@@ -32,7 +32,7 @@ from mnemosyne.retrieval.engines.lance_rows import (
     surplus_rows,
     widen_batch,
 )
-from mnemosyne.retrieval.engines.lance_sums import SUM_FIELDS, VECTOR_SUM, whole_rows
+from mnemosyne.retrieval.engines.lance.sums import SUM_FIELDS, VECTOR_SUM, whole_rows
 from mnemosyne.retrieval.engines.rows import RowBatch
 from mnemosyne.schema.memory import Chain
 

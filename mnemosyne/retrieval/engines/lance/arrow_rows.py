@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mnemosyne.protocols import Vectors
-from mnemosyne.retrieval.engines.lance_sums import SUM_FIELDS, VECTOR_SUM, vector_sums, whole_rows, with_sums
+from mnemosyne.retrieval.engines.lance.sums import SUM_FIELDS, VECTOR_SUM, vector_sums, whole_rows, with_sums
 from mnemosyne.retrieval.engines.rows import IndexRow, RowBatch, StoredScope
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.query import Hit, IndexFilter

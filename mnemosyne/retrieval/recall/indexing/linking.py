@@ -1,0 +1,78 @@
+"""Gives the entries of a chain their neighbours, as pages of the chain are read."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from mnemosyne.protocols import EntrySource, Index
+from mnemosyne.retrieval.recall.adjacency import ConversationTail, LinkedEntry, has_neighbours
+from mnemosyne.schema.memory import Chain
+from mnemosyne.schema.record import SequencedEntry
+
+_RESUMED = 16
+_PAGE = 128
+
+
+class TailCache:
+    """What was written last in each chain of an index, so that the next entry finds its neighbours."""
+
+    def __init__(self, source: EntrySource, index: Index) -> None:
+        self._source, self._index = source, index
+        self._tails: dict[tuple[str, Chain], tuple[int, ConversationTail]] = {}
+
+    async def take(self, scope: str, chain: Chain) -> ConversationTail:
+        """Return what the index has last of a chain, until `keep`."""
+        # It belongs to the state of the index; an index that was read again may hold fewer entries.
+        known, tail = self._tails.pop((scope, chain), (-1, ConversationTail()))
+        if known == await self._index.watermark(scope, chain):
+            return tail
+        return await self._resume(scope, chain)
+
+    def keep(self, scope: str, chain: Chain, mark: int, tail: ConversationTail) -> None:
+        """Remember what an index has last of a chain whose watermark is `mark`."""
+        self._tails[scope, chain] = (mark, tail)
+
+    def forget(self, scope: str) -> None:
+        """Forget what a scope has last."""
+        self._tails = {key: known for key, known in self._tails.items() if key[0] != scope}
+
+    async def _resume(self, scope: str, chain: Chain) -> ConversationTail:
+        """Return the last messages or passages in the index, so that the next one finds its neighbours after a restart."""
+        ids = await self._index.newest_ids(scope, chain, _RESUMED)
+        tail = ConversationTail()
+        entries = [entry for entry in await self._source.entries(scope, ids) if has_neighbours(entry)]
+        before = await self._index.watermark(scope, chain)
+        # Only the order of the old messages matters; they are written again below the watermark.
+        first = before - len(entries) + 1
+        tail.follow([SequencedEntry(sequence=first + place, entry=entry) for place, entry in enumerate(entries)])
+        return tail
+
+
+async def read_linked(
+    source: EntrySource,
+    scope: str,
+    chain: Chain,
+    is_wanted: Callable[[LinkedEntry], bool],
+    *,
+    is_done: Callable[[], bool] = lambda: False,
+) -> AsyncIterator[list[LinkedEntry]]:
+    """Yield the wanted entries of a chain, a page at a time, until `is_done` (asked between pages) and none is left."""
+    tail, after, waiting = ConversationTail(), 0, dict[str, LinkedEntry]()
+    while waiting or not is_done():
+        page = await source.entries_after(scope, chain, after, _PAGE)
+        waiting |= {each.item.entry.entry_id: each for each in link_page(chain, page, tail) if is_wanted(each)}
+        # The next page may hold neighbours of the last messages; until then their words are not complete.
+        unsettled = tail.open_ids() if page else frozenset[str]()
+        yield [waiting.pop(entry_id) for entry_id in [*waiting] if entry_id not in unsettled]
+        if not page:
+            return
+        after = page[-1].sequence
+
+
+def link_page(chain: Chain, page: Sequence[SequencedEntry], tail: ConversationTail) -> Sequence[LinkedEntry]:
+    """Return the entries of a page with their neighbours, where they have any; older ones that gained one come first."""
+    if chain is Chain.HISTORY:
+        return tail.follow(page)
+    rows = [item for item in page if has_neighbours(item.entry)]
+    others = [LinkedEntry(item=item) for item in page if not has_neighbours(item.entry)]
+    return [*tail.follow(rows), *others] if rows else others

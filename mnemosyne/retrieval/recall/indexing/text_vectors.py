@@ -1,0 +1,118 @@
+"""The vectors of the texts that an indexer writes: each is made once, or taken from what hosts share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+
+import anyio
+
+from mnemosyne.core.errors import EmbedderUnavailableError
+from mnemosyne.protocols import Embedder, ParallelEmbedder, Vectors, VectorStore
+from mnemosyne.retrieval.engines.rows import round_vectors, spoken_words
+from mnemosyne.retrieval.recall.indexing.shared_vectors import SharedVectors
+from mnemosyne.schema.memory import MemoryEntry
+
+PAGE_TEXTS = 128
+"""So many texts are embedded at a time."""
+
+_CACHED = 4_096
+
+
+class TextVectors:
+    """The vectors of `embedder` (None: there are none), for the texts that were embedded last.
+
+    A text of which the embedder knows a smaller share than `least_fitness` has none. `shared` keeps what is embedded for other
+    hosts, and is asked before a text is embedded; all vectors are rounded as it keeps them.
+    """
+
+    def __init__(self, embedder: Embedder | None, *, least_fitness: float, shared: VectorStore | None) -> None:
+        self._embedder, self._least_fitness = embedder, least_fitness
+        self._shared = None if embedder is None or shared is None else SharedVectors(shared, embedder.name)
+        self.lanes = embedder.lanes if isinstance(embedder, ParallelEmbedder) else 1
+        """How many calls of the embedder are worth making at a time."""
+        self._known: dict[tuple[str, str], tuple[str, Vectors | None]] = {}
+
+    def is_made(self, scope: str, entry: MemoryEntry) -> bool:
+        """Return whether the entry's text was embedded, or found unfit."""
+        return self._known.get((scope, entry.entry_id), (None, None))[0] == entry.text
+
+    def find(self, scope: str, entry: MemoryEntry) -> Vectors | None:
+        """Return the vector of an entry's text; None where it is not made, or unfit."""
+        return self._known[scope, entry.entry_id][1] if self.is_made(scope, entry) else None
+
+    def round(self, vectors: Vectors) -> Vectors:
+        """Return vectors as hosts share them."""
+        return vectors if self._shared is None else round_vectors(vectors)
+
+    async def embed(self, scope: str, entries: Iterable[MemoryEntry], batch: int = PAGE_TEXTS) -> str:
+        """Embed the texts that are not yet, `batch` at a time; return why they could not be (empty when they could)."""
+        return await self._embed_parts(scope, [entries], batch)
+
+    async def embed_page(self, scope: str, entries: Sequence[MemoryEntry | None]) -> str:
+        """Embed the texts of a page (None: deleted), as many at a time as is worth it; for the result see `embed`. Each call has
+        the texts that it would have if it were alone: a model's vector of a text may depend on those beside it.
+        """
+        parts = [entries[start : start + PAGE_TEXTS] for start in range(0, len(entries), PAGE_TEXTS)]
+        present = [[entry for entry in part if entry is not None] for part in parts]
+        if self.lanes == 1:
+            present = [[entry for part in present for entry in part]]
+        return await self._embed_parts(scope, present, PAGE_TEXTS)
+
+    async def take_known(self, scope: str, entries: Iterable[MemoryEntry]) -> None:
+        """Take the vectors that another host, or this one before, has made of texts."""
+        if self._shared is None:
+            return
+        if len(self._known) > 4 * _CACHED:
+            self._known.clear()
+        lacking = {entry.entry_id: entry for entry in entries if not self.is_made(scope, entry)}
+        if lacking:
+            for entry_id, vector in (await self._shared.find(scope, lacking.values())).items():
+                self._known[scope, entry_id] = (lacking[entry_id].text, vector)
+
+    def forget(self, scope: str) -> None:
+        """Forget the texts of a scope."""
+        self._known = {key: known for key, known in self._known.items() if key[0] != scope}
+
+    async def _embed_parts(self, scope: str, parts: Iterable[Iterable[MemoryEntry]], batch: int) -> str:
+        """Embed what is not yet of several parts, side by side; for the result see `embed`."""
+        if (embedder := self._embedder) is None:
+            return ""
+        if len(self._known) > _CACHED:
+            self._known.clear()
+        wanted = [{entry.entry_id: entry for entry in part} for part in parts]
+        every = [entry for part in wanted for entry in part.values()]
+        await self.take_known(scope, every)
+        if all(self.is_made(scope, entry) for entry in every):
+            return ""
+        faults: list[str] = []
+
+        async def make(part: Iterable[MemoryEntry]) -> None:
+            try:
+                await self._make(scope, embedder, [entry for entry in part if not self.is_made(scope, entry)], batch)
+            except EmbedderUnavailableError as error:
+                faults.append(str(error))
+
+        async with nullcontext() if self._shared is None else self._shared.claim(scope):
+            # What another host has embedded meanwhile.
+            await self.take_known(scope, every)
+            async with anyio.create_task_group() as group:
+                for part in wanted:
+                    group.start_soon(make, part.values())
+        return next(iter(faults), "")
+
+    async def _make(self, scope: str, embedder: Embedder, entries: Sequence[MemoryEntry], batch: int) -> None:
+        texts, unfit = list[MemoryEntry](), list[MemoryEntry]()
+        for entry in entries:
+            is_fit = entry.text.strip() and await embedder.fitness(entry.text) >= self._least_fitness
+            (texts if is_fit else unfit).append(entry)
+        await self._keep(scope, unfit, [None] * len(unfit))
+        for part in (texts[start : start + batch] for start in range(0, len(texts), batch)):
+            made = await embedder.embed([spoken_words(entry) for entry in part], "document")
+            await self._keep(scope, part, list(self.round(made)))
+
+    async def _keep(self, scope: str, entries: Sequence[MemoryEntry], vectors: Sequence[Vectors | None]) -> None:
+        for entry, vector in zip(entries, vectors, strict=True):
+            self._known[scope, entry.entry_id] = (entry.text, vector)
+        if self._shared is not None:
+            await self._shared.keep(scope, entries, vectors)
