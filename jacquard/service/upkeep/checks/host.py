@@ -1,0 +1,80 @@
+"""What is of this host alone: installed packages, the settings in force, the rights of a store's files."""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from jacquard.config.in_force import settings_in_force
+from jacquard.core.errors import ConfigError
+from jacquard.service.upkeep.findings import Finding, InForce, Severity
+from mnemosyne.stores.locate import StoreLocation
+
+PACKAGES = (
+    "jacquard-context",
+    "lancedb",
+    "onnxruntime",
+    "tokenizers",
+    "torch",
+    "sentence-transformers",
+    "litellm",
+    "psycopg",
+    "fastapi",
+    "uvicorn",
+    "mcp",
+    "alembic",
+    "msgspec",
+    "numpy",
+)
+
+
+def find_packages() -> dict[str, str]:
+    """Return the versions of the packages that matter here, empty where one is not installed."""
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = ""
+    return found
+
+
+def check_settings(config: Path | None) -> tuple[tuple[InForce, ...], list[Finding]]:
+    """Return the settings in force; none where a file or a variable is wrong."""
+    try:
+        found = settings_in_force(config)
+        return tuple(InForce(name=name, value=value, source=source) for name, value, source in found), []
+    except ConfigError as error:
+        do = "Mend it; docs/settings.md has every setting."
+        return (), [
+            Finding(code="settings", severity=Severity.WRONG, what=line, do=do) for line in str(error).splitlines()
+        ]
+
+
+def check_files(location: StoreLocation) -> list[Finding]:
+    """See that this user, and nobody else, may use the files and folders of a store."""
+    found = []
+    for path in (location.database, location.index, None if location.index is None else location.index.parent):
+        if path is None or not path.exists():
+            continue
+        needed = os.R_OK | os.W_OK | (os.X_OK if path.is_dir() else 0)
+        if not os.access(path, needed):
+            found.append(
+                Finding(
+                    code="permissions",
+                    severity=Severity.WRONG,
+                    what=f"This user may not read and write {path}.",
+                    do="Grant it, or run as the owner.",
+                )
+            )
+        elif path.stat().st_mode & 0o077:
+            found.append(
+                Finding(
+                    code="open_to_others",
+                    severity=Severity.STALE,
+                    what=f"{path} is open to other users of this machine.",
+                    do=f"chmod go-rwx {path}",
+                )
+            )
+    return found

@@ -1,0 +1,132 @@
+"""The index folder of a tenant on this host, and the originals beside it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from anyio import to_thread
+
+from jacquard.core.degradations import DegradationCode
+from jacquard.service.upkeep import tidy
+from jacquard.service.upkeep.findings import Finding, IndexFolder, Severity
+from mnemosyne.core.errors import MnemosyneError
+from mnemosyne.protocols import Store
+from mnemosyne.retrieval.engines.lance.files import list_tables, table_name
+from mnemosyne.schema.memory import Chain, session_scope, world_scope
+from mnemosyne.stores.locate import StoreLocation
+
+MOST_SCOPES = 200
+"""So many scopes of a tenant's index are compared with the store; all of a large one would take long."""
+
+
+async def check_index(
+    store: Store, location: StoreLocation, tenant: str, serving: str
+) -> tuple[IndexFolder | None, list[Finding]]:
+    """Return what the index folder of a tenant holds; None where it has none, or it cannot be read. `serving`: the name of the
+    configured embedder (empty: there is none).
+    """
+    if location.index is None:
+        return None, []
+    try:
+        tables = await to_thread.run_sync(list_tables, str(location.index))
+        session_tables = await to_thread.run_sync(tidy.list_session_tables, location.index)
+        size = await to_thread.run_sync(_size_of, location.index)
+    except OSError as error:
+        what = f"{location.index} cannot be read: {error.strerror or error}."
+        do = "Grant this user the folder, or remove it: the next turn makes it anew."
+        return None, [Finding(code="index_unreadable", severity=Severity.WRONG, what=what, do=do)]
+    sessions = await store.sessions()
+    left = await to_thread.run_sync(tidy.leftover_tables, session_tables, await tidy.open_sessions(store))
+    found = []
+    if left:
+        found.append(
+            Finding(
+                code="index_leftovers",
+                severity=Severity.STALE,
+                what=f"{location.index} has {len(left)} tables of sessions that are gone or archived.",
+                do="`jacquard housekeeping --once` removes them.",
+            )
+        )
+    found += await _check_originals(location, sessions)
+    scopes = [world_scope(name) for name in await store.worlds()] + [session_scope(name) for name in sessions]
+    compared = [each for each in scopes if table_name(each) in tables][:MOST_SCOPES]
+    encoders, faults = await _compare(store, location.index, compared, serving)
+    folder = IndexFolder(
+        tenant=tenant,
+        folder=str(location.index),
+        tables=len(tables),
+        file_bytes=size,
+        leftovers=len(left),
+        encoders=encoders,
+    )
+    return folder, found + faults
+
+
+async def _check_originals(location: StoreLocation, sessions: Iterable[str]) -> list[Finding]:
+    vault = tidy.vault_of(location)
+    try:
+        folders = await to_thread.run_sync(tidy.list_originals, vault)
+    except OSError as error:
+        what = f"The originals cannot be read: {error}."
+        return [Finding(code="originals", severity=Severity.WRONG, what=what, do="Grant this user the folder.")]
+    left = tidy.leftover_originals(folders, frozenset(sessions))
+    if not left or vault is None:
+        return []
+    what = f"{vault.folder} has originals of {len(left)} sessions that are gone."
+    do = "`jacquard housekeeping --once` removes them."
+    return [Finding(code="originals_leftovers", severity=Severity.WRONG, what=what, do=do)]
+
+
+async def _compare(
+    store: Store, folder: Path, scopes: list[str], serving: str
+) -> tuple[tuple[str, ...], list[Finding]]:
+    """Compare tables of the index with the store; return the embedders whose vectors they have."""
+    if not scopes or find_spec("lancedb") is None:
+        return (), []
+    module: Any = await to_thread.run_sync(import_module, "mnemosyne.retrieval.engines.lance.index")
+    index = module.LanceIndex(str(folder))
+    encoders: Counter[str] = Counter()
+    behind: list[str] = []
+    found: list[Finding] = []
+    try:
+        for scope in scopes:
+            try:
+                marks = {(scope, chain): await index.watermark(scope, chain) for chain in Chain}
+                encoders[await index.encoder_of(scope)] += 1
+            except MnemosyneError as error:
+                code, do = DegradationCode.INDEX_DAMAGED.value, "`jacquard reindex` builds it again from the store."
+                found.append(Finding(code=code, severity=Severity.WRONG, what=str(error), do=do))
+                continue
+            if await store.chains_written_after(marks):
+                behind.append(scope)
+    finally:
+        await index.close()
+    if behind:
+        found.append(
+            Finding(
+                code=DegradationCode.INDEX_BEHIND.value,
+                severity=Severity.STALE,
+                what=f"The index of {len(behind)} scopes lacks what was written last ({', '.join(behind[:3])} …).",
+                do="The next turn brings it in; `jacquard reindex` does it now.",
+            )
+        )
+    found += [
+        Finding(
+            code=DegradationCode.ENCODER_CHANGED.value,
+            severity=Severity.STALE,
+            what=f"The vectors of {number} scopes are those of {name}; the configured model is {serving}.",
+            do="`jacquard reindex` makes them with the configured model; until then the former one serves.",
+        )
+        for name, number in encoders.items()
+        if name and serving and name != serving
+    ]
+    return tuple(sorted(name for name in encoders if name)), found
+
+
+def _size_of(folder: Path) -> int:
+    return sum(each.stat().st_size for each in folder.rglob("*") if each.is_file()) if folder.is_dir() else 0

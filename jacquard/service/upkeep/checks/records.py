@@ -1,0 +1,96 @@
+"""What a store has of a tenant: figures, packs of worlds, and, where it is asked for, every record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from anyio import to_thread
+
+from jacquard.core.degradations import DegradationCode
+from jacquard.service.upkeep.findings import Finding, Severity, TenantFigures
+from jacquard.wiring.world_notes import WORLDS_FILE, WorldNotes
+from mnemosyne.core.errors import DamagedRecordError, MnemosyneError
+from mnemosyne.documents.store_check import check_store
+from mnemosyne.protocols import Store, StoreUpkeep
+from mnemosyne.stores.locate import StoreLocation
+
+
+async def read_figures(store: Store, tenant: str) -> TenantFigures:
+    """Return what a tenant has."""
+    worlds = len(await store.worlds())
+    if isinstance(store, StoreUpkeep):
+        usage = await store.usage()
+        return TenantFigures(
+            tenant=tenant,
+            sessions=usage.sessions,
+            archived=usage.archived,
+            entries=usage.entries,
+            stored_bytes=usage.stored_bytes,
+            worlds=worlds,
+        )
+    sessions = len(await store.sessions())
+    return TenantFigures(tenant=tenant, sessions=sessions, archived=0, entries=0, stored_bytes=0, worlds=worlds)
+
+
+async def check_worlds(store: Store, location: StoreLocation, tenant: str) -> list[Finding]:
+    """Compare the packs of a tenant's worlds with the store and with the folders that this host knows."""
+    notes = WorldNotes(file=(location.index or Path()).parent / WORLDS_FILE)
+    found = []
+    for world_id, digest in (await store.worlds()).items():
+        try:
+            noted = await to_thread.run_sync(notes.find, world_id)
+            pack = await store.pack(world_id, digest) if digest else None
+        except MnemosyneError as error:
+            do = "Mend the pack, or name its folder by --world DIR."
+            found.append(Finding(code="world_pack", severity=Severity.WRONG, what=str(error), do=do))
+            continue
+        if digest and pack is None:
+            found.append(
+                Finding(
+                    code="pack_missing",
+                    severity=Severity.WRONG,
+                    what=f"The store has no pack for the present version of world {world_id!r} of tenant {tenant!r}.",
+                    do="Name its folder once: `jacquard weave --world DIR …`.",
+                )
+            )
+        if noted.world is not None and noted.world.digest != digest:
+            found.append(
+                Finding(
+                    code="pack_differs",
+                    severity=Severity.STALE,
+                    what=f"The pack of world {world_id!r} in {noted.folder} is not the one in the store.",
+                    do="The next command with --world brings it in.",
+                )
+            )
+        elif noted.reason:
+            found.append(
+                Finding(
+                    code="pack_folder",
+                    severity=Severity.STALE,
+                    what=f"World {world_id!r}: {noted.reason}.",
+                    do="Name its folder by --world DIR.",
+                )
+            )
+    return found
+
+
+async def check_records(store: Store, tenant: str) -> list[Finding]:
+    """Read every archive and every record of a tenant."""
+    found = []
+    if isinstance(store, StoreUpkeep):
+        for session_id in sorted(await store.archived_ids()):
+            try:
+                await store.check_archive(session_id)
+            except DamagedRecordError as error:
+                do = "Restore the store from a backup."
+                found.append(Finding(code="archive_damaged", severity=Severity.WRONG, what=str(error), do=do))
+    for note in (await check_store(store)).damage:
+        found.append(
+            Finding(
+                code=DegradationCode.RECORD_DAMAGED.value,
+                severity=Severity.WRONG,
+                what=f"Tenant {tenant!r}: {note.sentence}",
+                do="`jacquard check` says more.",
+            )
+        )
+    return found

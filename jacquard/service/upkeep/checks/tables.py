@@ -1,0 +1,74 @@
+"""Whether the tables of a store can be used, of which revision they are, and who has a lease."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from jacquard.service.upkeep.findings import Finding, Severity
+from jacquard.service.upkeep.housekeeper import LEASE
+from mnemosyne.core.codec import format_time
+from mnemosyne.core.errors import StoreError
+from mnemosyne.protocols import Store, StoreUpkeep
+from mnemosyne.stores.locate import StoreLocation
+from mnemosyne.stores.maintenance.revision import read_revisions
+from mnemosyne.stores.sql.schema import REVISION
+
+
+def check_revisions(location: StoreLocation) -> tuple[tuple[int, int] | None, list[Finding]]:
+    """Return the revisions of the tables, None where the store cannot be used."""
+    if location.kind not in ("sqlite", "postgresql"):
+        return (0, 0), []
+    try:
+        revision, needed = read_revisions(location)
+    except StoreError as error:
+        do = "See that the address is right and the database runs; what is said below needs no database."
+        return None, [Finding(code="store_unavailable", severity=Severity.WRONG, what=str(error), do=do)]
+    found = []
+    if revision == 0:
+        found.append(
+            Finding(
+                code="no_store",
+                severity=Severity.WRONG,
+                what=f"{location.shown} has no tables yet.",
+                do="Start a session there first.",
+            )
+        )
+    elif revision < REVISION:
+        found.append(
+            Finding(
+                code="migration_pending",
+                severity=Severity.STALE,
+                what=f"The tables are of revision {revision}, this release makes {REVISION}.",
+                do="Take a backup, then run `jacquard migrate`; the first use does it too. Until then its content is not looked "
+                "at.",
+            )
+        )
+    elif revision > REVISION:
+        found.append(
+            Finding(
+                code="newer_tables",
+                severity=Severity.STALE,
+                what=f"The tables are of revision {revision}, this release knows {REVISION}; it can go on over them.",
+                do="Update this host when the others are.",
+            )
+        )
+    return (revision, needed), found
+
+
+async def check_leases(store: Store, now: datetime) -> tuple[dict[str, str], list[Finding]]:
+    """Return who has which lease and until when."""
+    held: dict[str, str] = {}
+    found: list[Finding] = []
+    for lease in await store.leases() if isinstance(store, StoreUpkeep) else ():
+        held[lease.name] = f"{lease.holder} until {format_time(lease.until)}"
+        if lease.until >= now:
+            continue
+        do = "The next housekeeping on that host takes over."
+        if lease.name == LEASE:
+            do = "The next housekeeping takes over; see that it runs (`jacquard housekeeping`)."
+        what = (
+            f"The lease {lease.name!r} of {lease.holder} ended at {format_time(lease.until)} and was not given back: its "
+            "process died or hangs."
+        )
+        found.append(Finding(code="lease_over", severity=Severity.STALE, what=what, do=do))
+    return held, found
