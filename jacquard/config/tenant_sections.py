@@ -55,7 +55,10 @@ class HousekeepingSettings:
         doc="How long another process waits before it takes over from one that gives no sign of life.",
     )
     sessions_a_pass: int = bounded_field(
-        1_000, 1, doc="How many sessions one pass archives at most, and how many it erases."
+        1_000,
+        1,
+        doc="How many sessions one pass archives at most, how many it erases, and of how many it looks at what hosts share in "
+        "PostgreSQL; the next pass goes on behind them.",
     )
     backups: str | None = plain_field(
         None, doc="A folder with backups of `jacquard backup`, of which old ones are deleted."

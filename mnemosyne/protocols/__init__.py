@@ -40,7 +40,16 @@ from mnemosyne.protocols.recall import (
 )
 from mnemosyne.protocols.rendering import BlockDeriver, EvidenceResolver, Fetch, Renderer, ResolveRef, TextSelector
 from mnemosyne.protocols.store import Store, combined_reads
-from mnemosyne.protocols.upkeep import ArchivedSession, IdlePage, IdleSession, Lease, StoreUpkeep, StoreUsage
+from mnemosyne.protocols.upkeep import (
+    ArchivedSession,
+    IdlePage,
+    IdleSession,
+    Lease,
+    SharedIndexUpkeep,
+    SharedScope,
+    StoreUpkeep,
+    StoreUsage,
+)
 
 __all__ = [
     "ArchivedSession",
@@ -79,6 +88,8 @@ __all__ = [
     "SessionLocks",
     "SharedIndex",
     "SharedIndexStore",
+    "SharedIndexUpkeep",
+    "SharedScope",
     "SnapshotIndex",
     "Store",
     "StoreUpkeep",

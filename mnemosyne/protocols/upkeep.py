@@ -6,11 +6,12 @@ A store without it (files, memory, a plugin) is kept in order by its owner. It m
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
 from mnemosyne.schema.erasure import Erasure, ErasureOutcome
+from mnemosyne.schema.memory import EMPTY
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,6 +65,24 @@ class StoreUsage:
     archived: int
     entries: int
     stored_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SharedScope:
+    """What hosts share of the index of a scope.
+
+    `vectors`: their number by encoder. `missing`: the number of entries without a vector of the encoder that was asked about.
+    `orphaned_vectors`: those of texts that no entry has. `segments`: those with index rows; `orphaned_segments`: all of them where
+    rows are of entries that are gone or were erased since, else 0. `is_damaged`: a segment cannot be read.
+    """
+
+    scope: str
+    vectors: Mapping[str, int] = field(default_factory=lambda: EMPTY)
+    missing: int = 0
+    orphaned_vectors: int = 0
+    segments: int = 0
+    orphaned_segments: int = 0
+    is_damaged: bool = False
 
 
 @runtime_checkable
@@ -151,4 +170,29 @@ class StoreUpkeep(Protocol):
 
         An abandoned turn is on no path: its user asked again instead. LeaseLostError.
         """
+        ...
+
+
+@runtime_checkable
+class SharedIndexUpkeep(Protocol):
+    """A `SharedIndexStore` that can be kept in order by a worker, one for all its hosts.
+
+    1. What belongs to something stays: a vector while an entry has its text, a chain of segments while all its rows are of entries.
+       A scope that is neither a session's nor a world's is left alone.
+    2. A scope that is being written is left for the next look.
+    3. With `lease`, the work of one that has lost it raises LeaseLostError and changes nothing.
+
+    Methods raise what those of `Store` do.
+    """
+
+    async def shared_scopes(self, *, after: str = "", limit: int = 100) -> tuple[str, ...]:
+        """Return the next `limit` scopes, behind `after`, that have vectors or index rows, sorted."""
+        ...
+
+    async def inspect_shared(self, scope: str, *, encoder: str = "") -> SharedScope:
+        """Return what hosts share of a scope. It reads all of its entries, but no vectors."""
+        ...
+
+    async def tidy_shared(self, scope: str, *, lease: Lease | None = None) -> SharedScope:
+        """Remove what of a scope belongs to nothing, in one transaction, and return what it was. LeaseLostError."""
         ...

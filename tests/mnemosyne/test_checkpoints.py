@@ -152,6 +152,25 @@ anyio.run(main)
         subprocess.run([sys.executable, "-c", program, step], check=True)
 
 
+async def test_a_checkpoint_that_could_not_be_written_is_written_after_the_next_turn(tmp_path):
+    index = TieredIndex(tmp_path)
+    await index.add(SCOPE, written(talk(40)), vectors_of(40), model="m")
+    file = checkpoint_file(str(tmp_path), SCOPE)
+    # As a full disk does: the file cannot take its place.
+    await to_thread.run_sync(file.mkdir)
+    await index.maintain()
+    assert await to_thread.run_sync(file.is_dir)
+    await to_thread.run_sync(file.rmdir)
+    await index.maintain()
+    saved = await to_thread.run_sync(stamp_of, str(tmp_path), SCOPE)
+    assert saved == (await to_thread.run_sync(read_stamp, str(tmp_path), SCOPE))[1] != ""
+    # Once it is there, it is not written again.
+    written_at = (await to_thread.run_sync(file.stat)).st_mtime_ns
+    await index.maintain()
+    assert (await to_thread.run_sync(file.stat)).st_mtime_ns == written_at
+    await index.close()
+
+
 async def test_an_earlier_state_serves_while_the_scope_is_read(tmp_path):
     await fill(tmp_path)
     early = checkpoint_file(str(tmp_path), SCOPE).read_bytes()

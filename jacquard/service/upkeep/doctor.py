@@ -17,14 +17,17 @@ from typing import Any
 from anyio import to_thread
 
 from jacquard.core.errors import ConfigError
-from jacquard.service.upkeep.checks.host import check_files, check_settings, find_packages
-from jacquard.service.upkeep.checks.index_folder import check_index
+from jacquard.service.upkeep.checks.host import check_files, check_settings, find_packages, find_snapshot_address
+from jacquard.service.upkeep.checks.index_folder import MOST_SCOPES, check_index
 from jacquard.service.upkeep.checks.records import check_records, check_worlds, read_figures
+from jacquard.service.upkeep.checks.shared_index import check_shared_index
+from jacquard.service.upkeep.checks.snapshots import check_snapshots
 from jacquard.service.upkeep.checks.tables import check_leases, check_revisions
 from jacquard.service.upkeep.findings import Diagnosis, Finding, Severity
 from jacquard.wiring.embedder import find_language, open_embedder
 from mnemosyne.core.errors import MnemosyneError, StoreError
 from mnemosyne.protocols import Store, StoreUpkeep
+from mnemosyne.schema.memory import world_scope
 from mnemosyne.stores.locate import StoreLocation, locate_store
 from mnemosyne.stores.open import store_at
 from mnemosyne.stores.sql.schema import REVISION
@@ -58,6 +61,7 @@ class Doctor:
     async def _look_at_store(self, location: StoreLocation, found: list[Finding]) -> dict[str, Any]:
         """Return what is known of a store's content, and add to what was `found`."""
         known: dict[str, Any] = {}
+        content: dict[str, list[Any]] = {"tenants": [], "indexes": [], "shared": [], "snapshots": []}
         try:
             async with self._open(location, "default") as store:
                 tenants = await store.tenants() if isinstance(store, StoreUpkeep) else ("default",)
@@ -66,20 +70,39 @@ class Doctor:
                 serving, unserved = await self._find_serving(store)
                 found += [*faults, *unserved]
                 known["embedder"] = serving or "none: recall goes by words alone"
-            figures, indexes = [], []
             for tenant in tenants:
                 here = await to_thread.run_sync(locate_store, self.store, tenant)
                 async with self._open(here, tenant) as store:
-                    figures.append(await read_figures(store, tenant))
-                    folder, faults = await check_index(store, here, tenant, serving)
-                    indexes += [] if folder is None else [folder]
-                    found += [*faults, *await check_worlds(store, here, tenant)]
-                    found += await check_records(store, tenant) if self.deep else []
-            known["tenants"], known["indexes"] = tuple(figures), tuple(indexes)
+                    await self._look_at_tenant(tenant, store, here, serving, content, found)
+            known |= {name: tuple(values) for name, values in content.items()}
         except StoreError as error:
             do = "See that the database runs and answers."
             found.append(Finding(code="store_unavailable", severity=Severity.WRONG, what=str(error), do=do))
         return known
+
+    async def _look_at_tenant(
+        self,
+        tenant: str,
+        store: Store,
+        location: StoreLocation,
+        serving: str,
+        content: dict[str, list[Any]],
+        found: list[Finding],
+    ) -> None:
+        content["tenants"].append(await read_figures(store, tenant))
+        folder, faults = await check_index(store, location, tenant, serving)
+        content["indexes"] += [] if folder is None else [folder]
+        found += [*faults, *await check_worlds(store, location, tenant)]
+        place = await to_thread.run_sync(find_snapshot_address, self.config)
+        snapshots, faults = await check_snapshots(store, tenant, place, serving, deep=self.deep)
+        content["snapshots"] += snapshots
+        found += faults
+        published = {world_scope(each.world_id) for each in snapshots}
+        most = None if self.deep else MOST_SCOPES
+        shared, faults = await check_shared_index(store, tenant, serving, published=published, most=most)
+        content["shared"] += [] if shared is None else [shared]
+        found += faults
+        found += await check_records(store, tenant) if self.deep else []
 
     @asynccontextmanager
     async def _open(self, location: StoreLocation, tenant: str) -> AsyncIterator[Store]:

@@ -49,6 +49,34 @@ class IndexFolder:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class SharedIndexFigures:
+    """What hosts share of a tenant's indexes in PostgreSQL, in the `scopes` that were looked at.
+
+    `vectors`: their number by encoder. `missing`: entries without a vector of the configured one. `segments` have index rows.
+    """
+
+    tenant: str
+    scopes: int
+    vectors: Mapping[str, int]
+    segments: int
+    missing: int
+    orphaned_vectors: int
+    orphaned_segments: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PublishedWorld:
+    """The newest snapshot of a world of a tenant. `encoder`: the embedder of its vectors (empty: it has none)."""
+
+    tenant: str
+    world_id: str
+    snapshot_id: str
+    entries: int
+    file_bytes: int
+    encoder: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TenantFigures:
     """What a tenant has."""
 
@@ -74,6 +102,8 @@ class Diagnosis:
     revisions: tuple[int, int, int] = (0, 0, 0)
     tenants: tuple[TenantFigures, ...] = ()
     indexes: tuple[IndexFolder, ...] = ()
+    shared: tuple[SharedIndexFigures, ...] = ()
+    snapshots: tuple[PublishedWorld, ...] = ()
     leases: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     embedder: str = ""
     packages: Mapping[str, str] = field(default_factory=lambda: EMPTY)

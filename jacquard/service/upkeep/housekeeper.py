@@ -36,7 +36,7 @@ from mnemosyne.core.errors import (
 )
 from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.host_parts import SystemClock
-from mnemosyne.protocols import Clock, Lease, Store, StoreUpkeep
+from mnemosyne.protocols import Clock, Lease, SharedIndexUpkeep, Store, StoreUpkeep
 from mnemosyne.retrieval.engines.lance.files import remove_tables
 from mnemosyne.schema.erasure import Erasure
 from mnemosyne.schema.memory import EMPTY
@@ -51,7 +51,8 @@ _log = open_log(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HousekeepingPass:
-    """What one pass did: numbers by kind (archived, erased, turns, index tables, originals, backups) and what went wrong.
+    """What one pass did: numbers by kind (archived, erased, turns, vectors, index segments, index tables, originals, backups) and
+    what went wrong.
 
     `holder` is another process that has the lease, in whose place nothing was done; `faults` name what could not be done, one
     sentence each.
@@ -86,6 +87,8 @@ class Housekeeper:
         self._settings, self._set = settings, settings.housekeeping
         self._clock = clock or SystemClock()
         self.name = name or f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
+        self._shared_after: dict[str, str] = {}
+        """Behind which scope of a tenant the next pass looks at what hosts share."""
 
     async def run(self) -> None:
         """Make a pass after each `housekeeping.every_seconds`, until it is cancelled; a fault is logged and the next pass comes."""
@@ -133,6 +136,7 @@ class Housekeeper:
                 # The service's own records have no idle sessions: a token is not used by writing to it.
                 if tenant != SERVICE_TENANT:
                     await self._keep_tenant(tenant, held, counts, faults)
+                    await self._tidy_shared(tenant, held, counts, faults)
             counts["backups"] += await self._drop_backups()
         except LeaseLostError as error:
             faults.append(str(error))
@@ -208,6 +212,30 @@ class Housekeeper:
                 break
             after = page[-1].session_id
         return number
+
+    async def _tidy_shared(self, tenant: str, held: _Held, counts: Counter[str], faults: list[str]) -> None:
+        """Remove the vectors and index rows that hosts share and that belong to nothing any more."""
+        async with self._open(tenant) as (store, location):
+            if not isinstance(store, SharedIndexUpkeep):
+                return
+            after, most = self._shared_after.pop(tenant, ""), self._set.sessions_a_pass
+            scopes = await store.shared_scopes(after=after, limit=most)
+            for scope in scopes:
+                lease = await held.renew()
+                try:
+                    found = await store.inspect_shared(scope)
+                    if not (found.orphaned_vectors or found.orphaned_segments):
+                        continue
+                    gone = await store.tidy_shared(scope, lease=lease)
+                except LeaseLostError:
+                    raise
+                except MnemosyneError as error:
+                    faults.append(f"What hosts share of {scope!r} in {location.shown} was not tidied: {error}")
+                    continue
+                counts["vectors"] += gone.orphaned_vectors
+                counts["index segments"] += gone.orphaned_segments
+            if len(scopes) == most:
+                self._shared_after[tenant] = scopes[-1]
 
     async def _drop_backups(self) -> int:
         if self._set.backups is None:

@@ -65,13 +65,14 @@ class ExportableIndex(Index, Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PublishedSnapshot:
-    """What a storage has under one name: a snapshot, or (`manifest` None) what a torn upload has left, or one that cannot be
-    read (`fault` says why).
+    """What a storage has under one name: a snapshot, or (`manifest` None) what a torn upload has left (`is_torn`), or one that
+    cannot be read (`fault` says why).
     """
 
     snapshot_id: str
     manifest: Manifest | None
     fault: str = ""
+    is_torn: bool = False
 
 
 async def publish_snapshot(
@@ -126,7 +127,7 @@ def list_snapshots(storage: SnapshotStorage, scope: str) -> tuple[PublishedSnaps
         data = storage.read(f"{place}/{MANIFEST}")
         if data is None:
             fault = "no manifest: its upload is under way or was torn"
-            found.append(PublishedSnapshot(snapshot_id=name, manifest=None, fault=fault))
+            found.append(PublishedSnapshot(snapshot_id=name, manifest=None, fault=fault, is_torn=True))
             continue
         try:
             manifest = read_manifest(data, shown=f"{storage.shown}/{place}", scope=scope, snapshot_id=name)

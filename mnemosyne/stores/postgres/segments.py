@@ -14,6 +14,7 @@ from mnemosyne.protocols import IndexBase, SegmentRows, StoredSegments
 from mnemosyne.stores.postgres.connection import PostgresConnection
 from mnemosyne.stores.postgres.pool import ConnectionPool
 from mnemosyne.stores.postgres.vectors import find_owner, lock_owner
+from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.writing.shared_index import drop_segments
 
 _OF_A_SCOPE = "FROM index_segments WHERE tenant = ? AND scope = ?"
@@ -42,7 +43,7 @@ class PostgresSegments:
 
         def work(db: PostgresConnection) -> None:
             if lock_owner(db, scope) is not None:
-                _lock_chain(db, scope)
+                lock_chain(db, scope)
                 drop_segments(db, scope, leave_mark=True)
 
         await self._writes.run(work)
@@ -60,7 +61,7 @@ def _append(db: PostgresConnection, scope: str, rows: SegmentRows) -> IndexBase 
     base = rows.base
     if lock_owner(db, scope) != base.owner:
         return None
-    _lock_chain(db, scope)
+    lock_chain(db, scope)
     chain = db.execute(
         f"SELECT ordinal, token, marks, body IS NULL {_OF_A_SCOPE} ORDER BY ordinal", (db.tenant, scope)
     ).fetchall()
@@ -103,7 +104,7 @@ def _covers_all(stored: bytes, marks: Mapping[str, int]) -> bool:
     return all(held.get(chain, 0) >= sequence for chain, sequence in marks.items())
 
 
-def _lock_chain(db: PostgresConnection, scope: str) -> None:
+def lock_chain(db: Connection, scope: str) -> None:
     """Let one host at a time add to a chain, until the transaction ends."""
     db.execute(
         "SELECT pg_advisory_xact_lock(hashtextextended('segments ' || current_schema() || ? || ' ' || ?, 0))",

@@ -9,7 +9,9 @@ names PostgreSQL, and must not import other stores.
 from __future__ import annotations
 
 from mnemosyne.damage import DamageLog
+from mnemosyne.protocols import Lease, SharedScope
 from mnemosyne.stores.locate import PostgresAddress, postgres_address
+from mnemosyne.stores.postgres import shared_upkeep
 from mnemosyne.stores.postgres.database import PostgresOptions
 from mnemosyne.stores.postgres.locks import PostgresSessionLocks
 from mnemosyne.stores.postgres.pool import ConnectionPool
@@ -50,6 +52,18 @@ class PostgresStore(SqlStore):
         super().__init__(reads=reads, writes=writes, log=log, cache=cache)
         self.vectors = PostgresVectors(reads, writes, PostgresSessionLocks(address, tenant=tenant), self.shown)
         self.segments = PostgresSegments(reads, writes)
+
+    async def shared_scopes(self, *, after: str = "", limit: int = 100) -> tuple[str, ...]:
+        """See `mnemosyne.protocols.SharedIndexUpkeep`, here and below."""
+        return await self._reads.run(lambda db: shared_upkeep.list_scopes(db, after, limit))
+
+    async def inspect_shared(self, scope: str, *, encoder: str = "") -> SharedScope:
+        """Return what hosts share of a scope."""
+        return await self._reads.run(lambda db: shared_upkeep.inspect(db, scope, encoder))
+
+    async def tidy_shared(self, scope: str, *, lease: Lease | None = None) -> SharedScope:
+        """Remove what of a scope belongs to nothing."""
+        return await self._writes.run(lambda db: shared_upkeep.tidy(db, scope, lease))
 
     async def close(self) -> None:
         """Wait for running work, then release the connections and the threads. A second call does nothing."""

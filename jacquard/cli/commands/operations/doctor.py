@@ -57,6 +57,16 @@ def _print(found: Diagnosis, config: Path | None) -> None:
     for index in found.indexes:
         encoders = f", vectors of {', '.join(index.encoders)}" if index.encoders else ""
         show(f"index      {index.folder}: {index.tables} tables, {index.file_bytes:,} bytes{encoders}")
+    for shared in found.shared:
+        vectors = ", ".join(f"{number:,} vectors of {name}" for name, number in sorted(shared.vectors.items()))
+        show(
+            f"shared     {shared.tenant}: {vectors or 'no vectors'}, {shared.segments:,} index segments in {shared.scopes:,} scopes"
+        )
+    for snapshot in found.snapshots:
+        show(
+            f"snapshot   {snapshot.world_id} of {snapshot.tenant}: {snapshot.snapshot_id}, {snapshot.entries:,} entries, "
+            f"{snapshot.file_bytes:,} bytes, {snapshot.encoder or 'words alone'}"
+        )
     for name, holder in found.leases.items():
         show(f"lease      {name}: {holder}")
     if found.embedder:

@@ -7,6 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from jacquard.config.in_force import settings_in_force
+from jacquard.config.settings import load_config
 from jacquard.core.errors import ConfigError
 from jacquard.service.upkeep.findings import Finding, InForce, Severity
 from mnemosyne.stores.locate import StoreLocation
@@ -50,6 +51,14 @@ def check_settings(config: Path | None) -> tuple[tuple[InForce, ...], list[Findi
         return (), [
             Finding(code="settings", severity=Severity.WRONG, what=line, do=do) for line in str(error).splitlines()
         ]
+
+
+def find_snapshot_address(config: Path | None) -> str:
+    """Return where the settings say that snapshots lie; empty where they say nothing, or are wrong."""
+    try:
+        return load_config(config).snapshots.address
+    except ConfigError:
+        return ""
 
 
 def check_files(location: StoreLocation) -> list[Finding]:

@@ -177,6 +177,12 @@ def _code_type(names: _Names) -> str:
     return "<u2" if len(names.words) <= _SHORT_CODES else "<u4"
 
 
+def list_rows(body: bytes) -> list[tuple[str, int]]:
+    """Return the ids of a segment's rows with their sequences. UnreadableError for a damaged segment."""
+    part = _decode(body)
+    return list(zip(part.names.ids, part.numbers[4].tolist(), strict=True))
+
+
 def _kept_rows(parts: Sequence[_Columns]) -> npt.NDArray[np.bool_]:
     """Return which rows, of all segments together, count: the last of each id that was not removed after it."""
     places: dict[str, int] = {}

@@ -1,0 +1,121 @@
+"""What hosts share of a tenant's indexes in PostgreSQL: index rows, and vectors that are missing, belong to nothing, or are of
+another embedder.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+
+from jacquard.core.degradations import DegradationCode
+from jacquard.service.upkeep.findings import Finding, Severity, SharedIndexFigures
+from mnemosyne.protocols import SharedIndexUpkeep, SharedScope, Store
+from mnemosyne.schema.memory import session_scope, world_scope
+
+_PAGE = 1_000
+_TIDIED = "`jacquard housekeeping --once` removes them."
+
+
+async def check_shared_index(
+    store: Store, tenant: str, serving: str, *, published: Collection[str], most: int | None
+) -> tuple[SharedIndexFigures | None, list[Finding]]:
+    """Return what hosts share of a tenant's indexes, of at most `most` scopes (None: of all); None where the store shares nothing.
+    `serving`: the name of the configured embedder (empty: there is none). `published`: the scopes that hosts search in snapshots,
+    which have the vectors.
+    """
+    if not isinstance(store, SharedIndexUpkeep):
+        return None, []
+    shared = await _list_scopes(store, most)
+    owned = [world_scope(name) for name in await store.worlds()] + [
+        session_scope(name) for name in await store.sessions()
+    ]
+    scopes = list(dict.fromkeys((*shared, *owned)))[:most]
+    found = [await store.inspect_shared(scope, encoder="" if scope in published else serving) for scope in scopes]
+    vectors: Counter[str] = Counter()
+    for each in found:
+        vectors.update(each.vectors)
+    figures = SharedIndexFigures(
+        tenant=tenant,
+        scopes=len(scopes),
+        vectors=dict(vectors),
+        segments=sum(each.segments for each in found),
+        missing=sum(each.missing for each in found),
+        orphaned_vectors=sum(each.orphaned_vectors for each in found),
+        orphaned_segments=sum(each.orphaned_segments for each in found),
+    )
+    return figures, [*_judge_vectors(figures, serving), *_judge_segments(figures, found)]
+
+
+async def _list_scopes(store: SharedIndexUpkeep, most: int | None) -> list[str]:
+    scopes: list[str] = []
+    while most is None or len(scopes) < most:
+        page = await store.shared_scopes(after=scopes[-1] if scopes else "", limit=_PAGE)
+        scopes += page
+        if len(page) < _PAGE:
+            break
+    return scopes
+
+
+def _judge_vectors(figures: SharedIndexFigures, serving: str) -> list[Finding]:
+    found = []
+    if figures.missing:
+        found.append(
+            Finding(
+                code="vectors_missing",
+                severity=Severity.STALE,
+                what=f"{figures.missing:,} entries of tenant {figures.tenant!r} have no vector of {serving} in the store.",
+                do="The next turn of each session makes its own; `jacquard reindex` makes all of them now.",
+            )
+        )
+    if figures.orphaned_vectors:
+        found.append(
+            Finding(
+                code="vectors_orphaned",
+                severity=Severity.STALE,
+                what=f"{figures.orphaned_vectors:,} vectors of tenant {figures.tenant!r} in the store are of texts that no entry "
+                "has.",
+                do=_TIDIED,
+            )
+        )
+    found += [
+        Finding(
+            code=DegradationCode.ENCODER_CHANGED.value,
+            severity=Severity.STALE,
+            what=f"{number:,} vectors of tenant {figures.tenant!r} in the store are those of {name}; the configured model is "
+            f"{serving}.",
+            do="`jacquard reindex` makes those of the configured model. When no host is configured for the former any more, "
+            f"delete them: DELETE FROM vectors WHERE tenant = {_quote(figures.tenant)} AND encoder = {_quote(name)};",
+        )
+        for name, number in sorted(figures.vectors.items())
+        if serving and name != serving
+    ]
+    return found
+
+
+def _judge_segments(figures: SharedIndexFigures, scopes: list[SharedScope]) -> list[Finding]:
+    found = []
+    if figures.orphaned_segments:
+        found.append(
+            Finding(
+                code="index_rows_orphaned",
+                severity=Severity.STALE,
+                what=f"The index rows that hosts share of tenant {figures.tenant!r} have words of entries that are gone, in "
+                f"{figures.orphaned_segments:,} segments.",
+                do=_TIDIED,
+            )
+        )
+    if damaged := [each.scope for each in scopes if each.is_damaged]:
+        found.append(
+            Finding(
+                code=DegradationCode.INDEX_DAMAGED.value,
+                severity=Severity.WRONG,
+                what=f"The index rows that hosts share of {len(damaged)} scopes are damaged ({', '.join(damaged[:3])} …).",
+                do="The next turn of each makes them again from its entries; `jacquard reindex` does it now.",
+            )
+        )
+    return found
+
+
+def _quote(text: str) -> str:
+    """Return a text as SQL writes it."""
+    return "'" + text.replace("'", "''") + "'"
