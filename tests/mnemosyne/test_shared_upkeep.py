@@ -45,25 +45,16 @@ async def store(postgres_url):
 
 async def fill(store: PostgresStore, folder) -> Host:
     """Make two indexed sessions with as many turns; in one of them `eve` has spoken, and was quoted."""
-    turns = (
-        *map(spoken, range(LEAST_ROWS // 2 + 20)),
-        ImportedTurn(
-            turn_id="x",
-            messages=(
-                Message(
-                    role=Role.USER,
-                    content=SECRET,
-                    message_id="secret",
-                    author=Author(kind=AuthorKind.USER, id="eve"),
-                ),
-                Message(role=Role.ASSISTANT, content=f"You said: {SECRET} Good.", message_id="quoted"),
-            ),
+    told = tuple(map(spoken, range(LEAST_ROWS // 2 + 20)))
+    of_eve = ImportedTurn(
+        turn_id="x",
+        messages=(
+            Message(role=Role.USER, content=SECRET, message_id="secret", author=Author(kind=AuthorKind.USER, id="eve")),
+            Message(role=Role.ASSISTANT, content=f"You said: {SECRET} Good.", message_id="quoted"),
         ),
     )
-    for name, given in (("s", turns), ("other", turns[:-1])):
-        await store.create_session(
-            SessionStart(session_id=name, world_id="w", locale="en", state={}, user_id="ada", turns=given)
-        )
+    for name, turns in (("s", (*told[:20], of_eve, *told[20:])), ("other", told)):
+        await store.create_session(SessionStart(session_id=name, world_id="w", locale="en", state={}, turns=turns))
     one = Host(store, folder / "index")
     for scope in (SCOPE, OTHER):
         await one.indexer.index_new(scope)
@@ -214,6 +205,7 @@ async def test_a_session_that_is_being_written_is_left_for_the_next_look(store, 
     writer = await to_thread.run_sync(connect)
     assert await store.tidy_shared(SCOPE) == SharedScope(scope=SCOPE)
     assert await counts(postgres_url, SCOPE) == before
+    await to_thread.run_sync(writer.rollback)
     await to_thread.run_sync(writer.close)
     assert (await store.tidy_shared(SCOPE)).orphaned_vectors == 2
 
