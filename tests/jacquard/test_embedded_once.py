@@ -157,7 +157,7 @@ def test_what_a_killed_host_did_not_store_is_embedded_once_more(hosts, postgres_
     # Its messages are embedded behind it, or with the next one.
     while play.turn(other, "ben"):
         pass
-    other.process.wait()
+    other.kill()
     other.stop.unlink()
     window = set(other.embedded()[-1])
     other.start()

@@ -218,6 +218,7 @@ class Housekeeper:
         async with self._open(tenant) as (store, location):
             if not isinstance(store, SharedIndexUpkeep):
                 return
+            counts.update({"vectors": 0, "index segments": 0})
             after, most = self._shared_after.pop(tenant, ""), self._set.sessions_a_pass
             scopes = await store.shared_scopes(after=after, limit=most)
             for scope in scopes:
