@@ -16,10 +16,16 @@ from io import BytesIO
 from pathlib import Path
 
 import anyio
+import numpy as np
 import psycopg
 import pytest
 
-from mnemosyne import PostgresStore, postgres_address
+from jacquard.config.service import ServiceSettings
+from jacquard.service.upkeep.housekeeper import Housekeeper
+from mnemosyne import Chain, PostgresStore, postgres_address, session_scope
+from mnemosyne.protocols import EmbeddedText, SegmentRows
+from mnemosyne.retrieval.engines.rows import row_batch, text_hash
+from mnemosyne.retrieval.engines.shared.segments import encode_segment
 from mnemosyne.stores.maintenance.revision import migrate_store
 from mnemosyne.stores.sql.schema import ARCHIVES_NEED, REVISION
 
@@ -114,6 +120,62 @@ def test_the_earlier_release_is_refused_once_a_session_is_archived(earlier, post
     assert process.returncode
     assert f"written by a newer release (store version {ARCHIVES_NEED}, this one reads up to 3); update" in errors
     assert len(play_at_once(postgres_url, {"new": ROOT}, 1, ["a"])) == 1
+
+
+ERASE = """
+import sys
+from datetime import UTC, datetime
+import anyio
+from mnemosyne import Erasure, PostgresStore
+
+async def erase():
+    store = PostgresStore(sys.argv[1])
+    outcome = await store.erase(Erasure(at=datetime.now(UTC), session_id=sys.argv[2]))
+    assert outcome.counts["messages"]
+    await store.close()
+
+anyio.run(erase)
+"""
+
+
+async def share_index(url: str, sessions: list[str]) -> None:
+    """Keep vectors and index rows of all messages, as hosts of this release do."""
+    store = PostgresStore(url)
+    for name in sessions:
+        scope = session_scope(name)
+        entries = await store.entries_after(scope, Chain.HISTORY, 0, 100)
+        vectors = np.tile(np.asarray([0.6, 0.8], dtype=np.float32), (len(entries), 1))
+        texts = [
+            EmbeddedText(entry_id=each.entry.entry_id, text_hash=text_hash(each.entry), vector=vector)
+            for each, vector in zip(entries, vectors, strict=True)
+        ]
+        await store.vectors.put(scope, "m", texts)
+        base = (await store.segments.load(scope)).base
+        body = encode_segment(row_batch(entries, vectors, None, "m"))
+        await store.segments.append(scope, SegmentRows(base=base, marks={"history": entries[-1].sequence}, body=body))
+    await store.close()
+
+
+async def shared_scopes(url: str) -> tuple[str, ...]:
+    store = PostgresStore(url)
+    found = await store.shared_scopes()
+    await store.close()
+    return found
+
+
+def test_housekeeping_removes_what_an_erasure_of_the_earlier_release_leaves(earlier, postgres_url):
+    play_at_once(postgres_url, {"new": ROOT}, 1, ["a", "b"])
+    anyio.run(share_index, postgres_url, ["a", "b"])
+    subprocess.run(
+        [sys.executable, "-c", ERASE, postgres_url, "a"],
+        cwd=earlier,
+        env={**os.environ, "PYTHONPATH": str(earlier)},
+        check=True,
+    )
+    assert anyio.run(shared_scopes, postgres_url) == (session_scope("a"), session_scope("b"))
+    done = anyio.run(Housekeeper(ServiceSettings(store=postgres_url)).run_once)
+    assert (done.counts["vectors"] > 0, done.counts["index segments"], done.faults) == (True, 1, ())
+    assert anyio.run(shared_scopes, postgres_url) == (session_scope("b"),)
 
 
 def test_every_statement_of_the_earlier_release_fits_the_tables(postgres_url):
