@@ -168,3 +168,12 @@ def test_vectors_in_postgresql(postgres_url):
     assert codes(examine(postgres_url)) == set()
     text = COMMANDS.invoke(app, ["doctor", "--store", postgres_url, "--embedder", "none"])
     assert f"shared     default: 2 vectors of {serving}, 0 index segments" in text.output
+
+
+def test_tables_that_are_gone(postgres_url):
+    anyio.run(fill, postgres_url, "m")
+    run(postgres_url, "ALTER TABLE vectors RENAME TO elsewhere")
+    told = examine(postgres_url)
+    assert finding(told, "vectors_unshared")["severity"] == "wrong"
+    assert told["tenants"]
+    run(postgres_url, "ALTER TABLE elsewhere RENAME TO vectors")

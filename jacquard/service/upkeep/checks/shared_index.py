@@ -9,6 +9,7 @@ from collections.abc import Collection
 
 from jacquard.core.degradations import DegradationCode
 from jacquard.service.upkeep.findings import Finding, Severity, SharedIndexFigures
+from mnemosyne.core.errors import StoreError
 from mnemosyne.protocols import SharedIndexUpkeep, SharedScope, Store
 from mnemosyne.schema.memory import session_scope, world_scope
 
@@ -25,12 +26,16 @@ async def check_shared_index(
     """
     if not isinstance(store, SharedIndexUpkeep):
         return None, []
-    shared = await _list_scopes(store, most)
-    owned = [world_scope(name) for name in await store.worlds()] + [
-        session_scope(name) for name in await store.sessions()
-    ]
-    scopes = list(dict.fromkeys((*shared, *owned)))[:most]
-    found = [await store.inspect_shared(scope, encoder="" if scope in published else serving) for scope in scopes]
+    owned = [*map(world_scope, await store.worlds()), *map(session_scope, await store.sessions())]
+    try:
+        scopes = list(dict.fromkeys((*await _list_scopes(store, most), *owned)))[:most]
+        found = [await store.inspect_shared(each, encoder="" if each in published else serving) for each in scopes]
+    except StoreError as error:
+        code, do = (
+            DegradationCode.VECTORS_UNSHARED.value,
+            "Meanwhile each host embeds texts and makes index rows itself.",
+        )
+        return None, [Finding(code=code, severity=Severity.WRONG, what=str(error), do=do)]
     vectors: Counter[str] = Counter()
     for each in found:
         vectors.update(each.vectors)
