@@ -58,7 +58,7 @@ class HousekeepingSettings:
         1_000,
         1,
         doc="How many sessions one pass archives at most, how many it erases, and of how many it looks at what hosts share in "
-        "PostgreSQL; the next pass goes on behind them.",
+        "PostgreSQL; the next pass continues after them.",
     )
     backups: str | None = plain_field(
         None, doc="A folder with backups of `jacquard backup`, of which old ones are deleted."

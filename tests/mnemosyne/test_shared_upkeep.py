@@ -14,6 +14,7 @@ from mnemosyne import (
     AuthorKind,
     Erasure,
     ImportedTurn,
+    LeaseLostError,
     Message,
     PostgresStore,
     Role,
@@ -22,7 +23,6 @@ from mnemosyne import (
     session_scope,
     world_scope,
 )
-from mnemosyne.core.errors import LeaseLostError
 from mnemosyne.protocols import SharedScope
 from mnemosyne.retrieval.engines.shared.scopes import LEAST_ROWS
 from mnemosyne.testing.stores.samples import lore
@@ -163,6 +163,14 @@ async def test_a_session_that_was_begun_again_under_its_name(store, postgres_url
     fresh = Host(store, tmp_path / "fresh")
     await fresh.indexer.index_new(SCOPE)
     assert not fresh.embedder.embedded
+
+
+async def test_an_archived_session_stays_archived(store, tmp_path):
+    await fill(store, tmp_path)
+    await store.archive("s", at=AT)
+    assert await store.inspect_shared(SCOPE, encoder="letters") == SharedScope(scope=SCOPE)
+    assert await store.tidy_shared(SCOPE) == SharedScope(scope=SCOPE)
+    assert await store.archived_ids() == {"s"}
 
 
 async def test_lore_that_was_removed_and_a_world_that_is_gone(store, postgres_url, tmp_path):
