@@ -47,7 +47,6 @@ def pytest_runtest_protocol(item, nextitem):
     reports = runtestprotocol(item, nextitem=nextitem, log=False)
     failed = [report for report in reports if report.failed]
     if failed and all(HELD in report.longreprtext for report in failed):
-        item._initrequest()
         reports = runtestprotocol(item, nextitem=nextitem, log=False)
     for report in reports:
         item.ihook.pytest_runtest_logreport(report=report)

@@ -32,7 +32,7 @@ from jacquard.service.upkeep.findings import (
     TenantFigures,
 )
 from jacquard.service.upkeep.housekeeper import LEASE
-from jacquard.wiring.embedder import find_language, open_embedder
+from jacquard.wiring.parts.embedder import find_language, open_embedder
 from jacquard.wiring.world_notes import WORLDS_FILE, WorldNotes
 from mnemosyne.core.codec import format_time
 from mnemosyne.core.errors import DamagedRecordError, MnemosyneError, StoreError
