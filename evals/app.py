@@ -50,7 +50,7 @@ from evals.running.run import DEFAULT_CACHE, Options, run_set
 from evals.running.world_set import run_world
 from jacquard import JacquardError
 from jacquard.config import RedactionConfig
-from jacquard.wiring.ingest import open_redactor
+from jacquard.wiring.parts.ingest import open_redactor
 from mnemosyne import CORPUS_FILE, MnemosyneError, open_store
 
 

@@ -29,6 +29,8 @@ from typing import Any
 MOST_SECONDS = 0.05
 """The most processor time that we may spend in one turn."""
 SAMPLE_SECONDS = 0.005
+HELD = "held the event loop for"
+"""Is in the sentence of each turn that held the loop."""
 _LOOK_SECONDS = 0.01
 _ROOT = Path(__file__).parents[1]
 _OURS = tuple(f"{_ROOT / name}/" for name in ("jacquard", "mnemosyne", "filament"))
@@ -52,7 +54,7 @@ class HeldLoop:
     stack: str
 
     def __str__(self) -> str:
-        return f"{self.function} held the event loop for {self.milliseconds:.0f} ms of processor time\n{self.stack}"
+        return f"{self.function} {HELD} {self.milliseconds:.0f} ms of processor time\n{self.stack}"
 
 
 class LoopWatch:

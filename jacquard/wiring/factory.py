@@ -26,10 +26,10 @@ from jacquard.pipeline.worlds import build_bare_world
 from jacquard.templating import find_shipped_templates
 from jacquard.turns.engine import ContextEngine
 from jacquard.turns.parts import EngineParts
-from jacquard.wiring.ingest import open_redactor, options_of, ttl_of
-from jacquard.wiring.models import build_selector, open_refiner
-from jacquard.wiring.named_parts import open_planner, open_token_estimator
-from jacquard.wiring.observability import build_curation_stream, open_observability, trace_model
+from jacquard.wiring.parts.ingest import open_redactor, options_of, ttl_of
+from jacquard.wiring.parts.models import build_selector, open_refiner
+from jacquard.wiring.parts.named_parts import open_planner, open_token_estimator
+from jacquard.wiring.parts.observability import build_curation_stream, open_observability, trace_model
 from mnemosyne.evidence import IngestRules, RedactingIngestor
 from mnemosyne.host_parts import DEFAULT_HASHER, SystemClock, UuidV4Generator
 from mnemosyne.protocols import (

@@ -6,7 +6,7 @@ Large dependencies are imported by their own module when a setting names them, n
 from __future__ import annotations
 
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,39 +21,27 @@ from jacquard.config.sections import LimitsConfig, ObservabilityConfig, RuntimeC
 from jacquard.core.errors import ConfigError, JacquardError
 from jacquard.core.protocols import LlmAdapter, PairScorer
 from jacquard.memory.consolidate.consolidator import Progress, ignore_progress
-from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
 from jacquard.pipeline.planning.actions import read_input
-from jacquard.pipeline.skeleton.automation import AutomationStream
-from jacquard.pipeline.worlds import BARE_WORLDS, build_bare_world
-from jacquard.templating import find_shipped_templates
-from jacquard.templating.profiles import AUTO
+from jacquard.pipeline.worlds import BARE_WORLDS
 from jacquard.templating.sets import forget_rendered_texts
 from jacquard.turns.engine import ContextEngine
-from jacquard.turns.parts import NO_PARTS, EngineParts, HostParts
-from jacquard.wiring.embedder import EmbeddingWorkers, can_search, find_language, open_on_workers, reopen_embedder
-from jacquard.wiring.embedder import open_embedder as open_embedder
+from jacquard.turns.parts import NO_PARTS, HostParts
 from jacquard.wiring.gc_tuning import ProcessTuning
-from jacquard.wiring.ingest import IngestServices, open_ingest_services
-from jacquard.wiring.models import open_model, open_refiner, open_writers
-from jacquard.wiring.models import open_reranker as open_reranker
-from jacquard.wiring.models import open_selector as open_selector
-from jacquard.wiring.named_parts import open_planner, open_snapshots
-from jacquard.wiring.named_parts import open_token_estimator as open_token_estimator
-from jacquard.wiring.observability import (
-    Observability,
-    build_curation_stream,
-    open_locks,
-    open_observability,
-    trace_model,
-)
+from jacquard.wiring.parts.embedder import EmbeddingWorkers, find_language
+from jacquard.wiring.parts.embedder import open_embedder as open_embedder
+from jacquard.wiring.parts.ingest import IngestServices
+from jacquard.wiring.parts.models import open_reranker as open_reranker
+from jacquard.wiring.parts.models import open_selector as open_selector
+from jacquard.wiring.parts.named_parts import open_token_estimator as open_token_estimator
+from jacquard.wiring.parts.observability import Observability, open_observability
+from jacquard.wiring.parts.runtime_parts import RuntimeRequest, open_runtime_parts
 from jacquard.wiring.world_notes import WORLDS_FILE, WorldNotes
 from mnemosyne.core.errors import SessionExistsError, SessionNotFoundError
 from mnemosyne.evidence.sweep import sweep_expired
 from mnemosyne.host_parts import SystemClock
 from mnemosyne.privacy.forget import ErasurePlan, ErasureReport, MemoryLocations, forget, plan_erasure
-from mnemosyne.protocols import ArchivedSession, Index, SharedIndexStore, Store, StoreUpkeep
+from mnemosyne.protocols import ArchivedSession, Index, Store, StoreUpkeep
 from mnemosyne.retrieval.embedding.prefetching import PrefetchingEmbedder
-from mnemosyne.retrieval.engines.tiered import TieredIndex
 from mnemosyne.retrieval.recall.hybrid import HybridRetriever
 from mnemosyne.retrieval.recall.indexing.indexer import FIT
 from mnemosyne.schema.erasure import Erasure
@@ -304,146 +292,43 @@ async def open_runtime(
         pack = world if isinstance(world, WorldPack) else await to_thread.run_sync(notes.load_named)
         opened = await to_thread.run_sync(partial(store_at, location, tenant=tenant))
         language = await find_language(opened, pack) if embedder == "auto" else None
-        fit = await to_thread.run_sync(
-            _build_fittings,
-            opened,
-            location,
-            folder,
-            tenant,
-            settings,
-            embedder,
-            language,
-            notes,
-            pack,
-            bare,
-            parts,
-            workers,
+        request = RuntimeRequest(
+            store=opened,
+            location=location,
+            index_folder=folder,
+            tenant=tenant,
+            settings=settings,
+            embedder=embedder,
+            language=language,
+            world=pack,
+            noted=notes.find,
+            is_bare=bare,
+            host=parts,
+            workers=workers,
         )
+        made = await to_thread.run_sync(open_runtime_parts, request)
         tuning = ProcessTuning()
         try:
-            async with ContextEngine(fit.parts, settings) as engine:
+            async with ContextEngine(made.engine, settings) as engine:
                 yield Runtime(
                     engine=engine,
-                    store=fit.parts.store,
-                    index=fit.index,
-                    retriever=fit.retriever,
-                    embedder=fit.embedder,
+                    store=made.engine.store,
+                    index=made.recall.index,
+                    retriever=made.recall.retriever,
+                    embedder=made.recall.embedder,
                     world=pack,
                     notes=notes,
-                    intake=fit.intake,
-                    models=fit.models,
-                    worlds=fit.parts.worlds,
-                    watchers=fit.watchers,
+                    intake=made.intake,
+                    models=made.models,
+                    worlds=made.engine.worlds,
+                    watchers=made.watchers,
                     tuning=tuning,
                     limits=settings.limits,
-                    opening=pack or fit.parts.opening,
+                    opening=pack or made.engine.opening,
                 )
         finally:
             tuning.release()
-            if fit.parts.locks is not None:
-                await fit.parts.locks.close()
-            for model in fit.models:
-                await model.close()
-            if fit.end_workers is not None:
-                await fit.end_workers()
-            await fit.index.close()
-            await fit.parts.store.close()
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Fittings:
-    """All parts of a runtime, opened but not yet used."""
-
-    parts: EngineParts
-    index: Index
-    retriever: HybridRetriever
-    embedder: PrefetchingEmbedder | None
-    intake: IngestServices
-    watchers: Observability
-    models: Sequence[LlmAdapter | PairScorer]
-    end_workers: Callable[[], Awaitable[None]] | None
-
-
-def _build_fittings(
-    opened: Store,
-    location: StoreLocation,
-    folder: Path,
-    tenant: str,
-    settings: RuntimeConfig,
-    embedder: str,
-    language: str | None,
-    notes: WorldNotes,
-    pack: WorldPack | None,
-    bare: bool,
-    host: HostParts,
-    workers: EmbeddingWorkers | None,
-) -> _Fittings:
-    """Return the parts. Reads files and imports what settings name, so call it off the event loop."""
-    named, end_workers = open_embedder(embedder, language=language), None
-    if named is not None and workers is not None:
-        named, end_workers = open_on_workers(named, embedder, language, workers)
-    vectors = None if named is None else PrefetchingEmbedder(named)
-    shared = opened if isinstance(opened, SharedIndexStore) else None
-    snapshots = open_snapshots(opened, settings.snapshots, partial(can_search, vectors))
-    index = TieredIndex(folder, snapshots=snapshots)
-    if shared is not None:
-        # A small session is read again from the store, not from the folder: that costs more, and the rows are the limit.
-        index = TieredIndex(
-            folder, open_scopes=4_096, segments=shared.segments, has_vectors=named is not None, snapshots=snapshots
-        )
-    estimator = open_token_estimator(settings)
-    retriever = HybridRetriever(
-        opened,
-        index,
-        vectors,
-        estimator,
-        inline_vectors=0,
-        index_degradations=index.degradations_for,
-        open_former=reopen_embedder,
-        vectors=None if shared is None else shared.vectors,
-    )
-    intake = open_ingest_services(opened, location, folder, settings, SystemClock(), host)
-    watchers = open_observability(settings.observability)
-    wrap = partial(trace_model, tracing=watchers.tracing, capture_content=settings.observability.capture_content)
-    selector, selecting = open_selector(settings.selector, wrap)
-    planning = None if settings.planner.model is None else open_model(settings.planner, wrap)
-    summarizer, consolidator, writers = open_writers(settings, estimator, wrap)
-    shipped = find_shipped_templates()
-    parts = EngineParts(
-        store=opened,
-        planner=open_planner(settings.planner),
-        automation=AutomationStream(estimator, shipped),
-        curation=build_curation_stream(retriever, selector, HeuristicSelector(), watchers.tracing),
-        # The settings of each turn name its pruner.
-        pruner=None,
-        estimator=estimator,
-        clock=SystemClock(),
-        roots=(shipped,),
-        worlds={} if pack is None else {pack.world_id: pack},
-        noted=notes.find,
-        summarizer=summarizer,
-        consolidator=consolidator,
-        redactor=intake.redactor,
-        refiner=open_refiner(settings.planner, planning, estimator.estimate),
-        events=watchers.events,
-        tracing=watchers.tracing,
-        ahead=vectors,
-        feeder=retriever,
-        locks=open_locks(location, folder, tenant, settings),
-        ingestor=intake.ingestor,
-        ingest_options=intake.options,
-        opening=build_bare_world("bare") if pack is None and (bare or settings.profile != AUTO) else None,
-    )
-    return _Fittings(
-        parts=host.put_into(parts),
-        index=index,
-        retriever=retriever,
-        embedder=vectors,
-        intake=intake,
-        watchers=watchers,
-        models=(*selecting, *(() if planning is None else (planning,)), *writers),
-        end_workers=end_workers,
-    )
+            await made.close()
 
 
 @asynccontextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import sys
 from pathlib import Path
@@ -93,3 +94,11 @@ def test_many_short_turns_hold_nothing():
         for _ in range(20):
             watch.run_turn(finish, spend(0.01))
         assert watch.held == []
+
+
+@pytest.mark.anyio
+async def test_a_loop_that_was_held_once_is_a_stall_of_the_machine(request):
+    session = request.session
+    session.stalls = getattr(session, "stalls", 0) + 1
+    await asyncio.create_task(spend(0.4 if session.stalls == 1 else 0.001))
+    assert session.stalls <= 2

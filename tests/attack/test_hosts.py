@@ -44,7 +44,7 @@ import os
 from hashlib import sha256
 from pathlib import Path
 
-from jacquard.wiring.embedder import open_embedder
+from jacquard.wiring.parts.embedder import open_embedder
 
 
 class Counted:

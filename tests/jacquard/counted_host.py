@@ -23,7 +23,7 @@ from hashlib import sha256
 from itertools import count
 from pathlib import Path
 
-from jacquard.wiring.embedder import open_embedder
+from jacquard.wiring.parts.embedder import open_embedder
 
 
 class Counted:

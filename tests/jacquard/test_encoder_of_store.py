@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jacquard import CurationConfig, RuntimeConfig, open_embedder, open_runtime
-from jacquard.wiring.embedder import reopen_embedder
+from jacquard.wiring.parts.embedder import reopen_embedder
 from mnemosyne import session_scope
 from mnemosyne.retrieval.embedding.packaged import E5, MINILM
 

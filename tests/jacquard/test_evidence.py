@@ -8,7 +8,7 @@ from jacquard import ConfigError, EvidenceConfig, RedactionConfig, RuntimeConfig
 from jacquard.pipeline.evidence.blocks import load_evidence_blocks
 from jacquard.pipeline.record.evidence import find_shown_texts, ingest_result
 from jacquard.templating.profiles import session_boundary
-from jacquard.wiring.ingest import open_redactor, options_of, ttl_of
+from jacquard.wiring.parts.ingest import open_redactor, options_of, ttl_of
 from mnemosyne import (
     ConflictPolicy,
     EvidenceSource,

@@ -30,8 +30,8 @@ from jacquard import (
 from jacquard.cli.app import app
 from jacquard.pipeline.record.prepared_turn import request_fingerprint
 from jacquard.pipeline.weaving.policies import SHIPPED_PRUNERS, choose_pruner
-from jacquard.wiring.ingest import open_redactor
-from jacquard.wiring.named_parts import open_planner
+from jacquard.wiring.parts.ingest import open_redactor
+from jacquard.wiring.parts.named_parts import open_planner
 from mnemosyne import EmbedderUnavailableError, MemoryStore, TokenizerFileEstimator
 
 ROOT = Path(__file__).parents[2]

@@ -209,7 +209,7 @@ async def test_a_configuration_opens_what_it_names(tmp_path):
 
 def test_nothing_of_it_is_imported_unless_it_is_asked_for():
     code = (
-        "import sys, jacquard, jacquard.wiring.runtime, jacquard.wiring.observability, jacquard.cli.app\n"
+        "import sys, jacquard, jacquard.wiring.runtime, jacquard.wiring.parts.observability, jacquard.cli.app\n"
         "print([m for m in ('opentelemetry', 'prometheus_client', 'psycopg') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -21,7 +21,7 @@ from jacquard import (
 )
 from jacquard.pipeline.planning.refiner_chain import RefinerChain
 from jacquard.pipeline.planning.turn_planner import UNSTEADY, TurnPlanner
-from jacquard.wiring.models import open_refiner
+from jacquard.wiring.parts.models import open_refiner
 from mnemosyne import Comparison, Condition, Injection
 
 pytestmark = pytest.mark.anyio

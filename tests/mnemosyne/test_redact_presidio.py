@@ -3,7 +3,7 @@ import socket
 import pytest
 
 from jacquard import ConfigError, RedactionConfig
-from jacquard.wiring.ingest import open_redactor
+from jacquard.wiring.parts.ingest import open_redactor
 from mnemosyne import RedactionError, RedactionRules, RegexRedactor
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jacquard import open_runtime
-from jacquard.wiring.embedder import open_embedder
+from jacquard.wiring.parts.embedder import open_embedder
 from mnemosyne import EmbedderUnavailableError
 from mnemosyne.retrieval.embedding.packaged import E5, MINILM
 from mnemosyne.retrieval.embedding.universal import USE_NAME, UniversalSentenceEmbedder

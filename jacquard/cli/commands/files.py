@@ -34,7 +34,7 @@ from jacquard.cli.shared import (
 )
 from jacquard.config.extension_points import open_named_plugin
 from jacquard.core.degradations import DegradationCode, describe_degradation
-from jacquard.wiring.embedder import EmbeddingWorkers
+from jacquard.wiring.parts.embedder import EmbeddingWorkers
 from jacquard.wiring.runtime import Runtime
 from mnemosyne.formats.corpora.corpus_importer import CorpusImporter
 from mnemosyne.formats.recognise import CORPUS, FORMATS, WORLD, read_imported_file, recognise

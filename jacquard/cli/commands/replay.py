@@ -44,7 +44,7 @@ from jacquard.core.errors import ConfigError, JacquardError, WorldUnavailableErr
 from jacquard.pipeline.record.prompt_snapshot import PromptSnapshot, read_snapshot
 from jacquard.templating import open_templates
 from jacquard.templating.files import TemplateRoot
-from jacquard.wiring.named_parts import open_token_estimator
+from jacquard.wiring.parts.named_parts import open_token_estimator
 from jacquard.wiring.runtime import Runtime
 from mnemosyne.core import codec
 from mnemosyne.core.errors import DamagedRecordError, WorldPackError

@@ -24,7 +24,7 @@ from jacquard.service.upkeep.checks.shared_index import check_shared_index
 from jacquard.service.upkeep.checks.snapshots import check_snapshots
 from jacquard.service.upkeep.checks.tables import check_leases, check_revisions
 from jacquard.service.upkeep.findings import Diagnosis, Finding, Severity
-from jacquard.wiring.embedder import find_language, open_embedder
+from jacquard.wiring.parts.embedder import find_language, open_embedder
 from mnemosyne.core.errors import MnemosyneError, StoreError
 from mnemosyne.protocols import Store, StoreUpkeep
 from mnemosyne.schema.memory import world_scope

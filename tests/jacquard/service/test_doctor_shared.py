@@ -15,7 +15,7 @@ import pytest
 from test_doctor import COMMANDS, WORLD, codes, examine, files_of, make_store
 
 from jacquard.cli.app import app
-from jacquard.wiring.embedder import open_embedder
+from jacquard.wiring.parts.embedder import open_embedder
 from mnemosyne import Chain, Erasure, PostgresStore, SystemClock, postgres_address, session_scope
 from mnemosyne.protocols import EmbeddedText
 from mnemosyne.retrieval.engines.rows import text_hash

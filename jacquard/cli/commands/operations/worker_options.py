@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from jacquard.wiring.embedder import EmbeddingWorkers
+from jacquard.wiring.parts.embedder import EmbeddingWorkers
 
 
 class Engine(StrEnum):

@@ -17,7 +17,7 @@ from jacquard.core.receipt import Report
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_from_record
 from jacquard.pipeline.record.prompt_snapshot import read_snapshot
 from jacquard.service.http.operation import Call, Operation, Query
-from jacquard.wiring.named_parts import open_token_estimator
+from jacquard.wiring.parts.named_parts import open_token_estimator
 from mnemosyne.core.errors import DamagedRecordError, SessionNotFoundError, TurnNotFoundError
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.schema.record import TurnRecord
