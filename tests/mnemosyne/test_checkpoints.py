@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from anyio import to_thread
+from anyio import from_thread, to_thread
 from recall_parts import ALL, SESSION, LetterEmbedder, question, said, unit, written
 
 from mnemosyne import (
@@ -23,9 +23,11 @@ from mnemosyne import (
 )
 from mnemosyne.retrieval.engines.checkpoints.array_file import map_arrays, read_about, write_arrays
 from mnemosyne.retrieval.engines.checkpoints.checkpoint import read_checkpoint, stamp_of, write_checkpoint
+from mnemosyne.retrieval.engines.checkpoints.scopes import CheckpointedScopes
 from mnemosyne.retrieval.engines.lance.files import checkpoint_file, read_stamp
 from mnemosyne.retrieval.engines.rows import row_batch
 from mnemosyne.retrieval.engines.tables.table import ScopeTable
+from mnemosyne.retrieval.engines.tiers.durable import open_engine
 
 pytestmark = pytest.mark.anyio
 
@@ -272,6 +274,52 @@ async def test_removed_words_leave_no_file(tmp_path):
     assert "m3" not in await words(TieredIndex(tmp_path))
     await index.drop(SCOPE)
     assert not file.exists()
+
+
+class Reduced(ScopeTable):
+    """A table from which words are removed while its checkpoint is written."""
+
+    def __init__(self, remove):
+        super().__init__()
+        self.remove = remove
+
+    def freeze(self):
+        frozen = super().freeze()
+        from_thread.run(self.remove, SCOPE)
+        return frozen
+
+
+async def test_words_that_are_removed_while_they_are_written_leave_no_file(tmp_path):
+    scopes = CheckpointedScopes(str(tmp_path), open_engine, head_start_seconds=0, long_rows=100)
+    scopes.begin(SCOPE, "", is_partial=False)
+    table = Reduced(scopes.remove)
+    table.put(row_batch(written(talk(9)), vectors_of(9), None, "m"))
+    await scopes.save(SCOPE, "state", table)
+    assert not list(tmp_path.iterdir())
+    assert scopes.is_due(SCOPE, 9, is_last=False)
+    whole = ScopeTable()
+    whole.put(row_batch(written(talk(9)), vectors_of(9), None, "m"))
+    await scopes.save(SCOPE, "state", whole)
+    assert not scopes.is_due(SCOPE, 9, is_last=False)
+
+
+async def test_words_that_are_removed_from_a_part_leave_no_file_of_the_whole(tmp_path):
+    await fill(tmp_path)
+    file = checkpoint_file(str(tmp_path), SCOPE)
+    early = await to_thread.run_sync(file.read_bytes)
+    late = TieredIndex(tmp_path)
+    await late.add(SCOPE, written(talk(10, first=40), first=41), vectors_of(10), model="m")
+    await late.close()
+    await to_thread.run_sync(file.write_bytes, early)
+    index = TieredIndex(tmp_path, head_start_seconds=0.05)
+    assert len(await words(index)) == 6
+    gone = [each.__class__(sequence=51, entry=each.entry, deleted=True) for each in written(talk(1, first=3))]
+    await index.add(SCOPE, gone, None)
+    await index.wait_until_whole(SCOPE)
+    assert not await to_thread.run_sync(file.exists)
+    assert "m3" not in await words(index)
+    await index.close()
+    assert "m3" not in await words(TieredIndex(tmp_path))
 
 
 async def test_a_scope_that_another_process_dropped_is_not_written_again(tmp_path):

@@ -6,6 +6,7 @@ Must not import an engine.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,7 +28,8 @@ class OpenedScope:
 
     `mark`: the generation of the scope. `version`: that of its table, where it was read without the durable index (0: it was not).
     `has_checkpoint`: a checkpoint was read. `stamp` and `rows` are those of the checkpoint that there is (empty: none). `writes`
-    counts the writes to the table since, `saved_writes` is how many of them the checkpoint has.
+    counts the writes to the table since, `saved_writes` is how many of them the checkpoint has. `removals` counts how often words
+    have left the table, so that no file may keep them.
     """
 
     mark: str
@@ -37,6 +39,7 @@ class OpenedScope:
     rows: int = 0
     writes: int = 0
     saved_writes: int = -1
+    removals: int = 0
 
 
 class WholeScope(NamedTuple):
@@ -122,6 +125,11 @@ class CheckpointedScopes:
             )
         while load.added is not NO_ROWS:
             added, load.added = load.added, NO_ROWS
+            if added.removed:
+                # The checkpoint was made of the table while it had their words. A file that stays was noted when they left.
+                load.stamp = ""
+                with suppress(IndexUnavailableError):
+                    await self.remove(scope)
             await to_thread.run_sync(load.table.put, load.table.select_news(added))
         if self._loads.get(scope) is not load:
             return None
@@ -154,12 +162,17 @@ class CheckpointedScopes:
         return has_grown and opened.saved_writes != opened.writes
 
     async def save(self, scope: str, stamp: str, table: ScopeTable) -> None:
-        """Write the checkpoint of a scope whose table in the folder is in the state `stamp`, unless there is one of it."""
+        """Write the checkpoint of a scope whose table in the folder is in the state `stamp`, unless there is one of it.
+        IndexUnavailableError where one cannot be removed whose words were removed while it was written.
+        """
         if (opened := self._opened.get(scope)) is None:
             return
-        writes, rows = opened.writes, table.count()
+        writes, removals, rows = opened.writes, opened.removals, table.count()
         if stamp != opened.stamp:
             if not await to_thread.run_sync(write_checkpoint, self._folder, scope, stamp, opened.mark, table):
+                return
+            if opened.removals != removals:
+                await self.remove(scope)
                 return
             opened.stamp, opened.rows = stamp, rows
         opened.saved_writes = writes
@@ -168,6 +181,7 @@ class CheckpointedScopes:
         """Remove the checkpoint of a scope; IndexUnavailableError."""
         if (opened := self._opened.get(scope)) is not None:
             opened.stamp, opened.rows, opened.saved_writes = "", 0, -1
+            opened.removals += 1
         try:
             await to_thread.run_sync(remove_checkpoint, self._folder, scope)
         except OSError as error:

@@ -167,7 +167,7 @@ class TierUpkeep:
         folder.engine.expect(scope, opened.mark, 0)
         stamp = await places.guard(scope, partial(folder.engine.stamp, scope, rows, marks, table.model), "")
         if stamp and places.is_safe(scope):
-            await places.checkpoints.save(scope, stamp, table)
+            await places.guard(scope, partial(places.checkpoints.save, scope, stamp, table), None)
 
     async def _evict_all(self) -> None:
         places = self._places
