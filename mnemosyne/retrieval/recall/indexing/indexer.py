@@ -44,6 +44,8 @@ _BATCH = 8
 _MOST_WAITING = 1_000
 _LACKING = 64
 _MOST_SCOPES = 4_096
+_MOST_TAILS = 512
+"""Ends of chains that are kept; those of another are read again, by one query, when something is written to it."""
 
 Progress = Callable[[int, int], None]
 
@@ -367,6 +369,8 @@ class Indexer:
             self._complete.discard(scope)
         elif goes_on:
             self._tails[scope, chain] = (mark, tail)
+            if len(self._tails) > _MOST_TAILS:
+                del self._tails[next(iter(self._tails))]
         return mark
 
     async def _resume(self, scope: str, chain: Chain) -> ConversationTail:
