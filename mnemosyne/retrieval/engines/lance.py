@@ -63,8 +63,7 @@ from mnemosyne.schema.record import SequencedEntry
 
 _COPIED_ROWS = 20_000
 _METADATA_BYTES = 8 << 20
-"""LanceDB keeps what it has read of the tables' files, up to a gigabyte if it is let: a table for each session would fill that, at 60 KB
-each."""
+"""LanceDB keeps what it has read of the tables' files, up to a gigabyte if it is let: 60 KB for the table of a session."""
 
 
 class LanceIndex:

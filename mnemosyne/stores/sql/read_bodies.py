@@ -22,7 +22,7 @@ MOST_BYTES = 8_000_000
 _LARGEST_SHARE = 4
 
 MOST_CHARS = 4_000_000
-"""How many characters of evidence, and of states as JSON, a store may keep. A state takes some six bytes for each of its characters."""
+"""How many characters of evidence, and of states as JSON, a store may keep. A state takes six bytes for each of them."""
 
 MOST_SESSIONS = 256
 """Of how many sessions a store keeps them."""
