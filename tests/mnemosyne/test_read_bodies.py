@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "attack"))
 from raw_search import bytes_of_object
 
 from mnemosyne import Erasure, EvidenceFilter, EvidenceType, PostgresStore, SqliteStore
-from mnemosyne.stores.sql.read_bodies import MOST_STATES, BodyCache, ReadBodies, SessionReads
+from mnemosyne.stores.sql.read_bodies import MOST_SESSIONS, MOST_STATES, BodyCache, ReadBodies, SessionReads
 from mnemosyne.testing.stores.samples import AT, SESSION, evidence, imported_turn, play, prepared_turn, start
 
 STORES = ("sqlite", "postgresql")
@@ -146,6 +146,14 @@ def test_only_lists_of_the_newest_are_kept():
     ):
         kept.keep_evidences(7, 4, where, (evidence("a"),))
         assert kept.find_evidences(7, 4, where) is None
+
+
+def test_what_is_kept_is_of_the_sessions_that_were_read_last():
+    kept = SessionReads()
+    for key in range(MOST_SESSIONS + 1):
+        kept.keep_state(key, 4, "t1", {"gold": key}, 1)
+    assert kept.find_state(0, 4, "t1") is None
+    assert [kept.find_state(key, 4, "t1") for key in (1, MOST_SESSIONS)] == [{"gold": 1}, {"gold": MOST_SESSIONS}]
 
 
 def test_what_is_kept_of_sessions_is_bounded():

@@ -21,8 +21,11 @@ MOST_BYTES = 8_000_000
 
 _LARGEST_SHARE = 4
 
-MOST_CHARS = 8_000_000
-"""How many characters of evidence, and of states as JSON, a store may keep."""
+MOST_CHARS = 4_000_000
+"""How many characters of evidence, and of states as JSON, a store may keep. A state takes six bytes for each of them."""
+
+MOST_SESSIONS = 256
+"""Of how many sessions a store keeps them."""
 
 MOST_STATES = 32
 """How many states of former turns are kept of a session."""
@@ -133,6 +136,8 @@ class SessionReads:
         if held is None or held.version < version:
             self._drop(key)
             held = self._held[key] = _ReadOfSession(version=version)
+            if len(self._held) > MOST_SESSIONS:
+                self._drop(next(iter(self._held)))
         return held
 
     def follow(

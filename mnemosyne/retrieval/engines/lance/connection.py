@@ -14,8 +14,8 @@ from mnemosyne.core.errors import IndexUnavailableError, MnemosyneError, ScopeDr
 from mnemosyne.retrieval.engines.lance.arrow_rows import SCHEMA
 from mnemosyne.retrieval.engines.lance.files import SharedFolder, has_files, remove_files, table_name
 
-_METADATA_BYTES = 32 << 20
-"""LanceDB keeps what it has read of the tables' files, up to a gigabyte if it is let: a table for each session would fill that."""
+_METADATA_BYTES = 8 << 20
+"""LanceDB keeps what it has read of the tables' files, up to a gigabyte if it is let: 60 KB for the table of a session."""
 
 
 class LanceConnection:

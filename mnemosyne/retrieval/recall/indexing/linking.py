@@ -11,6 +11,8 @@ from mnemosyne.schema.record import SequencedEntry
 
 _RESUMED = 16
 _PAGE = 128
+_MOST_TAILS = 512
+"""Ends of chains that are kept; those of another are read again, by one query, when something is written to it."""
 
 
 class TailCache:
@@ -31,6 +33,8 @@ class TailCache:
     def keep(self, scope: str, chain: Chain, mark: int, tail: ConversationTail) -> None:
         """Remember what an index has last of a chain whose watermark is `mark`."""
         self._tails[scope, chain] = (mark, tail)
+        if len(self._tails) > _MOST_TAILS:
+            del self._tails[next(iter(self._tails))]
 
     def forget(self, scope: str) -> None:
         """Forget what a scope has last."""
