@@ -23,7 +23,7 @@ from jacquard.service.upkeep.checks.records import check_records, check_worlds, 
 from jacquard.service.upkeep.checks.shared_index import check_shared_index
 from jacquard.service.upkeep.checks.snapshots import check_snapshots
 from jacquard.service.upkeep.checks.tables import check_leases, check_revisions
-from jacquard.service.upkeep.findings import Diagnosis, Finding, Severity
+from jacquard.service.upkeep.findings import Diagnosis, Finding, wrong
 from jacquard.wiring.parts.embedder import find_language, open_embedder
 from mnemosyne.core.errors import MnemosyneError, StoreError
 from mnemosyne.protocols import Store, StoreUpkeep
@@ -77,7 +77,7 @@ class Doctor:
             known |= {name: tuple(values) for name, values in content.items()}
         except StoreError as error:
             do = "See that the database runs and answers."
-            found.append(Finding(code="store_unavailable", severity=Severity.WRONG, what=str(error), do=do))
+            found.append(wrong("store_unavailable", str(error), do))
         return known
 
     async def _look_at_tenant(
@@ -119,5 +119,5 @@ class Doctor:
             found = await to_thread.run_sync(partial(open_embedder, self.embedder, language=language))
         except (MnemosyneError, ConfigError) as error:
             do = "Name another by --embedder, or install it."
-            return "", [Finding(code="embedder", severity=Severity.WRONG, what=str(error), do=do)]
+            return "", [wrong("embedder", str(error), do)]
         return "" if found is None else found.name, []

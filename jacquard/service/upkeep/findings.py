@@ -27,6 +27,16 @@ class Finding:
     do: str
 
 
+def wrong(code: str, what: str, do: str) -> Finding:
+    """Return a finding of what does not work."""
+    return Finding(code=code, severity=Severity.WRONG, what=what, do=do)
+
+
+def stale(code: str, what: str, do: str) -> Finding:
+    """Return a finding of what works, and could work better."""
+    return Finding(code=code, severity=Severity.STALE, what=what, do=do)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InForce:
     """A setting in force: its path, its value without secrets, and where it comes from (`default`, a variable, `file:line`)."""

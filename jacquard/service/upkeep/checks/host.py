@@ -9,7 +9,7 @@ from pathlib import Path
 from jacquard.config.in_force import settings_in_force
 from jacquard.config.settings import load_config
 from jacquard.core.errors import ConfigError
-from jacquard.service.upkeep.findings import Finding, InForce, Severity
+from jacquard.service.upkeep.findings import Finding, InForce, stale, wrong
 from mnemosyne.stores.locate import StoreLocation
 
 PACKAGES = (
@@ -48,9 +48,7 @@ def check_settings(config: Path | None) -> tuple[tuple[InForce, ...], list[Findi
         return tuple(InForce(name=name, value=value, source=source) for name, value, source in found), []
     except ConfigError as error:
         do = "Mend it; docs/settings.md has every setting."
-        return (), [
-            Finding(code="settings", severity=Severity.WRONG, what=line, do=do) for line in str(error).splitlines()
-        ]
+        return (), [wrong("settings", line, do) for line in str(error).splitlines()]
 
 
 def find_snapshot_address(config: Path | None) -> str:
@@ -70,20 +68,10 @@ def check_files(location: StoreLocation) -> list[Finding]:
         needed = os.R_OK | os.W_OK | (os.X_OK if path.is_dir() else 0)
         if not os.access(path, needed):
             found.append(
-                Finding(
-                    code="permissions",
-                    severity=Severity.WRONG,
-                    what=f"This user may not read and write {path}.",
-                    do="Grant it, or run as the owner.",
-                )
+                wrong("permissions", f"This user may not read and write {path}.", "Grant it, or run as the owner.")
             )
         elif path.stat().st_mode & 0o077:
             found.append(
-                Finding(
-                    code="open_to_others",
-                    severity=Severity.STALE,
-                    what=f"{path} is open to other users of this machine.",
-                    do=f"chmod go-rwx {path}",
-                )
+                stale("open_to_others", f"{path} is open to other users of this machine.", f"chmod go-rwx {path}")
             )
     return found

@@ -13,7 +13,7 @@ from anyio import to_thread
 
 from jacquard.core.degradations import DegradationCode
 from jacquard.service.upkeep import tidy
-from jacquard.service.upkeep.findings import Finding, IndexFolder, Severity
+from jacquard.service.upkeep.findings import Finding, IndexFolder, stale, wrong
 from mnemosyne.core.errors import MnemosyneError
 from mnemosyne.protocols import Store
 from mnemosyne.retrieval.engines.lance.files import list_tables, table_name
@@ -39,17 +39,16 @@ async def check_index(
     except OSError as error:
         what = f"{location.index} cannot be read: {error.strerror or error}."
         do = "Grant this user the folder, or remove it: the next turn makes it anew."
-        return None, [Finding(code="index_unreadable", severity=Severity.WRONG, what=what, do=do)]
+        return None, [wrong("index_unreadable", what, do)]
     sessions = await store.sessions()
     left = await to_thread.run_sync(tidy.leftover_tables, session_tables, await tidy.open_sessions(store))
     found = []
     if left:
         found.append(
-            Finding(
-                code="index_leftovers",
-                severity=Severity.STALE,
-                what=f"{location.index} has {len(left)} tables of sessions that are gone or archived.",
-                do="`jacquard housekeeping --once` removes them.",
+            stale(
+                "index_leftovers",
+                f"{location.index} has {len(left)} tables of sessions that are gone or archived.",
+                "`jacquard housekeeping --once` removes them.",
             )
         )
     found += await _check_originals(location, sessions)
@@ -73,13 +72,13 @@ async def _check_originals(location: StoreLocation, sessions: Iterable[str]) -> 
         folders = await to_thread.run_sync(tidy.list_originals, vault)
     except OSError as error:
         what = f"The originals cannot be read: {error}."
-        return [Finding(code="originals", severity=Severity.WRONG, what=what, do="Grant this user the folder.")]
+        return [wrong("originals", what, "Grant this user the folder.")]
     left = tidy.leftover_originals(folders, frozenset(sessions))
     if not left or vault is None:
         return []
     what = f"{vault.folder} has originals of {len(left)} sessions that are gone."
     do = "`jacquard housekeeping --once` removes them."
-    return [Finding(code="originals_leftovers", severity=Severity.WRONG, what=what, do=do)]
+    return [wrong("originals_leftovers", what, do)]
 
 
 async def _compare(
@@ -100,7 +99,7 @@ async def _compare(
                 encoders[await index.encoder_of(scope)] += 1
             except MnemosyneError as error:
                 code, do = DegradationCode.INDEX_DAMAGED.value, "`jacquard reindex` builds it again from the store."
-                found.append(Finding(code=code, severity=Severity.WRONG, what=str(error), do=do))
+                found.append(wrong(code, str(error), do))
                 continue
             if await store.chains_written_after(marks):
                 behind.append(scope)
@@ -108,19 +107,17 @@ async def _compare(
         await index.close()
     if behind:
         found.append(
-            Finding(
-                code=DegradationCode.INDEX_BEHIND.value,
-                severity=Severity.STALE,
-                what=f"The index of {len(behind)} scopes lacks what was written last ({', '.join(behind[:3])} …).",
-                do="The next turn brings it in; `jacquard reindex` does it now.",
+            stale(
+                DegradationCode.INDEX_BEHIND.value,
+                f"The index of {len(behind)} scopes lacks what was written last ({', '.join(behind[:3])} …).",
+                "The next turn brings it in; `jacquard reindex` does it now.",
             )
         )
     found += [
-        Finding(
-            code=DegradationCode.ENCODER_CHANGED.value,
-            severity=Severity.STALE,
-            what=f"The vectors of {number} scopes are those of {name}; the configured model is {serving}.",
-            do="`jacquard reindex` makes them with the configured model; until then the former one serves.",
+        stale(
+            DegradationCode.ENCODER_CHANGED.value,
+            f"The vectors of {number} scopes are those of {name}; the configured model is {serving}.",
+            "`jacquard reindex` makes them with the configured model; until then the former one serves.",
         )
         for name, number in encoders.items()
         if name and serving and name != serving

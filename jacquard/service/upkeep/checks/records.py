@@ -7,7 +7,7 @@ from pathlib import Path
 from anyio import to_thread
 
 from jacquard.core.degradations import DegradationCode
-from jacquard.service.upkeep.findings import Finding, Severity, TenantFigures
+from jacquard.service.upkeep.findings import Finding, TenantFigures, stale, wrong
 from jacquard.wiring.world_notes import WORLDS_FILE, WorldNotes
 from mnemosyne.core.errors import DamagedRecordError, MnemosyneError
 from mnemosyne.documents.store_check import check_store
@@ -42,34 +42,27 @@ async def check_worlds(store: Store, location: StoreLocation, tenant: str) -> li
             pack = await store.pack(world_id, digest) if digest else None
         except MnemosyneError as error:
             do = "Mend the pack, or name its folder by --world DIR."
-            found.append(Finding(code="world_pack", severity=Severity.WRONG, what=str(error), do=do))
+            found.append(wrong("world_pack", str(error), do))
             continue
         if digest and pack is None:
             found.append(
-                Finding(
-                    code="pack_missing",
-                    severity=Severity.WRONG,
-                    what=f"The store has no pack for the present version of world {world_id!r} of tenant {tenant!r}.",
-                    do="Name its folder once: `jacquard weave --world DIR …`.",
+                wrong(
+                    "pack_missing",
+                    f"The store has no pack for the present version of world {world_id!r} of tenant {tenant!r}.",
+                    "Name its folder once: `jacquard weave --world DIR …`.",
                 )
             )
         if noted.world is not None and noted.world.digest != digest:
             found.append(
-                Finding(
-                    code="pack_differs",
-                    severity=Severity.STALE,
-                    what=f"The pack of world {world_id!r} in {noted.folder} is not the one in the store.",
-                    do="The next command with --world brings it in.",
+                stale(
+                    "pack_differs",
+                    f"The pack of world {world_id!r} in {noted.folder} is not the one in the store.",
+                    "The next command with --world brings it in.",
                 )
             )
         elif noted.reason:
             found.append(
-                Finding(
-                    code="pack_folder",
-                    severity=Severity.STALE,
-                    what=f"World {world_id!r}: {noted.reason}.",
-                    do="Name its folder by --world DIR.",
-                )
+                stale("pack_folder", f"World {world_id!r}: {noted.reason}.", "Name its folder by --world DIR.")
             )
     return found
 
@@ -83,14 +76,13 @@ async def check_records(store: Store, tenant: str) -> list[Finding]:
                 await store.check_archive(session_id)
             except DamagedRecordError as error:
                 do = "Restore the store from a backup."
-                found.append(Finding(code="archive_damaged", severity=Severity.WRONG, what=str(error), do=do))
+                found.append(wrong("archive_damaged", str(error), do))
     for note in (await check_store(store)).damage:
         found.append(
-            Finding(
-                code=DegradationCode.RECORD_DAMAGED.value,
-                severity=Severity.WRONG,
-                what=f"Tenant {tenant!r}: {note.sentence}",
-                do="`jacquard check` says more.",
+            wrong(
+                DegradationCode.RECORD_DAMAGED.value,
+                f"Tenant {tenant!r}: {note.sentence}",
+                "`jacquard check` says more.",
             )
         )
     return found

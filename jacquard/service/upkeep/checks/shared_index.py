@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection
 
 from jacquard.core.degradations import DegradationCode
-from jacquard.service.upkeep.findings import Finding, Severity, SharedIndexFigures
+from jacquard.service.upkeep.findings import Finding, SharedIndexFigures, stale, wrong
 from mnemosyne.core.errors import StoreError
 from mnemosyne.protocols import SharedIndexUpkeep, SharedScope, Store
 from mnemosyne.schema.memory import session_scope, world_scope
@@ -35,7 +35,7 @@ async def check_shared_index(
             DegradationCode.VECTORS_UNSHARED.value,
             "Meanwhile each host embeds texts and makes index rows itself.",
         )
-        return None, [Finding(code=code, severity=Severity.WRONG, what=str(error), do=do)]
+        return None, [wrong(code, str(error), do)]
     vectors: Counter[str] = Counter()
     for each in found:
         vectors.update(each.vectors)
@@ -65,30 +65,27 @@ def _judge_vectors(figures: SharedIndexFigures, serving: str) -> list[Finding]:
     found = []
     if figures.missing:
         found.append(
-            Finding(
-                code="vectors_missing",
-                severity=Severity.STALE,
-                what=f"{figures.missing:,} entries of tenant {figures.tenant!r} have no vector of {serving} in the store.",
-                do="The next turn of each session makes its own; `jacquard reindex` makes all of them now.",
+            stale(
+                "vectors_missing",
+                f"{figures.missing:,} entries of tenant {figures.tenant!r} have no vector of {serving} in the store.",
+                "The next turn of each session makes its own; `jacquard reindex` makes all of them now.",
             )
         )
     if figures.orphaned_vectors:
         found.append(
-            Finding(
-                code="vectors_orphaned",
-                severity=Severity.STALE,
-                what=f"{figures.orphaned_vectors:,} vectors of tenant {figures.tenant!r} in the store are of texts that no entry "
+            stale(
+                "vectors_orphaned",
+                f"{figures.orphaned_vectors:,} vectors of tenant {figures.tenant!r} in the store are of texts that no entry "
                 "has.",
-                do=_TIDIED,
+                _TIDIED,
             )
         )
     found += [
-        Finding(
-            code=DegradationCode.ENCODER_CHANGED.value,
-            severity=Severity.STALE,
-            what=f"{number:,} vectors of tenant {figures.tenant!r} in the store are those of {name}; the configured model is "
+        stale(
+            DegradationCode.ENCODER_CHANGED.value,
+            f"{number:,} vectors of tenant {figures.tenant!r} in the store are those of {name}; the configured model is "
             f"{serving}.",
-            do="`jacquard reindex` makes those of the configured model. When no host is configured for the former any more, "
+            "`jacquard reindex` makes those of the configured model. When no host is configured for the former any more, "
             f"delete them: DELETE FROM vectors WHERE tenant = {_quote(figures.tenant)} AND encoder = {_quote(name)};",
         )
         for name, number in sorted(figures.vectors.items())
@@ -101,21 +98,19 @@ def _judge_segments(figures: SharedIndexFigures, scopes: list[SharedScope]) -> l
     found = []
     if figures.orphaned_segments:
         found.append(
-            Finding(
-                code="index_rows_orphaned",
-                severity=Severity.STALE,
-                what=f"The index rows that hosts share of tenant {figures.tenant!r} have words of entries that are gone, in "
+            stale(
+                "index_rows_orphaned",
+                f"The index rows that hosts share of tenant {figures.tenant!r} have words of entries that are gone, in "
                 f"{figures.orphaned_segments:,} segments.",
-                do=_TIDIED,
+                _TIDIED,
             )
         )
     if damaged := [each.scope for each in scopes if each.is_damaged]:
         found.append(
-            Finding(
-                code=DegradationCode.INDEX_DAMAGED.value,
-                severity=Severity.WRONG,
-                what=f"The index rows that hosts share of {len(damaged)} scopes are damaged ({', '.join(damaged[:3])} …).",
-                do="The next turn of each makes them again from its entries; `jacquard reindex` does it now.",
+            wrong(
+                DegradationCode.INDEX_DAMAGED.value,
+                f"The index rows that hosts share of {len(damaged)} scopes are damaged ({', '.join(damaged[:3])} …).",
+                "The next turn of each makes them again from its entries; `jacquard reindex` does it now.",
             )
         )
     return found

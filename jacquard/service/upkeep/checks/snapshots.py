@@ -5,7 +5,7 @@ from __future__ import annotations
 from anyio import to_thread
 
 from jacquard.core.degradations import DegradationCode
-from jacquard.service.upkeep.findings import Finding, PublishedWorld, Severity
+from jacquard.service.upkeep.findings import Finding, PublishedWorld, stale, wrong
 from mnemosyne.core.errors import SnapshotDamagedError, SnapshotStorageError
 from mnemosyne.protocols import Store
 from mnemosyne.retrieval.snapshots.manifest import Manifest
@@ -52,7 +52,7 @@ async def check_snapshots(
         return published, found
     except SnapshotStorageError as error:
         code = DegradationCode.SNAPSHOT_UNREACHABLE.value
-        return [], [Finding(code=code, severity=Severity.WRONG, what=str(error), do=_UNREACHABLE)]
+        return [], [wrong(code, str(error), _UNREACHABLE)]
 
 
 def _judge_faults(world_id: str, listed: tuple[PublishedSnapshot, ...]) -> list[Finding]:
@@ -61,12 +61,11 @@ def _judge_faults(world_id: str, listed: tuple[PublishedSnapshot, ...]) -> list[
     for each in listed:
         if each.is_torn:
             found.append(
-                Finding(
-                    code="snapshot_torn",
-                    severity=Severity.STALE,
-                    what=f"The snapshot {each.snapshot_id} of world {world_id!r} has no manifest: its upload is under way, or was "
+                stale(
+                    "snapshot_torn",
+                    f"The snapshot {each.snapshot_id} of world {world_id!r} has no manifest: its upload is under way, or was "
                     "torn. Hosts pass it by.",
-                    do=f"If nobody uploads it, publish again, then `jacquard snapshot delete {world_id} --keep 1`.",
+                    f"If nobody uploads it, publish again, then `jacquard snapshot delete {world_id} --keep 1`.",
                 )
             )
         elif each.manifest is None:
@@ -78,21 +77,19 @@ def _judge_newest(world_id: str, digest: str, newest: Manifest, serving: str) ->
     found = []
     if newest.world_digest != digest:
         found.append(
-            Finding(
-                code=DegradationCode.SNAPSHOT_OLD.value,
-                severity=Severity.STALE,
-                what=f"The newest snapshot of world {world_id!r}, {newest.snapshot_id}, is of another version than the store has.",
-                do=f"`jacquard snapshot publish {world_id}`; until then each host adds what has changed.",
+            stale(
+                DegradationCode.SNAPSHOT_OLD.value,
+                f"The newest snapshot of world {world_id!r}, {newest.snapshot_id}, is of another version than the store has.",
+                f"`jacquard snapshot publish {world_id}`; until then each host adds what has changed.",
             )
         )
     if newest.encoder != serving:
         found.append(
-            Finding(
-                code=DegradationCode.ENCODER_CHANGED.value,
-                severity=Severity.STALE,
-                what=f"The newest snapshot of world {world_id!r} has {_vectors_of(newest.encoder)}; configured is "
+            stale(
+                DegradationCode.ENCODER_CHANGED.value,
+                f"The newest snapshot of world {world_id!r} has {_vectors_of(newest.encoder)}; configured is "
                 f"{serving or 'no model'}.",
-                do=f"`jacquard snapshot publish {world_id}` with the configured model. Until then that of the snapshot serves "
+                f"`jacquard snapshot publish {world_id}` with the configured model. Until then that of the snapshot serves "
                 "where it is installed, else each host makes an index of its own.",
             )
         )
@@ -108,11 +105,10 @@ def _verify(storage: SnapshotStorage, world_id: str, newest: Manifest) -> list[F
 
 
 def _damaged(world_id: str, what: str) -> Finding:
-    return Finding(
-        code=DegradationCode.SNAPSHOT_DAMAGED.value,
-        severity=Severity.WRONG,
-        what=what,
-        do=f"`jacquard snapshot publish {world_id}`, then `jacquard snapshot delete {world_id} --keep 1`.",
+    return wrong(
+        DegradationCode.SNAPSHOT_DAMAGED.value,
+        what,
+        f"`jacquard snapshot publish {world_id}`, then `jacquard snapshot delete {world_id} --keep 1`.",
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from jacquard.service.upkeep.findings import Finding, Severity
+from jacquard.service.upkeep.findings import Finding, stale, wrong
 from jacquard.service.upkeep.housekeeper import LEASE
 from mnemosyne.core.codec import format_time
 from mnemosyne.core.errors import StoreError
@@ -22,34 +22,25 @@ def check_revisions(location: StoreLocation) -> tuple[tuple[int, int] | None, li
         revision, needed = read_revisions(location)
     except StoreError as error:
         do = "See that the address is right and the database runs; what is said below needs no database."
-        return None, [Finding(code="store_unavailable", severity=Severity.WRONG, what=str(error), do=do)]
+        return None, [wrong("store_unavailable", str(error), do)]
     found = []
     if revision == 0:
-        found.append(
-            Finding(
-                code="no_store",
-                severity=Severity.WRONG,
-                what=f"{location.shown} has no tables yet.",
-                do="Start a session there first.",
-            )
-        )
+        found.append(wrong("no_store", f"{location.shown} has no tables yet.", "Start a session there first."))
     elif revision < REVISION:
         found.append(
-            Finding(
-                code="migration_pending",
-                severity=Severity.STALE,
-                what=f"The tables are of revision {revision}, this release makes {REVISION}.",
-                do="Take a backup, then run `jacquard migrate`; the first use does it too. Until then its content is not looked "
+            stale(
+                "migration_pending",
+                f"The tables are of revision {revision}, this release makes {REVISION}.",
+                "Take a backup, then run `jacquard migrate`; the first use does it too. Until then its content is not looked "
                 "at.",
             )
         )
     elif revision > REVISION:
         found.append(
-            Finding(
-                code="newer_tables",
-                severity=Severity.STALE,
-                what=f"The tables are of revision {revision}, this release knows {REVISION}; it can go on over them.",
-                do="Update this host when the others are.",
+            stale(
+                "newer_tables",
+                f"The tables are of revision {revision}, this release knows {REVISION}; it can go on over them.",
+                "Update this host when the others are.",
             )
         )
     return (revision, needed), found
@@ -70,5 +61,5 @@ async def check_leases(store: Store, now: datetime) -> tuple[dict[str, str], lis
             f"The lease {lease.name!r} of {lease.holder} ended at {format_time(lease.until)} and was not given back: its "
             "process died or hangs."
         )
-        found.append(Finding(code="lease_over", severity=Severity.STALE, what=what, do=do))
+        found.append(stale("lease_over", what, do))
     return held, found
