@@ -31,10 +31,8 @@ async def check_shared_index(
         scopes = list(dict.fromkeys((*await _list_scopes(store, most), *owned)))[:most]
         found = [await store.inspect_shared(each, encoder="" if each in published else serving) for each in scopes]
     except StoreError as error:
-        code, do = (
-            DegradationCode.VECTORS_UNSHARED.value,
-            "Meanwhile each host embeds texts and makes index rows itself.",
-        )
+        code = DegradationCode.VECTORS_UNSHARED.value
+        do = "The log of the database says why. Meanwhile each host embeds texts and makes index rows itself."
         return None, [wrong(code, str(error), do)]
     vectors: Counter[str] = Counter()
     for each in found:
