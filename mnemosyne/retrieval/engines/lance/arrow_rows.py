@@ -50,6 +50,11 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+def chains_condition(chains: Collection[Chain] | None) -> str:
+    """Return the filter for the rows of some chains; empty for those of all."""
+    return "" if chains is None else f"chain IN ({literals(chain.value for chain in chains)})"
+
+
 def literals(texts: Iterable[str]) -> str:
     """Return texts quoted, sorted and joined by commas."""
     return ", ".join(map(literal, sorted(texts)))

@@ -20,6 +20,7 @@ from mnemosyne.retrieval.engines.lance.arrow_rows import (
     SCHEMA,
     SHOWN,
     build_hits,
+    chains_condition,
     filter_condition,
     highest_sequences,
     ids_in_order,
@@ -139,7 +140,7 @@ class LanceIndex:
             wanted = (
                 table.query() if vectors else table.query().select([name for name in SCHEMA.names if name in names])
             )
-            if condition := _of_chains(chains):
+            if condition := chains_condition(chains):
                 wanted = wanted.where(condition)
             stored = await wanted.to_arrow()
             self._versions[scope] = version
@@ -200,7 +201,7 @@ class LanceIndex:
 
         async def work() -> None:
             nonlocal is_removed
-            is_removed = await remove_damaged_rows(table, _of_chains(chains), read, vectors=vectors)
+            is_removed = await remove_damaged_rows(table, chains_condition(chains), read, vectors=vectors)
 
         async with self._connection.guard(scope):
             if (table := await self._connection.open(scope)) is not None:
@@ -393,8 +394,3 @@ class LanceIndex:
                 rows = await self._select(where.scope, f"branch_id = {literal(span.branch_id)}", ["depth"])
                 known[span.branch_id] = (pc.max(rows["depth"]).as_py() or 0) if rows is not None else 0
         return filter_condition(where, known)
-
-
-def _of_chains(chains: Collection[Chain] | None) -> str:
-    """Return the filter for the rows of some chains; empty for those of all."""
-    return "" if chains is None else f"chain IN ({literals(chain.value for chain in chains)})"
