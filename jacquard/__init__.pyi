@@ -125,7 +125,7 @@ from .templating.layouts import load_layout
 from .turns.engine import ContextEngine
 from .turns.parts import EngineParts, HostParts
 from .wiring.factory import DefaultContextEngine, create_context_engine
-from .wiring.gc_tuning import ProcessTuning
+from .wiring.process_tuning import ProcessTuning
 from .wiring.runtime import (
     Runtime,
     Workshop,

@@ -26,7 +26,6 @@ from jacquard.pipeline.worlds import BARE_WORLDS
 from jacquard.templating.sets import forget_rendered_texts
 from jacquard.turns.engine import ContextEngine
 from jacquard.turns.parts import NO_PARTS, HostParts
-from jacquard.wiring.gc_tuning import ProcessTuning
 from jacquard.wiring.parts.embedder import EmbeddingWorkers, find_language
 from jacquard.wiring.parts.embedder import open_embedder as open_embedder
 from jacquard.wiring.parts.ingest import IngestServices
@@ -35,6 +34,7 @@ from jacquard.wiring.parts.models import open_selector as open_selector
 from jacquard.wiring.parts.named_parts import open_token_estimator as open_token_estimator
 from jacquard.wiring.parts.observability import Observability, open_observability
 from jacquard.wiring.parts.runtime_parts import RuntimeRequest, open_runtime_parts
+from jacquard.wiring.process_tuning import ProcessTuning
 from jacquard.wiring.world_notes import WORLDS_FILE, WorldNotes
 from mnemosyne.core.errors import SessionExistsError, SessionNotFoundError
 from mnemosyne.evidence.sweep import sweep_expired

@@ -1,4 +1,7 @@
+import ctypes
 import gc
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,11 +9,32 @@ from pathlib import Path
 import pytest
 
 from jacquard import ProcessTuning, open_runtime
-from jacquard.wiring.gc_tuning import SWITCH_SECONDS
+from jacquard.wiring.process_tuning import HEAPS_A_CORE, SWITCH_SECONDS
 
 DEFAULT_SECONDS = sys.getswitchinterval()
 DEFAULT_THRESHOLD = gc.get_threshold()
 pytestmark = pytest.mark.anyio
+
+COUNT_HEAPS = """
+import ctypes, re, sys, tempfile, threading
+from jacquard import ProcessTuning
+if sys.argv[1] == "tuned":
+    ProcessTuning().tune()
+library, begun = ctypes.CDLL(None), threading.Barrier(64)
+def take_memory():
+    begun.wait()
+    library.malloc(1_000)
+threads = [threading.Thread(target=take_memory) for _ in range(64)]
+[each.start() for each in threads]
+[each.join() for each in threads]
+library.fdopen.restype = ctypes.c_void_p
+with tempfile.TemporaryFile() as file:
+    stream = ctypes.c_void_p(library.fdopen(file.fileno(), b"w"))
+    library.malloc_info(0, stream)
+    library.fflush(stream)
+    file.seek(0)
+    print(len(re.findall(rb"<heap nr", file.read())))
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -70,3 +94,15 @@ def test_what_a_process_froze_itself_stays_frozen() -> None:
     gc.freeze()
     ProcessTuning().release()
     assert gc.get_freeze_count() > 0
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_info"), reason="the C library has no such setting")
+def test_the_c_library_takes_memory_of_few_heaps() -> None:
+    def count(how: str, **given: str) -> int:
+        environment = {name: value for name, value in os.environ.items() if name != "MALLOC_ARENA_MAX"} | given
+        command = [sys.executable, "-c", COUNT_HEAPS, how]
+        return int(subprocess.run(command, env=environment, capture_output=True, check=True).stdout)
+
+    most = HEAPS_A_CORE * (os.cpu_count() or 1)
+    assert count("tuned") <= most < count("as it is")
+    assert count("tuned", MALLOC_ARENA_MAX=str(most + 2)) == most + 2

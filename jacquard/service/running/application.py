@@ -40,6 +40,7 @@ from jacquard.service.running.workers.places import WorkerPlaces
 from jacquard.service.tenants import TenantRuntimes
 from jacquard.service.upkeep.housekeeper import Housekeeper
 from jacquard.service.values import Scope
+from jacquard.wiring.process_tuning import ProcessTuning
 
 try:
     from jacquard.service.mcp.calls import Service
@@ -50,6 +51,8 @@ except ImportError:
 else:
     HAS_MCP = True
 
+SETTLED_SECONDS = 60.0
+"""After so long a service has usually loaded its models."""
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -88,6 +91,7 @@ def build_app(
             if upstream is not None:
                 stack.push_async_callback(upstream.close)
             if is_served:
+                await stack.enter_async_context(_tuned_process())
                 stack.enter_context(_when_asked_to_end(streams))
             if settings.housekeeping.enabled:
                 await stack.enter_async_context(_housekeeping(settings))
@@ -128,6 +132,25 @@ def build_app(
     app.add_exception_handler(HTTPException, answer_http_fault)
     _add_probes(app, tenants, metrics)
     return app
+
+
+@asynccontextmanager
+async def _tuned_process() -> AsyncIterator[None]:
+    """Tune the process while the application runs, and once more when the first turns have loaded what they need."""
+    tuning = ProcessTuning()
+
+    async def tune_later() -> None:
+        await anyio.sleep(SETTLED_SECONDS)
+        await to_thread.run_sync(tuning.tune)
+
+    await to_thread.run_sync(tuning.tune)
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(tune_later)
+            yield
+            tasks.cancel_scope.cancel()
+    finally:
+        tuning.release()
 
 
 @asynccontextmanager

@@ -1,11 +1,14 @@
-"""Settings of the whole process while an engine works: the garbage collector's and the interpreter's switch interval.
+"""Settings of the whole process while an engine works: the garbage collector's, the interpreter's switch interval, and the C
+library's heaps.
 
-They keep a turn from waiting for a collection, or for other threads to give up the interpreter.
+They keep a turn from waiting for a collection, or for other threads to give up the interpreter, and memory from growing.
 """
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import os
 import sys
 import threading
 
@@ -15,16 +18,23 @@ YOUNG_OBJECTS = 5_000
 FULL_COLLECTION_EACH = 15
 """How many collections of the middle generation lie between two full collections; Python's default is 10."""
 
+HEAPS_A_CORE = 2
+"""Of how many heaps the C library takes memory, by core; glibc's default is 8."""
+_M_ARENA_MAX = -8
+"""The number of that setting in glibc's `malloc.h`."""
+
 
 class ProcessTuning:
-    """Keeps existing objects out of later garbage collections, makes all collections rarer, and lets threads switch
-    more often, until released.
+    """Keeps existing objects out of later garbage collections, makes all collections rarer, lets threads switch
+    more often, and limits the heaps, until released.
 
     Model libraries create some 400,000 objects that live as long as the process. A full collection visits them all and
     stops every thread for 0.2 to 0.4 seconds, in the middle of a turn. Excluded objects are still freed when nothing
     refers to them; only reference cycles among them that become garbage later stay until the release. Newer objects
     take a full collection some 10 ms, ten times less often. A calculating thread holds the interpreter for 5 ms by
-    default before another one gets it, so three such threads keep the event loop waiting for 15 ms.
+    default before another one gets it, so three such threads keep the event loop waiting for 15 ms. Each of glibc's heaps keeps
+    what was free in it once, and an index has dozens of threads; a process that has its environment name a number of heaps
+    (`MALLOC_ARENA_MAX`) keeps that.
 
     Where several objects tuned the process, the last release restores it.
     """
@@ -49,6 +59,7 @@ class ProcessTuning:
                     kind._before = seconds, (young, middle, old) = sys.getswitchinterval(), gc.get_threshold()
                     sys.setswitchinterval(min(seconds, SWITCH_SECONDS))
                     gc.set_threshold(max(young, YOUNG_OBJECTS), middle, max(old, FULL_COLLECTION_EACH))
+                    _limit_heaps(HEAPS_A_CORE * (os.cpu_count() or 1))
 
     def release(self) -> None:
         """Restore the process, if this is the last object that tuned it."""
@@ -61,3 +72,12 @@ class ProcessTuning:
                     gc.unfreeze()
                     sys.setswitchinterval(kind._before[0])
                     gc.set_threshold(*kind._before[1])
+                    _limit_heaps(0)
+
+
+def _limit_heaps(most: int) -> None:
+    """Let the C library take memory of at most so many heaps (0: of as many as it likes), where it has that setting."""
+    if sys.platform == "linux" and "MALLOC_ARENA_MAX" not in os.environ:
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+        if mallopt is not None:
+            mallopt(_M_ARENA_MAX, most)
