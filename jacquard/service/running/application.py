@@ -7,7 +7,7 @@ import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any
 
@@ -69,46 +69,12 @@ def build_app(
     the log, and ends the streams of events as soon as the process is asked to end. `places` are those of the processes of a service
     that has several and whose processes can reach each other.
     """
-    admission = Admission(settings.limits)
-    metrics = ServiceMetrics(admission)
-    tenants = TenantRuntimes(settings, _without_metrics(engine or RuntimeConfig()), metrics.count_event)
-    records = open_records(settings.store) if settings.tenants else None
-    streams: list[anyio.CancelScope] = []
-    mcp = _make_mcp(settings, tenants, records)
-    upstream = _make_upstream(settings)
-    proxy = Proxy(settings, tenants, upstream)
-    forwarder = None if places is None else OwnerForwarder(places)
-
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with AsyncExitStack() as stack:
-            if records is not None:
-                stack.push_async_callback(records.close)
-            await stack.enter_async_context(tenants)
-            if mcp is not None:
-                await stack.enter_async_context(mcp[1].run())
-            await proxy.open()
-            if upstream is not None:
-                stack.push_async_callback(upstream.close)
-            if is_served:
-                await stack.enter_async_context(_tuned_process())
-                stack.enter_context(_when_asked_to_end(streams))
-            if settings.housekeeping.enabled:
-                await stack.enter_async_context(_housekeeping(settings))
-            if places is not None and forwarder is not None:
-                stack.push_async_callback(forwarder.close)
-                await stack.enter_async_context(listen_for_workers(app, places, settings.limits.shutdown_seconds))
-            yield
-
-    def observe(note: RequestNote) -> None:
-        metrics.count_request(note)
-        if is_served and not note.is_passed_on:
-            log_request(note)
-
+    parts = _build_parts(settings, engine or RuntimeConfig(), is_served=is_served, places=places)
+    records, forwarder, mcp = parts.records, parts.forwarder, parts.mcp
     app = FastAPI(
         title="Jacquard",
         version=API_VERSION,
-        lifespan=lifespan,
+        lifespan=parts.open,
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
@@ -116,22 +82,92 @@ def build_app(
             Middleware(
                 Gate,
                 settings=settings,
-                admission=admission,
+                admission=parts.admission,
                 find=None if records is None else records.tokens.find,
-                observe=observe,
-                ending=streams,
+                observe=parts.observe,
+                ending=parts.streams,
                 pass_on=None if forwarder is None else forwarder.pass_on,
             ),
             Middleware(EncodedPaths),
         ],
     )
-    app.router.routes.extend(make_routes(tenants, records))
+    app.router.routes.extend(make_routes(parts.tenants, records))
     if mcp is not None:
         app.add_route("/mcp", mcp[0], ["POST"])
-    app.router.routes.extend(proxy.routes())
+    app.router.routes.extend(parts.proxy.routes())
     app.add_exception_handler(HTTPException, answer_http_fault)
-    _add_probes(app, tenants, metrics)
+    _add_probes(app, parts.tenants, parts.metrics)
     return app
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _ServiceParts:
+    """What the application is made of. `streams` are those of events that are open."""
+
+    settings: ServiceSettings
+    is_served: bool
+    admission: Admission
+    metrics: ServiceMetrics
+    tenants: TenantRuntimes
+    records: ServiceRecords | None
+    mcp: Any
+    upstream: Upstream | None
+    proxy: Proxy
+    places: WorkerPlaces | None
+    forwarder: OwnerForwarder | None
+    streams: list[anyio.CancelScope] = field(default_factory=list)
+
+    @asynccontextmanager
+    async def open(self, app: FastAPI) -> AsyncIterator[None]:
+        """Keep open what requests need; the reverse order closes it."""
+        settings = self.settings
+        async with AsyncExitStack() as stack:
+            if self.records is not None:
+                stack.push_async_callback(self.records.close)
+            await stack.enter_async_context(self.tenants)
+            if self.mcp is not None:
+                await stack.enter_async_context(self.mcp[1].run())
+            await self.proxy.open()
+            if self.upstream is not None:
+                stack.push_async_callback(self.upstream.close)
+            if self.is_served:
+                await stack.enter_async_context(_tuned_process())
+                stack.enter_context(_when_asked_to_end(self.streams))
+            if settings.housekeeping.enabled:
+                await stack.enter_async_context(_housekeeping(settings))
+            if self.places is not None and self.forwarder is not None:
+                stack.push_async_callback(self.forwarder.close)
+                await stack.enter_async_context(listen_for_workers(app, self.places, settings.limits.shutdown_seconds))
+            yield
+
+    def observe(self, note: RequestNote) -> None:
+        """Count a request that was answered, and write it to the log."""
+        self.metrics.count_request(note)
+        if self.is_served and not note.is_passed_on:
+            log_request(note)
+
+
+def _build_parts(
+    settings: ServiceSettings, engine: RuntimeConfig, *, is_served: bool, places: WorkerPlaces | None
+) -> _ServiceParts:
+    admission = Admission(settings.limits)
+    metrics = ServiceMetrics(admission)
+    tenants = TenantRuntimes(settings, _without_metrics(engine), metrics.count_event)
+    records = open_records(settings.store) if settings.tenants else None
+    upstream = _make_upstream(settings)
+    return _ServiceParts(
+        settings=settings,
+        is_served=is_served,
+        admission=admission,
+        metrics=metrics,
+        tenants=tenants,
+        records=records,
+        mcp=_make_mcp(settings, tenants, records),
+        upstream=upstream,
+        proxy=Proxy(settings, tenants, upstream),
+        places=places,
+        forwarder=None if places is None else OwnerForwarder(places),
+    )
 
 
 @asynccontextmanager
