@@ -16,8 +16,9 @@ import httpx
 import pytest
 from served import PATIENCE_SECONDS
 
-from jacquard.config.service import ServiceLimits
+from jacquard.config.service import ServiceLimits, ServiceSettings
 from jacquard.service.access.admission import Admission
+from jacquard.service.running.application import build_app
 from jacquard.service.running.metrics import ServiceMetrics
 
 WORD = "Rosebud-7Q"
@@ -193,3 +194,13 @@ def test_a_header_cannot_be_split_by_an_id(start_service):
     assert answer.startswith(b"HTTP/1.1 404")
     assert b"set-cookie" not in head
     assert b"%0d" not in head
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("is_served", [True, False])
+async def test_a_process_of_its_own_is_tuned_while_it_serves(is_served):
+    before = sys.getswitchinterval()
+    app = build_app(ServiceSettings(store="memory:"), is_served=is_served)
+    async with app.router.lifespan_context(app):
+        assert (sys.getswitchinterval() < before) is is_served
+    assert sys.getswitchinterval() == before
