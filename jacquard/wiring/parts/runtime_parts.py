@@ -117,8 +117,9 @@ def _open_recall_parts(request: RuntimeRequest, estimator: TokenEstimator) -> Re
     embedder = None if named is None else PrefetchingEmbedder(named)
     shared = request.store if isinstance(request.store, SharedIndexStore) else None
     snapshots = open_snapshots(request.store, request.settings.snapshots, partial(can_search, embedder))
-    index = TieredIndex(request.index_folder, snapshots=snapshots)
-    if shared is not None:
+    if shared is None:
+        index = TieredIndex(request.index_folder, snapshots=snapshots)
+    else:
         index = TieredIndex(
             request.index_folder,
             open_scopes=SHARED_OPEN_SCOPES,
