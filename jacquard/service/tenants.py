@@ -16,8 +16,11 @@ from jacquard.config.service import ServiceSettings
 from jacquard.service.quotas import TenantQuotas
 from jacquard.wiring.runtime import Runtime, open_runtime
 from mnemosyne.core.errors import SessionNotFoundError
+from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.schema.event import Event
 from mnemosyne.stores.locate import DEFAULT_TENANT
+
+_log = open_log(__name__)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -76,6 +79,23 @@ class TenantRuntimes:
         async with self.use() as runtime:
             with suppress(SessionNotFoundError):
                 await runtime.store.head("readiness")
+
+    async def warm(self) -> None:
+        """Load what the first turns need, and index the world; never raises. A service of several tenants opens each with its first
+        request.
+        """
+        if self._settings.tenants:
+            return
+        try:
+            async with self.use() as runtime:
+                world = runtime.world
+                if world is not None:
+                    await runtime.import_world()
+                    await runtime.sync()
+                await runtime.warm("" if world is None else world.instruction, tune_process=False)
+        except Exception as error:
+            # Requests that need it get the error and say more.
+            _log.warning("models and world could not be loaded ahead (%s): %s", type(error).__name__, error)
 
     async def _acquire(self, tenant: str) -> _OpenTenant:
         opened = self._open.get(tenant)

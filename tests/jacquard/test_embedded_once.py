@@ -143,7 +143,8 @@ def test_each_text_of_a_scope_is_embedded_once(hosts, postgres_url):
     play.rounds(2)
     settle(hosts)
     embedded, held = count(hosts), anyio.run(scopes_by_text, postgres_url)
-    assert embedded == {text: held[text] for text in embedded}
+    # A host that has embedded a text for one session takes its vector for others.
+    assert all(times <= held[text] for text, times in embedded.items())
     assert all(host.embedded() for host in hosts)
     # Turns of 6 rounds and one, each with two messages that are told once.
     assert sum(times == 1 for times in embedded.values()) >= 2 * 19
@@ -164,6 +165,6 @@ def test_what_a_killed_host_did_not_store_is_embedded_once_more(hosts, postgres_
     play.rounds(2)
     settle(hosts)
     embedded, held = count(hosts), anyio.run(scopes_by_text, postgres_url)
-    more = {text for text, times in embedded.items() if times != held[text]}
+    more = {text for text, times in embedded.items() if times > held[text]}
     assert more == window
     assert all(embedded[text] == held[text] + 1 for text in window)

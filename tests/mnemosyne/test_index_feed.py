@@ -26,6 +26,7 @@ from mnemosyne import (
 )
 from mnemosyne.retrieval.engines.rows import date_words, neighbour_key
 from mnemosyne.retrieval.recall.indexing.indexer import Indexer
+from mnemosyne.retrieval.recall.indexing.text_vectors import TextVectors
 from mnemosyne.retrieval.text.preview import preview
 
 pytestmark = pytest.mark.anyio
@@ -174,6 +175,22 @@ async def test_vectors_that_were_left_out_are_made_later_and_only_those() -> Non
     assert (await feeder.fill_vectors(SESSION)).entries == 0
     assert len(model.embedded) == before
     assert await found(index, "lantern")
+
+
+async def test_sessions_that_begin_alike_share_vectors_until_the_first_is_forgotten() -> None:
+    model = LetterEmbedder()
+    vectors = TextVectors(model, least_fitness=0.0, shared=None)
+    for scope in ("session:a", "session:b"):
+        assert await vectors.embed(scope, TALK) == ""
+    assert len(model.embedded) == len(TALK)
+    for each in TALK:
+        one, other = (vectors.find(scope, each) for scope in ("session:a", "session:b"))
+        assert one is not None
+        assert other is not None
+        assert one.tolist() == other.tolist()
+    vectors.forget("session:a")
+    await vectors.embed("session:c", TALK[:1])
+    assert len(model.embedded) == len(TALK) + 1
 
 
 async def test_more_new_entries_than_the_limit_get_words_only() -> None:

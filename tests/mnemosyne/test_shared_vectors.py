@@ -279,7 +279,7 @@ async def test_only_scopes_used_last_stay_in_memory(store, host):
     held = one.index.held_in_memory()
     assert held == tuple(session_scope(f"other{number}") for number in (3, 4))
     await one.indexer.index_new(session_scope("other0"))
-    assert len(one.embedder.embedded) == 200
+    assert len(one.embedder.embedded) == 40
 
 
 async def test_a_damaged_chain_is_made_again(store, postgres_url, host):

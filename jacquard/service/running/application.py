@@ -132,6 +132,7 @@ class _ServiceParts:
                 stack.push_async_callback(self.upstream.close)
             if self.is_served:
                 await stack.enter_async_context(_tuned_process())
+                await stack.enter_async_context(_warming(self.tenants))
                 stack.enter_context(_when_asked_to_end(self.streams))
             if settings.housekeeping.enabled:
                 await stack.enter_async_context(_housekeeping(settings))
@@ -187,6 +188,15 @@ async def _tuned_process() -> AsyncIterator[None]:
             tasks.cancel_scope.cancel()
     finally:
         tuning.release()
+
+
+@asynccontextmanager
+async def _warming(tenants: TenantRuntimes) -> AsyncIterator[None]:
+    """Load what first turns need while the application already runs."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(tenants.warm)
+        yield
+        tasks.cancel_scope.cancel()
 
 
 @asynccontextmanager

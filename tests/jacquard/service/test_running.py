@@ -11,7 +11,9 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 
+import anyio
 import httpx
 import pytest
 from served import PATIENCE_SECONDS
@@ -20,7 +22,9 @@ from jacquard.config.service import ServiceLimits, ServiceSettings
 from jacquard.service.access.admission import Admission
 from jacquard.service.running.application import build_app
 from jacquard.service.running.metrics import ServiceMetrics
+from mnemosyne import SqliteStore
 
+FOREST = Path(__file__).parents[3] / "examples" / "whispering_forest" / "en"
 WORD = "Rosebud-7Q"
 
 
@@ -28,6 +32,14 @@ def connect(service):
     connection = socket.create_connection(("127.0.0.1", int(service.address.rpartition(":")[2])))
     connection.settimeout(PATIENCE_SECONDS)
     return connection
+
+
+async def wait_until(condition):
+    with anyio.fail_after(PATIENCE_SECONDS):
+        while True:
+            if condition():
+                return
+            await anyio.sleep(0.05)
 
 
 def test_a_request_under_way_is_finished_when_the_service_is_asked_to_end(start_service):
@@ -204,3 +216,23 @@ async def test_a_process_of_its_own_is_tuned_while_it_serves(is_served):
     async with app.router.lifespan_context(app):
         assert (sys.getswitchinterval() < before) is is_served
     assert sys.getswitchinterval() == before
+
+
+@pytest.mark.anyio
+async def test_a_process_of_its_own_stores_and_indexes_its_world_before_the_first_request(tmp_path):
+    settings = ServiceSettings(store=str(tmp_path / "store"), world=FOREST, embedder="none")
+    app = build_app(settings, is_served=True)
+    async with app.router.lifespan_context(app):
+        await wait_until(lambda: any((tmp_path / "store").glob("index/**/*.*")))
+    store = SqliteStore(tmp_path / "store" / "store.db")
+    assert set(await store.worlds()) == {"whispering_forest_en"}
+    await store.close()
+
+
+@pytest.mark.anyio
+async def test_a_world_that_cannot_be_read_is_named_and_the_service_goes_on(tmp_path, caplog):
+    app = build_app(ServiceSettings(store="memory:", world=tmp_path / "nowhere", embedder="none"), is_served=True)
+    async with app.router.lifespan_context(app):
+        await wait_until(lambda: "nowhere" in caplog.text)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
+            assert (await client.get("/healthz")).status_code == 200

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 
@@ -9,7 +10,7 @@ import anyio
 
 from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.protocols import Embedder, ParallelEmbedder, Vectors, VectorStore
-from mnemosyne.retrieval.engines.rows import round_vectors, spoken_words
+from mnemosyne.retrieval.engines.rows import round_vectors, spoken_words, text_hash
 from mnemosyne.retrieval.recall.indexing.shared_vectors import SharedVectors
 from mnemosyne.schema.memory import MemoryEntry
 
@@ -32,6 +33,8 @@ class TextVectors:
         self.lanes = embedder.lanes if isinstance(embedder, ParallelEmbedder) else 1
         """How many calls of the embedder are worth making at a time."""
         self._known: dict[tuple[str, str], tuple[str, Vectors | None]] = {}
+        self._elsewhere: OrderedDict[bytes, tuple[str, Vectors]] = OrderedDict()
+        """By the hash of a text, the scope for which it was embedded and its vector; those used last are at the end."""
 
     def is_made(self, scope: str, entry: MemoryEntry) -> bool:
         """Return whether the entry's text was embedded, or found unfit."""
@@ -73,6 +76,7 @@ class TextVectors:
     def forget(self, scope: str) -> None:
         """Forget the texts of a scope."""
         self._known = {key: known for key, known in self._known.items() if key[0] != scope}
+        self._elsewhere = OrderedDict((text, kept) for text, kept in self._elsewhere.items() if kept[0] != scope)
 
     async def _embed_parts(self, scope: str, parts: Iterable[Iterable[MemoryEntry]], batch: int) -> str:
         """Embed what is not yet of several parts, side by side; for the result see `embed`."""
@@ -96,10 +100,22 @@ class TextVectors:
         async with nullcontext() if self._shared is None else self._shared.claim(scope):
             # What another host has embedded meanwhile.
             await self.take_known(scope, every)
+            await self._copy(scope, every)
             async with anyio.create_task_group() as group:
                 for part in wanted:
                     group.start_soon(make, part.values())
         return next(iter(faults), "")
+
+    async def _copy(self, scope: str, entries: Iterable[MemoryEntry]) -> None:
+        """Take the vectors of texts that another scope has too: all sessions of a world begin with the same messages."""
+        found = list[tuple[MemoryEntry, Vectors]]()
+        for entry in entries:
+            kept = None if self.is_made(scope, entry) else self._elsewhere.get(text := text_hash(entry))
+            # Within a scope each text is embedded beside those of its page, however the pages are divided among workers.
+            if kept is not None and kept[0] != scope:
+                self._elsewhere.move_to_end(text)
+                found.append((entry, kept[1]))
+        await self._keep(scope, [entry for entry, _ in found], [vector for _, vector in found])
 
     async def _make(self, scope: str, embedder: Embedder, entries: Sequence[MemoryEntry], batch: int) -> None:
         texts, unfit = list[MemoryEntry](), list[MemoryEntry]()
@@ -108,8 +124,12 @@ class TextVectors:
             (texts if is_fit else unfit).append(entry)
         await self._keep(scope, unfit, [None] * len(unfit))
         for part in (texts[start : start + batch] for start in range(0, len(texts), batch)):
-            made = await embedder.embed([spoken_words(entry) for entry in part], "document")
-            await self._keep(scope, part, list(self.round(made)))
+            made = self.round(await embedder.embed([spoken_words(entry) for entry in part], "document"))
+            await self._keep(scope, part, list(made))
+            # A copy: a row of an array keeps all of it in memory.
+            self._elsewhere.update((text_hash(each), (scope, row.copy())) for each, row in zip(part, made, strict=True))
+        while len(self._elsewhere) > _CACHED:
+            self._elsewhere.popitem(last=False)
 
     async def _keep(self, scope: str, entries: Sequence[MemoryEntry], vectors: Sequence[Vectors | None]) -> None:
         for entry, vector in zip(entries, vectors, strict=True):
