@@ -288,16 +288,16 @@ class VectorStore(Protocol):
     2. A text without a vector (its model does not know it) is known as such: None.
     3. A damaged row is not returned and is named by `faults`; the next `put` of its entry replaces it.
     4. `put` keeps nothing of an entry that the store no longer has with this text.
-    5. Where the store cannot be reached, `get` returns nothing and `put` keeps nothing; neither raises, and `faults` says so until
-       it can be reached again.
+    5. Where the store cannot be reached, `get` returns nothing and `put` keeps nothing and returns False; neither raises, and
+       `faults` says so until it can be reached again.
     """
 
     async def get(self, scope: str, encoder: str, wanted: Mapping[str, bytes]) -> Mapping[str, Vectors | None]:
         """Return by entry id the known vectors, float32 of shape (dimensions,); `wanted` has the hash of each entry's text."""
         ...
 
-    async def put(self, scope: str, encoder: str, texts: Sequence[EmbeddedText]) -> None:
-        """Keep vectors of length 1, or None, in place of earlier ones of the same entries."""
+    async def put(self, scope: str, encoder: str, texts: Sequence[EmbeddedText]) -> bool:
+        """Keep vectors of length 1, or None, in place of earlier ones of the same entries; return whether the store was reached."""
         ...
 
     def claim(self, scope: str) -> AbstractAsyncContextManager[None]:

@@ -6,6 +6,7 @@ process that was held up and has lost it changes nothing more. Each step is one 
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import socket
@@ -36,7 +37,7 @@ from mnemosyne.core.errors import (
 )
 from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.host_parts import SystemClock
-from mnemosyne.protocols import Clock, Lease, SharedIndexUpkeep, Store, StoreUpkeep
+from mnemosyne.protocols import Clock, Lease, SharedIndexUpkeep, SharedScope, Store, StoreUpkeep
 from mnemosyne.retrieval.engines.lance.files import remove_tables
 from mnemosyne.schema.erasure import Erasure
 from mnemosyne.schema.memory import EMPTY
@@ -103,8 +104,11 @@ class Housekeeper:
                 _log.warning("housekeeping: %s", error.strerror or type(error).__name__)
             await anyio.sleep(self._set.every_seconds)
 
-    async def run_once(self) -> HousekeepingPass:
-        """Make one pass, unless another process holds the lease; StoreUnavailableError where the store cannot be used."""
+    async def run_once(self, *, deep: bool = False) -> HousekeepingPass:
+        """Make one pass, unless another process holds the lease; StoreUnavailableError where the store cannot be used.
+
+        A `deep` one looks at all that hosts share; else each goes on behind the one before, `sessions_a_pass` at a time.
+        """
         counts: Counter[str] = Counter()
         faults: list[str] = []
         holder = ""
@@ -112,7 +116,7 @@ class Housekeeper:
             tenants: tuple[str, ...] = ("default",)
             if isinstance(store, StoreUpkeep):
                 tenants = await store.tenants()
-                holder = await self._with_lease(store, tenants, counts, faults)
+                holder = await self._with_lease(store, tenants, counts, faults, deep=deep)
             else:
                 faults.append(self._unsupported())
         for tenant in tenants:
@@ -120,7 +124,7 @@ class Housekeeper:
         return HousekeepingPass(counts=dict(counts), holder=holder, faults=tuple(filter(None, faults)))
 
     async def _with_lease(
-        self, store: StoreUpkeep, tenants: tuple[str, ...], counts: Counter[str], faults: list[str]
+        self, store: StoreUpkeep, tenants: tuple[str, ...], counts: Counter[str], faults: list[str], *, deep: bool
     ) -> str:
         """Do what one process does for all hosts; return who does it instead."""
         try:
@@ -136,7 +140,7 @@ class Housekeeper:
                 # The service's own records have no idle sessions: a token is not used by writing to it.
                 if tenant != SERVICE_TENANT:
                     await self._keep_tenant(tenant, held, counts, faults)
-                    await self._tidy_shared(tenant, held, counts, faults)
+                    await self._tidy_shared(tenant, held, counts, faults, deep=deep)
             counts["backups"] += await self._drop_backups()
         except LeaseLostError as error:
             faults.append(str(error))
@@ -213,30 +217,34 @@ class Housekeeper:
             after = page[-1].session_id
         return number
 
-    async def _tidy_shared(self, tenant: str, held: _Held, counts: Counter[str], faults: list[str]) -> None:
+    async def _tidy_shared(
+        self, tenant: str, held: _Held, counts: Counter[str], faults: list[str], *, deep: bool
+    ) -> None:
         """Remove the vectors and index rows that hosts share and that belong to nothing any more."""
+        after = self._shared_after.pop(tenant, "")
         async with self._open(tenant) as (store, location):
             if not isinstance(store, SharedIndexUpkeep):
                 return
             counts.update({"vectors": 0, "index segments": 0})
-            after, most = self._shared_after.pop(tenant, ""), self._set.sessions_a_pass
-            scopes = await store.shared_scopes(after=after, limit=most)
-            for scope in scopes:
-                lease = await held.renew()
-                try:
-                    found = await store.inspect_shared(scope)
-                    if not (found.orphaned_vectors or found.orphaned_segments):
+            after, left = ("", math.inf) if deep else (after, self._set.sessions_a_pass)
+            while left:
+                asked = int(min(left, _PAGE))
+                scopes = await store.shared_scopes(after=after, limit=asked)
+                for scope in scopes:
+                    lease = await held.renew()
+                    try:
+                        gone = await _tidy_scope(store, scope, lease)
+                    except LeaseLostError:
+                        raise
+                    except MnemosyneError as error:
+                        faults.append(f"What hosts share of {scope!r} in {location.shown} was not tidied: {error}")
                         continue
-                    gone = await store.tidy_shared(scope, lease=lease)
-                except LeaseLostError:
-                    raise
-                except MnemosyneError as error:
-                    faults.append(f"What hosts share of {scope!r} in {location.shown} was not tidied: {error}")
-                    continue
-                counts["vectors"] += gone.orphaned_vectors
-                counts["index segments"] += gone.orphaned_segments
-            if len(scopes) == most:
-                self._shared_after[tenant] = scopes[-1]
+                    counts["vectors"] += gone.orphaned_vectors
+                    counts["index segments"] += gone.orphaned_segments
+                if len(scopes) < asked:
+                    return
+                left, after = left - len(scopes), scopes[-1]
+            self._shared_after[tenant] = after
 
     async def _drop_backups(self) -> int:
         if self._set.backups is None:
@@ -308,3 +316,11 @@ class Housekeeper:
             yield store, location
         finally:
             await store.close()
+
+
+async def _tidy_scope(store: SharedIndexUpkeep, scope: str, lease: Lease) -> SharedScope:
+    """Remove what of a scope belongs to nothing; a scope in order is only read. Return what was removed."""
+    found = await store.inspect_shared(scope)
+    if found.orphaned_vectors or found.orphaned_segments:
+        return await store.tidy_shared(scope, lease=lease)
+    return found

@@ -57,20 +57,21 @@ class PostgresVectors:
             self._damaged.setdefault((scope, encoder), set()).update(damaged)
         return found
 
-    async def put(self, scope: str, encoder: str, texts: Sequence[EmbeddedText]) -> None:
-        """Keep vectors in place of earlier ones of the same entries."""
+    async def put(self, scope: str, encoder: str, texts: Sequence[EmbeddedText]) -> bool:
+        """Keep vectors in place of earlier ones of the same entries; return whether the server was reached."""
         if not texts:
-            return
+            return True
         try:
             await self._writes.run(lambda db: self._write(db, scope, encoder, texts))
         except StoreError as error:
             self._away = str(error)
-            return
+            return False
         self._away = ""
         if (damaged := self._damaged.get((scope, encoder))) is not None:
             damaged.difference_update(each.entry_id for each in texts)
             if not damaged:
                 del self._damaged[scope, encoder]
+        return True
 
     @asynccontextmanager
     async def claim(self, scope: str) -> AsyncIterator[None]:

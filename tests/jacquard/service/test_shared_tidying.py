@@ -77,6 +77,12 @@ async def test_a_pass_goes_on_behind_the_one_before(postgres_url):
     assert await left(postgres_url) == [("default", "session:c")]
 
 
+async def test_a_deep_pass_looks_at_all_scopes(postgres_url):
+    await leave_vectors(postgres_url, "default")
+    done = await keeper(postgres_url, sessions_a_pass=1).run_once(deep=True)
+    assert done.counts["vectors"] == 4
+
+
 async def test_only_the_holder_of_the_lease_removes_anything(postgres_url):
     await leave_vectors(postgres_url, "default")
     store = PostgresStore(postgres_url)

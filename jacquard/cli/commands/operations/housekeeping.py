@@ -29,6 +29,9 @@ from mnemosyne.protocols import ArchivedSession
 
 def housekeeping(
     once: Annotated[bool, typer.Option("--once", help="Make one pass and end. [go on until stopped]")] = False,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Look at all that hosts share, not at `sessions_a_pass` of it.")
+    ] = False,
     store: Annotated[
         str | None, typer.Option("--store", metavar="URL", help="As of every command. [.jacquard]")
     ] = None,
@@ -42,12 +45,12 @@ def housekeeping(
     settings = _load(config, store)
 
     async def work() -> HousekeepingPass:
-        return await Housekeeper(settings).run_once()
+        return await Housekeeper(settings).run_once(deep=deep)
 
     async def work_on() -> None:
         keeper = Housekeeper(settings)
         while True:
-            _tell(await keeper.run_once(), json_output=json_output)
+            _tell(await keeper.run_once(deep=deep), json_output=json_output)
             await anyio.sleep(settings.housekeeping.every_seconds)
 
     if not once:

@@ -14,7 +14,7 @@ from mnemosyne.protocols import SharedIndexUpkeep, SharedScope, Store
 from mnemosyne.schema.memory import session_scope, world_scope
 
 _PAGE = 1_000
-_TIDIED = "`jacquard housekeeping --once` removes them."
+_TIDIED = "`jacquard housekeeping --once --deep` removes them."
 
 
 async def check_shared_index(

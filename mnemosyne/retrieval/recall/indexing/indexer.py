@@ -169,6 +169,7 @@ class Indexer:
         fault = await self.embed_waiting(scope)
         if not fault and not self._missing.is_complete(scope):
             fault = (await self.fill_vectors(scope, batch=_BATCH)).fault
+        await self._vectors.share(scope)
         return replace(result, fault=fault)
 
     async def embed_waiting(self, scope: str) -> str:

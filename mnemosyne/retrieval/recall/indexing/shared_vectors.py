@@ -9,12 +9,15 @@ from mnemosyne.protocols import EmbeddedText, Vectors, VectorStore
 from mnemosyne.retrieval.engines.rows import text_hash
 from mnemosyne.schema.memory import MemoryEntry
 
+_MOST_LEFT = 4_096
+
 
 class SharedVectors:
-    """What hosts share of the vectors of `encoder`."""
+    """What hosts share of the vectors of `encoder`. Those that could not be kept are kept later, the newest 4,096 of them."""
 
     def __init__(self, vectors: VectorStore, encoder: str) -> None:
         self._vectors, self._encoder = vectors, encoder
+        self._left: dict[tuple[str, str], EmbeddedText] = {}
 
     async def find(self, scope: str, entries: Iterable[MemoryEntry]) -> Mapping[str, Vectors | None]:
         """Return by id the known vectors of entries; None for a text that the embedder does not know."""
@@ -25,9 +28,22 @@ class SharedVectors:
         return self._vectors.claim(scope)
 
     async def keep(self, scope: str, entries: Sequence[MemoryEntry], vectors: Sequence[Vectors | None]) -> None:
-        """Keep the vectors of entries for all hosts."""
-        texts = [
-            EmbeddedText(entry_id=entry.entry_id, text_hash=text_hash(entry), vector=vector)
-            for entry, vector in zip(entries, vectors, strict=True)
-        ]
-        await self._vectors.put(scope, self._encoder, texts)
+        """Keep the vectors of entries for all hosts, with those of the scope that are left."""
+        for entry, vector in zip(entries, vectors, strict=True):
+            text = EmbeddedText(entry_id=entry.entry_id, text_hash=text_hash(entry), vector=vector)
+            self._left.pop((scope, entry.entry_id), None)
+            self._left[scope, entry.entry_id] = text
+        await self.keep_left(scope)
+
+    async def keep_left(self, scope: str) -> None:
+        """Keep what is left of a scope, because the store could not be reached or the call was cancelled."""
+        texts = {key: text for key, text in self._left.items() if key[0] == scope}
+        if texts and await self._vectors.put(scope, self._encoder, [*texts.values()]):
+            # A text that was embedded anew meanwhile stays.
+            self._left = {key: text for key, text in self._left.items() if texts.get(key) is not text}
+        while len(self._left) > _MOST_LEFT:
+            del self._left[next(iter(self._left))]
+
+    def forget(self, scope: str) -> None:
+        """Forget what is left of a scope."""
+        self._left = {key: text for key, text in self._left.items() if key[0] != scope}

@@ -73,8 +73,15 @@ class TextVectors:
             for entry_id, vector in (await self._shared.find(scope, lacking.values())).items():
                 self._known[scope, entry_id] = (lacking[entry_id].text, vector)
 
+    async def share(self, scope: str) -> None:
+        """Keep for other hosts what could not be kept when it was embedded."""
+        if self._shared is not None:
+            await self._shared.keep_left(scope)
+
     def forget(self, scope: str) -> None:
         """Forget the texts of a scope."""
+        if self._shared is not None:
+            self._shared.forget(scope)
         self._known = {key: known for key, known in self._known.items() if key[0] != scope}
         self._elsewhere = OrderedDict((text, kept) for text, kept in self._elsewhere.items() if kept[0] != scope)
 
