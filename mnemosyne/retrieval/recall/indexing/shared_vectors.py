@@ -28,21 +28,37 @@ class SharedVectors:
         return self._vectors.claim(scope)
 
     async def keep(self, scope: str, entries: Sequence[MemoryEntry], vectors: Sequence[Vectors | None]) -> None:
-        """Keep the vectors of entries for all hosts, with those of the scope that are left."""
-        for entry, vector in zip(entries, vectors, strict=True):
-            text = EmbeddedText(entry_id=entry.entry_id, text_hash=text_hash(entry), vector=vector)
-            self._left.pop((scope, entry.entry_id), None)
-            self._left[scope, entry.entry_id] = text
-        await self.keep_left(scope)
-
-    async def keep_left(self, scope: str) -> None:
-        """Keep what is left of a scope, because the store could not be reached or the call was cancelled."""
-        texts = {key: text for key, text in self._left.items() if key[0] == scope}
-        if texts and await self._vectors.put(scope, self._encoder, [*texts.values()]):
-            # A text that was embedded anew meanwhile stays.
-            self._left = {key: text for key, text in self._left.items() if texts.get(key) is not text}
+        """Keep the vectors of entries for all hosts."""
+        texts = [
+            EmbeddedText(entry_id=entry.entry_id, text_hash=text_hash(entry), vector=vector)
+            for entry, vector in zip(entries, vectors, strict=True)
+        ]
+        # Before the call, which may be cancelled.
+        self._left.update(((scope, text.entry_id), text) for text in texts)
+        await self._put(scope, texts)
         while len(self._left) > _MOST_LEFT:
             del self._left[next(iter(self._left))]
+
+    async def keep_left(self, scope: str) -> None:
+        """Keep what is left of a scope, because the store could not be reached or a call was cancelled."""
+        left = {text.entry_id: text for (place, _), text in self._left.items() if place == scope}
+        if left:
+            # A call that failed may have been finished by the store.
+            known = await self._vectors.get(
+                scope, self._encoder, {text.entry_id: text.text_hash for text in left.values()}
+            )
+            self._settle(scope, [text for text in left.values() if text.entry_id in known])
+            await self._put(scope, [text for text in left.values() if text.entry_id not in known])
+
+    async def _put(self, scope: str, texts: Sequence[EmbeddedText]) -> None:
+        if await self._vectors.put(scope, self._encoder, texts):
+            self._settle(scope, texts)
+
+    def _settle(self, scope: str, texts: Iterable[EmbeddedText]) -> None:
+        for text in texts:
+            # Else it was embedded anew meanwhile.
+            if self._left.get((scope, text.entry_id)) is text:
+                del self._left[scope, text.entry_id]
 
     def forget(self, scope: str) -> None:
         """Forget what is left of a scope."""
