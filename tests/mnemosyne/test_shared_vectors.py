@@ -31,7 +31,7 @@ from mnemosyne import (
     world_scope,
 )
 from mnemosyne.privacy.forget import MemoryLocations, forget
-from mnemosyne.protocols import EmbeddedText, IndexBase, SegmentRows
+from mnemosyne.protocols import EmbeddedText, IndexBase, SegmentRows, StoredSegments
 from mnemosyne.retrieval.engines.rows import text_hash
 from mnemosyne.retrieval.engines.shared.scopes import CHAIN_SEGMENTS, LEAST_ROWS, SEGMENT_ROWS
 from mnemosyne.retrieval.recall.indexing.indexer import Indexer
@@ -283,6 +283,36 @@ async def test_only_scopes_used_last_stay_in_memory(store, host):
     assert held == tuple(session_scope(f"other{number}") for number in (3, 4))
     await one.indexer.index_new(session_scope("other0"))
     assert len(one.embedder.embedded) == 40
+
+
+class SlowSegments:
+    """Waits before it gives a chain, until it is told to go on."""
+
+    def __init__(self, store: PostgresStore) -> None:
+        self._inner, self.asked, self.go_on = store.segments, anyio.Event(), anyio.Event()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+    async def load(self, scope: str) -> StoredSegments:
+        self.asked.set()
+        await self.go_on.wait()
+        return await self._inner.load(scope)
+
+
+async def test_a_scope_that_is_looked_after_while_it_is_read_stays_shared(store, tmp_path):
+    await begin(store, 20)
+    segments = SlowSegments(store)
+    index = TieredIndex(tmp_path / "index", segments=segments, held_rows=8)
+    indexer = Indexer(store, index, None)
+    async with anyio.create_task_group() as group:
+        group.start_soon(indexer.index_new, SCOPE)
+        await segments.asked.wait()
+        await index.refresh(SCOPE)
+        segments.go_on.set()
+    await index.maintain()
+    assert index.held_in_memory() == (SCOPE,)
+    assert not list(tmp_path.rglob("*.lance"))
 
 
 async def test_a_damaged_chain_is_made_again(store, postgres_url, host):

@@ -76,7 +76,22 @@ class SharedScopes:
 
     async def read(self, scope: str) -> StoredScope | None:
         """Return the rows of a scope's chain; None where it has none. A damaged chain is dropped and made again."""
-        known = self._scopes[scope] = _Scope(base=None, marks={})
+        known, stored = await self._read(scope)
+        self._scopes[scope] = known
+        return stored
+
+    async def read_table(self, scope: str) -> ScopeTable:
+        """Return what searches the rows of a scope's chain in memory."""
+        known, stored = await self._read(scope)
+        table = ScopeTable()
+        if stored is not None:
+            await to_thread.run_sync(table.fill, stored)
+        # Not while it is read: who forgets the scope meanwhile would leave the table in memory as one that is not shared.
+        self._scopes[scope] = known
+        return table
+
+    async def _read(self, scope: str) -> tuple[_Scope, StoredScope | None]:
+        known = _Scope(base=None, marks={})
         try:
             found = await self._store.load(scope)
             stored = await to_thread.run_sync(decode_segments, found.bodies) if found.bodies else None
@@ -85,21 +100,14 @@ class SharedScopes:
                 f"The index rows of {scope!r} in the store are damaged; they are made again from its entries here."
             )
             await self._drop_chain(scope, known)
-            return None
+            return known, None
         except StoreError as error:
             self._note(scope, error)
-            return None
+            return known, None
         self._faults.pop(scope, None)
         known.base, known.segments = found.base, len(found.bodies)
         known.marks = {} if stored is None else highest_sequences(stored)
-        return stored
-
-    async def read_table(self, scope: str) -> ScopeTable:
-        """Return what searches the rows of a scope's chain in memory."""
-        stored, table = await self.read(scope), ScopeTable()
-        if stored is not None:
-            await to_thread.run_sync(table.fill, stored)
-        return table
+        return known, stored
 
     def hold(self, scope: str, batch: RowBatch) -> None:
         """Remember rows that are new in a scope, until they are added."""
