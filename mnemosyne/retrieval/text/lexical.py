@@ -23,7 +23,8 @@ __all__ = ["K1", "B", "Postings", "TermCounts", "inverse_frequency", "term_weigh
 
 K1 = 1.2
 B = 0.75
-_TAIL_DOCUMENTS = 1024
+_TAIL_DOCUMENTS = 256
+"""With 1,024, where a posting takes three times the memory, sessions of 600 to 1,100 messages had 1.5 KB a message, not 0.9."""
 _SHORTER = 64
 
 Slots = npt.NDArray[np.int32]
@@ -68,7 +69,7 @@ class Postings:
     """Which slots contain which term, and how often: a frozen segment (arrays sorted by term) and a small tail of
     recent documents.
 
-    The tail is merged into the segment when it holds more than 1,024 documents and an eighth of the segment. Each
+    The tail is merged into the segment when it holds more than 256 documents and an eighth of the segment. Each
     posting stores its document's length beside its count, so that scoring a term reads three arrays in order. Not
     thread-safe.
     """
