@@ -56,7 +56,7 @@ class SharedVectors:
 
     def _settle(self, scope: str, texts: Iterable[EmbeddedText]) -> None:
         for text in texts:
-            # Else it was embedded anew meanwhile.
+            # Else it has another vector meanwhile.
             if self._left.get((scope, text.entry_id)) is text:
                 del self._left[scope, text.entry_id]
 
