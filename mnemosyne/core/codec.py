@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from datetime import datetime
@@ -81,9 +82,14 @@ def _json_form(value: Any) -> Any:
 _ENCODER = msgspec.json.Encoder(enc_hook=_json_form)
 
 
-@lru_cache(maxsize=64)
+_BUILDING = threading.RLock()
+
+
+@lru_cache(maxsize=256)
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(kind)
+    # msgspec (0.22) lets other threads see what it knows of a dataclass before that is complete: they end the process.
+    with _BUILDING:
+        return msgspec.json.Decoder(kind)
 
 
 def encode(value: Any) -> bytes:
@@ -183,6 +189,7 @@ def to_plain(value: Any) -> Any:
 
 def from_plain(value: Any, kind: type[T]) -> T:
     """Return plain data (from `to_plain` or JSON) as a schema value; CodecError names the place of a fault."""
+    _decoder(cast(Hashable, kind))
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:

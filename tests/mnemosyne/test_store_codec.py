@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta, timezone
 from types import MappingProxyType
 
@@ -134,3 +136,28 @@ def test_a_tree_that_is_encoded_already_is_the_tree(tree):
     assert encode(encoded) == encode(tree)
     assert decode(encode({"inner": encoded}), dict) == {"inner": tree}
     assert to_plain({"inner": encoded}) == {"inner": tree}
+
+
+AT_ONCE = """
+import sys
+import threading
+from dataclasses import make_dataclass
+from mnemosyne.core.codec import from_plain
+sys.setswitchinterval(1e-6)
+for number in range(100):
+    inner = make_dataclass("Inner", [(f"f{n}", int) for n in range(20)])
+    outer = make_dataclass("Outer", [("one", inner), ("other", list[inner])])
+    plain = {f"f{n}": n for n in range(20)}
+    barrier = threading.Barrier(8)
+    def work():
+        barrier.wait()
+        from_plain({"one": plain, "other": [plain]}, outer)
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for t in threads: t.start()
+    for t in threads: t.join()
+"""
+
+
+def test_threads_may_read_a_type_for_the_first_time_at_once():
+    # In a process of its own: it crashed.
+    assert subprocess.run([sys.executable, "-c", AT_ONCE], check=False).returncode == 0
