@@ -14,7 +14,7 @@ import anyio
 import httpx
 
 from jacquard.client.affinity import rank_nodes
-from jacquard.client.errors import ServiceUnreachableError, error_of
+from jacquard.client.errors import ServiceUnreachableError, error_of, read_error
 from mnemosyne.core import codec
 
 KEY_HEADER = "Idempotency-Key"
@@ -26,6 +26,7 @@ ATTEMPTS = 3
 FIRST_PAUSE_SECONDS = 0.2
 _CLOSING = 503
 _BUSY = (429, _CLOSING)
+_NO_ANSWER = (502, 504)
 
 
 class Connection:
@@ -33,7 +34,8 @@ class Connection:
 
     Several addresses are hosts of one service over one database, named alike by every client: a session's calls go to the host that
     it belongs to (`rank_nodes`), and on to the next while that one is away. A call is made at most three times to each: again after
-    an answer that says so (429, 503), and after a broken connection where the service knows by the key that it is the same call.
+    an answer that says so (429, 503), and after a broken connection where the service knows by the key that it is the same call,
+    which a balancer reports with 502 or 504.
     ValueError without an address. Use it in `async with`, or call `close`.
     """
 
@@ -83,25 +85,24 @@ class Connection:
         """
         path = "/api/v1/" + "/".join(quote(part, safe="") for part in address)
         has_key = method == "POST" and (key is not None or (keyed and not once))
-        headers = _session_header(address) | ({KEY_HEADER: key or uuid4().hex} if has_key else {})
+        owner = _owner_of(address, body or {})
+        headers = _session_header(owner) | ({KEY_HEADER: key or uuid4().hex} if has_key else {})
         content = None if body is None else codec.encode(dict(body))
         if content is not None:
             headers["Content-Type"] = "application/json"
-        hosts = self._hosts_of(address)
+        hosts = self._hosts_of(owner)
         asked = 0
         while True:
             host, attempt = hosts[asked % len(hosts)], asked // len(hosts)
             asked += 1
             is_last, waits = asked == ATTEMPTS * len(hosts), asked % len(hosts) == 0
             try:
-                answer = await self._client.request(
-                    method, host + path, content=content, params=dict(query or {}), headers=headers
-                )
+                answer = await self._send(method, host + path, content, dict(query or {}), headers)
             except httpx.TransportError as error:
                 self._away[host] = monotonic() + AWAY_SECONDS
                 sent = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
                 if is_last or (sent and once):
-                    raise ServiceUnreachableError(host, type(error).__name__, sent=sent) from error
+                    raise ServiceUnreachableError(host, str(error) or type(error).__name__, sent=sent) from error
                 await anyio.sleep(FIRST_PAUSE_SECONDS * 2**attempt if waits else 0.0)
                 continue
             if answer.is_success:
@@ -113,33 +114,43 @@ class Connection:
             if waits or answer.status_code != _CLOSING:
                 await anyio.sleep(_pause(answer, attempt))
 
-    def _hosts_of(self, address: tuple[str, ...]) -> list[str]:
+    async def _send(
+        self, method: str, url: str, content: bytes | None, query: dict[str, str | int], headers: dict[str, str]
+    ) -> httpx.Response:
+        answer = await self._client.request(method, url, content=content, params=query, headers=headers)
+        if answer.status_code in _NO_ANSWER and read_error(answer.content) is None:
+            raise httpx.RemoteProtocolError(f"a balancer answers with {answer.status_code}")
+        return answer
+
+    def _hosts_of(self, owner: str) -> list[str]:
         """Return the hosts in the order in which they are asked: those that did not answer lately come last."""
-        ranked = rank_nodes(_owner_of(address), self._hosts)
+        ranked = rank_nodes(owner, self._hosts)
         return sorted(ranked, key=lambda host: self._away.get(host, 0.0) > monotonic())
 
     @asynccontextmanager
     async def stream(self, address: tuple[str, ...]) -> AsyncIterator[AsyncIterator[str]]:
         """Give the lines of an answer that is a stream; errors as for `call`, ServiceUnreachableError among them."""
         path = "/api/v1/" + "/".join(quote(part, safe="") for part in address)
+        owner = _owner_of(address, {})
+        host = self._hosts_of(owner)[0]
         try:
-            url, headers = self._hosts_of(address)[0] + path, _session_header(address)
-            async with self._client.stream("GET", url, timeout=None, headers=headers) as answer:
+            async with self._client.stream("GET", host + path, timeout=None, headers=_session_header(owner)) as answer:
                 if not answer.is_success:
                     raise error_of(answer.status_code, await answer.aread())
                 yield answer.aiter_lines()
         except httpx.TransportError as error:
-            raise ServiceUnreachableError(self._hosts_of(address)[0], type(error).__name__, sent=True) from error
+            raise ServiceUnreachableError(host, type(error).__name__, sent=True) from error
 
 
-def _owner_of(address: tuple[str, ...]) -> str:
-    """Return the session or user that a call concerns; empty where it concerns none."""
+def _owner_of(address: tuple[str, ...], body: Mapping[str, Any]) -> str:
+    """Return the session or user that a call concerns, also a session that it creates; empty where it concerns none."""
+    if address == ("sessions",):
+        return str(body.get("session_id") or "")
     return address[1] if len(address) > 1 and address[0] in ("sessions", "users") else ""
 
 
-def _session_header(address: tuple[str, ...]) -> dict[str, str]:
+def _session_header(owner: str) -> dict[str, str]:
     """Return the header by which a balancer finds the host of a session."""
-    owner = _owner_of(address)
     return {SESSION_HEADER: quote(owner, safe="")} if owner else {}
 
 

@@ -41,14 +41,19 @@ def code_of(error: type[Exception]) -> str:
     return _CAPITAL.sub("_", error.__name__.removesuffix("Error")).lower()
 
 
+def read_error(body: bytes) -> ErrorBody | None:
+    """Return the error that an answer describes; None where it is not the service's, as that of a balancer."""
+    try:
+        return codec.decode(body, ErrorAnswer).error
+    except UnreadableError:
+        return None
+
+
 def error_of(status: int, body: bytes) -> Exception:
     """Return the error that an answer describes: of the engine's own class where it names one, else a ServiceError."""
-    try:
-        told = codec.decode(body, ErrorAnswer).error
-    except UnreadableError:
-        told = ErrorBody(
-            code="http", message=f"The service answered with HTTP status {status} and no words of its own."
-        )
+    told = read_error(body) or ErrorBody(
+        code="http", message=f"The service answered with HTTP status {status} and no words of its own."
+    )
     kind = _classes().get(told.code)
     if kind is None:
         return ServiceError(status, told.code, told.message, dict(told.facts))

@@ -16,11 +16,14 @@ NAMES = ["http://a:1", "http://b:1", "http://c:1"]
 
 
 class Hosts:
-    """Answers of three hosts; those in `down` refuse, those in `broken` break the connection after the call arrived."""
+    """Answers of three hosts; those in `down` refuse, those in `broken` break the connection after the call arrived. A balancer
+    before them answers with `balancer_says`, one after another, before they are asked.
+    """
 
     def __init__(self) -> None:
         self.calls: list[httpx.Request] = []
         self.down, self.broken, self.closing = set[str](), set[str](), set[str]()
+        self.balancer_says: list[int] = []
 
     def answer(self, request: httpx.Request) -> httpx.Response:
         host = f"http://{request.url.netloc.decode()}"
@@ -29,6 +32,8 @@ class Hosts:
         self.calls.append(request)
         if host in self.broken:
             raise httpx.ReadError("broken")
+        if self.balancer_says:
+            return httpx.Response(self.balancer_says.pop(0), html="<h1>Bad Gateway</h1>")
         return httpx.Response(503 if host in self.closing else 200, json={})
 
     def asked(self) -> list[str]:
@@ -80,6 +85,25 @@ async def test_a_call_that_cannot_be_known_again_is_made_once(hosts):
         with pytest.raises(ServiceUnreachableError, match="may have arrived"):
             await connection.call("POST", ("sessions", "s", "fork"), {}, once=True)
     assert len(hosts.calls) == 1
+
+
+async def test_a_balancer_whose_host_broke_is_asked_again_with_the_key(hosts):
+    hosts.balancer_says = [502, 504]
+    async with connect(hosts) as connection:
+        await connection.call("POST", ("sessions", "s", "reply"), {"turn_id": "t"})
+        assert len({each.headers[KEY_HEADER] for each in hosts.calls}) == 1
+        assert len(hosts.calls) == 3
+        hosts.balancer_says = [502]
+        with pytest.raises(ServiceUnreachableError, match=r"502.*may have arrived"):
+            await connection.call("POST", ("sessions", "s", "fork"), {}, once=True)
+
+
+async def test_a_session_is_created_at_its_host(hosts):
+    async with connect(hosts) as connection:
+        for number in range(20):
+            await connection.call("POST", ("sessions",), {"session_id": f"s{number}"}, once=True)
+    assert hosts.asked() == [rank_nodes(f"s{number}", NAMES)[0] for number in range(20)]
+    assert hosts.calls[7].headers[SESSION_HEADER] == "s7"
 
 
 async def test_a_host_that_closes_sends_its_sessions_on(hosts):
