@@ -2,7 +2,8 @@
 
 A quantity is flat where its slope over the windows of a part, the first of them left out, is within noise: less than twice
 its standard error, or less than `SMALL_DRIFT` of its mean over the whole part. Disk grows with what is kept; what is asked of it
-is that a turn does not need more of it than one before.
+is that a turn does not need more of it than one before. Memory is judged without the words of open sessions, which grow with
+their messages up to the bound of the index; it says itself how many bytes they take.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ from evals.reporting.machine import load, machine
 
 WARM_WINDOWS = 3
 SMALL_DRIFT = 0.05
-FLAT = ("prepare_ms", "prepare_p99_ms", "commit_ms", "processor_ms", "memory_mb", "handles", "threads")
+FLAT = ("prepare_ms", "prepare_p99_ms", "commit_ms", "processor_ms", "rest_mb", "handles", "threads")
 GROWING = ("store_mb", "index_mb", "index_files")
+SHOWN = ("turns", *FLAT[:4], "memory_mb", "words_mb", *FLAT[4:], *GROWING)
 SHOWN_ROWS = 25
-_HEADS = ("turns", "prep", "p99", "comm", "proc", "MB", "hand", "thr", "store", "index", "files")
+_HEADS = ("turns", "prep", "p99", "comm", "proc", "MB", "words", "rest", "hand", "thr", "store", "index", "files")
 
 
 def figures_of(
@@ -87,20 +89,15 @@ def show(figures: Mapping[str, Any], console: Console) -> None:
         )
     )
     table = Table(
-        title="by window: milliseconds of prepare (median, p99), commit and processor; MB of memory, handles, threads; "
-        "MB of store and index, files of the index",
+        title="by window: milliseconds of prepare (median, p99), commit and processor; MB of memory, of it words of open "
+        "sessions, and the rest; handles, threads; MB of store and index, files of the index",
         title_justify="left",
         padding=(0, 0),
     )
     for head in _HEADS:
         table.add_column(head, justify="right")
     for row in rows[:: max(1, len(rows) // SHOWN_ROWS)]:
-        table.add_row(
-            *(
-                f"{row[column]:,.0f}" if row[column] >= 100 else f"{row[column]:.3g}"
-                for column in ("turns", *FLAT, *GROWING)
-            )
-        )
+        table.add_row(*(f"{row[column]:,.0f}" if row[column] >= 100 else f"{row[column]:.3g}" for column in SHOWN))
     console.print(table)
     table = Table(title="drift over a part, as a share of the mean", title_justify="left")
     for column in ("part", "quantity", "mean", "drift", "noise", ""):
@@ -129,7 +126,7 @@ def plot(figures: Mapping[str, Any], file: Path) -> None:
     from matplotlib import pyplot
 
     rows = figures["rows"]
-    names = (*FLAT, *GROWING)
+    names = SHOWN[1:]
     drawing, axes = pyplot.subplots(len(names), 1, figsize=(10, 2 * len(names)), sharex=True)
     turns = [row["turns"] for row in rows]
     for name, axis in zip(names, axes, strict=True):

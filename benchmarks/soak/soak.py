@@ -26,7 +26,7 @@ from benchmarks.soak.figures import figures_of, show
 from evals.reporting.figures import percentiles
 from evals.reporting.machine import memory_mb
 from jacquard import CurationConfig, Runtime, RuntimeConfig, SelectorConfig, open_runtime
-from mnemosyne import Role, load_world
+from mnemosyne import Role, TieredIndex, load_world
 
 __all__ = ["Settings", "run", "show"]
 
@@ -120,7 +120,10 @@ def _read_done(folder: Path) -> _Done:
 
 def _read_rows(folder: Path) -> list[dict[str, Any]]:
     file = folder / ROWS
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    rows = [json.loads(line) for line in lines]
+    # Rows of an earlier release do not say how much of the memory is words.
+    return [{"words_mb": 0.0, "rest_mb": row["memory_mb"], **row} for row in rows]
 
 
 class _Player:
@@ -196,6 +199,7 @@ class _Player:
     def _row(self, window: _Window) -> dict[str, Any]:
         store = self._folder / "store"
         prepare, tail = percentiles(window.prepare_ms, 50, 99)
+        memory, words = memory_mb(), self._index_bytes() / 1e6
         return {
             "part": self._done.part,
             "turns": self._done.turns,
@@ -203,7 +207,9 @@ class _Player:
             "prepare_p99_ms": round(tail, 2),
             "commit_ms": round(percentiles(window.commit_ms, 50)[0], 2),
             "processor_ms": round(1000 * (process_time() - window.processor) / self._settings.window, 2),
-            "memory_mb": round(memory_mb(), 1),
+            "memory_mb": round(memory, 1),
+            "words_mb": round(words, 1),
+            "rest_mb": round(memory - words, 1),
             "handles": sum(1 for _ in Path("/dev/fd").iterdir()),
             "threads": threading.active_count(),
             "store_mb": round(_size_of(store, "store.db*"), 2),
@@ -212,6 +218,11 @@ class _Player:
             "seconds": round(perf_counter() - window.began, 1),
             "faults": dict(window.faults),
         }
+
+    def _index_bytes(self) -> int:
+        """Return how many bytes the index says that open sessions take in memory."""
+        index = self._runtime.index
+        return index.memory_bytes() if isinstance(index, TieredIndex) else 0
 
     async def find_losses(self) -> None:
         """Look for what was acknowledged: each commit is one more turn of its session, and no session has more of them."""

@@ -50,6 +50,18 @@ async def test_a_crash_loses_only_what_the_store_still_has(tmp_path: Path) -> No
     await reopened.close()
 
 
+async def test_many_scopes_together_hold_few_rows(tmp_path: Path) -> None:
+    held = TieredIndex(tmp_path, held_rows=16, held_rows_in_all=20)
+    for place, entries in enumerate(zip(*[iter(MANY)] * 8, strict=True)):
+        await held.add(f"world:{place}", written(entries), None)
+    # A process that stops here has lost what was not written: of two scopes nothing was, then twenty rows were held.
+    crashed = TieredIndex(tmp_path)
+    assert [await crashed.count(f"world:{place}") for place in range(5)] == [0, 0, 8, 8, 8]
+    assert held.memory_bytes() > crashed.memory_bytes() > 0
+    await held.close()
+    await crashed.close()
+
+
 @pytest.mark.parametrize("word_rows", [1_000, -1])
 async def test_a_scope_that_outgrows_memory_moves_to_disk(tmp_path: Path, word_rows: int) -> None:
     index = TieredIndex(tmp_path, memory_rows=25, word_rows=word_rows)

@@ -42,9 +42,10 @@ class TieredIndex:
 
     `memory_rows`: the largest scope that is searched in memory. `word_rows`: the largest scope whose words are searched
     in memory, and the total of all such scopes after a `maintain`. `delta_rows`: the limit of new rows of such a scope,
-    and of rows of its rare chains, that are in memory with their vectors. `held_rows`: the number of new rows that are
-    collected before they are written (`maintain` and `close` write all). `open_scopes` and `open_rows`: the number of scopes
-    that stay in memory after an `evict` or a `maintain`, and of their rows (the scope used last stays in any case).
+    and of rows of its rare chains, that are in memory with their vectors. `held_rows`: the number of new rows of a
+    scope that are collected before they are written (`maintain` and `close` write all), a quarter of it where those of all scopes
+    are more than `held_rows_in_all`. `open_scopes` and `open_rows`: the number of scopes that stay in memory after an `evict` or
+    a `maintain`, and of their rows (the scope used last stays in any case).
 
     A scope opens from a checkpoint beside its table, where there is one. While a table is read because its checkpoint is of an
     earlier state, that state serves; of a table of more than `long_rows` rows without one, the `part_rows` rows written last do.
@@ -72,6 +73,7 @@ class TieredIndex:
         word_rows: int = WORD_ROWS,
         delta_rows: int = 200_000,
         held_rows: int = 256,
+        held_rows_in_all: int = 16_384,
         open_scopes: int = 256,
         open_rows: int = 300_000,
         part_rows: int = 5_000,
@@ -83,7 +85,7 @@ class TieredIndex:
         snapshots: SnapshotSource | None = None,
     ) -> None:
         self.folder = str(folder)
-        self._files = DurableFolder(self.folder, durable, held_rows=held_rows)
+        self._files = DurableFolder(self.folder, durable, held_rows=held_rows, held_rows_in_all=held_rows_in_all)
         self._checkpoints = CheckpointedScopes(
             self.folder, open_engine, head_start_seconds=head_start_seconds, long_rows=long_rows
         )
@@ -304,6 +306,12 @@ class TieredIndex:
     def held_in_memory(self) -> tuple[str, ...]:
         """Return the scopes that are held in memory, the one used last at the end."""
         return tuple(self._memory.scopes())
+
+    def memory_bytes(self) -> int:
+        """Return about how many bytes the scopes take that are held in memory. They grow with the rows of open sessions, up to
+        `open_rows`.
+        """
+        return sum(self._memory.table(scope).memory_bytes() for scope in self._memory.scopes())
 
     async def evict(self) -> None:
         """Write and forget the scopes in memory that were used longest ago, beyond `open_scopes` and `open_rows`."""

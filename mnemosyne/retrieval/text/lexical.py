@@ -8,6 +8,7 @@ engine or an embedder.
 from __future__ import annotations
 
 import math
+import sys
 from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -107,6 +108,19 @@ class Postings:
             "sizes": self._sizes,
         }
         return tuple(self._vocabulary), {**arrays, "lengths": self.lengths.copy()}
+
+    def memory_bytes(self) -> int:
+        """Return about how many bytes the postings take, without the terms themselves."""
+        arrays = (self._starts, self._slots, self._counts, self._sizes, self._lengths)
+        late = (
+            sys.getsizeof(part) for each in self._tail.values() for part in (each, each.slots, each.counts, each.sizes)
+        )
+        return (
+            sum(each.nbytes for each in arrays)
+            + sum(late)
+            + sys.getsizeof(self._vocabulary)
+            + sys.getsizeof(self._tail)
+        )
 
     @property
     def lengths(self) -> Slots:

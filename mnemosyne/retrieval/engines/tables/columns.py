@@ -52,6 +52,10 @@ class RowColumns:
         """Return a copy of the first rows of each column, by its name."""
         return {name: getattr(self, name)[:rows].copy() for name in self.names}
 
+    def memory_bytes(self) -> int:
+        """Return how many bytes the arrays take."""
+        return sum(getattr(self, name).nbytes for name in self.names)
+
     def view(self, rows: int) -> RowView:
         """Return the first rows."""
         return RowView(self, slice(rows))

@@ -56,6 +56,10 @@ class VectorRows:
         held = self._rows[:rows]
         return {"vectors": held, "signs": self._sign_rows(len(held)).copy()} if rows > _SIGN_ROWS else {"vectors": held}
 
+    def memory_bytes(self) -> int:
+        """Return how many bytes the arrays take."""
+        return sum(each.nbytes for each in (self._rows, self._signs) if each is not None)
+
     @property
     def width(self) -> int:
         """The dimensions; 0 while there are no vectors."""

@@ -5,6 +5,7 @@ Calculation only: no async, no files. Its owner (`memory.py`) runs it on worker 
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -174,6 +175,12 @@ class ScopeTable:
     def holds(self, entry_id: str) -> bool:
         """Return whether an entry is live; reads without the lock."""
         return entry_id in self._places
+
+    def memory_bytes(self) -> int:
+        """Return about how many bytes the rows take; words, which tables share, are left out."""
+        with self._lock, self._vector_lock:
+            names = sys.getsizeof(self._ids) + sys.getsizeof(self._places) + sum(map(sys.getsizeof, self._ids))
+            return names + self._postings.memory_bytes() + self._columns.memory_bytes() + self._vectors.memory_bytes()
 
     def chain_counts(self) -> dict[Chain, int]:
         """Return the number of live entries of each chain; chains without any are left out."""

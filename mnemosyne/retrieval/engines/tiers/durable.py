@@ -21,11 +21,12 @@ from mnemosyne.retrieval.engines.tables.table import ScopeTable
 
 class DurableFolder:
     """The folder `path`. `engine`: what stores rows there; None: LanceDB, once `open` was called. `held_rows`: so many new rows
-    of a scope are collected before they are written, because single rows slow LanceDB down; a crash costs only vectors that must
-    be computed again, because the store has the texts.
+    of a scope are collected before they are written, because single rows slow LanceDB down; a quarter of them where the scopes
+    have more than `held_rows_in_all` together. A crash costs only vectors that must be computed again, because the store has the
+    texts.
     """
 
-    def __init__(self, path: str, engine: DurableIndex | None, *, held_rows: int) -> None:
+    def __init__(self, path: str, engine: DurableIndex | None, *, held_rows: int, held_rows_in_all: int) -> None:
         self.path, self.engine = path, engine
         self.has_own_engine = engine is None
         self.is_alone = False
@@ -33,7 +34,7 @@ class DurableFolder:
         self.detached = set[str]()
         """The scopes that are in memory alone."""
         self.writing = anyio.Lock()
-        self._held_rows = held_rows
+        self._held_rows, self._held_rows_in_all = held_rows, held_rows_in_all
         self._held: dict[str, RowBatch] = {}
         self._in_flight = set[str]()
         self._faults: dict[str, str] = {}
@@ -61,7 +62,12 @@ class DurableFolder:
     def hold(self, scope: str, batch: RowBatch) -> bool:
         """Collect new rows of a scope; return whether there are enough to write them."""
         self._held[scope] = merge_batches(self._held.get(scope, NO_ROWS), batch)
-        return len(self._held[scope].rows) >= self._held_rows
+        rows = len(self._held[scope].rows)
+        if rows >= self._held_rows:
+            return True
+        return (
+            rows * 4 >= self._held_rows and sum(len(each.rows) for each in self._held.values()) > self._held_rows_in_all
+        )
 
     def held_scopes(self) -> list[str]:
         """Return the scopes of which rows wait to be written."""
