@@ -21,7 +21,7 @@ from mnemosyne.world.reading.files import PackFolder, pack_of_files, read_folder
 __all__ = ["describe", "load_world", "load_world_files", "pack_from_json", "pack_to_json"]
 
 
-def load_world(folder: Path, *, try_patterns: bool = False) -> WorldPack:
+def load_world(folder: str | Path, *, try_patterns: bool = False) -> WorldPack:
     """Return the world in a pack, checked; with `try_patterns` the patterns of actions are also tried on inputs that
     may slow them down.
 
@@ -29,7 +29,7 @@ def load_world(folder: Path, *, try_patterns: bool = False) -> WorldPack:
     pack, line from 1), ordered by file and line, `world.yaml` first. Nothing is written.
     """
     faults = FaultList()
-    return _load(read_folder(folder, faults), faults, try_patterns=try_patterns)
+    return _load(read_folder(Path(folder), faults), faults, try_patterns=try_patterns)
 
 
 def load_world_files(files: Mapping[str, bytes]) -> WorldPack:
