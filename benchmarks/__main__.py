@@ -31,6 +31,7 @@ from benchmarks.rivals.command import rivals
 from benchmarks.service import hosts as hosts_bench
 from benchmarks.service import service as service_bench
 from benchmarks.service import turns as turns_bench
+from benchmarks.snapshots import snapshots as snapshots_bench
 from benchmarks.soak import figures as soak_figures
 from benchmarks.soak import soak as soak_bench
 from benchmarks.starts import first_turns as first_turns_bench
@@ -86,6 +87,7 @@ def bench(
             ("starts", first_turns_bench),
             ("cold", first_turns_bench),
             ("hosts", hosts_bench),
+            ("snapshots", snapshots_bench),
             ("costs", costs_bench),
             ("langchain", trimming_bench),
         ):
@@ -326,6 +328,16 @@ def recall(
     _measure(
         partial(recall_bench.run, _sizes(sizes, least=100, count=1), queries, memory_rows), recall_bench.show, json_file
     )
+
+
+@app.command("snapshots")
+def snapshots(
+    entries: Annotated[int, typer.Option("--entries", min=200, help="Entries of the world.")] = 300_000,
+    queries: Annotated[int, typer.Option("--queries", min=3, help="Recalls of each process.")] = 100,
+    json_file: JsonOption = None,
+) -> None:
+    """Open a large world on a host: an index of its own against a published one, after a restart, after a change."""
+    _measure(partial(snapshots_bench.run, entries, queries), snapshots_bench.show, json_file)
 
 
 @app.command("embedders")

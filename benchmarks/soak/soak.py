@@ -85,7 +85,7 @@ async def run(settings: Settings, folder: Path, say: Say, progress: Progress) ->
                 await player.find_losses()
         await to_thread.run_sync(done.save, folder)
     rows = await to_thread.run_sync(_read_rows, folder)
-    return figures_of(rows, asdict(settings), done.failures)
+    return await to_thread.run_sync(figures_of, rows, asdict(settings), done.failures)
 
 
 @dataclass(kw_only=True, slots=True)

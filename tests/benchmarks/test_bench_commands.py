@@ -125,3 +125,19 @@ def test_install_prints_what_an_installation_takes(tmp_path):
     (row,) = json.loads(file.read_text(encoding="utf-8"))["installs"]
     assert (row["extra"], row["tool"], row["torch"]) == ("core", "pip", False)
     assert row["megabytes"] > 0
+
+
+@pytest.mark.full
+def test_snapshots_prints_what_a_published_index_saves(tmp_path):
+    file = tmp_path / "figures.json"
+    done = bench("snapshots", "--entries", 300, "--queries", 3, "--json", file)
+    assert done.exit_code == 0, done.output
+    rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
+    assert {name: row["embedded"] for name, row in rows.items()} == {
+        "own index": 300,
+        "published": 0,
+        "again": 0,
+        "changed": 3,
+    }
+    assert all(row["found"] == 1.0 for row in rows.values())
+    assert [bool(row["snapshot"]) for row in rows.values()] == [False, True, True, True]
