@@ -9,13 +9,16 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import anyio
+import lancedb
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lancedb.index import HnswSq
 from recall_parts import SESSION, entry, unit, where, written
 
 from mnemosyne import Chain, Hit, MemoryEntry, MemoryIndex, SequencedEntry, TieredIndex
+from mnemosyne.retrieval.engines.lance.files import table_name
 from mnemosyne.retrieval.engines.lance.index import LanceIndex
 from mnemosyne.retrieval.engines.large_scope import LargeScope
 
@@ -105,6 +108,28 @@ async def test_a_chain_of_few_entries_is_found_however_many_others_there_are(tmp
     await filled(tmp_path, rows=40, rare=2)
     async with opened(tmp_path, delta_rows=5) as index:
         assert set(ids(await index.search_vector(QUERY, FILTERS[3], 5, model="m"))) == {"e40", "e41"}
+
+
+async def test_cosines_of_a_graph_stand_beside_those_from_memory(tmp_path: Path) -> None:
+    """A graph of LanceDB gives twice the distance by itself: what is new would be before all that is in the graph."""
+    near, rest = unit([[1.0, 0.3, 0.2, 0.1 + place] for place in (0.3, 0.6)]), drawn(2, 400)
+    store = LanceIndex(str(tmp_path))
+    entries = story(0, 402)
+    await store.add(SESSION, written(entries), np.concatenate([near, rest]), model="m")
+    database = await lancedb.connect_async(tmp_path)
+    table = await database.open_table(table_name(SESSION))
+    await table.create_index("vector", config=HnswSq(distance_type="cosine", num_partitions=1))
+    async with opened(tmp_path, delta_rows=5) as index:
+        new = unit([[1.0, 0.3, 0.2, 0.1 + 0.9]])
+        await index.add(SESSION, written(story(500, 1), 500), new, model="m")
+        hits = await index.search_vector(QUERY, where(SESSION), 50, model="m")
+    assert len(hits) == 50
+    vectors = {"e500": new[0], **{f"e{place}": row for place, row in enumerate([*near, *rest])}}
+    assert [hit.score for hit in hits] == pytest.approx(
+        [float(vectors[hit.entry_id] @ QUERY) for hit in hits], abs=1e-5
+    )
+    exact = sorted(vectors, key=lambda name: -float(vectors[name] @ QUERY))
+    assert ids(hits)[:3] == exact[:3]
 
 
 async def test_a_crash_loses_only_what_was_held_back(tmp_path: Path) -> None:
