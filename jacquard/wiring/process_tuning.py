@@ -22,11 +22,13 @@ HEAPS_A_CORE = 2
 """Of how many heaps the C library takes memory, by core; glibc's default is 8."""
 _M_ARENA_MAX = -8
 """The number of that setting in glibc's `malloc.h`."""
+TRIM_SECONDS = 60.0
+"""How long lies between two returns of free memory to the system."""
 
 
 class ProcessTuning:
     """Keeps existing objects out of later garbage collections, makes all collections rarer, lets threads switch
-    more often, and limits the heaps, until released.
+    more often, limits the heaps, and returns what is free in them each minute, until released.
 
     Model libraries create some 400,000 objects that live as long as the process. A full collection visits them all and
     stops every thread for 0.2 to 0.4 seconds, in the middle of a turn. Excluded objects are still freed when nothing
@@ -34,7 +36,8 @@ class ProcessTuning:
     take a full collection some 10 ms, ten times less often. A calculating thread holds the interpreter for 5 ms by
     default before another one gets it, so three such threads keep the event loop waiting for 15 ms. Each of glibc's heaps keeps
     what was free in it once, and an index has dozens of threads; a process that has its environment name a number of heaps
-    (`MALLOC_ARENA_MAX`) keeps that.
+    (`MALLOC_ARENA_MAX`) keeps that. What is free between things in use is not returned by itself: after 40,000 turns of
+    200 sessions it was 94 of 840 MB.
 
     Where several objects tuned the process, the last release restores it.
     """
@@ -42,6 +45,7 @@ class ProcessTuning:
     _lock = threading.Lock()
     _holders = 0
     _before: tuple[float, tuple[int, int, int]] = (0.0, (0, 0, 0))
+    _released = threading.Event()
 
     def __init__(self) -> None:
         self._is_tuned = False
@@ -60,6 +64,8 @@ class ProcessTuning:
                     sys.setswitchinterval(min(seconds, SWITCH_SECONDS))
                     gc.set_threshold(max(young, YOUNG_OBJECTS), middle, max(old, FULL_COLLECTION_EACH))
                     _limit_heaps(HEAPS_A_CORE * (os.cpu_count() or 1))
+                    kind._released = threading.Event()
+                    _start_trimming(kind._released)
 
     def release(self) -> None:
         """Restore the process, if this is the last object that tuned it."""
@@ -73,6 +79,20 @@ class ProcessTuning:
                     sys.setswitchinterval(kind._before[0])
                     gc.set_threshold(*kind._before[1])
                     _limit_heaps(0)
+                    kind._released.set()
+
+
+def _start_trimming(released: threading.Event) -> None:
+    """Return free memory to the system each minute, on a thread of its own, where the C library can."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is None:
+        return
+
+    def repeat() -> None:
+        while not released.wait(TRIM_SECONDS):
+            trim(0)
+
+    threading.Thread(target=repeat, name="jacquard-trim", daemon=True).start()
 
 
 def _limit_heaps(most: int) -> None:

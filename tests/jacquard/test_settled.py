@@ -3,6 +3,7 @@ import gc
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,6 +35,32 @@ with tempfile.TemporaryFile() as file:
     library.fflush(stream)
     file.seek(0)
     print(len(re.findall(rb"<heap nr", file.read())))
+"""
+
+FREE_MEMORY = """
+import ctypes, os, sys, time
+from jacquard import ProcessTuning
+from jacquard.wiring import process_tuning
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+library = ctypes.CDLL(None)
+library.malloc.restype = ctypes.c_void_p
+process_tuning.TRIM_SECONDS = 0.05
+tuning = ProcessTuning()
+blocks = [library.malloc(60_000) for _ in range(2_000)]
+for block in blocks:
+    ctypes.memset(ctypes.c_void_p(block), 1, 60_000)
+# The last one stays, so that what is free lies below something in use.
+for block in blocks[:-1]:
+    library.free(ctypes.c_void_p(block))
+full = resident()
+if sys.argv[1] == "tuned":
+    tuning.tune()
+    while resident() > full - 100_000_000:
+        time.sleep(0.05)
+    tuning.release()
+print(full - resident() > 100_000_000)
 """
 
 
@@ -106,3 +133,21 @@ def test_the_c_library_takes_memory_of_few_heaps() -> None:
     most = HEAPS_A_CORE * (os.cpu_count() or 1)
     assert count("tuned") <= most < count("as it is")
     assert count("tuned", MALLOC_ARENA_MAX=str(most + 2)) == most + 2
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="the C library cannot return memory")
+def test_free_memory_is_returned_to_the_system() -> None:
+    def is_returned(how: str) -> str:
+        command = [sys.executable, "-c", FREE_MEMORY, how]
+        return subprocess.run(command, capture_output=True, check=True, timeout=60, text=True).stdout.strip()
+
+    assert (is_returned("as it is"), is_returned("tuned")) == ("False", "True")
+
+
+def test_nothing_is_trimmed_after_the_release() -> None:
+    tuning = ProcessTuning()
+    tuning.tune()
+    trimming = [each for each in threading.enumerate() if each.name == "jacquard-trim"]
+    tuning.release()
+    for each in trimming:
+        each.join()
