@@ -200,7 +200,7 @@ def nearest_query(table: Any, vector: Vectors, limit: int) -> Any:
     """Return the query for the nearest rows by cosine; the caller adds filter and columns.
 
     A graph alone gives twice the distance (LanceDB 0.40), of rounded vectors: `refine_factor` has that of what it finds calculated
-    from the vectors, so that hits can stand beside those from memory.
+    from the vectors, so that hits can be compared with those from memory.
     """
     query = table.query().nearest_to(vector).column(VECTOR).distance_type("cosine")
     return query.ef(max(128, 2 * limit)).refine_factor(1).limit(limit)
