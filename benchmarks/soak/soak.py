@@ -26,6 +26,7 @@ from benchmarks.soak.figures import figures_of, show
 from evals.reporting.figures import percentiles
 from evals.reporting.machine import memory_mb
 from jacquard import CurationConfig, Runtime, RuntimeConfig, SelectorConfig, open_runtime
+from jacquard.wiring.process_tuning import return_free_memory
 from mnemosyne import Role, TieredIndex, load_world
 
 __all__ = ["Settings", "run", "show"]
@@ -199,6 +200,8 @@ class _Player:
     def _row(self, window: _Window) -> dict[str, Any]:
         store = self._folder / "store"
         prepare, tail = percentiles(window.prepare_ms, 50, 99)
+        # What is counted is in use, however long ago the tuned process has returned what is free.
+        return_free_memory()
         memory, words = memory_mb(), self._index_bytes() / 1e6
         return {
             "part": self._done.part,
