@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -94,7 +94,7 @@ class VectorsOfTexts:
 
 
 @asynccontextmanager
-async def _opened(order: Order) -> Any:
+async def _opened(order: Order) -> AsyncIterator[tuple[SqliteStore, TieredIndex, HybridRetriever, VectorsOfTexts]]:
     """Give the store, an index, what recalls from them, and the embedder."""
     base = Path(order.folder)
     store, made, library = SqliteStore(base / "store.db"), VectorsOfTexts(), None
@@ -129,8 +129,7 @@ async def carry_out(order: Order) -> dict[str, Any]:
         before = memory_mb()
         if order.step == "publish":
             (base / "published").mkdir()
-            await _clock(figures, "rows", lambda: retriever.sync(SCOPE))
-            await _clock(figures, "graph", index.maintain)
+            await _clock(figures, "sync", lambda: retriever.sync(SCOPE))
             into, at, storage = retriever.index_into, datetime.now(UTC), FolderStorage(base / "published")
             await _clock(
                 figures,
@@ -139,7 +138,7 @@ async def carry_out(order: Order) -> dict[str, Any]:
             )
         else:
             await _clock(figures, "open", lambda: index.count(SCOPE))
-            await _clock(figures, "rows", lambda: retriever.sync(SCOPE))
+            await _clock(figures, "sync", lambda: retriever.sync(SCOPE))
         figures |= {"embedded": made.embedded, "memory_mb": memory_mb() - before, "peak_mb": peak_memory_mb()}
         figures |= {"engine": await index.engine_of(SCOPE), "snapshot": index.snapshot_of(SCOPE)}
         figures |= await _measure_recalls(order, retriever)

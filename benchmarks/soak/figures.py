@@ -2,8 +2,8 @@
 
 A quantity is flat where its slope over the windows of a part, without the first quarter of them (at most `WARM_WINDOWS`), is within
 noise: less than twice its standard error, or less than `SMALL_DRIFT` of its mean over the whole part. Disk grows with what is
-kept; what is asked of it is that a turn does not need more of it than one before. Memory is judged without the words of open
-sessions, which grow with their messages up to the bound of the index; it says itself how many bytes they take.
+kept; what is asked of it is that a turn does not need more of it than one before. Memory is judged without the index of open
+sessions, which grows with their messages up to its bound; it says itself how many bytes it takes.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ WARM_WINDOWS = 12
 SMALL_DRIFT = 0.05
 FLAT = ("prepare_ms", "prepare_p99_ms", "commit_ms", "processor_ms", "rest_mb", "handles", "threads")
 GROWING = ("store_mb", "index_mb", "index_files")
-SHOWN = ("turns", *FLAT[:4], "memory_mb", "words_mb", *FLAT[4:], *GROWING)
+SHOWN = ("turns", *FLAT[:4], "memory_mb", "open_mb", *FLAT[4:], *GROWING)
 SHOWN_ROWS = 25
-_HEADS = ("turns", "prep", "p99", "comm", "proc", "MB", "words", "rest", "hand", "thr", "store", "index", "files")
+_HEADS = ("turns", "prep", "p99", "comm", "proc", "MB", "open", "rest", "hand", "thr", "store", "index", "files")
 
 
 def figures_of(
@@ -91,8 +91,8 @@ def show(figures: Mapping[str, Any], console: Console) -> None:
         )
     )
     table = Table(
-        title="by window: milliseconds of prepare (median, p99), commit and processor; MB of memory, of it words of open "
-        "sessions, and the rest; handles, threads; MB of store and index, files of the index",
+        title="by window: milliseconds of prepare (median, p99), commit and processor; MB of memory, of it the index of "
+        "open sessions, and the rest; handles, threads; MB of store and index, files of the index",
         title_justify="left",
         padding=(0, 0),
     )

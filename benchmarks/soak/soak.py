@@ -123,8 +123,8 @@ def _read_rows(folder: Path) -> list[dict[str, Any]]:
     file = folder / ROWS
     lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
     rows = [json.loads(line) for line in lines]
-    # Rows of an earlier release do not say how much of the memory is words.
-    return [{"words_mb": 0.0, "rest_mb": row["memory_mb"], **row} for row in rows]
+    # Rows of an earlier release do not say what open sessions take of the memory.
+    return [{"open_mb": 0.0, "rest_mb": row["memory_mb"], **row} for row in rows]
 
 
 class _Player:
@@ -202,7 +202,7 @@ class _Player:
         prepare, tail = percentiles(window.prepare_ms, 50, 99)
         # What is counted is in use, however long ago the tuned process has returned what is free.
         return_free_memory()
-        memory, words = memory_mb(), self._index_bytes() / 1e6
+        memory, of_open = memory_mb(), self._open_bytes() / 1e6
         return {
             "part": self._done.part,
             "turns": self._done.turns,
@@ -211,8 +211,8 @@ class _Player:
             "commit_ms": round(percentiles(window.commit_ms, 50)[0], 2),
             "processor_ms": round(1000 * (process_time() - window.processor) / self._settings.window, 2),
             "memory_mb": round(memory, 1),
-            "words_mb": round(words, 1),
-            "rest_mb": round(memory - words, 1),
+            "open_mb": round(of_open, 1),
+            "rest_mb": round(memory - of_open, 1),
             "handles": sum(1 for _ in Path("/dev/fd").iterdir()),
             "threads": threading.active_count(),
             "store_mb": round(_size_of(store, "store.db*"), 2),
@@ -222,7 +222,7 @@ class _Player:
             "faults": dict(window.faults),
         }
 
-    def _index_bytes(self) -> int:
+    def _open_bytes(self) -> int:
         """Return how many bytes the index says that open sessions take in memory."""
         index = self._runtime.index
         return index.memory_bytes() if isinstance(index, TieredIndex) else 0

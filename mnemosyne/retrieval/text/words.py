@@ -46,7 +46,7 @@ def _stem(word: str) -> str:
 
 
 @lru_cache(maxsize=1 << 17)
-def _only(word: str) -> str:
+def _shared_word(word: str) -> str:
     """Return the same object for equal words, so that the sessions of a process share them."""
     return word
 
@@ -67,9 +67,9 @@ def word_tokens(text: str) -> list[str]:
     found: list[str] = []
     for run in _TOKEN.findall(plain):
         if run[0] >= _FIRST_CJK and _is_cjk(run[0]):
-            found.extend([run] if len(run) == 1 else [_only(run[at : at + 2]) for at in range(len(run) - 1)])
+            found.extend([run] if len(run) == 1 else [_shared_word(run[at : at + 2]) for at in range(len(run) - 1)])
         elif run not in STOP_WORDS:
-            found.append(_stem(run) if run[0].isascii() else _only(run))
+            found.append(_stem(run) if run[0].isascii() else _shared_word(run))
     return found
 
 
