@@ -1,8 +1,9 @@
 """Whether a host stays as it is over a hundred thousand turns: memory, handles, threads, disk and latency by window.
 
-Sessions take turns in one runtime, with state ops, a model that selects over real HTTP, and a fault every so many turns. What
-was acknowledged is counted and looked for in the store at the end of each part. The folder holds the store and the rows, so
-that a run is gone on with in another process; slopes are those within a part, since memory and handles are of a process.
+Sessions take turns in one runtime, with state ops, a model that selects over real HTTP, and a fault every so many turns. Some
+play up to three times as often as others, so that they do not all reach a length at once. What was acknowledged is counted
+and looked for in the store at the end of each part. The folder holds the store and the rows, so that a run is gone on with in
+another process; slopes are those within a part, since memory and handles are of a process.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
+from random import Random
 from time import monotonic, perf_counter, process_time
 from typing import Any
 
@@ -32,6 +34,8 @@ from mnemosyne import Role, TieredIndex, load_world
 __all__ = ["Settings", "run", "show"]
 
 SEED = 23
+LEAST_OFTEN, MOST_OFTEN = 0.5, 1.5
+"""How often the first and the last session play, as a share of the mean."""
 WORLD = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"
 ROWS, DONE = "rows.jsonl", "done.json"
 
@@ -127,6 +131,15 @@ def _read_rows(folder: Path) -> list[dict[str, Any]]:
     return [{"open_mb": 0.0, "rest_mb": row["memory_mb"], **row} for row in rows]
 
 
+def order_of(settings: Settings) -> list[int]:
+    """Return the numbers of the sessions that play, turn by turn: each once, then as often as its share says."""
+    sessions = range(settings.sessions)
+    step = (MOST_OFTEN - LEAST_OFTEN) / max(1, settings.sessions - 1)
+    shares = [LEAST_OFTEN + step * number for number in sessions]
+    later = max(0, settings.turns - settings.sessions)
+    return [*sessions, *Random(SEED).choices(sessions, shares, k=later)]
+
+
 class _Player:
     """Plays the turns of one part."""
 
@@ -135,8 +148,10 @@ class _Player:
     ) -> None:
         self._runtime, self._server, self._folder = runtime, server, folder
         self._settings, self._done = settings, done
+        self._order = order_of(settings)
+        played = Counter(self._order[: done.turns])
         self._inputs = {
-            number: islice(scenes(settings.turns, SEED, number), done.turns // settings.sessions, None)
+            number: islice(scenes(settings.turns, SEED, number), played[number], None)
             for number in range(settings.sessions)
         }
 
@@ -145,7 +160,7 @@ class _Player:
         settings, done, window, began = self._settings, self._done, _Window(), monotonic()
         say(f"part {done.part}: {done.turns:,} of {settings.turns:,} turns are played")
         while done.turns < settings.turns:
-            number = done.turns % settings.sessions
+            number = self._order[done.turns]
             await self._turn(f"soak-{number:04}", next(self._inputs[number]), window)
             done.turns += 1
             progress("turns", done.turns, settings.turns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -26,6 +27,14 @@ async def test_a_soak_goes_on_in_a_second_part_and_loses_nothing(tmp_path):
     assert [(row["part"], row["turns"]) for row in done["rows"]] == [(1, half), (2, 2 * half)]
     assert {name for row in done["rows"] for name in row["faults"]} == set(FAULTS)
     assert all(row["memory_mb"] > row["open_mb"] > 0 for row in done["rows"])
+
+
+def test_sessions_are_of_many_lengths_at_any_time():
+    settings = soak.Settings(turns=10_000, sessions=20)
+    played = Counter(soak.order_of(settings)[:5_000])
+    assert sum(played.values()) == 5_000
+    assert 1.5 < max(played.values()) / min(played.values()) < 4.5
+    assert soak.order_of(settings)[:20] == list(range(20))
 
 
 def test_memory_that_grows_is_named():
