@@ -63,6 +63,25 @@ if sys.argv[1] == "tuned":
 print(full - resident() > 100_000_000)
 """
 
+FREE_ARROW_MEMORY = """
+import ctypes, os, threading
+import pyarrow
+from jacquard.wiring.process_tuning import return_free_memory
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+def make_tables():
+    for length in range(2_000, 4_000, 40):
+        pyarrow.table({"words": ["lantern" * (each % 20) for each in range(length)]}).combine_chunks()
+threads = [threading.Thread(target=make_tables) for _ in range(6)]
+[each.start() for each in threads]
+[each.join() for each in threads]
+ctypes.CDLL(None).malloc_trim(0)
+full = resident()
+return_free_memory()
+print(full - resident() > 20_000_000)
+"""
+
 
 @pytest.fixture(autouse=True)
 def _thawed() -> Iterator[None]:
@@ -142,6 +161,12 @@ def test_free_memory_is_returned_to_the_system() -> None:
         return subprocess.run(command, capture_output=True, check=True, timeout=60, text=True).stdout.strip()
 
     assert (is_returned("as it is"), is_returned("tuned")) == ("False", "True")
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="the C library cannot return memory")
+def test_free_memory_of_arrow_is_returned_to_the_system() -> None:
+    command = [sys.executable, "-c", FREE_ARROW_MEMORY]
+    assert subprocess.run(command, capture_output=True, check=True, timeout=60, text=True).stdout.strip() == "True"
 
 
 def test_nothing_is_trimmed_after_the_release() -> None:

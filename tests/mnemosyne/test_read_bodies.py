@@ -157,9 +157,9 @@ def test_what_is_kept_is_of_the_sessions_that_were_read_last():
 
 
 def test_what_is_kept_of_sessions_is_bounded():
-    kept = SessionReads(most_chars=100)
+    kept = SessionReads(most_bytes=2 * 2_200)
     for key in range(4):
-        kept.keep_evidences(key, 1, NEWEST, (evidence("a", "x" * 40),))
+        kept.keep_evidences(key, 1, NEWEST, (evidence("a", "x" * 90),))
     assert [kept.find_evidences(key, 1, NEWEST) is not None for key in range(4)] == [False, False, True, True]
     for number in range(MOST_STATES + 2):
         kept.keep_state(2, 1, f"t{number}", {"n": number}, 0)

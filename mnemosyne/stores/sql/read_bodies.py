@@ -21,8 +21,11 @@ MOST_BYTES = 8_000_000
 
 _LARGEST_SHARE = 4
 
-MOST_CHARS = 4_000_000
-"""How many characters of evidence, and of states as JSON, a store may keep. A state takes six bytes for each of them."""
+MOST_BYTES_OF_SESSIONS = 24_000_000
+"""How many bytes of memory the evidence and states that a store keeps may take, as `_bytes_of` estimates them."""
+
+_EVIDENCE_BYTES, _CONTENT_BYTES, _STATE_BYTES = 2_000, 2, 6
+"""What a piece of evidence takes whatever it says, a character of its content, and a character of a state as JSON."""
 
 MOST_SESSIONS = 256
 """Of how many sessions a store keeps them."""
@@ -70,7 +73,7 @@ class ReadBodies:
 @dataclass(kw_only=True, slots=True)
 class _ReadOfSession:
     version: int
-    chars: int = 0
+    bytes: int = 0
     lists: dict[EvidenceFilter, tuple[Evidence, ...]] = field(default_factory=dict)
     states: dict[str, tuple[int, Mapping[str, Any]]] = field(default_factory=dict)
 
@@ -84,8 +87,8 @@ class SessionReads:
     several threads.
     """
 
-    def __init__(self, most_chars: int = MOST_CHARS) -> None:
-        self._most_chars, self._chars = most_chars, 0
+    def __init__(self, most_bytes: int = MOST_BYTES_OF_SESSIONS) -> None:
+        self._most_bytes, self._bytes = most_bytes, 0
         self._held: OrderedDict[int, _ReadOfSession] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -161,22 +164,30 @@ class SessionReads:
     def close(self) -> None:
         """Forget everything, and keep nothing from now on."""
         with self._lock:
-            self._most_chars, self._chars = -1, 0
+            self._most_bytes, self._bytes = -1, 0
             self._held.clear()
 
     def _bound(self, key: int, held: _ReadOfSession) -> None:
-        """Count the characters of what is kept of a session, and forget what is too much."""
-        chars = sum(len(each.content) for found in held.lists.values() for each in found)
-        chars += sum(size for size, _ in held.states.values())
-        self._chars += chars - held.chars
-        held.chars = chars
+        """Count the bytes of what is kept of a session, and forget what is too much."""
+        size = _bytes_of(held)
+        self._bytes += size - held.bytes
+        held.bytes = size
         self._held.move_to_end(key)
-        while self._held and self._chars > self._most_chars:
+        while self._held and self._bytes > self._most_bytes:
             self._drop(next(iter(self._held)))
 
     def _drop(self, key: int) -> None:
         held = self._held.pop(key, None)
-        self._chars -= 0 if held is None else held.chars
+        self._bytes -= 0 if held is None else held.bytes
+
+
+def _bytes_of(held: _ReadOfSession) -> int:
+    """Return about how many bytes of memory the evidence and the states of a session take."""
+    items = [each for found in held.lists.values() for each in found]
+    chars = sum(size for size, _ in held.states.values())
+    return (
+        len(items) * _EVIDENCE_BYTES + sum(len(each.content) for each in items) * _CONTENT_BYTES + chars * _STATE_BYTES
+    )
 
 
 def _with_written(

@@ -18,7 +18,7 @@ from mnemosyne.protocols import Vectors
 from mnemosyne.retrieval.engines.rows import IndexRow, RowBatch, StoredScope, highest_sequences
 from mnemosyne.retrieval.engines.tables.columns import RowColumns, RowView
 from mnemosyne.retrieval.engines.tables.nearest import VectorRows
-from mnemosyne.retrieval.text.lexical import Mask, Postings, Scores, TermCounts
+from mnemosyne.retrieval.text.lexical import INT_BYTES, Mask, Postings, Scores, TermCounts
 from mnemosyne.schema.memory import Chain
 from mnemosyne.schema.query import Hit, IndexFilter
 from mnemosyne.schema.session import BranchSpan
@@ -179,8 +179,15 @@ class ScopeTable:
     def memory_bytes(self) -> int:
         """Return about how many bytes the rows take; words, which tables share, are left out."""
         with self._lock, self._vector_lock:
-            names = sys.getsizeof(self._ids) + sys.getsizeof(self._places) + sum(map(sys.getsizeof, self._ids))
-            return names + self._postings.memory_bytes() + self._columns.memory_bytes() + self._vectors.memory_bytes()
+            names = sys.getsizeof(self._ids) + sum(map(sys.getsizeof, self._ids))
+            places = sys.getsizeof(self._places) + len(self._places) * INT_BYTES
+            return (
+                names
+                + places
+                + self._postings.memory_bytes()
+                + self._columns.memory_bytes()
+                + self._vectors.memory_bytes()
+            )
 
     def chain_counts(self) -> dict[Chain, int]:
         """Return the number of live entries of each chain; chains without any are left out."""
