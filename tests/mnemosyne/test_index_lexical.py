@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +12,7 @@ from hypothesis import strategies as st
 from rank_bm25 import BM25Okapi
 
 from mnemosyne.retrieval.text.lexical import Postings, inverse_frequency, term_weights
+from mnemosyne.retrieval.text.posting_tail import PostingTail
 
 WORD = st.sampled_from(["key", "templ", "river", "神庙", "钥匙", "guild", "sword", "moon"])
 CORPUS = st.lists(st.lists(WORD, max_size=12), min_size=1, max_size=30)
@@ -90,6 +94,30 @@ def test_growing_by_degrees_equals_building_at_once(documents: list[list[str]], 
     admitted = np.ones(len(documents), dtype=np.bool_)
     terms = {"key": 1.0, "river": 1.0, "钥匙": 0.5}
     assert grown.scores(terms, admitted) == pytest.approx(at_once.scores(terms, admitted))
+
+
+@given(st.lists(st.lists(st.sampled_from([0, 1, 2, 65_535, 65_536, 65_537, 140_000]), max_size=9), max_size=200))
+@settings(deadline=None)
+def test_a_tail_finds_what_was_appended(documents: list[list[int]]) -> None:
+    tail, expected = PostingTail(), defaultdict[int, list[tuple[int, float]]](list)
+    for slot, document in enumerate(documents, 5):
+        found = Counter(document)
+        tail.append(slot, list(found), found.values())
+        for code, count in found.items():
+            expected[code].append((slot, float(count)))
+        if slot % 50 == 0:
+            assert dict(zip(expected, listed(tail.find(list(expected))), strict=True)) == expected
+    asked = [-1, *expected, 7]
+    assert listed(tail.find(asked)) == [expected.get(code, []) for code in asked]
+    assert tail.documents == len(documents)
+    codes, slots, counts = tail.columns()
+    assert list(zip(codes.tolist(), slots.tolist(), counts.tolist(), strict=True)) == [
+        (code, *posting) for code in sorted(expected) for posting in expected[code]
+    ]
+
+
+def listed(found: list[tuple[Any, Any]]) -> list[list[tuple[int, float]]]:
+    return [list(zip(slots.tolist(), counts.tolist(), strict=True)) for slots, counts in found]
 
 
 def test_the_tail_is_folded_in_and_compacted() -> None:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import math
 import sys
-from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from mnemosyne.retrieval.text.posting_tail import NEWEST_DOCUMENTS, Parts, PostingTail, Slots, stable_order
 from mnemosyne.retrieval.text.words import word_tokens
 
 __all__ = ["K1", "B", "Postings", "TermCounts", "inverse_frequency", "term_weights", "word_tokens"]
@@ -25,14 +25,8 @@ __all__ = ["K1", "B", "Postings", "TermCounts", "inverse_frequency", "term_weigh
 K1 = 1.2
 B = 0.75
 INT_BYTES = sys.getsizeof(1)
-_TAIL_DOCUMENTS = 64
-"""A posting in the tail takes three times the memory: with 1,024, sessions of 600 to 1,100 messages had 1.5 KB a message, with 256
-0.9, with 64 0.8. Adding a message took the same time.
-"""
 _SHORTER = 64
 
-Slots = npt.NDArray[np.int32]
-Parts = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 Scores = npt.NDArray[np.float64]
 
@@ -58,22 +52,11 @@ class TermCounts:
     holding: Mapping[str, int]
 
 
-@dataclass(slots=True)
-class _TailPostings:
-    """One term's postings in the tail: slots, counts and document lengths, in slot order; numpy reads the arrays
-    without a copy.
-    """
-
-    slots: array[int] = field(default_factory=lambda: array("i"))
-    counts: array[float] = field(default_factory=lambda: array("f"))
-    sizes: array[float] = field(default_factory=lambda: array("f"))
-
-
 class Postings:
     """Which slots contain which term, and how often: a frozen segment (arrays sorted by term) and a small tail of
     recent documents.
 
-    The tail is merged into the segment when it holds more than 64 documents and an eighth of the segment. Each
+    The tail is merged into the segment when it holds more than 64 documents and an eighth of the segment. There each
     posting stores its document's length beside its count, so that scoring a term reads three arrays in order. Not
     thread-safe.
     """
@@ -86,7 +69,7 @@ class Postings:
         self._sizes: Parts = np.zeros(0, dtype=np.float32)
         self._lengths: Slots = np.zeros(16, dtype=np.int32)
         self._frozen = 0
-        self._tail: dict[int, _TailPostings] = {}
+        self._tail = PostingTail()
         self.documents = 0
 
     @classmethod
@@ -102,8 +85,7 @@ class Postings:
 
     def freeze(self) -> tuple[tuple[str, ...], dict[str, npt.NDArray[Any]]]:
         """Return the terms and the arrays of all documents, which nobody may change; a tail is merged first."""
-        if self._tail:
-            self._merge(*self._tail_columns())
+        self._merge_tail()
         arrays: dict[str, npt.NDArray[Any]] = {
             "starts": self._starts,
             "slots": self._slots,
@@ -115,11 +97,8 @@ class Postings:
     def memory_bytes(self) -> int:
         """Return about how many bytes the postings take, without the terms themselves."""
         arrays = (self._starts, self._slots, self._counts, self._sizes, self._lengths)
-        late = (
-            sys.getsizeof(part) for each in self._tail.values() for part in (each, each.slots, each.counts, each.sizes)
-        )
         codes = sys.getsizeof(self._vocabulary) + len(self._vocabulary) * INT_BYTES
-        return sum(each.nbytes for each in arrays) + sum(late) + codes + sys.getsizeof(self._tail)
+        return sum(each.nbytes for each in arrays) + self._tail.memory_bytes() + codes
 
     @property
     def lengths(self) -> Slots:
@@ -128,21 +107,17 @@ class Postings:
 
     def append(self, documents: Sequence[Sequence[str]]) -> None:
         """Add documents, each given as its tokens, at the next slots."""
-        if len(documents) > _TAIL_DOCUMENTS:
+        if len(documents) > NEWEST_DOCUMENTS:
             codes = [self._code(term) for document in documents for term in document]
             lengths = np.fromiter(map(len, documents), dtype=np.int64, count=len(documents))
             self._freeze(np.asarray(codes, dtype=np.int32), lengths)
             return
         first = self._grow(np.fromiter(map(len, documents), dtype=np.int64, count=len(documents)))
         for slot, document in enumerate(documents, first):
-            for term, count in Counter(document).items():
-                late = self._tail.setdefault(self._code(term), _TailPostings())
-                late.slots.append(slot)
-                late.counts.append(count)
-                late.sizes.append(len(document))
-        tail = self.documents - self._frozen
-        if tail > _TAIL_DOCUMENTS and tail * 8 > self._frozen:
-            self._merge(*self._tail_columns())
+            found = Counter(document)
+            self._tail.append(slot, [self._code(term) for term in found], found.values())
+        if self._tail.documents > NEWEST_DOCUMENTS and self._tail.documents * 8 > self._frozen:
+            self._merge_tail()
 
     def append_codes(self, words: Sequence[str], codes: npt.NDArray[np.int32], lengths: npt.NDArray[np.int64]) -> None:
         """Add documents given as dictionary codes.
@@ -155,7 +130,7 @@ class Postings:
     def count(self, terms: Mapping[str, float], admitted: Mask) -> TermCounts:
         """Return the statistics of the admitted slots for some terms."""
         hidden = np.flatnonzero(~admitted).astype(np.int32)
-        found = {term: self._find(term)[0] for term in terms}
+        found = {term: slots for term, slots, _, _ in self._find(terms)}
         return TermCounts(
             documents=self.documents - len(hidden),
             tokens=int(self.lengths.sum()) - int(self.lengths[hidden].sum()),
@@ -185,8 +160,7 @@ class Postings:
         total = int(self.lengths.sum()) - int(self.lengths[hidden].sum()) + sum(each.tokens for each in beside)
         flat, slope = np.float32(k1 * (1.0 - b)), np.float32(k1 * b * documents / total if total else 0.0)
         buffer = np.empty(self.documents, dtype=np.float32)
-        for term, weight in terms.items():
-            slots, counts, sizes = self._find(term)
+        for term, slots, counts, sizes in self._find(terms):
             holding = len(slots) - _count_hidden(slots, hidden, admitted)
             if holding:
                 part = np.multiply(sizes, slope, out=buffer[: len(slots)])
@@ -194,14 +168,14 @@ class Postings:
                 part += counts
                 np.divide(counts, part, out=part)
                 holding += sum(each.holding[term] for each in beside)
-                scale = np.float64(weight * inverse_frequency(documents, holding) * (k1 + 1.0))
+                scale = np.float64(terms[term] * inverse_frequency(documents, holding) * (k1 + 1.0))
                 np.add.at(found, slots, part * scale)
         found[hidden] = 0.0
         return found
 
     def compact(self, keep: Mask) -> None:
         """Drop the slots that `keep` excludes; the others keep their order and get new numbers."""
-        self._merge(*self._tail_columns())
+        self._merge_tail()
         places = np.cumsum(keep, dtype=np.int32) - 1
         live = keep[self._slots]
         owners = np.repeat(np.arange(len(self._starts) - 1, dtype=np.int64), np.diff(self._starts))[live]
@@ -224,27 +198,22 @@ class Postings:
         self._lengths[first : self.documents] = lengths
         return first
 
-    def _find(self, term: str) -> tuple[Slots, Parts, Parts]:
-        """Return the term's slots, ascending, with its counts in them and their lengths."""
-        code = self._vocabulary.get(term)
-        if code is None:
-            return self._slots[:0], self._counts[:0], self._sizes[:0]
-        start, end = (self._starts[code], self._starts[code + 1]) if code + 1 < len(self._starts) else (0, 0)
-        slots, counts, sizes = self._slots[start:end], self._counts[start:end], self._sizes[start:end]
-        late = self._tail.get(code)
-        if late is None:
-            return slots, counts, sizes
-        return (
-            np.concatenate([slots, np.frombuffer(late.slots, dtype=np.int32)]),
-            np.concatenate([counts, np.frombuffer(late.counts, dtype=np.float32)]),
-            np.concatenate([sizes, np.frombuffer(late.sizes, dtype=np.float32)]),
-        )
+    def _find(self, terms: Collection[str]) -> Iterator[tuple[str, Slots, Parts, Parts]]:
+        """Yield each term with its slots, ascending, its counts in them, and their lengths."""
+        codes = [self._vocabulary.get(term, -1) for term in terms]
+        for term, code, (late, late_counts) in zip(terms, codes, self._tail.find(codes), strict=True):
+            is_frozen = 0 <= code < len(self._starts) - 1
+            start, end = (self._starts[code], self._starts[code + 1]) if is_frozen else (0, 0)
+            slots, counts, sizes = self._slots[start:end], self._counts[start:end], self._sizes[start:end]
+            if len(late):
+                slots, counts = np.concatenate([slots, late]), np.concatenate([counts, late_counts])
+                sizes = np.concatenate([sizes, self._lengths[late].astype(np.float32)])
+            yield term, slots, counts, sizes
 
     def _freeze(self, codes: npt.NDArray[np.int32], lengths: npt.NDArray[np.int64]) -> None:
-        if self._tail:
-            self._merge(*self._tail_columns())
+        self._merge_tail()
         first = self._grow(lengths)
-        order = _stable_order(codes)
+        order = stable_order(codes)
         terms, slots = codes[order], np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)[order]
         # Equal pairs of term and slot follow one another now.
         ends = np.flatnonzero(
@@ -259,15 +228,11 @@ class Postings:
             lengths[slots].astype(np.float32),
         )
 
-    def _tail_columns(self) -> tuple[npt.NDArray[np.int64], Slots, Parts, Parts]:
-        late = self._tail.values()
-        terms = np.fromiter(self._tail, dtype=np.int64, count=len(self._tail))
-        return (
-            np.repeat(terms, [len(each.slots) for each in late]),
-            np.concatenate([np.zeros(0, np.int32), *(np.frombuffer(each.slots, np.int32) for each in late)]),
-            np.concatenate([np.zeros(0, np.float32), *(np.frombuffer(each.counts, np.float32) for each in late)]),
-            np.concatenate([np.zeros(0, np.float32), *(np.frombuffer(each.sizes, np.float32) for each in late)]),
-        )
+    def _merge_tail(self) -> None:
+        if self._tail.documents:
+            codes, slots, counts = self._tail.columns()
+            self._tail = PostingTail()
+            self._merge(codes.astype(np.int64), slots, counts, self._lengths[slots].astype(np.float32))
 
     def _merge(self, terms: npt.NDArray[np.int64], slots: Slots, counts: Parts, sizes: Parts) -> None:
         if len(self._slots):
@@ -282,17 +247,7 @@ class Postings:
         self._slots, self._counts, self._sizes = slots, counts, sizes
         held = np.bincount(terms, minlength=len(self._vocabulary))
         self._starts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(held, dtype=np.int64)])
-        self._tail = {}
         self._frozen = self.documents
-
-
-def _stable_order(codes: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-    """Return the order of codes (>= 0), equal ones as they stand. numpy sorts 16 bits at a time by radix, five times faster than
-    more.
-    """
-    order = np.argsort((codes & 0xFFFF).astype(np.uint16), kind="stable")
-    high = (codes >> 16).astype(np.uint16)
-    return order[np.argsort(high[order], kind="stable")] if high.any() else order
 
 
 def _count_hidden(slots: Slots, hidden: Slots, admitted: Mask) -> int:

@@ -1,0 +1,102 @@
+"""Postings of the documents that were added last: 12 bytes each, quick to append to, and found without a dictionary of terms.
+
+Must not import an engine.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Collection, Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+NEWEST_DOCUMENTS = 64
+"""So many are sorted by term when they are searched after a change; those before them stay sorted."""
+
+Codes = npt.NDArray[np.int32]
+Slots = npt.NDArray[np.int32]
+Parts = npt.NDArray[np.float32]
+Columns = tuple[Codes, Slots, Parts]
+"""Of each posting the code of its term, its slot and its count, by code and then by slot."""
+
+
+class PostingTail:
+    """Which slots hold which term, and how often. Terms are numbers (`codes`); slots come in ascending order. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self.documents = 0
+        self._older: Columns = _EMPTY
+        self._begin_newest()
+
+    def _begin_newest(self) -> None:
+        self._newest = 0
+        self._codes, self._slots, self._counts = array("i"), array("i"), array("f")
+        self._newest_columns: Columns | None = _EMPTY
+
+    def append(self, slot: int, codes: Collection[int], counts: Iterable[int]) -> None:
+        """Add a document: its different terms, and how often it holds each."""
+        self._codes.extend(codes)
+        self._slots.extend([slot] * len(codes))
+        self._counts.extend(counts)
+        self._newest_columns = None
+        self._newest += 1
+        self.documents += 1
+        if self._newest > NEWEST_DOCUMENTS:
+            self._older = self.columns()
+            self._begin_newest()
+
+    def find(self, codes: Sequence[int]) -> list[tuple[Slots, Parts]]:
+        """Return for each term (-1: an unknown one) the slots that hold it, ascending, and how often each holds it."""
+        # Of the type of the codes, which are converted as a whole else.
+        begin = np.array(codes, dtype=np.int32)
+        ends = np.stack([begin, begin + np.int32(1)])
+        older, newer = _find(self._older, ends), _find(self._sorted_newest(), ends)
+        return [first if not len(then[0]) else _join(first, then) for first, then in zip(older, newer, strict=True)]
+
+    def columns(self) -> Columns:
+        """Return all postings."""
+        # What is newer has later slots, so a stable sort keeps those of each term in order.
+        pairs = zip(self._older, self._sorted_newest(), strict=True)
+        codes, slots, counts = (np.concatenate([older, newer]) for older, newer in pairs)
+        return _sort(codes, slots, counts)
+
+    def memory_bytes(self) -> int:
+        """Return how many bytes the postings take."""
+        newest = (self._codes, self._slots, self._counts)
+        made = (*self._older, *(self._newest_columns or _EMPTY))
+        return sum(each.nbytes for each in made) + sum(map(sys.getsizeof, newest))
+
+    def _sorted_newest(self) -> Columns:
+        if self._newest_columns is None:
+            codes, slots = (np.frombuffer(each, dtype=np.int32) for each in (self._codes, self._slots))
+            self._newest_columns = _sort(codes, slots, np.frombuffer(self._counts, dtype=np.float32))
+        return self._newest_columns
+
+
+def stable_order(codes: Codes) -> npt.NDArray[np.int64]:
+    """Return the order of codes (>= 0), equal ones as they stand. numpy sorts 16 bits at a time by radix, five times faster than
+    more.
+    """
+    order = np.argsort((codes & 0xFFFF).astype(np.uint16), kind="stable")
+    high = (codes >> 16).astype(np.uint16)
+    return order[np.argsort(high[order], kind="stable")] if high.any() else order
+
+
+_EMPTY: Columns = (np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32))
+
+
+def _sort(codes: Codes, slots: Slots, counts: Parts) -> Columns:
+    order = stable_order(codes)
+    return codes[order], slots[order], counts[order]
+
+
+def _find(columns: Columns, ends: npt.NDArray[np.int32]) -> list[tuple[Slots, Parts]]:
+    codes, slots, counts = columns
+    starts, stops = codes.searchsorted(ends).tolist()
+    return [(slots[start:stop], counts[start:stop]) for start, stop in zip(starts, stops, strict=True)]
+
+
+def _join(first: tuple[Slots, Parts], then: tuple[Slots, Parts]) -> tuple[Slots, Parts]:
+    return (np.concatenate([first[0], then[0]]), np.concatenate([first[1], then[1]])) if len(first[0]) else then
