@@ -206,8 +206,10 @@ def change_blob(data: bytes, change: Callable[[bytes], bytes]) -> bytes:
     return data if done is body else pack_blob(done)
 
 
-def load_body(connection: Connection, data: Any, kind: type[T], place: str) -> T:
-    """Return the value of a stored body, compressed or not; DamagedRecordError, which names it, when it cannot be read."""
+def load_body(connection: Connection, data: Any, kind: type[T], place: str, *, keep: bool = True) -> T:
+    """Return the value of a stored body, compressed or not; DamagedRecordError, which names it, when it cannot be read. With `keep`
+    it is kept, so that it is not decoded again.
+    """
     known = connection.bodies.find(place, data)
     if known is not None:
         return cast(T, known)
@@ -216,14 +218,17 @@ def load_body(connection: Connection, data: Any, kind: type[T], place: str) -> T
         value = decode(body, kind)
     except UnreadableError as error:
         raise DamagedRecordError(connection.shown, _name_of(connection, place)[1], str(error)) from None
-    connection.bodies.keep(place, data, len(body), value)
+    if keep:
+        connection.bodies.keep(place, data, len(body), value)
     return value
 
 
-def read_body(connection: Connection, data: Any, kind: type[T], place: str, effect: str = LEFT_OUT) -> T | None:
-    """Return the value of a stored body; None, and a note, when it cannot be read."""
+def read_body(
+    connection: Connection, data: Any, kind: type[T], place: str, effect: str = LEFT_OUT, *, keep: bool = True
+) -> T | None:
+    """Return the value of a stored body; None, and a note, when it cannot be read. `keep` as for `load_body`."""
     try:
-        return load_body(connection, data, kind, place)
+        return load_body(connection, data, kind, place, keep=keep)
     except DamagedRecordError as error:
         note_damage(connection, error, place, effect)
         return None

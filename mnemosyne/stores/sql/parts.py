@@ -92,7 +92,8 @@ def find_evidence(connection: Connection, session_id: str, uri: str, content_has
 
 def _read_evidences(connection: Connection, key: int, rows: Iterable[tuple[str, bytes]]) -> Iterator[Evidence]:
     for evidence_id, body in rows:
-        evidence = read_body(connection, body, Evidence, evidence_place(key, evidence_id))
+        # Lists are kept whole (`SessionReads`); the 500 items of one would displace the messages and records of other sessions.
+        evidence = read_body(connection, body, Evidence, evidence_place(key, evidence_id), keep=False)
         if evidence is not None:
             yield evidence
 
