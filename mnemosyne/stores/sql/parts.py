@@ -90,10 +90,11 @@ def find_evidence(connection: Connection, session_id: str, uri: str, content_has
     return next(_read_evidences(connection, key, rows), None)
 
 
-def _read_evidences(connection: Connection, key: int, rows: Iterable[tuple[str, bytes]]) -> Iterator[Evidence]:
+def _read_evidences(
+    connection: Connection, key: int, rows: Iterable[tuple[str, bytes]], *, keep: bool = True
+) -> Iterator[Evidence]:
     for evidence_id, body in rows:
-        # Lists are kept whole (`SessionReads`); the 500 items of one would displace the messages and records of other sessions.
-        evidence = read_body(connection, body, Evidence, evidence_place(key, evidence_id), keep=False)
+        evidence = read_body(connection, body, Evidence, evidence_place(key, evidence_id), keep=keep)
         if evidence is not None:
             yield evidence
 
@@ -121,7 +122,9 @@ def read_evidences(connection: Connection, key: int, where: EvidenceFilter) -> t
     # `tags` are not in a column, so the number of rows to read is not known beforehand.
     bound = "" if where.limit is None or where.tags is not None else f" LIMIT {max(where.limit, 0):d}"
     source = f"evidences WHERE {' AND '.join(tests)} ORDER BY ord {order}{bound}"
-    found = _read_evidences(connection, key, connection.execute(f"SELECT evidence_id, body FROM {source}", values))
+    rows = connection.execute(f"SELECT evidence_id, body FROM {source}", values)
+    # A list of the newest is kept whole (`SessionReads`); its 500 items would displace the messages and records of other sessions.
+    found = _read_evidences(connection, key, rows, keep=not where.newest)
     # All other conditions are those of the statement.
     kept = _first(where.limit, found if where.tags is None else filter(where.admits, found))
     return kept[::-1] if where.newest else kept
