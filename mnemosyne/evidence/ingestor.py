@@ -25,6 +25,7 @@ from mnemosyne.evidence.rules import (
     expiry_time,
     identity_uri,
     is_expired,
+    is_memory,
     lowest_trust,
     trust_of_call,
 )
@@ -250,11 +251,13 @@ class RedactingIngestor:
         """Return the newest evidence item of the same source with another text, among the most recent ones."""
         if not source.uri or not digests[0]:
             return None
-        where = EvidenceFilter(limit=_LOOKED_THROUGH, newest=True)
+        where = EvidenceFilter(
+            types=frozenset({kind}), without_memories=not is_memory(source), limit=_LOOKED_THROUGH, newest=True
+        )
         older = [
             each
             for each in await self._store.list_evidences(session_id, where)
-            if each.type is kind and each.source.uri == source.uri and each.content_hash not in digests
+            if each.source.uri == source.uri and each.content_hash not in digests
         ]
         return older[-1].evidence_id if older else None
 

@@ -223,13 +223,18 @@ def trust_of(source: EvidenceSource, kind: EvidenceType) -> Trust:
     return Trust.WEB if source.kind in _FETCHING and uri.startswith(_WEB) else label
 
 
+def is_memory(source: EvidenceSource) -> bool:
+    """Return whether evidence with this source is a memory of the store itself, put down when a turn recalled it."""
+    return source.uri.startswith(OWN_SCHEME)
+
+
 def trust_in_document(source: EvidenceSource, kind: EvidenceType) -> Trust:
     """Return the trust of evidence that states none in its document (seed 001 has no such field).
 
     A memory that a turn recalled is `authored` then: other labels of memories are always written.
     """
-    is_memory = source.kind is SourceKind.RAG and source.uri.startswith(OWN_SCHEME)
-    return Trust.AUTHORED if is_memory else trust_of(source, kind)
+    recalled = source.kind is SourceKind.RAG and is_memory(source)
+    return Trust.AUTHORED if recalled else trust_of(source, kind)
 
 
 def lowest_trust(labels: Iterable[Trust]) -> Trust:

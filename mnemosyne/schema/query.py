@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import NamedTuple
 
-from mnemosyne.schema.evidence import BlockType, ContextBlock, Evidence, EvidenceType, Priority, SourceKind
+from mnemosyne.schema.evidence import BlockType, ContextBlock, Evidence, EvidenceType, Priority, SourceKind, is_memory
 from mnemosyne.schema.memory import MACRO, QUEST_UPDATE, Chain, MemoryEntry, Trust
 from mnemosyne.schema.session import BranchSpan
 
@@ -34,8 +34,9 @@ class EvidenceFilter:
     """Which evidence items to list (seed 002 section 6.1); every given condition must hold.
 
     `since` (inclusive) and `until` (exclusive) bound `created_at`; an item without one passes neither. `tags` are
-    key-value pairs of `metadata`, or of `metadata["tags"]` where that is a mapping. `limit` keeps the oldest, or with
-    `newest` those written last (still listed in the order of writing).
+    key-value pairs of `metadata`, or of `metadata["tags"]` where that is a mapping. `without_memories` leaves out what turns
+    recalled (`is_memory`), which in a long session is most of its evidence. `limit` keeps the oldest, or with `newest` those
+    written last (still listed in the order of writing).
     """
 
     types: frozenset[EvidenceType] | None = None
@@ -46,6 +47,7 @@ class EvidenceFilter:
     limit: int | None = None
     newest: bool = False
     evidence_ids: frozenset[str] | None = None
+    without_memories: bool = False
 
     def admits(self, evidence: Evidence) -> bool:
         """Return whether an evidence item passes, apart from `limit`."""
@@ -54,6 +56,8 @@ class EvidenceFilter:
         if self.types is not None and evidence.type not in self.types:
             return False
         if self.source_kinds is not None and evidence.source.kind not in self.source_kinds:
+            return False
+        if self.without_memories and is_memory(evidence.source):
             return False
         at = evidence.created_at
         if self.since is not None and (at is None or at < self.since):

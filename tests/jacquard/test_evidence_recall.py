@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from jacquard import EvidenceConfig, RuntimeConfig, open_runtime
+from jacquard.pipeline.evidence.candidates import LOOKED_THROUGH
 from mnemosyne import Evidence, EvidenceSource, EvidenceType, IngestOptions, SessionStart, SourceKind, ToolCall
 from mnemosyne.evidence.relevance import rank_evidence
 
@@ -94,6 +96,22 @@ async def test_an_old_result_behind_hundreds_of_others_is_found(runtime):
     assert len(turn.report.evidence) <= 60
     (rest,) = (each for each in turn.report.left_out if each.what == "evidence")
     assert rest.count + len(turn.report.evidence) == 300
+
+
+async def test_memories_do_not_take_the_places_of_found_pages(runtime):
+    page = Evidence(
+        evidence_id="page",
+        type=EvidenceType.RAG_DOC,
+        source=EvidenceSource(kind=SourceKind.RAG, name="manual", uri="doc://pumps"),
+        content="The valve of pump seven leaks.",
+    )
+    recalled = EvidenceSource(kind=SourceKind.RAG, name="history", uri="mnemosyne://session:s/history/m")
+    for each in (page, *(replace(page, evidence_id=f"m{n}", source=recalled) for n in range(LOOKED_THROUGH))):
+        await runtime.store.put_evidence("s", each)
+    turn = await runtime.engine.prepare_turn("s", "Which pump has the leaking valve?")
+    assert "The valve of pump seven leaks." in turn.text
+    assert [each.entry_id for each in turn.report.evidence] == ["page"]
+    assert "not_searched" not in {each.code for each in turn.report.left_out}
 
 
 async def test_expired_evidence_has_a_line(runtime):

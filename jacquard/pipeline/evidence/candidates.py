@@ -17,7 +17,7 @@ from mnemosyne.core.off_loop import calculate
 from mnemosyne.evidence.conflicts import ConflictResolution, resolve_conflicts
 from mnemosyne.evidence.documents import is_document
 from mnemosyne.evidence.relevance import RankedEvidence, rank_evidence
-from mnemosyne.evidence.rules import OWN_SCHEME, is_expired
+from mnemosyne.evidence.rules import is_expired
 from mnemosyne.protocols import Store
 from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.evidence import Evidence, EvidenceType
@@ -31,8 +31,12 @@ _SEARCHED = frozenset({EvidenceType.RAG_DOC})
 LOOKED_THROUGH = 500
 """How many of the newest results, and of the newest found pages, are read, so that a turn's cost has a bound."""
 
-CANDIDATES = tuple(EvidenceFilter(types=types, limit=LOOKED_THROUGH, newest=True) for types in (_FOUND, _SEARCHED))
-"""What a turn reads of a session's evidence: the newest results, and the newest found pages; memories are among them."""
+CANDIDATES = tuple(
+    EvidenceFilter(types=types, without_memories=True, limit=LOOKED_THROUGH, newest=True)
+    for types in (_FOUND, _SEARCHED)
+)
+"""What a turn reads of a session's evidence: the newest results, and the newest found pages. Memories that recall brought are
+candidates of their own chains."""
 
 _COMPARED = 96
 """How many of the best are compared for contradictions."""
@@ -101,11 +105,11 @@ async def choose_evidence(
     """Return the evidence to show, at most `config.limit`, and what became of every other candidate of those `listed`
     (`CANDIDATES`).
 
-    Candidates are the session's results of tools, skills and searches, its user inputs and others, except memories that recall
-    brought, which are candidates of their own chains, and texts of models, which stand in the talk.
+    Candidates are the session's results of tools, skills and searches, its user inputs and others, except documents, which recall
+    brings by their passages, and texts of models, which stand in the talk.
     """
     unread = any(len(each) == LOOKED_THROUGH for each in listed)
-    found = [each for group in listed for each in group if _is_result(each)]
+    found = [each for group in listed for each in group if not is_document(each)]
     expired = [each for each in found if is_expired(each, now)]
     live = [each for each in found if not is_expired(each, now)]
     size = sum(len(each.content) for each in live)
@@ -130,11 +134,6 @@ async def choose_evidence(
     )
 
 
-def _is_result(evidence: Evidence) -> bool:
-    """Return whether evidence may be shown as a result: neither a recalled memory nor a document, which recall brings."""
-    return not evidence.source.uri.startswith(OWN_SCHEME) and not is_document(evidence)
-
-
 async def list_candidates(store: Store, session_id: str) -> tuple[tuple[Evidence, ...], ...]:
     """Return what passes each of `CANDIDATES`, in the order of writing."""
     return tuple([await store.list_evidences(session_id, where) for where in CANDIDATES])
@@ -142,7 +141,7 @@ async def list_candidates(store: Store, session_id: str) -> tuple[tuple[Evidence
 
 def mark_newest(listed: Sequence[Sequence[Evidence]]) -> str:
     """Return a text that changes when a session is given another candidate than those `listed` (`CANDIDATES`)."""
-    newest = (next((each.evidence_id for each in reversed(group) if _is_result(each)), "") for group in listed)
+    newest = (next((each.evidence_id for each in reversed(group) if not is_document(each)), "") for group in listed)
     return " ".join(newest).strip()
 
 

@@ -10,7 +10,7 @@ number, so that every index that follows the order of writing notices them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -41,7 +41,7 @@ from mnemosyne.stores.sql.blobs import (
     reseal,
 )
 from mnemosyne.stores.sql.connection import Connection
-from mnemosyne.stores.sql.parts import bump, origin_of
+from mnemosyne.stores.sql.parts import bump, columns_made_of
 from mnemosyne.stores.sql.reading.archives import archived_of_user
 from mnemosyne.stores.sql.reading.entries import RECALLED_NO_MORE
 from mnemosyne.stores.sql.reading.search import find_in_packs, find_left
@@ -308,19 +308,13 @@ def _clean_table(connection: Connection, task: _Task, table: TextTable) -> None:
         ]
         if all(new is old for new, old in zip(news, olds, strict=True)):
             continue
-        columns: dict[str, Any] = {**dict(zip(table.bodies, news, strict=True)), **_columns_made_of(table, news)}
+        columns: dict[str, Any] = dict(zip(table.bodies, news, strict=True))
+        if table.table == "evidences" and news[0] is not None:
+            columns |= columns_made_of(decode(news[0], Evidence))
         changes = ", ".join(f"{column} = ?" for column in columns)
         connection.execute(f"UPDATE {table.table} SET {changes} WHERE session = ?{where}", (*columns.values(), *at))
         for (content, old), new in zip(pairs, news, strict=True):
             task.tally.count(CONTENTS[content].counted, int(new is not old))
-
-
-def _columns_made_of(table: TextTable, bodies: list[bytes | None]) -> Mapping[str, str]:
-    """Return the columns that are calculated from a body, and must agree with it."""
-    if table.table != "evidences" or bodies[0] is None:
-        return {}
-    evidence = decode(bodies[0], Evidence)
-    return {"origin": origin_of(evidence.source.uri, evidence.content_hash)}
 
 
 def _messages(connection: Connection, task: _Task) -> None:

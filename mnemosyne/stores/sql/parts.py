@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar
 from mnemosyne.core.codec import check_times, encode
 from mnemosyne.documents.views import check_refs
 from mnemosyne.schema.document import ModelUsage, Task, ToolCall
-from mnemosyne.schema.evidence import ContextBlock, Evidence
+from mnemosyne.schema.evidence import ContextBlock, Evidence, is_memory
 from mnemosyne.schema.query import BlockFilter, EvidenceFilter
 from mnemosyne.schema.record import PutResult
 from mnemosyne.schema.session import Ref
@@ -27,9 +27,12 @@ T = TypeVar("T")
 Kind = Literal["block", "task", "tool_call", "model_usage"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_PUT_EVIDENCE = """INSERT INTO evidences (session, evidence_id, ord, type, source_kind, created_us, origin, body)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (session, evidence_id) DO UPDATE SET type = excluded.type,
-    source_kind = excluded.source_kind, created_us = excluded.created_us, origin = excluded.origin, body = excluded.body"""
+_PUT_EVIDENCE = """INSERT INTO evidences (session, evidence_id, ord, type, source_kind, created_us, origin, is_memory, body)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (session, evidence_id) DO UPDATE SET type = excluded.type,
+    source_kind = excluded.source_kind, created_us = excluded.created_us, origin = excluded.origin,
+    is_memory = excluded.is_memory, body = excluded.body"""
+_LEAST_PAGE = 256
+_MARKED_AT_ONCE = 512
 _PUT_PART = """INSERT INTO parts (session, kind, part_id, ord, body) VALUES (?, ?, ?, ?, ?)
     ON CONFLICT (session, kind, part_id) DO UPDATE SET body = excluded.body"""
 
@@ -57,9 +60,17 @@ def _evidence_row(key: int, place: int, evidence: Evidence) -> tuple[object, ...
         evidence.type.value,
         evidence.source.kind.value,
         None if created is None else _microseconds(created),
-        origin_of(evidence.source.uri, evidence.content_hash),
+        *columns_made_of(evidence).values(),
         seal(encode(evidence), evidence_place(key, evidence.evidence_id)),
     )
+
+
+def columns_made_of(evidence: Evidence) -> dict[str, object]:
+    """Return the columns that are calculated from the body of an evidence item, and must agree with it."""
+    return {
+        "origin": origin_of(evidence.source.uri, evidence.content_hash),
+        "is_memory": 1 if is_memory(evidence.source) else None,
+    }
 
 
 def origin_of(uri: str, content_hash: str) -> str:
@@ -87,16 +98,8 @@ def find_evidence(connection: Connection, session_id: str, uri: str, content_has
         "SELECT evidence_id, body FROM evidences WHERE session = ? AND origin = ? ORDER BY ord",
         (key, origin_of(uri, content_hash)),
     ).fetchall()
-    return next(_read_evidences(connection, key, rows), None)
-
-
-def _read_evidences(
-    connection: Connection, key: int, rows: Iterable[tuple[str, bytes]], *, keep: bool = True
-) -> Iterator[Evidence]:
-    for evidence_id, body in rows:
-        evidence = read_body(connection, body, Evidence, evidence_place(key, evidence_id), keep=keep)
-        if evidence is not None:
-            yield evidence
+    read = (read_body(connection, body, Evidence, evidence_place(key, name)) for name, body in rows)
+    return next((each for each in read if each is not None), None)
 
 
 def list_evidences(connection: Connection, session_id: str, where: EvidenceFilter | None) -> tuple[Evidence, ...]:
@@ -107,6 +110,36 @@ def list_evidences(connection: Connection, session_id: str, where: EvidenceFilte
 
 def read_evidences(connection: Connection, key: int, where: EvidenceFilter) -> tuple[Evidence, ...]:
     """Return the evidence items of a session that pass, in the order of first writing."""
+    kept = _first(where.limit, filter(where.admits, _select_evidences(connection, key, where)))
+    return kept[::-1] if where.newest else kept
+
+
+def _select_evidences(connection: Connection, key: int, where: EvidenceFilter) -> Iterator[Evidence]:
+    """Yield the evidence items that pass all conditions of a filter that are columns, the newest first with `newest`."""
+    tests, values = _conditions(key, where)
+    order, beyond = ("DESC", "<") if where.newest else ("ASC", ">")
+    # Tags are in no column, nor is `is_memory` of rows that an older release wrote: more than one page may be needed.
+    in_pages = where.limit is not None and (where.tags is not None or where.without_memories)
+    size = None if where.limit is None else max(where.limit, _LEAST_PAGE if in_pages else 0)
+    bound = "" if size is None else f" LIMIT {size:d}"
+    place: int | None = None
+    number = size
+    while number == size:
+        onward = "" if place is None else f" AND ord {beyond} ?"
+        rows = connection.execute(
+            f"SELECT ord, evidence_id, body FROM evidences WHERE {tests}{onward} ORDER BY ord {order}{bound}",
+            values if place is None else (*values, place),
+        ).fetchall()
+        for _, name, body in rows:
+            # A list of the newest is kept whole (`SessionReads`); its items would displace messages and records of other sessions.
+            found = read_body(connection, body, Evidence, evidence_place(key, name), keep=not where.newest)
+            if found is not None:
+                yield found
+        number, place = (len(rows), rows[-1][0]) if rows and in_pages else (-1, None)
+
+
+def _conditions(key: int, where: EvidenceFilter) -> tuple[str, tuple[object, ...]]:
+    """Return the conditions of a filter that are columns, and their values."""
     tests, values = ["session = ?"], [key]
     given = (("type", where.types), ("source_kind", where.source_kinds), ("evidence_id", where.evidence_ids))
     for column, names in given:
@@ -118,28 +151,35 @@ def read_evidences(connection: Connection, key: int, where: EvidenceFilter) -> t
         if at is not None:
             tests.append(test)
             values.append(_microseconds(at))
-    order = "DESC" if where.newest else "ASC"
-    # `tags` are not in a column, so the number of rows to read is not known beforehand.
-    bound = "" if where.limit is None or where.tags is not None else f" LIMIT {max(where.limit, 0):d}"
-    source = f"evidences WHERE {' AND '.join(tests)} ORDER BY ord {order}{bound}"
-    rows = connection.execute(f"SELECT evidence_id, body FROM {source}", values)
-    # A list of the newest is kept whole (`SessionReads`); its 500 items would displace the messages and records of other sessions.
-    found = _read_evidences(connection, key, rows, keep=not where.newest)
-    # All other conditions are those of the statement.
-    kept = _first(where.limit, found if where.tags is None else filter(where.admits, found))
-    return kept[::-1] if where.newest else kept
+    if where.without_memories:
+        tests.append("is_memory IS NULL")
+    return " AND ".join(tests), tuple(values)
 
 
 def list_newest_evidences(
     connection: Connection, session: StoredSession, where: EvidenceFilter
 ) -> tuple[Evidence, ...]:
-    """Return what `read_evidences` does, where it is kept for this version of the session without reading it again."""
+    """Return what `read_evidences` does, where it is kept for this version of the session without reading it again.
+
+    Memories that are not marked as such are noted, so that the turn that reads them marks them when it writes.
+    """
     kept = connection.bodies.sessions
     known = kept.find_evidences(session.key, session.version, where)
     if known is None:
-        known = read_evidences(connection, session.key, where)
-        kept.keep_evidences(session.key, session.version, where, known)
+        unmarked: list[str] = []
+        known = _first(where.limit, _admitted(where, _select_evidences(connection, session.key, where), unmarked))
+        known = known[::-1] if where.newest else known
+        kept.keep_evidences(session.key, session.version, where, known, unmarked)
     return known
+
+
+def _admitted(where: EvidenceFilter, found: Iterable[Evidence], unmarked: list[str]) -> Iterator[Evidence]:
+    """Yield what passes; the ids of memories that a filter leaves out, and no column said so, are added to `unmarked`."""
+    for each in found:
+        if where.admits(each):
+            yield each
+        elif where.without_memories and is_memory(each.source):
+            unmarked.append(each.evidence_id)
 
 
 def _first(limit: int | None, items: Iterable[T]) -> tuple[T, ...]:
@@ -270,18 +310,29 @@ def _write_parts(connection: Connection, key: int, kind: Kind, items: Mapping[st
 
 def hold_prompt_parts(
     connection: Connection,
-    key: int,
+    session: StoredSession,
     evidences: Sequence[Evidence],
     blocks: Sequence[ContextBlock],
     usages: Sequence[ModelUsage],
 ) -> tuple[list[Evidence], frozenset[str]]:
-    """Write the evidence items, blocks and model calls of a turn's prompt, by id, without a version of their own. Return the
-    evidence items that are new or changed, and the ids of those that took the place of others.
+    """Write the evidence items, blocks and model calls of a turn's prompt, by id, without a version of their own, and mark the
+    memories that were read without a mark. Return the evidence items that are new or changed, and the ids of those that took
+    the place of others. `session`: as it was before the turn.
     """
+    key = session.key
+    _mark_memories(connection, key, connection.bodies.sessions.take_unmarked(key, session.version))
     written = _write_evidences(connection, key, evidences)
     _write_parts(connection, key, "block", {block.block_id: block for block in blocks})
     _write_parts(connection, key, "model_usage", {usage.model_usage_id: usage for usage in usages})
     return written
+
+
+def _mark_memories(connection: Connection, key: int, evidence_ids: Sequence[str]) -> None:
+    for begin in range(0, len(evidence_ids), _MARKED_AT_ONCE):
+        marks, wanted = expand_in(evidence_ids[begin : begin + _MARKED_AT_ONCE])
+        connection.post(
+            f"UPDATE evidences SET is_memory = 1 WHERE session = ? AND evidence_id IN ({marks})", (key, *wanted)
+        )
 
 
 def _write_evidences(

@@ -24,8 +24,8 @@ _LARGEST_SHARE = 4
 MOST_BYTES_OF_SESSIONS = 24_000_000
 """How many bytes of memory the evidence and states that a store keeps may take, as `_bytes_of` estimates them."""
 
-_EVIDENCE_BYTES, _CONTENT_BYTES, _STATE_BYTES = 2_000, 2, 6
-"""What a piece of evidence takes whatever it says, a character of its content, and a character of a state as JSON."""
+_EVIDENCE_BYTES, _CONTENT_BYTES, _STATE_BYTES, _ID_BYTES = 2_000, 2, 6, 100
+"""What a piece of evidence takes whatever it says, a character of its content, a character of a state as JSON, and an id."""
 
 MOST_SESSIONS = 256
 """Of how many sessions a store keeps them."""
@@ -76,6 +76,7 @@ class _ReadOfSession:
     bytes: int = 0
     lists: dict[EvidenceFilter, tuple[Evidence, ...]] = field(default_factory=dict)
     states: dict[str, tuple[int, Mapping[str, Any]]] = field(default_factory=dict)
+    unmarked: set[str] = field(default_factory=set)
 
 
 class SessionReads:
@@ -104,15 +105,37 @@ class SessionReads:
             held = self._find(key, version)
             return None if held is None or turn_id not in held.states else held.states[turn_id][1]
 
-    def keep_evidences(self, key: int, version: int, where: EvidenceFilter, found: tuple[Evidence, ...]) -> None:
-        """Keep a list that was read; only those of the newest items of some types are kept."""
-        if where != EvidenceFilter(types=where.types, limit=where.limit, newest=True) or where.limit is None:
+    def keep_evidences(
+        self,
+        key: int,
+        version: int,
+        where: EvidenceFilter,
+        found: tuple[Evidence, ...],
+        unmarked: Collection[str] = (),
+    ) -> None:
+        """Keep a list that was read, and the ids of the memories met on the way that have no mark; only lists of the newest items
+        of some types are kept.
+        """
+        kept = EvidenceFilter(
+            types=where.types, limit=where.limit, newest=True, without_memories=where.without_memories
+        )
+        if where != kept or where.limit is None:
             return
         with self._lock:
             held = self._enter(key, version)
             if held is not None:
                 held.lists[where] = found
+                held.unmarked.update(unmarked)
                 self._bound(key, held)
+
+    def take_unmarked(self, key: int, version: int) -> tuple[str, ...]:
+        """Return the ids of memories that had no mark at a version of their session, and forget them."""
+        with self._lock:
+            held = self._find(key, version)
+            if held is None:
+                return ()
+            taken, held.unmarked = tuple(held.unmarked), set()
+            return taken
 
     def keep_state(self, key: int, version: int, turn_id: str, state: Mapping[str, Any], chars: int) -> None:
         """Keep the state after a committed turn, which has `chars` characters as JSON."""
@@ -185,8 +208,9 @@ def _bytes_of(held: _ReadOfSession) -> int:
     """Return about how many bytes of memory the evidence and the states of a session take."""
     items = [each for found in held.lists.values() for each in found]
     chars = sum(size for size, _ in held.states.values())
+    contents = sum(len(each.content) for each in items)
     return (
-        len(items) * _EVIDENCE_BYTES + sum(len(each.content) for each in items) * _CONTENT_BYTES + chars * _STATE_BYTES
+        len(items) * _EVIDENCE_BYTES + contents * _CONTENT_BYTES + chars * _STATE_BYTES + len(held.unmarked) * _ID_BYTES
     )
 
 

@@ -15,6 +15,8 @@ The tables:
   state before the first turn.
 - `documents` holds the frame of a session document, `parts` its lists (blocks, tasks, tool calls, model calls) in
   order.
+- `evidences.is_memory` is 1 for what turns recalled. Where it is NULL, the body tells: memories that an older release wrote have
+  no mark until the turn that reads them writes (`sql.parts`).
 - a row of `summaries` without a body says that the path has no summary from there on.
 - `packs` holds the world pack of the current version of each world, compressed (`sql.blobs`); `worlds.digest` is its
   digest.
@@ -35,7 +37,7 @@ from typing import Literal
 
 Dialect = Literal["sqlite", "postgresql"]
 
-REVISION = 5
+REVISION = 6
 """The revision of these tables, as `store_revision` has it."""
 
 NEEDED = 3
@@ -115,7 +117,7 @@ TABLES = (
     """CREATE TABLE evidences (
         session {int} NOT NULL, evidence_id {text} NOT NULL, ord {int} NOT NULL, type {text} NOT NULL,
         source_kind {text} NOT NULL, created_us {int}, origin {text} NOT NULL, body {blob} NOT NULL,
-        PRIMARY KEY (session, evidence_id))""",
+        is_memory {int}, PRIMARY KEY (session, evidence_id))""",
     "CREATE INDEX evidences_in_order ON evidences (session, ord)",
     "CREATE INDEX evidences_by_origin ON evidences (session, origin, ord)",
     """CREATE TABLE parts (

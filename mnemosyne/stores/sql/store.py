@@ -168,7 +168,7 @@ class SqlStore(SqlUpkeep, Store):
         def work(db: Connection) -> tuple[SessionHead, Callable[[], None]]:
             before = sql_sessions.load_session(db, session_id)
             head = write(db)
-            written = sql_parts.hold_prompt_parts(db, before.key, evidences, blocks, usages)
+            written = sql_parts.hold_prompt_parts(db, before, evidences, blocks, usages)
             return head, partial(db.bodies.sessions.follow, before.key, before.version, head.version, *written)
 
         head, follow = await self._writes.run(work)

@@ -29,6 +29,7 @@ from mnemosyne.testing.stores.samples import (
 
 _USER = EvidenceSource(kind=SourceKind.USER, name="lin", uri="msg://1")
 _TOOL = EvidenceSource(kind=SourceKind.TOOL, name="dig", uri="tool://dig")
+_MEMORY = EvidenceSource(kind=SourceKind.RAG, name="history", uri="mnemosyne://session:s1/history/m")
 
 
 async def evidence_ids(store: Store, where: EvidenceFilter | None = None) -> list[str]:
@@ -119,6 +120,28 @@ class StoreParts(StoreTests):
                 (EvidenceFilter(tags={"place": "well"}, limit=1, newest=True), ["e4"]),
             ):
                 assert await evidence_ids(store, where) == expected, where
+
+    async def test_memories_can_be_left_out(self, tmp_path: Path) -> None:
+        """What turns recalled does not take the places of other evidence, however much of it there is."""
+        async with self.open_session(tmp_path) as store:
+            await store.put_evidence(SESSION, evidence("page"))
+            await store.put_evidence(SESSION, evidence("m0", source=_MEMORY))
+            await store.put_evidence(SESSION, evidence("result", type=EvidenceType.TOOL_RESULT, source=_TOOL))
+            head = await store.head(SESSION)
+            recalled = tuple(evidence(f"m{number}", source=_MEMORY) for number in range(1, 6))
+            record = prepared_turn(head, "t9", "hello")
+            await store.save_prepared(record, expected_version=head.version, evidences=recalled)
+            for where, expected in (
+                (EvidenceFilter(without_memories=True), ["page", "result"]),
+                (EvidenceFilter(without_memories=True, limit=1, newest=True), ["result"]),
+                (EvidenceFilter(without_memories=True, limit=2, newest=True), ["page", "result"]),
+                (EvidenceFilter(without_memories=True, types=frozenset({EvidenceType.RAG_DOC}), limit=9), ["page"]),
+                (EvidenceFilter(limit=2, newest=True), ["m4", "m5"]),
+            ):
+                assert await evidence_ids(store, where) == expected, where
+            await store.put_evidence(SESSION, evidence("m3"))
+            await store.put_evidence(SESSION, evidence("page", source=_MEMORY))
+            assert await evidence_ids(store, EvidenceFilter(without_memories=True)) == ["result", "m3"]
 
     async def test_blocks_are_kept_and_filtered(self, tmp_path: Path) -> None:
         """By type and priority; `min_priority` admits this priority and all above it."""
