@@ -1,7 +1,7 @@
 import hashlib
 import json
 import stat
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -95,6 +95,14 @@ async def test_the_same_text_of_the_same_source_is_one_evidence(desk):
     assert (again.evidence_id, again.is_new) == (first.evidence_id, False)
     assert other.supersedes == first.evidence_id
     assert len(await desk.store.list_evidences("s1")) == 2
+
+
+async def test_memories_do_not_hide_what_a_new_text_contradicts(desk):
+    first = await desk.ingest("renew at /v2/renew", WIKI, DOC)
+    memory = replace(first.evidence, source=replace(WIKI, uri="mnemosyne://session:s1/history/m"))
+    for number in range(300):
+        await desk.store.put_evidence("s1", replace(memory, evidence_id=f"m{number}"))
+    assert (await desk.ingest("renew at /v3/renew", WIKI, DOC)).supersedes == first.evidence_id
 
 
 async def test_the_same_words_of_another_mouth_are_another_evidence(desk):
