@@ -15,8 +15,10 @@ async def check_filters(store: Store, evidences: Iterable[Evidence], blocks: Ite
         EvidenceFilter(types=frozenset({EvidenceType.RAG_DOC})),
         EvidenceFilter(since=AT, limit=2),
         EvidenceFilter(until=AT),
+        EvidenceFilter(without_memories=True, limit=3, newest=True),
     ):
-        expected = [each for each in known if where.admits(each)][: where.limit]
+        found = [each for each in known if where.admits(each)]
+        expected = found[-3:] if where.newest else found[: where.limit]
         assert list(await store.list_evidences(SESSION, where)) == expected
     wanted = BlockFilter(min_priority=Priority.HIGH)
     kept = tuple(each for each in blocks if wanted.admits(each))

@@ -41,6 +41,7 @@ from mnemosyne import (
 from mnemosyne.testing.stores.runs import assert_agreement
 from mnemosyne.testing.stores.samples import (
     AT,
+    MEMORY_SOURCE,
     SCOPE,
     SESSION,
     block,
@@ -114,7 +115,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.tree.close(name)
         reused = sorted(self.tree.abandoned)
         turn_id = reused[at % len(reused)] if reused and again == 0 else self.new("t")
-        held = (evidence(self.new("e"), "held by a prompt"),) if again == 1 else ()
+        held = (evidence(self.new("e"), "held by a prompt", source=MEMORY_SOURCE),) if again == 1 else ()
         self.run(
             self.store.save_prepared(prepared_turn(head, turn_id, text), expected_version=head.version, evidences=held)
         )
@@ -190,6 +191,7 @@ class StoreMachine(RuleBasedStateMachine):
                 f"found {number % 3}",
                 type=list(EvidenceType)[number % 3],
                 created_at=AT.replace(hour=number % 24) if number % 2 else None,
+                **({"source": MEMORY_SOURCE} if number % 5 == 0 else {}),
             )
             self._put(self.evidences, name, given, lambda: store.put_evidence(SESSION, given))
         elif kind == 1:

@@ -8,13 +8,12 @@ from contextlib import closing
 import psycopg
 import pytest
 
-from mnemosyne import EvidenceFilter, EvidenceSource, EvidenceType, SourceKind, locate_store, open_store
-from mnemosyne.testing.stores.samples import AT, SESSION, evidence, gold_commit, prepared_turn, start
+from mnemosyne import EvidenceFilter, EvidenceType, locate_store, open_store
+from mnemosyne.testing.stores.samples import AT, MEMORY_SOURCE, SESSION, evidence, gold_commit, prepared_turn, start
 
 pytestmark = pytest.mark.anyio
 
 PAGES = EvidenceFilter(types=frozenset({EvidenceType.RAG_DOC}), without_memories=True, limit=2, newest=True)
-MEMORY = EvidenceSource(kind=SourceKind.RAG, name="history", uri="mnemosyne://session:s1/history/m")
 NUMBER = 600
 """More memories than one page of rows."""
 
@@ -53,7 +52,7 @@ async def database(address):
     await store.create_session(start())
     await store.put_evidence(SESSION, evidence("first"))
     head = await store.head(SESSION)
-    recalled = tuple(evidence(f"m{number}", source=MEMORY) for number in range(NUMBER))
+    recalled = tuple(evidence(f"m{number}", source=MEMORY_SOURCE) for number in range(NUMBER))
     await store.save_prepared(prepared_turn(head, "t0", "hello"), expected_version=head.version, evidences=recalled)
     await store.put_evidence(SESSION, evidence("last"))
     made.run("UPDATE evidences SET is_memory = NULL")

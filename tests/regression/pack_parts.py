@@ -97,6 +97,7 @@ def as_an_older_release_left_it(database: Path) -> None:
     with closing(sqlite3.connect(database)) as connection:
         for table in ("packs", "archives", "archive_parts", "leases", "store_revision"):
             connection.execute(f"DROP TABLE {table}")
+        connection.execute("ALTER TABLE evidences DROP COLUMN is_memory")
         connection.execute("UPDATE alembic_version SET version_num = '0002'")
         connection.execute("PRAGMA user_version = 2")
         connection.commit()

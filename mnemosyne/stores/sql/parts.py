@@ -118,13 +118,13 @@ def _select_evidences(connection: Connection, key: int, where: EvidenceFilter) -
     """Yield the evidence items that pass all conditions of a filter that are columns, the newest first with `newest`."""
     tests, values = _conditions(key, where)
     order, beyond = ("DESC", "<") if where.newest else ("ASC", ">")
-    # Tags are in no column, nor is `is_memory` of rows that an older release wrote: more than one page may be needed.
-    in_pages = where.limit is not None and (where.tags is not None or where.without_memories)
-    size = None if where.limit is None else max(where.limit, _LEAST_PAGE if in_pages else 0)
-    bound = "" if size is None else f" LIMIT {size:d}"
+    page, limit = None, where.limit
+    if limit is not None and (where.tags is not None or where.without_memories):
+        # Tags are in no column, nor is `is_memory` of rows that an older release wrote, so one page may not be enough.
+        page = limit = max(limit, _LEAST_PAGE)
+    bound = "" if limit is None else f" LIMIT {max(limit, 0):d}"
     place: int | None = None
-    number = size
-    while number == size:
+    while True:
         onward = "" if place is None else f" AND ord {beyond} ?"
         rows = connection.execute(
             f"SELECT ord, evidence_id, body FROM evidences WHERE {tests}{onward} ORDER BY ord {order}{bound}",
@@ -135,7 +135,9 @@ def _select_evidences(connection: Connection, key: int, where: EvidenceFilter) -
             found = read_body(connection, body, Evidence, evidence_place(key, name), keep=not where.newest)
             if found is not None:
                 yield found
-        number, place = (len(rows), rows[-1][0]) if rows and in_pages else (-1, None)
+        if page is None or len(rows) < page:
+            return
+        place = rows[-1][0]
 
 
 def _conditions(key: int, where: EvidenceFilter) -> tuple[str, tuple[object, ...]]:

@@ -17,6 +17,7 @@ from mnemosyne.schema.query import BlockFilter, EvidenceFilter
 from mnemosyne.schema.record import WINDOW_USAGES
 from mnemosyne.testing.stores.samples import (
     AT,
+    MEMORY_SOURCE,
     SESSION,
     StoreTests,
     block,
@@ -29,7 +30,6 @@ from mnemosyne.testing.stores.samples import (
 
 _USER = EvidenceSource(kind=SourceKind.USER, name="lin", uri="msg://1")
 _TOOL = EvidenceSource(kind=SourceKind.TOOL, name="dig", uri="tool://dig")
-_MEMORY = EvidenceSource(kind=SourceKind.RAG, name="history", uri="mnemosyne://session:s1/history/m")
 
 
 async def evidence_ids(store: Store, where: EvidenceFilter | None = None) -> list[str]:
@@ -125,10 +125,10 @@ class StoreParts(StoreTests):
         """What turns recalled does not take the places of other evidence, however much of it there is."""
         async with self.open_session(tmp_path) as store:
             await store.put_evidence(SESSION, evidence("page"))
-            await store.put_evidence(SESSION, evidence("m0", source=_MEMORY))
+            await store.put_evidence(SESSION, evidence("m0", source=MEMORY_SOURCE))
             await store.put_evidence(SESSION, evidence("result", type=EvidenceType.TOOL_RESULT, source=_TOOL))
             head = await store.head(SESSION)
-            recalled = tuple(evidence(f"m{number}", source=_MEMORY) for number in range(1, 6))
+            recalled = tuple(evidence(f"m{number}", source=MEMORY_SOURCE) for number in range(1, 6))
             record = prepared_turn(head, "t9", "hello")
             await store.save_prepared(record, expected_version=head.version, evidences=recalled)
             for where, expected in (
@@ -140,7 +140,7 @@ class StoreParts(StoreTests):
             ):
                 assert await evidence_ids(store, where) == expected, where
             await store.put_evidence(SESSION, evidence("m3"))
-            await store.put_evidence(SESSION, evidence("page", source=_MEMORY))
+            await store.put_evidence(SESSION, evidence("page", source=MEMORY_SOURCE))
             assert await evidence_ids(store, EvidenceFilter(without_memories=True)) == ["result", "m3"]
 
     async def test_blocks_are_kept_and_filtered(self, tmp_path: Path) -> None:

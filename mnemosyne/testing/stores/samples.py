@@ -176,6 +176,10 @@ def full_document(session_id: str = SESSION) -> SessionDocument:
     )
 
 
+MEMORY_SOURCE = EvidenceSource(kind=SourceKind.RAG, name="history", uri="mnemosyne://session:s1/history/m")
+"""The source of a memory that a turn recalled."""
+
+
 def evidence(evidence_id: str, content: str = "", **fields: Any) -> Evidence:
     """Return an evidence item from a document."""
     source = EvidenceSource(kind=SourceKind.RAG, name="lib", uri=f"doc://{evidence_id}")
