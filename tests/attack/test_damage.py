@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
+import sqlite3
 import tempfile
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -128,6 +131,9 @@ def is_named(name: str, value: Any, before: Any, *, is_noted: bool) -> bool:
         return len(value) > len(REFUSED)
     if not is_noted:
         return False
+    if name == "turns" and len(value) == len(before):
+        # The columns of a turn's row have no checksum of their own: those of its bodies, which include them, name the row.
+        return [json.loads(each)[0] for each in value] == [json.loads(each)[0] for each in before]
     if name.startswith(("window state", "state after", "branches")):
         return True
     if isinstance(before, list) and isinstance(value, list):
@@ -198,3 +204,19 @@ def test_every_body_is_checked_in_its_place():
             shutil.copytree(source.folder, folder)
             harm = harm_sqlite(folder / "store.db", random.Random(f"place {number}"))
             anyio.run(check_copy, source, folder, harm.what, False)
+
+
+def test_a_damaged_count_of_a_page_does_not_hide_its_rows(tmp_path):
+    """A page of the index that turns are listed by says that it holds 256 entries more than it does."""
+    folder = tmp_path / "copy"
+    shutil.copytree(template("sqlite").folder, folder)
+    file = folder / "store.db"
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        query = "SELECT rootpage FROM sqlite_master WHERE name = 'turns_on_path'"
+        ((page,),) = connection.execute(query).fetchall()
+        ((page_bytes,),) = connection.execute("PRAGMA page_size").fetchall()
+    data = bytearray(file.read_bytes())
+    data[(page - 1) * page_bytes + 3] ^= 1
+    file.write_bytes(data)
+    anyio.run(check_copy, template("sqlite"), folder, "a count of cells", False)

@@ -113,6 +113,8 @@ def open_database(opening: SqliteOptions) -> sqlite3.Connection:
         revision = _recognise(connection, path)
         connection.execute(f"PRAGMA synchronous = {opening.synchronous}")
         connection.execute("PRAGMA secure_delete = ON")
+        # Without it a page whose count of cells is damaged may look empty, and what it holds is missing without a word.
+        connection.execute("PRAGMA cell_size_check = ON")
         if opening.page_limit is not None:
             connection.execute(f"PRAGMA max_page_count = {opening.page_limit:d}")
         if revision < REVISION and not _may_write(path):
