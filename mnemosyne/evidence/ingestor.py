@@ -252,7 +252,7 @@ class RedactingIngestor:
         if not source.uri or not digests[0]:
             return None
         where = EvidenceFilter(
-            types=frozenset({kind}), without_memories=not is_memory(source), limit=_LOOKED_THROUGH, newest=True
+            types=frozenset({kind}), without_memories=not is_memory(source.uri), limit=_LOOKED_THROUGH, newest=True
         )
         older = [
             each

@@ -223,9 +223,9 @@ def trust_of(source: EvidenceSource, kind: EvidenceType) -> Trust:
     return Trust.WEB if source.kind in _FETCHING and uri.startswith(_WEB) else label
 
 
-def is_memory(source: EvidenceSource) -> bool:
-    """Return whether evidence with this source is a memory of the store itself, put down when a turn recalled it."""
-    return source.uri.startswith(OWN_SCHEME)
+def is_memory(uri: str) -> bool:
+    """Return whether evidence from this address is a memory of the store itself, written when a turn recalled it."""
+    return uri.startswith(OWN_SCHEME)
 
 
 def trust_in_document(source: EvidenceSource, kind: EvidenceType) -> Trust:
@@ -233,7 +233,7 @@ def trust_in_document(source: EvidenceSource, kind: EvidenceType) -> Trust:
 
     A memory that a turn recalled is `authored` then: other labels of memories are always written.
     """
-    recalled = source.kind is SourceKind.RAG and is_memory(source)
+    recalled = source.kind is SourceKind.RAG and is_memory(source.uri)
     return Trust.AUTHORED if recalled else trust_of(source, kind)
 
 

@@ -57,7 +57,7 @@ class EvidenceFilter:
             return False
         if self.source_kinds is not None and evidence.source.kind not in self.source_kinds:
             return False
-        if self.without_memories and is_memory(evidence.source):
+        if self.without_memories and is_memory(evidence.source.uri):
             return False
         at = evidence.created_at
         if self.since is not None and (at is None or at < self.since):

@@ -31,7 +31,7 @@ from mnemosyne.documents.views import (
     with_locale,
 )
 from mnemosyne.schema.document import ModelUsage, SessionDocument, Summary, Task, ToolCall
-from mnemosyne.schema.evidence import OWN_SCHEME, ContextBlock, Evidence
+from mnemosyne.schema.evidence import ContextBlock, Evidence, is_memory
 from mnemosyne.schema.query import BlockFilter, EvidenceFilter
 from mnemosyne.schema.record import ImportedTurn, PathSummary, PutResult
 from mnemosyne.schema.session import Message, SessionHead, TurnStatus, WindowMessage
@@ -276,7 +276,7 @@ def list_evidences(ledger: Ledger, session_id: str, where: EvidenceFilter | None
     where = where or EvidenceFilter()
     rows = reversed(ledger.evidences.items()) if where.newest else iter(ledger.evidences.items())
     if where.without_memories:
-        rows = ((name, row) for name, row in rows if not row.uri.startswith(OWN_SCHEME))
+        rows = ((name, row) for name, row in rows if not is_memory(row.uri))
     found = _read_evidences(ledger, rows)
     kept = _first(where.limit, (each for each in found if where.admits(each)))
     return kept[::-1] if where.newest else kept

@@ -69,7 +69,7 @@ def columns_made_of(evidence: Evidence) -> dict[str, object]:
     """Return the columns that are calculated from the body of an evidence item, and must agree with it."""
     return {
         "origin": origin_of(evidence.source.uri, evidence.content_hash),
-        "is_memory": 1 if is_memory(evidence.source) else None,
+        "is_memory": 1 if is_memory(evidence.source.uri) else None,
     }
 
 
@@ -110,8 +110,22 @@ def list_evidences(connection: Connection, session_id: str, where: EvidenceFilte
 
 def read_evidences(connection: Connection, key: int, where: EvidenceFilter) -> tuple[Evidence, ...]:
     """Return the evidence items of a session that pass, in the order of first writing."""
-    kept = _first(where.limit, filter(where.admits, _select_evidences(connection, key, where)))
-    return kept[::-1] if where.newest else kept
+    return _read_evidences(connection, key, where)[0]
+
+
+def _read_evidences(connection: Connection, key: int, where: EvidenceFilter) -> tuple[tuple[Evidence, ...], list[str]]:
+    """Return what `read_evidences` does, and the ids of the memories that the filter left out although no mark said so."""
+    unmarked: list[str] = []
+
+    def admitted() -> Iterator[Evidence]:
+        for each in _select_evidences(connection, key, where):
+            if where.admits(each):
+                yield each
+            elif where.without_memories and is_memory(each.source.uri):
+                unmarked.append(each.evidence_id)
+
+    kept = _first(where.limit, admitted())
+    return (kept[::-1] if where.newest else kept), unmarked
 
 
 def _select_evidences(connection: Connection, key: int, where: EvidenceFilter) -> Iterator[Evidence]:
@@ -168,20 +182,9 @@ def list_newest_evidences(
     kept = connection.bodies.sessions
     known = kept.find_evidences(session.key, session.version, where)
     if known is None:
-        unmarked: list[str] = []
-        known = _first(where.limit, _admitted(where, _select_evidences(connection, session.key, where), unmarked))
-        known = known[::-1] if where.newest else known
+        known, unmarked = _read_evidences(connection, session.key, where)
         kept.keep_evidences(session.key, session.version, where, known, unmarked)
     return known
-
-
-def _admitted(where: EvidenceFilter, found: Iterable[Evidence], unmarked: list[str]) -> Iterator[Evidence]:
-    """Yield what passes; the ids of memories that a filter leaves out, and no column said so, are added to `unmarked`."""
-    for each in found:
-        if where.admits(each):
-            yield each
-        elif where.without_memories and is_memory(each.source):
-            unmarked.append(each.evidence_id)
 
 
 def _first(limit: int | None, items: Iterable[T]) -> tuple[T, ...]:
