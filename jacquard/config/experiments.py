@@ -64,6 +64,11 @@ def apply_experiments(config: RuntimeConfig, session_id: str) -> RuntimeConfig:
     return replace(settled, tags={**config.tags, **{f"{TAG}{name}": arm for name, arm in chosen.items()}})
 
 
+def with_viewer(config: RuntimeConfig, session_id: str, viewer: str) -> RuntimeConfig:
+    """Return the configuration of one session for this viewer, whatever the arms of its experiments say."""
+    return replace(apply_experiments(config, session_id), viewer=viewer)
+
+
 def tags_of_session(config: RuntimeConfig, session_id: str) -> Mapping[str, str]:
     """Return the tags of a session under a configuration: its own, and one for the arm of each experiment."""
     arms = {f"{TAG}{name}": arm_of(name, arms, session_id) for name, arms in config.experiments.items()}

@@ -3,7 +3,8 @@
 The same bounds apply to settings from code, files and the environment, and `jacquard.config.reference` publishes them.
 This module must not import a section. The metadata of a field has the keys `doc` (one sentence), `low` and `high`
 (bounds of a number, both included), `words` (the texts that it can be), `keys` (the keys of a mapping), `parts`
-(sentences of the fields of a value that is declared elsewhere) and `credential` (how the text holds one: `Credential`).
+(sentences of the fields of a value that is declared elsewhere), `credential` (how the text holds one: `Credential`) and
+`call` (whether a call of the service may set it: see `ANY`; without it none may).
 """
 
 from __future__ import annotations
@@ -11,17 +12,34 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, field, fields
 from enum import Enum, StrEnum
+from math import inf
 from typing import Any
 
 from jacquard.core.errors import ConfigError
 from mnemosyne.schema.memory import EMPTY
 
+ANY = inf
+"""A call may set the field to any value of its bounds. A number instead of it is the most that a call may set, where the service
+itself has less.
+"""
 
-def plain_field(default: Any = MISSING, *, doc: str, default_factory: Any = MISSING, shown: bool = True) -> Any:
+LOWER = -inf
+"""A call may lower the field, never raise it: a smaller number, false, an earlier word, smaller numbers of a mapping."""
+
+
+def plain_field(
+    default: Any = MISSING,
+    *,
+    doc: str,
+    default_factory: Any = MISSING,
+    shown: bool = True,
+    call: float | None = None,
+) -> Any:
     """Return a field without bounds and without credentials; with `shown` false it is left out of the section's `repr`."""
+    metadata = {"doc": doc, "call": call}
     if default_factory is not MISSING:
-        return field(default_factory=default_factory, repr=shown, metadata={"doc": doc})
-    return field(default=default, repr=shown, metadata={"doc": doc})
+        return field(default_factory=default_factory, repr=shown, metadata=metadata)
+    return field(default=default, repr=shown, metadata=metadata)
 
 
 class Credential(StrEnum):
@@ -40,24 +58,26 @@ def credential_field(default: str | None, holds: Credential, *, doc: str) -> Any
     return field(default=default, repr=False, metadata={"doc": doc, "credential": holds})
 
 
-def bounded_field(default: Any, low: float | None = None, high: float | None = None, *, doc: str) -> Any:
+def bounded_field(
+    default: Any, low: float | None = None, high: float | None = None, *, doc: str, call: float | None = None
+) -> Any:
     """Return a field whose number lies between `low` and `high`, both included; None means no bound."""
-    return field(default=default, metadata={"low": low, "high": high, "doc": doc})
+    return field(default=default, metadata={"low": low, "high": high, "doc": doc, "call": call})
 
 
-def choice_field(default: str, *words: str, doc: str) -> Any:
+def choice_field(default: str, *words: str, doc: str, call: float | None = None) -> Any:
     """Return a field whose value is one of a few words."""
-    return field(default=default, metadata={"words": words, "doc": doc})
+    return field(default=default, metadata={"words": words, "doc": doc, "call": call})
 
 
-def choices_field(default: tuple[str, ...], *words: str, doc: str) -> Any:
+def choices_field(default: tuple[str, ...], *words: str, doc: str, call: float | None = None) -> Any:
     """Return a field whose value is a list of some of these words."""
-    return field(default=default, metadata={"words": words, "doc": doc})
+    return field(default=default, metadata={"words": words, "doc": doc, "call": call})
 
 
-def numbers_field(words: Iterable[str], low: float, *, doc: str) -> Any:
+def numbers_field(words: Iterable[str], low: float, *, doc: str, call: float | None = None) -> Any:
     """Return a field that maps some of these words to a number that is at least `low`."""
-    return field(default_factory=lambda: EMPTY, metadata={"keys": tuple(words), "low": low, "doc": doc})
+    return field(default_factory=lambda: EMPTY, metadata={"keys": tuple(words), "low": low, "doc": doc, "call": call})
 
 
 def find_key_fault(metadata: Mapping[str, Any], key: str) -> str | None:

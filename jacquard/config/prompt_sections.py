@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from jacquard.config.fields import (
+    ANY,
+    LOWER,
     Credential,
     bounded_field,
     check,
@@ -31,22 +33,29 @@ class BudgetConfig:
     """
 
     max_input_tokens: int = bounded_field(
-        8192, 1, doc="Input limit of the main model, in tokens, with what is kept free."
+        8192, 1, doc="Input limit of the main model, in tokens, with what is kept free.", call=2_000_000
     )
-    reserved_reply_tokens: int = bounded_field(1024, 0, doc="Tokens of the limit that are kept free for the reply.")
+    reserved_reply_tokens: int = bounded_field(
+        1024, 0, doc="Tokens of the limit that are kept free for the reply.", call=ANY
+    )
     reserved_tail_tokens: int = bounded_field(
-        0, 0, doc="Tokens of the limit that are kept free for the tool calls and results of a tool loop (`assemble`)."
+        0,
+        0,
+        doc="Tokens of the limit that are kept free for the tool calls and results of a tool loop (`assemble`).",
+        call=ANY,
     )
     tier_tokens: Mapping[str, int] = numbers_field(
         Priority,
         0,
         doc="The most tokens that the blocks of a priority may take together; without a bound they take what is left.",
+        call=ANY,
     )
     state_share: float = bounded_field(
         0.75,
         0,
         1,
         doc="The largest share of a prompt that the state (status and active quests) may take before it is shortened.",
+        call=ANY,
     )
 
     def __post_init__(self) -> None:
@@ -77,19 +86,22 @@ class PruneConfig:
         "a plugin.",
     )
     must_keep_priorities: tuple[str, ...] = choices_field(
-        ("must",), *Priority, doc="Priorities whose blocks are never dropped; `must` is always one of them."
+        ("must",), *Priority, doc="Priorities whose blocks are never dropped; `must` is always one of them.", call=ANY
     )
     ttl_seconds: Mapping[str, float] = numbers_field(
-        Priority, 0, doc="The greatest age of a block, in seconds, by priority; older blocks are dropped."
+        Priority, 0, doc="The greatest age of a block, in seconds, by priority; older blocks are dropped.", call=LOWER
     )
     max_sensitivity: str = choice_field(
         "secret",
         *Sensitivity,
         doc="The most guarded text that a prompt may hold; what is more guarded is masked or dropped.",
+        call=LOWER,
     )
-    mask: bool = plain_field(True, doc="Whether what is too sensitive is masked; otherwise it is dropped.")
-    shorten_to: float = bounded_field(0.25, 0, 1, doc="The share of a text that stays when it is shortened.")
-    shorten_least_tokens: int = bounded_field(24, 1, doc="The fewest tokens that stay of a text that is shortened.")
+    mask: bool = plain_field(True, doc="Whether what is too sensitive is masked; otherwise it is dropped.", call=LOWER)
+    shorten_to: float = bounded_field(0.25, 0, 1, doc="The share of a text that stays when it is shortened.", call=ANY)
+    shorten_least_tokens: int = bounded_field(
+        24, 1, doc="The fewest tokens that stay of a text that is shortened.", call=ANY
+    )
 
     def __post_init__(self) -> None:
         check(self)
@@ -99,9 +111,11 @@ class PruneConfig:
 class HistoryConfig:
     """The history window: it grows to either limit, is then cut to `low_water` of both, and grows again (A5)."""
 
-    max_messages: int = bounded_field(60, 0, doc="The most messages of the conversation in a prompt.")
-    max_tokens: int = bounded_field(3000, 0, doc="The most tokens of the conversation in a prompt.")
-    low_water: float = bounded_field(0.5, 0, 1, doc="The share of both limits that is left when the window is cut.")
+    max_messages: int = bounded_field(60, 0, doc="The most messages of the conversation in a prompt.", call=2_000)
+    max_tokens: int = bounded_field(3000, 0, doc="The most tokens of the conversation in a prompt.", call=200_000)
+    low_water: float = bounded_field(
+        0.5, 0, 1, doc="The share of both limits that is left when the window is cut.", call=ANY
+    )
 
     def __post_init__(self) -> None:
         check(self)
@@ -115,17 +129,20 @@ class CurationConfig:
     scores more than `lease_margin` times the best that was.
     """
 
-    enabled: bool = plain_field(True, doc="Whether memories are recalled at all.")
-    recall_limit: int = bounded_field(50, 1, 1000, doc="The most candidates that recall gives to the selector.")
-    select_limit: int = bounded_field(6, 0, 50, doc="The most memories that the selector may choose.")
+    enabled: bool = plain_field(True, doc="Whether memories are recalled at all.", call=LOWER)
+    recall_limit: int = bounded_field(
+        50, 1, 1000, doc="The most candidates that recall gives to the selector.", call=200
+    )
+    select_limit: int = bounded_field(6, 0, 50, doc="The most memories that the selector may choose.", call=ANY)
     fallback_limit: int = bounded_field(
         6,
         0,
         50,
         doc="The most memories that the heuristic chooses, which does so without a selector and when that fails or is late.",
+        call=ANY,
     )
     flesh_tokens: int = bounded_field(
-        1000, 1, doc="The most tokens that the chosen memories may take together; the best is always shown."
+        1000, 1, doc="The most tokens that the chosen memories may take together; the best is always shown.", call=ANY
     )
     relevance_floor: float = bounded_field(
         0.5,
@@ -133,21 +150,25 @@ class CurationConfig:
         1,
         doc="How likely relevant (0 to 1, as the rules estimate it) a memory must be for the heuristic to choose it; 0 takes the "
         "best, whatever they are.",
+        call=ANY,
     )
     relevance_floor_past: float = bounded_field(
-        0.4, 0, 1, doc="The same for inputs about the past, in which a player or user asks for memories."
+        0.4, 0, 1, doc="The same for inputs about the past, in which a player or user asks for memories.", call=ANY
     )
-    deadline_ms: int = bounded_field(1500, 0, doc="How long a turn waits for Stream B, in milliseconds.")
+    deadline_ms: int = bounded_field(1500, 0, doc="How long a turn waits for Stream B, in milliseconds.", call=LOWER)
     selector_timeout_ms: int | None = bounded_field(
         None,
         0,
         doc="How long the selector may take before the heuristic chooses, in milliseconds; none means `deadline_ms`.",
     )
     background_seconds: float = bounded_field(
-        30.0, 0, doc="How long a selection may go on after the deadline, in seconds, to serve the next turn."
+        30.0,
+        0,
+        doc="How long a selection may go on after the deadline, in seconds, to serve the next turn.",
+        call=LOWER,
     )
     max_entry_tokens: int = bounded_field(
-        600, 1, doc="Tokens of a memory above which only its first sentences are shown."
+        600, 1, doc="Tokens of a memory above which only its first sentences are shown.", call=ANY
     )
     dates: str = choice_field(
         "auto",
@@ -156,12 +177,13 @@ class CurationConfig:
         "never",
         doc="Whether messages among the memories name the dates that their words mean (`yesterday`), counted from the day on which "
         "they were said; `auto`: in sessions without a world pack.",
+        call=ANY,
     )
     lease_turns: int = bounded_field(
-        0, 0, 50, doc="How many further turns a selector's choice may serve; 0 turns the lease off."
+        0, 0, 50, doc="How many further turns a selector's choice may serve; 0 turns the lease off.", call=ANY
     )
     lease_margin: float = bounded_field(
-        1.25, 1, doc="A lease ends when an entry outside it scores more than this many times its best entry."
+        1.25, 1, doc="A lease ends when an entry outside it scores more than this many times its best entry.", call=ANY
     )
 
     def __post_init__(self) -> None:
@@ -235,7 +257,7 @@ class PlannerConfig:
         doc="The model is called when the rules are less confident than this; none means the world's value (0.6).",
     )
     focus: str | None = plain_field(
-        None, doc="Id of a quest that stays in focus; neither the rules nor the model change it then."
+        None, doc="Id of a quest that stays in focus; neither the rules nor the model change it then.", call=ANY
     )
 
     def __post_init__(self) -> None:
@@ -246,12 +268,12 @@ class PlannerConfig:
 class PackageConfig:
     """What the ContextPackage of a turn may hold (seed 000 section 9); the prompt itself is bounded by `budget`."""
 
-    by_document: int = bounded_field(3, 1, doc="The most evidence items from one document or turn.")
-    by_source: int = bounded_field(10, 1, doc="The most evidence items from one chain.")
+    by_document: int = bounded_field(3, 1, doc="The most evidence items from one document or turn.", call=ANY)
+    by_source: int = bounded_field(10, 1, doc="The most evidence items from one chain.", call=ANY)
     recent_turns_max: int = bounded_field(
-        20, 0, doc="The most recent turns; a turn reaches from one message of the user to the next."
+        20, 0, doc="The most recent turns; a turn reaches from one message of the user to the next.", call=ANY
     )
-    snippets_max_chars: int = bounded_field(800, 1, doc="The most characters of the text of one item.")
+    snippets_max_chars: int = bounded_field(800, 1, doc="The most characters of the text of one item.", call=ANY)
 
     def __post_init__(self) -> None:
         check(self)
@@ -271,9 +293,10 @@ class LayersConfig:
         "mapreduce_planner",
         "mapreduce_reducer",
         doc="The part that this agent has in a process of several agents.",
+        call=ANY,
     )
     enable_share_context: bool | None = plain_field(
-        None, doc="Whether the call gets the blocks that agents share; none means that `process` decides."
+        None, doc="Whether the call gets the blocks that agents share; none means that `process` decides.", call=ANY
     )
 
     def __post_init__(self) -> None:
@@ -287,32 +310,44 @@ class WorldInfoConfig:
     """
 
     scan_depth: int = bounded_field(
-        2, 0, 1000, doc="How many of the newest messages, the input among them, are searched for keys."
+        2, 0, 1000, doc="How many of the newest messages, the input among them, are searched for keys.", call=ANY
     )
     context_tokens: int = bounded_field(
-        0, 0, doc="The tokens of which `budget_percent` is taken; 0 means what the prompt may take."
+        0, 0, doc="The tokens of which `budget_percent` is taken; 0 means what the prompt may take.", call=ANY
     )
     budget_percent: int = bounded_field(
-        25, 1, 100, doc="The share of these tokens that the entries may take, in percent."
+        25, 1, 100, doc="The share of these tokens that the entries may take, in percent.", call=ANY
     )
-    budget_cap: int = bounded_field(0, 0, doc="The most tokens that the entries may take; 0 means no other limit.")
-    include_names: bool = plain_field(True, doc="Whether the names of speakers are searched with their messages.")
-    recursive: bool = plain_field(True, doc="Whether the text of an entry can set off other entries.")
-    case_sensitive: bool = plain_field(False, doc="Whether keys are found only in the case in which they are written.")
+    budget_cap: int = bounded_field(
+        0, 0, doc="The most tokens that the entries may take; 0 means no other limit.", call=ANY
+    )
+    include_names: bool = plain_field(
+        True, doc="Whether the names of speakers are searched with their messages.", call=ANY
+    )
+    recursive: bool = plain_field(True, doc="Whether the text of an entry can set off other entries.", call=ANY)
+    case_sensitive: bool = plain_field(
+        False, doc="Whether keys are found only in the case in which they are written.", call=ANY
+    )
     match_whole_words: bool = plain_field(
-        True, doc="Whether keys of one word are found only as whole words; Chinese keys are found in any text."
+        True,
+        doc="Whether keys of one word are found only as whole words; Chinese keys are found in any text.",
+        call=ANY,
     )
     use_group_scoring: bool = plain_field(
-        False, doc="Whether the entries of a group that have the most keys in the text go before the others."
+        False, doc="Whether the entries of a group that have the most keys in the text go before the others.", call=ANY
     )
     min_activations: int = bounded_field(
-        0, 0, doc="Older messages are searched until this many entries are set off; 0 turns that off."
+        0, 0, doc="Older messages are searched until this many entries are set off; 0 turns that off.", call=ANY
     )
     min_activations_depth_max: int = bounded_field(
-        0, 0, 1000, doc="The most messages that `min_activations` may search; 0 means all that the prompt shows."
+        0,
+        0,
+        1000,
+        doc="The most messages that `min_activations` may search; 0 means all that the prompt shows.",
+        call=ANY,
     )
     max_recursion_steps: int = bounded_field(
-        0, 0, doc="The most passes over the entries, the first one too; 0 means no limit."
+        0, 0, doc="The most passes over the entries, the first one too; 0 means no limit.", call=ANY
     )
     insertion_strategy: str = choice_field(
         "character_first",
@@ -320,6 +355,7 @@ class WorldInfoConfig:
         "character_first",
         "global_first",
         doc="Whether the entries of the character's books go before those of other books, after them, or by their order alone.",
+        call=ANY,
     )
 
     def __post_init__(self) -> None:

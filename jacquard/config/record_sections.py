@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jacquard.config.fields import (
+    ANY,
+    LOWER,
     Credential,
     bounded_field,
     check,
@@ -30,7 +32,7 @@ class SummaryConfig:
     A session below both triggers gets no summary.
     """
 
-    enabled: bool = plain_field(True, doc="Whether rolling summaries are made.")
+    enabled: bool = plain_field(True, doc="Whether rolling summaries are made.", call=LOWER)
     model: str | None = plain_field(
         None,
         doc="Name of the small model that summarizes, as litellm names it; without one, the gist of each turn is kept.",
@@ -144,26 +146,35 @@ class RedactionConfig:
 class EvidenceConfig:
     """How evidence is stored, shown and compared (spec 3.6; seed 002 sections 6.6, 8.3 and 13)."""
 
-    enabled: bool = plain_field(True, doc="Whether results of tools and searches are shown in prompts.")
+    enabled: bool = plain_field(True, doc="Whether results of tools and searches are shown in prompts.", call=LOWER)
     limit: int = bounded_field(
-        6, 0, 100, doc="The most results of tools and searches in a prompt; those that fit the turn best are shown."
+        6,
+        0,
+        100,
+        doc="The most results of tools and searches in a prompt; those that fit the turn best are shown.",
+        call=ANY,
     )
     relevance_floor: float = bounded_field(
         0.35,
         0,
         doc="The least score of a result that a prompt shows, unless it came after the last reply: its words count at most 1, its "
         "age at most 0.5; 0 shows the best, whatever they are.",
+        call=ANY,
     )
-    max_tokens: int = bounded_field(600, 1, doc="Tokens of a result above which only its beginning is shown.")
+    max_tokens: int = bounded_field(600, 1, doc="Tokens of a result above which only its beginning is shown.", call=ANY)
     conflict_policy: str = choice_field(
         "keep_both_and_warn",
         "prefer_tool_over_rag",
         "prefer_latest_by_at",
         "keep_both_and_warn",
         doc="Which of two results counts where they contradict each other.",
+        call=ANY,
     )
     ttl_seconds: Mapping[str, float] = numbers_field(
-        EvidenceType, 0, doc="The greatest age of evidence, in seconds, by type; older evidence is not used."
+        EvidenceType,
+        0,
+        doc="The greatest age of evidence, in seconds, by type; older evidence is not used.",
+        call=LOWER,
     )
     store_content: bool = plain_field(True, doc="Whether the text is stored; otherwise only a pointer and a hash are.")
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from jacquard.config.fields import ANY, LOWER
 from jacquard.config.sections import ArmConfig, RuntimeConfig
 from jacquard.config.service import ServiceSettings
 from jacquard.config.settings import BETWEEN, OF_NO_ARM, PREFIX, SERVICE
@@ -31,7 +32,14 @@ Every setting, with its default and its bounds. A setting is given in code (`Run
 `load_config`), or in an environment variable; the environment counts over the file, the file over the default. The section
 `service` is read by `jacquard serve` alone, whose options count over the environment. A list or a mapping
 in a variable is written as YAML (`[must, high]`, `{low: 3600}`). An unknown name or a value outside its bounds is refused with a
-`ConfigError` that names it. Bounds are included. The same in a form for programs: [JSON Schema](schema/settings.json), printed by
+`ConfigError` that names it. Bounds are included.
+
+A call of the [service](service.md#operations) may bring settings of its own (`config`). The column 'in a call' says which ones a
+token of scope `play` or `author` may set: to any value; up to a number (or to the service's own value, if that is more); or only
+lower than the service's own value (a smaller number, `false`, an earlier word). Without an entry it may not be set. A token of
+scope `admin` may set all of them. A new setting is closed until its definition opens it.
+
+The same in a form for programs: [JSON Schema](schema/settings.json), printed by
 `jacquard schema settings`.
 
 This page is generated: `python -m jacquard.config.reference docs` writes it.
@@ -188,13 +196,18 @@ def _build_schema(hint: Any, metadata: Mapping[str, Any], defs: dict[str, Any]) 
 
 
 def _format_table(settings: Iterable[Setting]) -> str:
-    rows = ["| setting | what | default | environment variable | meaning |", "| --- | --- | --- | --- | --- |"]
+    rows = ["| setting | what | default | in a call | environment variable | meaning |", f"|{' --- |' * 6}"]
     rows += [
         f"| `{'.'.join(each.path)}` | {_describe_kind(each.hint, each.metadata)} | {_format_default(each.default)} "
-        f"| `{each.variable}` | {each.doc} |"
+        f"| {_describe_call(each.metadata.get('call'))} | `{each.variable}` | {each.doc} |"
         for each in settings
     ]
     return "\n".join(rows) + "\n"
+
+
+def _describe_call(call: float | None) -> str:
+    """Return in words what a call may do with a setting."""
+    return {None: "", ANY: "any", LOWER: "lower"}.get(call, f"up to {call}")
 
 
 def _format_default(value: Any) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache
 from typing import Any, TypeVar, get_type_hints
 
-from jacquard.config.fields import Credential, check, choice_field, credential_field, plain_field
+from jacquard.config.fields import ANY, Credential, check, choice_field, credential_field, plain_field
 from jacquard.config.prompt_sections import (
     BudgetConfig,
     CurationConfig,
@@ -81,16 +81,19 @@ class RuntimeConfig:
         doc="What kind of agent prompts are for: `story`, `assistant`, `coding`, `support`, or one of the world pack; `auto` is "
         "what the pack names, `story` for a pack that names none, and `assistant` without a pack. A session remembers the profile "
         "that it was started with; a turn with `auto` has that one.",
+        call=ANY,
     )
     locale: str = plain_field(
         "",
         doc="Language of our own words in a session without a world pack, such as `zh` or `en`, where its document names none "
         "(`meta.locale`); empty: English.",
+        call=ANY,
     )
     layout: str = plain_field(
         "auto",
         doc="Name of the layout of the prompt: `classic`, `cache_first`, `layers`, or one of the world pack; `auto` is that of the "
         "profile.",
+        call=ANY,
     )
     activation: str = choice_field(
         AUTO,
@@ -99,19 +102,21 @@ class RuntimeConfig:
         SILLYTAVERN,
         doc="By whose rules entries of world info reach a prompt: `recall` by relevance, as all lore; `sillytavern` by keys, as in "
         "SillyTavern (`world_info`); `auto` is what the pack says.",
+        call=ANY,
     )
     template_id: str | None = plain_field(
-        None, doc="Name of the template of every turn; none means that the plan chooses."
+        None, doc="Name of the template of every turn; none means that the plan chooses.", call=ANY
     )
     viewer: str | None = plain_field(
-        None, doc="Id of the character who reads the reply; memories that it may not know are left out (B7)."
+        None, doc="Id of the character who reads the reply; memories that it may not know are left out (B7).", call=ANY
     )
     model_hint: str | None = plain_field(
         None,
         doc="Name of the main model; only its reported usage corrects the token estimate (none: that of any model).",
+        call=ANY,
     )
     provider_hint: str | None = plain_field(
-        None, doc="Name of the main model's provider; it is recorded with the settings of a turn."
+        None, doc="Name of the main model's provider; it is recorded with the settings of a turn.", call=ANY
     )
     token_estimator: str = credential_field(
         "estimate",
@@ -120,11 +125,12 @@ class RuntimeConfig:
         "OpenAI; without a name, of `model_hint`), `tokenizer:FILE` (exact, by a `tokenizer.json`), or the name of a plugin.",
     )
     tags: Mapping[str, str] = plain_field(
-        default_factory=lambda: EMPTY, doc="Labels of every event and span; they do not change the prompt."
+        default_factory=lambda: EMPTY, doc="Labels of every event and span; they do not change the prompt.", call=ANY
     )
     instructions: Mapping[str, str] = plain_field(
         default_factory=lambda: EMPTY,
         doc="Instructions of the host by name; they follow those of the world and are never dropped (seed 002 section 6.4).",
+        call=ANY,
     )
     budget: BudgetConfig = field(default=BudgetConfig())
     prune: PruneConfig = field(default=PruneConfig())

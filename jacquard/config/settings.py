@@ -186,7 +186,9 @@ def _read_file(file: Path) -> str:
 def _read_variable(path: tuple[str, ...], text: str, reading: _Reading, kind: Any = RuntimeConfig) -> Any:
     for step in path:
         kind = (
-            _hints(kind).get(step) if isinstance(kind, type) and is_dataclass(kind) else (get_args(kind) or (None,))[-1]
+            section_hints(kind).get(step)
+            if isinstance(kind, type) and is_dataclass(kind)
+            else (get_args(kind) or (None,))[-1]
         )
     if kind == str | None and text == "null":
         return None
@@ -218,7 +220,7 @@ def _read_section(kind: type[T], value: Any, path: tuple[str, ...], reading: _Re
     if not isinstance(value, Mapping):
         reading.fault(path, "must be a mapping of settings")
         value = {}
-    hints, known = _hints(kind), {each.name: each for each in fields(kind)}  # type: ignore[arg-type]
+    hints, known = section_hints(kind), {each.name: each for each in fields(kind)}  # type: ignore[arg-type]
     for name in value:
         if name not in known:
             reading.fault((*path, str(name)), f"is no setting{_suggest_name(str(name), path, known)}")
@@ -303,7 +305,8 @@ def _are_all(values: list[Any], kind: type[tuple[Any, ...]]) -> Any:
 
 
 @cache
-def _hints(kind: Any) -> dict[str, Any]:
+def section_hints(kind: Any) -> dict[str, Any]:
+    """Return the types of the fields of a section."""
     return get_type_hints(kind)
 
 
@@ -319,7 +322,7 @@ def _suggest_name(name: str, path: tuple[str, ...], known: Mapping[str, Any]) ->
 
 
 def _paths(kind: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    for name, hint in _hints(kind).items():
+    for name, hint in section_hints(kind).items():
         yield (*path, name)
         if is_dataclass(hint):
             yield from _paths(hint, (*path, name))

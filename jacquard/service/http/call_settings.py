@@ -4,40 +4,29 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
-from jacquard.config.sections import RuntimeConfig, list_credentials
+from jacquard.config.experiments import with_viewer
+from jacquard.config.per_call import read_call_settings
+from jacquard.config.sections import RuntimeConfig
 from jacquard.config.settings import config_from_mapping
-from jacquard.core.errors import ConfigError
 from jacquard.service.http.operation import Call
 from jacquard.service.values import Scope
 from jacquard.wiring.verbs import MemoryVerbs
 
 
 def config_for(call: Call, given: Mapping[str, Any] | None) -> RuntimeConfig | None:
-    """Return the settings of a call: those that were sent over those of the service, with the viewer of the token; None where they
-    are those of the service. ConfigError for a setting that cannot be.
+    """Return the settings of a call: those that were sent over those of the service, for the viewer of the token; None where they
+    are those of the service. ConfigError for a setting that cannot be, or that a call may not set.
     """
-    base, viewer = call.runtime.engine.config, call.principal.viewer
-    if given and not call.principal.allows(Scope.ADMIN):
-        _check_settings(given)
-    config = base if not given else config_from_mapping(given, base)
-    if viewer is not None:
-        config = replace(config, viewer=viewer)
+    base, principal = call.runtime.engine.config, call.principal
+    config = base
+    if given:
+        read = config_from_mapping if principal.allows(Scope.ADMIN) else read_call_settings
+        config = read(given, base)
+    if principal.viewer is not None:
+        config = with_viewer(config, call.session_id, principal.viewer)
     return None if config is base else config
-
-
-def _check_settings(given: Mapping[str, Any]) -> None:
-    """Raise ConfigError for a setting that names an address, a key or a program's argument: the service would use it."""
-    for path in list_credentials():
-        value: Any = given
-        for name in path:
-            value = value.get(name) if isinstance(value, Mapping) else None
-        if value is not None:
-            raise ConfigError(
-                f"{'.'.join(path)} can only be set in the settings of the service, or with a token of scope admin."
-            )
 
 
 def verbs_for(call: Call) -> MemoryVerbs:

@@ -15,16 +15,17 @@ from mnemosyne.core.errors import SessionNotFoundError, TurnNotFoundError
 from mnemosyne.schema.record import TurnRecord
 
 
-async def check_turn(call: Call, turn_id: str | None) -> None:
-    """Raise TurnNotFoundError where the turn of this id (None: the newest) is there and is not of the viewer of the token.
+async def check_turn(call: Call, turn_id: str | None, *, is_committed: bool = False) -> None:
+    """Raise TurnNotFoundError where the turn of this id is there and is not of the viewer of the token.
 
-    Without a viewer nothing is read.
+    None: the turn that waits for its reply, else the newest committed one (`is_committed`: that one in any case). Without a viewer
+    nothing is read.
     """
     viewer = call.principal.viewer
     if viewer is None:
         return
     try:
-        record = await _find(call, turn_id)
+        record = await _find(call, turn_id, is_committed)
     except (TurnNotFoundError, SessionNotFoundError):
         # The engine says so, or begins it.
         return
@@ -32,11 +33,11 @@ async def check_turn(call: Call, turn_id: str | None) -> None:
         raise TurnNotFoundError(call.session_id, record.turn_id)
 
 
-async def _find(call: Call, turn_id: str | None) -> TurnRecord | None:
+async def _find(call: Call, turn_id: str | None, is_committed: bool) -> TurnRecord | None:
     if turn_id is not None:
         return await call.runtime.store.turn(call.session_id, turn_id)
     window = await call.runtime.store.window(call.session_id, message_limit=1)
-    return window.pending or window.previous
+    return (None if is_committed else window.pending) or window.previous
 
 
 def _is_of(record: TurnRecord, viewer: str) -> bool:

@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 
 import anyio
 
+from jacquard.config.experiments import apply_experiments
 from jacquard.config.service import ProxySettings
 from jacquard.integrations.core.adapter import COUNTED, REPORTED_WITH_MORE
 from jacquard.integrations.core.mapping import read_arguments
@@ -136,7 +137,8 @@ class TurnKeeper:
         shown = [each for each in request.messages if each.get("role") in ("user", "assistant")]
         tokens = await engine.estimate_messages([_plain(each) for each in shown])
         config = settings_for(
-            engine.config,
+            # First the arms of experiments: none may take the place of what a call of the proxy needs, or of its viewer.
+            apply_experiments(engine.config, session_id),
             viewer=viewer,
             has_state=has_state,
             is_cut=placed.is_cut,

@@ -94,3 +94,35 @@ async def test_a_viewer_plays_its_own_turns(tmp_path):
             assert (await ask(client, own, "/sessions/s/reply", reply))[0] == 200
         assert (await ask(client, own, "/sessions/s/swipe", {"turn_id": "t1"}))[0] == 200
         assert (await ask(client, own, "/sessions/s/retry", {}))[0] == 200
+
+
+@pytest.mark.parametrize("path", ["turns", "swipe", "retry"])
+async def test_no_setting_of_a_call_shows_what_another_viewer_may_know(tmp_path, path):
+    arm = {"e": {"a": {"share": 1, "config": {"viewer": "chief"}}}}
+    async with play(tmp_path) as (client, headers):
+        stranger = headers["stranger"]
+        assert (await ask(client, stranger, TURNS, {"message": ASKED, "turn_id": "t1"}))[0] == 200
+        assert (await ask(client, stranger, "/sessions/s/reply", {"message": "Hm.", "turn_id": "t1"}))[0] == 200
+        sent = {"message": ASKED, "turn_id": "t2"} if path == "turns" else {}
+        status, text = await ask(client, stranger, f"/sessions/s/{path}", {**sent, "config": {"experiments": arm}})
+        assert (status, SECRET in text) == (422, False)
+        status, text = await ask(client, stranger, f"/sessions/s/{path}", {**sent, "config": {"viewer": "chief"}})
+        assert (status, SECRET in text) == (200, False)
+
+
+async def test_a_viewer_with_a_turn_that_waits_swipes_no_turn_of_another(tmp_path):
+    async with play(tmp_path) as (client, headers):
+        chief, stranger = headers["chief"], headers["stranger"]
+        assert (await ask(client, chief, TURNS, {"message": "My word is Rosebud.", "turn_id": "his"}))[0] == 200
+        assert (await ask(client, chief, "/sessions/s/reply", {"message": "So be it.", "turn_id": "his"}))[0] == 200
+        assert (await ask(client, stranger, TURNS, {"message": "And mine?", "turn_id": "mine"}))[0] == 200
+        assert (await ask(client, stranger, "/sessions/s/swipe", {}))[0] == 404
+        assert len((await client.get("/sessions/s/branches", headers=stranger)).json()) == 1
+
+
+async def test_a_viewer_does_not_prepare_the_waiting_turn_of_another_again(tmp_path):
+    async with play(tmp_path) as (client, headers):
+        assert (await ask(client, headers["chief"], TURNS, {"message": ASKED, "turn_id": "his"}))[0] == 200
+        assert (await ask(client, headers["stranger"], TURNS, {"message": "Mine.", "turn_id": "his"}))[0] == 404
+        reply = {"message": "I will not say.", "turn_id": "his"}
+        assert (await ask(client, headers["chief"], "/sessions/s/reply", reply))[0] == 200

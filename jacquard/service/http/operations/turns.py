@@ -127,14 +127,23 @@ class UsageRequest:
 async def prepare(call: Call) -> PreparedTurn:
     """Prepare a turn and return it as it is."""
     sent = call.read(TurnRequest)
+    turn_id = sent.turn_id or id_from_key(call, "turn")
+    if turn_id is not None:
+        await check_turn(call, turn_id)
     turn = await call.runtime.engine.prepare_turn(
         call.session_id,
         message_from_wire(sent.message),
         config_for(call, sent.config),
-        turn_id=sent.turn_id or id_from_key(call, "turn"),
+        turn_id=turn_id,
         branch_id=sent.branch_id,
     )
-    # A turn that is there already is answered from its record, whoever it was made for.
+    return await _checked(call, turn)
+
+
+async def _checked(call: Call, turn: PreparedTurn) -> PreparedTurn:
+    """Return a turn that is of the viewer of the token: one that is there already is answered from its record, whoever it was
+    made for. TurnNotFoundError.
+    """
     await check_turn(call, turn.turn_id)
     return turn
 
@@ -148,8 +157,9 @@ async def swipe(call: Call) -> bytes:
     """Prepare the input of a committed turn once more."""
     sent = call.read(AgainRequest)
     config = config_for(call, sent.config)
-    await check_turn(call, sent.turn_id)
-    return encode_turn(await call.runtime.engine.swipe(call.session_id, config, turn_id=sent.turn_id))
+    await check_turn(call, sent.turn_id, is_committed=True)
+    turn = await call.runtime.engine.swipe(call.session_id, config, turn_id=sent.turn_id)
+    return encode_turn(await _checked(call, turn))
 
 
 async def retry(call: Call) -> bytes:
@@ -158,7 +168,8 @@ async def retry(call: Call) -> bytes:
     if sent.turn_id is not None:
         raise ConfigError("retry prepares the newest input; leave turn_id out, or call swipe.")
     await check_turn(call, None)
-    return encode_turn(await call.runtime.engine.retry(call.session_id, config_for(call, sent.config)))
+    turn = await call.runtime.engine.retry(call.session_id, config_for(call, sent.config))
+    return encode_turn(await _checked(call, turn))
 
 
 async def assemble(call: Call) -> PromptAnswer:

@@ -1,0 +1,70 @@
+"""Reads the settings that a call of the service brings: those whose definition allows it (`call` of `jacquard.config.fields`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from jacquard.config.fields import ANY
+from jacquard.config.sections import RuntimeConfig
+from jacquard.config.settings import config_from_mapping, section_hints
+from jacquard.core.errors import ConfigError
+
+MOST_NAMED = 10
+"""An error names at most so many faults."""
+
+
+def read_call_settings(given: Mapping[str, Any], base: RuntimeConfig) -> RuntimeConfig:
+    """Return `base` with what a call sets, nested as the sections are.
+
+    ConfigError that names what a call may not set, or may not set so high.
+    """
+    known = list(_find_settings(given))
+    _refuse([f"{'.'.join(path)}: {_CLOSED}" for path, rules in known if rules.get("call") is None])
+    config = config_from_mapping(given, base)
+    _refuse(
+        [f"{'.'.join(path)}: {fault}" for path, rules in known if (fault := _find_excess(path, rules, config, base))]
+    )
+    return config
+
+
+_CLOSED = "a call cannot set this; only the settings of the service and tokens of scope admin do"
+
+
+def _refuse(faults: list[str]) -> None:
+    if faults:
+        more = [f"and {len(faults) - MOST_NAMED} more"] if len(faults) > MOST_NAMED else []
+        raise ConfigError("\n".join((*faults[:MOST_NAMED], *more)))
+
+
+def _find_settings(
+    given: Mapping[str, Any], kind: type = RuntimeConfig, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
+    """Yield path and metadata of each setting that is given; unknown names are left to the reader of settings."""
+    hints = section_hints(kind)
+    for each in fields(kind):
+        value = given.get(each.name)
+        if each.name in given and not is_dataclass(hints[each.name]):
+            yield (*path, each.name), each.metadata
+        elif isinstance(value, Mapping):
+            yield from _find_settings(value, hints[each.name], (*path, each.name))
+
+
+def _find_excess(path: tuple[str, ...], rules: Mapping[str, Any], config: RuntimeConfig, base: RuntimeConfig) -> str:
+    """Return what is wrong with a value that is higher than a call may set; '' if it is not."""
+    if rules["call"] == ANY:
+        return ""
+    value: Any = config
+    own: Any = base
+    for name in path:
+        value, own = getattr(value, name), getattr(own, name)
+    if isinstance(own, Mapping):
+        is_higher = any(key not in value or value[key] > most for key, most in own.items())
+        return f"must have at most the numbers of the service: {dict(own)}" if is_higher else ""
+    if isinstance(own, str):
+        words = rules["words"]
+        allowed = words[: words.index(own) + 1]
+        return f"is {value!r}; in a call it can be {', '.join(allowed)}" if value not in allowed else ""
+    most = max(own, rules["call"])
+    return f"is {value}; a call can set at most {most}" if value > most else ""
