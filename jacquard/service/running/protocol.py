@@ -1,22 +1,28 @@
-"""The HTTP protocol of uvicorn with limits that uvicorn has not: on the head of a request, and on an answer that nobody reads.
+"""The HTTP protocol of uvicorn with limits that uvicorn does not have.
 
-A client that sends its head slowly or without an end, or reads its answer slowly, would otherwise hold a connection and memory as
-long as it likes.
+They bound the head of a request, what stands between and after the pieces of its body (sizes and extensions of chunks, trailers),
+what follows an early answer, and an answer that nobody reads. A client that sends these slowly or without an end, or reads its
+answer slowly, would otherwise hold a connection, memory and the event loop as long as it likes.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 MOST_HEAD_BYTES = 65_536
+"""Most bytes of a head, and of what follows a piece of a body up to the next piece or the end."""
+
+MOST_UNWANTED_BYTES = 1_000_000
+"""Most bytes of a body that are read and dropped because its request is answered already; a client that sends all of its body
+before it reads still gets the answer.
+"""
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """Closes a connection whose next head takes longer than `head_seconds` or is too long, and one that for `unread_seconds` leaves
-    more of its answer unread than the system and the server hold for it.
+    """Closes a connection whose next head, or the rest of whose answered request, takes longer than `head_seconds` or is too long,
+    and one that for `unread_seconds` leaves more of its answer unread than the system and the server hold for it.
     """
 
     head_seconds = 10.0
@@ -24,7 +30,8 @@ class LimitedProtocol(HttpToolsProtocol):
 
     _timer: asyncio.TimerHandle | None = None
     _unread_timer: asyncio.TimerHandle | None = None
-    _head_bytes = 0
+    _framing_bytes = 0
+    _unwanted_bytes = 0
     _is_in_head = True
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -50,33 +57,57 @@ class LimitedProtocol(HttpToolsProtocol):
         self._stop_unread_timer()
 
     def data_received(self, data: bytes) -> None:
-        """Read what has come, unless the head is too long."""
-        if self._is_in_head:
-            # The beginning of a body may be among these bytes: a head below half of the limit is never refused for it.
-            self._head_bytes += len(data)
-            super().data_received(data)
-            if self._is_in_head and self._head_bytes > MOST_HEAD_BYTES and not self.transport.is_closing():
-                self.send_400_response("The head of the request is too long.")
-            return
+        """Read what has come, unless there is too much of it."""
+        # A body may begin or end among these bytes: framing below half of the limit is never refused for it.
+        self._framing_bytes += len(data)
         super().data_received(data)
+        is_framed = self._framing_bytes <= MOST_HEAD_BYTES
+        if self.transport.is_closing() or (is_framed and self._unwanted_bytes <= MOST_UNWANTED_BYTES):
+            return
+        if self._is_in_head:
+            self.send_400_response("The head of the request is too long.")
+        elif not self.cycle.response_started:
+            self.send_400_response("The chunk extensions or the trailers of the request are too long.")
+        else:
+            self.transport.close()
 
     def on_message_begin(self) -> None:
         """Begin a request."""
-        self._is_in_head = True
+        self._is_in_head, self._unwanted_bytes = True, 0
         if self._timer is None:
             self._start_timer()
         super().on_message_begin()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a line of the head; trailers are dropped."""
+        if self._is_in_head:
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         """The head is whole."""
-        self._is_in_head, self._head_bytes = False, 0
+        self._is_in_head, self._framing_bytes = False, 0
         self._stop_timer()
         super().on_headers_complete()
 
-    def on_message_complete(self) -> Any:
+    def on_body(self, body: bytes) -> None:
+        """Take a piece of the body."""
+        self._framing_bytes = 0
+        if self.cycle.response_complete:
+            self._unwanted_bytes += len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
         """The request is whole; the next head may come when it likes, within the time of idle connections."""
-        self._is_in_head = True
-        return super().on_message_complete()
+        self._is_in_head, self._framing_bytes = True, 0
+        self._stop_timer()
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """The answer is sent; the rest of its request may not take long."""
+        super().on_response_complete()
+        if not self._is_in_head and self.cycle.response_complete:
+            self._stop_timer()
+            self._start_timer()
 
     def _start_timer(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(self.head_seconds, self._give_up)
