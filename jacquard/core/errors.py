@@ -218,6 +218,7 @@ class ToolPairError(JacquardError):
 
     def __init__(self, place: int, call_id: str, reason: str) -> None:
         self.place, self.call_id = place, call_id
+        named = f"tool call {call_id!r}" if call_id else "a tool call without an id"
         super().__init__(
-            f"Message {place} of the tail: tool call {call_id!r} {reason}. A call and its result go together or not at all."
+            f"Message {place} of the tail: {named} {reason}. A call and its result go together or not at all."
         )

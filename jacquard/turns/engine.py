@@ -10,7 +10,7 @@ A writer without the lock is noticed by the session's version; the decision is t
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -84,7 +84,7 @@ from mnemosyne.schema.event import EventType
 from mnemosyne.schema.ingest import IngestOptions
 from mnemosyne.schema.memory import UserFact, profile_session_id
 from mnemosyne.schema.record import PutResult
-from mnemosyne.schema.session import Ref, SessionHead
+from mnemosyne.schema.session import Message, Ref, SessionHead
 from mnemosyne.schema.world import WorldPack
 
 
@@ -95,6 +95,16 @@ class _OpenEngine:
     background: BackgroundWork
     loader: TurnLoader
     streams: StreamRunner
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _AskedTurn:
+    """The message to answer, with the turn and branch that were asked for; `trigger` as in `TurnContext`."""
+
+    message: Message
+    turn_id: str | None = None
+    branch_id: str | None = None
+    trigger: str = "normal"
 
 
 class ContextEngine:
@@ -220,20 +230,21 @@ class ContextEngine:
         Raises InputTooLargeError, SessionNotFoundError, WorldUnavailableError where the pack of its world is missing,
         BudgetExceededError, TemplateError, LayoutError, AssemblerError, StoreError; then nothing was written of the turn.
         """
-        return await self._answer(session_id, user_message, runtime_config, turn_id=turn_id, branch_id=branch_id)
+        asked = _AskedTurn(message=to_user_message(user_message), turn_id=turn_id, branch_id=branch_id)
+
+        async def find_asked() -> _AskedTurn:
+            return asked
+
+        return await self._answer(session_id, find_asked, runtime_config, turn_id)
 
     async def _answer(
         self,
         session_id: str,
-        user_message: ChatMessage,
+        find_asked: Callable[[], Awaitable[_AskedTurn]],
         runtime_config: RuntimeConfig | None,
-        *,
         turn_id: str | None = None,
-        branch_id: str | None = None,
-        trigger: str = "normal",
     ) -> PreparedTurn:
-        """Prepare a turn; `trigger` says why a reply is made (`TurnContext.trigger`)."""
-        message = to_user_message(user_message)
+        """Prepare the turn that `find_asked` finds once the session is held."""
         turn_config = apply_experiments(runtime_config or self._config, session_id)
         emitter = self._emitter if runtime_config is None else self._emitter_of(runtime_config)
         # Shared by both attempts: the model calls of one that a conflict discards have their cost too.
@@ -242,22 +253,23 @@ class ContextEngine:
         async def prepare(*degradations: str) -> PreparedTurn:
             context = TurnContext(
                 session_id=session_id,
-                user_message=message,
+                user_message=asked.message,
                 config=turn_config,
                 emitter=emitter,
-                requested_turn_id=turn_id,
-                branch_id=branch_id,
+                requested_turn_id=asked.turn_id,
+                branch_id=asked.branch_id,
                 calls=calls,
                 damage_mark=self._parts.store.damage_log.mark(),
                 degradations=list(degradations),
-                trigger=trigger,
+                trigger=asked.trigger,
             )
             return await self._prepare(context)
 
         async with self._hold("prepare_turn", session_id, emitter, turn_id) as span:
+            asked = await find_asked()
             # Before the session is created: an input that is refused leaves nothing behind.
-            check_user_message(message.content, turn_config.limits)
-            check_parts(message, turn_config.limits)
+            check_user_message(asked.message.content, turn_config.limits)
+            check_parts(asked.message, turn_config.limits)
             await self._start_missing_session(session_id, turn_config.profile)
             turn = await retry_on_conflict(prepare, session_id, emitter)
             span.put({"jacquard.turn.id": turn.turn_id, "jacquard.prompt.tokens": turn.report.budget.used_tokens})
@@ -525,21 +537,28 @@ class ContextEngine:
 
         Whoever wants an earlier reply back calls `switch`. TurnNotFoundError where nothing is committed; else as `prepare_turn`.
         """
-        async with self._hold("swipe", session_id, self._emitter, turn_id):
-            record = await find_answered_turn(self._parts.store, session_id, turn_id)
-            head = await open_branch(self._parts.store, session_id, record.parent_id, None, "swipe")
-        said = find_input(record)
-        assert said is not None
-        said = replace(said, message_id="")
-        return await self._answer(session_id, said, runtime_config, branch_id=head.branch_id, trigger="swipe")
+        return await self._answer(session_id, partial(self._find_swipe, session_id, turn_id), runtime_config, turn_id)
 
     async def retry(self, session_id: str, runtime_config: RuntimeConfig | None = None) -> PreparedTurn:
         """Prepare the newest input again: that of the turn that waits for its reply, or else as `swipe` does."""
-        pending = (await self._parts.store.window(session_id, message_limit=1)).pending
-        said = None if pending is None else find_input(pending)
-        if said is None:
-            return await self.swipe(session_id, runtime_config)
-        return await self.prepare_turn(session_id, said, runtime_config)
+
+        async def find_asked() -> _AskedTurn:
+            pending = (await self._parts.store.window(session_id, message_limit=1)).pending
+            said = None if pending is None else find_input(pending)
+            if pending is None or said is None:
+                return await self._find_swipe(session_id, None)
+            # By its id: where a writer without the lock commits it meanwhile, its input is not said once more.
+            return _AskedTurn(message=said, turn_id=pending.turn_id)
+
+        return await self._answer(session_id, find_asked, runtime_config)
+
+    async def _find_swipe(self, session_id: str, turn_id: str | None) -> _AskedTurn:
+        """Open a branch for another reply to the input of a committed turn. The caller holds the session."""
+        record = await find_answered_turn(self._parts.store, session_id, turn_id)
+        head = await open_branch(self._parts.store, session_id, record.parent_id, None, "swipe")
+        said = find_input(record)
+        assert said is not None
+        return _AskedTurn(message=replace(said, message_id=""), branch_id=head.branch_id, trigger="swipe")
 
     async def edit_message(
         self, session_id: str, message_id: str, content: str, *, branch_id: str | None = None

@@ -68,6 +68,7 @@ def test_a_reply_that_grows_no_more_is_forgotten_once():
 
 
 CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "c1"}, {"id": "c2"}]}
+WITHOUT_IDS = {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f"}}, {"function": {}}]}
 USE = {"role": "assistant", "content": [{"type": "tool_use", "id": "u1", "name": "f", "input": {}}]}
 
 
@@ -81,7 +82,8 @@ USE = {"role": "assistant", "content": [{"type": "tool_use", "id": "u1", "name":
             {"role": "tool", "tool_call_id": "c1", "content": "1"},
         ],
         [USE, {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "u1", "content": "ok"}]}],
-        [{"role": "assistant", "content": "", "tool_calls": []}, {"role": "tool", "content": "no ids at all"}],
+        [WITHOUT_IDS, {"role": "tool", "content": "the first"}, {"role": "tool", "content": "the second"}],
+        [CALL, {"role": "tool", "content": "1"}, {"role": "tool", "tool_call_id": "c2", "content": "2"}],
     ],
 )
 def test_whole_pairs_pass(tail):
@@ -94,6 +96,11 @@ def test_whole_pairs_pass(tail):
         ([CALL, {"role": "tool", "tool_call_id": "c1", "content": "1"}], 0),
         ([{"role": "tool", "tool_call_id": "c1", "content": "1"}], 0),
         ([{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "u1"}]}, USE], 0),
+        ([{"role": "tool", "content": "x"}], 0),
+        ([{"role": "assistant", "content": "", "tool_calls": []}, {"role": "tool", "content": "x"}], 1),
+        ([USE, {"role": "user", "content": [{"type": "tool_result"}, {"type": "tool_result"}]}], 1),
+        ([WITHOUT_IDS, {"role": "tool", "content": "1"}], 0),
+        ([WITHOUT_IDS, {"role": "tool", "tool_call_id": "c1", "content": "1"}], 1),
     ],
 )
 def test_half_a_pair_is_refused_with_its_place(tail, place):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import anyio
 import pytest
 
 from jacquard import ConfigError, create_context_engine, open_runtime
@@ -56,6 +57,33 @@ async def test_a_retry_of_a_waiting_turn_is_the_same_turn_and_else_a_swipe(engin
     assert (await engine.retry("s")).turn_id == waiting.turn_id
     await engine.commit_assistant_message("s", "Fourth.")
     assert (await engine.retry("s")).branch_id == "swipe-1"
+
+
+async def test_a_retry_beside_a_commit_of_its_turn_never_says_the_input_twice(tmp_path):
+    async with open_runtime(tmp_path, embedder="none", bare=True) as runtime:
+        engine, store = runtime.engine, runtime.store
+        for number in range(5):
+            await engine.prepare_turn("s", f"Input {number}?")
+            async with anyio.create_task_group() as both:
+                both.start_soon(engine.commit_assistant_message, "s", f"Reply {number}.")
+                both.start_soon(engine.retry, "s")
+            await engine.commit_assistant_message("s", f"Another reply {number}.")
+            path = await said(store)
+            assert path.count(f"Input {number}?") == 1, path
+            assert path[-1] == f"Another reply {number}."
+
+
+async def test_a_turn_beside_a_swipe_comes_before_or_after_it_and_not_between_its_branch_and_its_turn(tmp_path):
+    async with open_runtime(tmp_path, embedder="none", bare=True) as runtime:
+        engine, store = runtime.engine, runtime.store
+        await engine.prepare_turn("s", "One?")
+        await engine.commit_assistant_message("s", "First.")
+        async with anyio.create_task_group() as both:
+            both.start_soon(engine.swipe, "s")
+            both.start_soon(engine.prepare_turn, "s", "Two?")
+        await engine.commit_assistant_message("s", "Second.")
+        assert await said(store) == ["One?", "Two?", "Second."]
+        assert await said(store, "main") == ["One?", "First."]
 
 
 async def test_a_rollback_goes_on_from_an_earlier_turn(engine, store):

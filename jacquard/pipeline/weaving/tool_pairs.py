@@ -1,7 +1,7 @@
 """Checks the tail of a tool loop: a tool call and its result belong together (spec P5). Nothing is changed. Pure.
 
 The shapes of OpenAI (`tool_calls`, and `tool_call_id` of a `tool` message) and of Anthropic (`tool_use` and
-`tool_result` among the parts of a content) are read. A `tool` message without an id answers the oldest open call.
+`tool_result` among the parts of a content) are read. A result without an id answers the oldest open call.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ from mnemosyne.protocols import MessageEstimator, TokenEstimator
 
 def check_pairs(tail: Sequence[Mapping[str, Any]]) -> None:
     """Raise ToolPairError for a result without its call before it, or a call without a result behind it."""
-    open_calls: dict[str, int] = {}
+    open_calls: list[tuple[str, int]] = []
     seen: set[str] = set()
     for place, message in enumerate(tail):
         for call_id in _results(message):
-            if call_id not in seen:
+            if call_id not in seen and (call_id or not open_calls):
                 raise ToolPairError(place, call_id, "is the result of a call that does not stand before it")
-            open_calls.pop(call_id, None)
-        if message.get("role") == "tool" and message.get("tool_call_id") is None and open_calls:
-            del open_calls[next(iter(open_calls))]
+            answered = next((each for each in open_calls if call_id in ("", each[0])), None)
+            if answered is not None:
+                open_calls.remove(answered)
         for call_id in _calls(message):
-            seen.add(call_id)
-            open_calls[call_id] = place
-    for call_id, place in open_calls.items():
+            if call_id:
+                seen.add(call_id)
+            open_calls.append((call_id, place))
+    for call_id, place in open_calls:
         raise ToolPairError(place, call_id, "is a call without its result")
 
 
@@ -81,21 +82,28 @@ def _texts(message: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _calls(message: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the ids of a message's tool calls; '' for a call without an id."""
     calls = message.get("tool_calls")
     for call in calls if isinstance(calls, list | tuple) else ():
-        if isinstance(call, Mapping) and isinstance(call.get("id"), str):
-            yield call["id"]
+        if isinstance(call, Mapping):
+            yield _id_of(call, "id")
     yield from _parts(message, "tool_use", "id")
 
 
 def _results(message: Mapping[str, Any]) -> Iterator[str]:
-    if isinstance(message.get("tool_call_id"), str):
-        yield message["tool_call_id"]
+    """Yield the ids of the calls that a message has results of; '' for a result without an id."""
+    if message.get("role") == "tool" or isinstance(message.get("tool_call_id"), str):
+        yield _id_of(message, "tool_call_id")
     yield from _parts(message, "tool_result", "tool_use_id")
 
 
 def _parts(message: Mapping[str, Any], kind: str, key: str) -> Iterator[str]:
     content = message.get("content")
     for part in content if isinstance(content, list | tuple) else ():
-        if isinstance(part, Mapping) and part.get("type") == kind and isinstance(part.get(key), str):
-            yield part[key]
+        if isinstance(part, Mapping) and part.get("type") == kind:
+            yield _id_of(part, key)
+
+
+def _id_of(item: Mapping[str, Any], key: str) -> str:
+    found = item.get(key)
+    return found if isinstance(found, str) else ""
