@@ -73,8 +73,10 @@ def show_receipt(report: Report) -> None:
         show(f"a late result was at hand but not used: {stream.prefetch_refused}")
     if stream.lease_refused:
         show(f"an earlier choice was at hand but not used again: {stream.lease_refused}")
-    chosen = [c for c in stream.candidates if c.chosen]
-    show(f"candidates: {len(stream.candidates)} recalled, {len(chosen)} chosen")
+    places = {name: place for place, name in enumerate(stream.selected)}
+    chosen = sorted((c for c in stream.candidates if c.chosen), key=lambda c: places.get(c.entry_id, len(places)))
+    floor = f", relevance floor {stream.relevance_floor:.0%}" if stream.relevance_floor else ""
+    show(f"candidates: {len(stream.candidates)} recalled, {len(chosen)} chosen{floor}")
     for candidate in chosen:
         show(f"  {candidate.entry_id} ({candidate.chain}, rank {candidate.rank}): {candidate.reason}", "yellow")
     _show_activation(report)
@@ -90,12 +92,14 @@ def show_receipt(report: Report) -> None:
         )
     _show_blocks(report)
     for gone in report.left_out:
-        place = f" {gone.first} to {gone.last}" if gone.first else ""
+        last = f" to {gone.last}" if gone.last not in ("", gone.first) else ""
+        place = f" {gone.first}{last}" if gone.first else ""
         show(f"not in the prompt: {gone.what}{place} ({gone.code}): {gone.reason}", "dim")
     budget, prefix = report.budget, report.prefix
     show(f"budget: {budget.used_tokens} of {budget.limit_tokens} tokens (counted by: {budget.counter})")
-    broken = f", first break in {prefix.first_break}" if prefix.first_break else ""
-    show(f"prefix shared with the turn before: {prefix.shared_tokens} of {prefix.total_tokens} tokens{broken}")
+    if prefix.shared_tokens or prefix.first_break:
+        broken = f", first break in {prefix.first_break}" if prefix.first_break else ""
+        show(f"prefix shared with the turn before: {prefix.shared_tokens} of {prefix.total_tokens} tokens{broken}")
     show("timings: " + " · ".join(f"{name} {ms:.1f} ms" for name, ms in report.timings_ms.items()))
     for item in report.degradations:
         show(f"done without: {item.code}: {item.detail}", "red")

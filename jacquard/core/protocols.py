@@ -155,10 +155,11 @@ class SelectionRequest:
 class Selection:
     """The candidates that a selector chose: known ids only, each once, best first, at most `limit`. It may be empty.
 
-    `why` gives reasons by id where the selector gave any. `folded` maps the id of a near-duplicate that was left out to
-    the id that is kept for it. `below_floor` maps the ids of what was not relevant enough to how likely it is relevant (0..1).
-    `over_tokens` are ids that were chosen, and then left out because the memories would take too many tokens. `counts` says
-    what had to be corrected in the answer.
+    `why` gives reasons by id where the selector gave any, for what was not chosen too. `folded` maps the id of a near-duplicate
+    that was left out to the id that is kept for it. `below_floor` maps the ids of what was not relevant enough to how likely it is
+    relevant (0..1); `floor` is how likely it must be (None: the selector has no floor). `of_full_turn` are ids whose turn has as
+    many chosen ones as it may have. `over_tokens` are ids that were chosen, and then left out because the memories would take too
+    many tokens. `counts` says what had to be corrected in the answer.
     """
 
     entry_ids: tuple[str, ...]
@@ -166,6 +167,8 @@ class Selection:
     why: Mapping[str, str] = field(default_factory=dict)
     folded: Mapping[str, str] = field(default_factory=dict)
     below_floor: Mapping[str, float] = field(default_factory=dict)
+    floor: float | None = None
+    of_full_turn: tuple[str, ...] = ()
     over_tokens: tuple[str, ...] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
     model: str | None = None

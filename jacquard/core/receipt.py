@@ -85,9 +85,9 @@ class CandidateDecision:
     """What was decided about one candidate; `rank` is its place in recall (1 = best).
 
     Codes: `selected`, `not_selected`, `folded` (near-duplicate of a better candidate), `below_cut`, `below_floor` (not
-    relevant enough), `over_tokens` (chosen, but the memories take enough tokens without it), `not_asked` (the stream was
-    late, or a lease applied). `entry_id` is the id of its entry, or its address where a better candidate has
-    the same id. `uri` is the address of its entry.
+    relevant enough), `turn_full` (two memories of its turn are chosen), `over_tokens` (chosen, but the memories take enough
+    tokens without it), `not_asked` (the stream was late, or a lease applied). `entry_id` is the id of its entry, or its address
+    where a better candidate has the same id. `uri` is the address of its entry.
     """
 
     entry_id: str
@@ -135,9 +135,10 @@ class ActivationDecision:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LeftOut:
-    """What is not in a prompt and was no block of it: `count` of a kind (`what`), from `first` to `last` where they are in order.
+    """Something that is not in a prompt and was not a block of it: `count` of a kind (`what`), from `first` to `last` if they are
+    in order.
 
-    Codes are for machines, `reason` for people. `what`: `evidence`, `messages`, `context_block`.
+    Codes are for machines, `reason` for people. `what`: `evidence`, `turns`, `summary` (its lines), `context_block`.
     """
 
     what: str
@@ -156,6 +157,7 @@ class StreamBReport:
     `counts`: what the selector's answer held (`unknown_ids`, `duplicates`, `over_limit`, …) and its tokens, where
     known. `prefetch_refused`: why an available late result was not used for this turn ("" = it was used, or there was
     none); `lease_refused`: the same for a lease. `chosen_for`: the turn whose selection this turn used ("" = its own).
+    `relevance_floor`: how likely relevant (0..1) a choice had to be (None: the selector has no floor).
     """
 
     path: CurationPath
@@ -170,6 +172,7 @@ class StreamBReport:
     prefetch_refused: str = ""
     lease_refused: str = ""
     chosen_for: str = ""
+    relevance_floor: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -191,8 +194,9 @@ class BudgetReport:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PrefixReport:
     """Tokens shared with the previous turn's prompt, from its first character on; `first_break` is the id of the block
-    where they differ first. `stable_messages` are the messages, from the first on, that hold nothing that changes in each turn,
-    and `stable_chars` the characters of the next one before the first such block.
+    where they differ first (None: nowhere, or there is no previous prompt). `stable_messages` are the messages, from the first
+    on, that hold nothing that changes in each turn, and `stable_chars` the characters of the next one before the first such
+    block.
     """
 
     shared_tokens: int

@@ -26,7 +26,7 @@ async def accounted(runtime, turn):
     named = [
         (int(each.first), int(each.last))
         for each in turn.report.left_out
-        if each.what == "messages" and each.code == "unshown"
+        if each.what == "turns" and each.code == "unshown"
     ]
     window = await runtime.store.window("s", message_limit=1)
     summary = window.summary.summary.extra["upto"]["depth"] if window.summary and turn.package.working_summary else 0
@@ -65,7 +65,7 @@ async def test_turns_that_nothing_shows_are_named_as_a_range(runtime):
         turn = await runtime.engine.prepare_turn("s", f"I look at stone {n}.", config)
         await runtime.engine.commit_assistant_message("s", "It is wet.")
     (gone,) = turn.report.left_out
-    assert (gone.what, gone.code, gone.first) == ("messages", "unshown", "1")
+    assert (gone.what, gone.code, gone.first) == ("turns", "unshown", "1")
     assert gone.count == int(gone.last)
     assert f"Turns 1 to {gone.last}" in gone.reason
 
@@ -76,7 +76,8 @@ async def test_a_summary_that_had_to_be_thinned_says_so(runtime):
     for n in range(30):
         turn = await runtime.engine.prepare_turn("s", f"I look at stone {n}.", config)
         await runtime.engine.commit_assistant_message("s", f"Stone {n} is wet.")
-    lines = [each for each in turn.report.left_out if each.code == "summary_thinned"]
-    assert len(lines) == 1
+    covered, thinned = turn.report.left_out
+    assert (covered.what, covered.code) == ("turns", "summarized")
+    assert (thinned.what, thinned.code) == ("summary", "summary_thinned")
     shown = len(turn.package.working_summary.splitlines())
-    assert lines[0].count + shown == int(lines[0].last)
+    assert thinned.count + shown == covered.count

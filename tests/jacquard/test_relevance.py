@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import anyio
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from jacquard import (
     CurationConfig,
+    CurationPath,
     EvidenceConfig,
     HeuristicSelector,
     HistoryConfig,
@@ -22,9 +24,11 @@ from jacquard import (
 )
 from jacquard.pipeline.curation.searched_text import find_searched_text
 from jacquard.pipeline.curation.selectors.relevance import estimate_relevance
+from jacquard.pipeline.curation.stream import Curation, build_stream_report
 from mnemosyne import (
     Chain,
     MemoryEntry,
+    Recall,
     RetrievalQuery,
     SessionWindow,
     ToolCall,
@@ -33,6 +37,8 @@ from mnemosyne import (
     session_scope,
 )
 
+SCORE = re.compile(r"score (-?\d\.\d\d) = ")
+RELEVANT = re.compile(r"relevant at (\d+)%")
 WORLD = """id: mill
 title: The mill
 locale: en
@@ -137,6 +143,41 @@ async def test_an_input_that_asks_for_nothing_brings_no_memory(runtime, said):
     assert "<memory" not in turn.text
 
 
+@settings(max_examples=60)
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 100), st.sampled_from(["jost", "weir", ""]), st.sampled_from(["t1", "t2", None])),
+        min_size=1,
+        max_size=12,
+    ),
+    st.sampled_from([0.0, 0.3]),
+)
+def test_the_score_that_is_shown_decided_the_place_and_the_floor_who_has_one(found, floor):
+    pool = [
+        candidate(f"c{n}", f"Text {n} of the mill.", score, entities=(about,) if about else (), turn_id=turn_id)
+        for n, (score, about, turn_id) in enumerate(found)
+    ]
+    request = asked(*pool, text="Jost and the mill?", plan_=plan(entities=("jost",)), relevance_floor=floor, limit=3)
+    selection = choose(request)
+    recall = Recall(candidates=tuple(pool))
+    curation = Curation(path=CurationPath.FALLBACK, code="", reason="", recall=recall, selection=selection)
+    reasons = {each.entry_id: (each.code, each.reason) for each in build_stream_report(curation).candidates}
+    shown = [float(SCORE.search(reasons[entry_id][1])[1]) for entry_id in selection.entry_ids]
+    assert shown == sorted(shown, reverse=True)
+    for entry_id, (code, reason) in reasons.items():
+        if code == "selected":
+            assert float(RELEVANT.search(reason)[1]) + 0.5 >= 100 * selection.floor
+        if code == "below_cut":
+            own, last = map(float, re.findall(r"-?\d\.\d\d", reason))
+            assert own <= last == shown[-1]
+        if code == "below_floor":
+            assert float(RELEVANT.search(reason)[1]) - 0.5 <= 100 * selection.floor
+            assert reason.endswith(f"below the floor of {selection.floor:.0%}.")
+        if code == "turn_full":
+            turn_id = next(each.turn_id for each in pool if each.entry_id == entry_id)
+            assert [each.turn_id for each in pool if each.entry_id in selection.entry_ids].count(turn_id) == 2
+
+
 @pytest.mark.anyio
 async def test_the_receipt_names_the_floor_and_the_engine_keeps_it(runtime):
     turn = await play(runtime, "I sit down on the wall.")
@@ -146,6 +187,10 @@ async def test_the_receipt_names_the_floor_and_the_engine_keeps_it(runtime):
     assert "two fingers" in turn.text
     chosen = {each.entry_id for each in turn.report.stream_b.candidates if each.chosen}
     assert chosen == {"lore_jost"}
+    floor = turn.report.stream_b.relevance_floor
+    assert floor == RuntimeConfig().curation.relevance_floor_past
+    (jost,) = turn.report.stream_b.candidates
+    assert f"(floor {floor:.0%})" in jost.reason
 
 
 @pytest.mark.anyio

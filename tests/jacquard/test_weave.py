@@ -183,7 +183,8 @@ def test_a_prefix_names_the_block_that_broke_it():
     assert 0 < broken.shared_tokens < broken.total_tokens
     same = prefix(first, old, words)
     assert (same.shared_tokens, same.first_break) == (first.tokens, None)
-    assert prefix(first, [], words).shared_tokens == 0
+    alone = prefix(first, [], words)
+    assert (alone.shared_tokens, alone.first_break) == (0, None)
 
 
 def test_layouts_are_data_and_their_faults_are_named(tmp_path):

@@ -23,8 +23,8 @@ UPTO = "upto"
 THINNED = "thinned"
 """The field of UPTO that says how many lines the summary has lost to its limit; absent where it lost none."""
 
-MESSAGES = "messages"
-"""What the receipt calls the conversation."""
+TURNS, SUMMARY = "turns", "summary"
+"""Names in the receipt of what a line on the conversation counts: turns of the path, lines of the summary."""
 
 STRETCH = 1.5
 """How far the window may grow beyond its limits while the messages that left it are not summarized."""
@@ -104,18 +104,18 @@ def describe_unshown(window: SessionWindow, coverage: Coverage, shown: Sequence[
     lines: list[LeftOut] = []
     if coverage.depth:
         reason = f"Turns 1 to {coverage.depth} are older than the history; the summary tells of them."
-        lines.append(_range_of("summarized", reason, 1, coverage.depth, coverage.depth))
+        lines.append(_range_of("summarized", reason, 1, coverage.depth))
     if newest and first <= last:
         reason = f"Turns {first} to {last} are older than the history, and no summary covers them."
-        lines.append(_range_of("unshown", reason, first, last, last - first + 1))
+        lines.append(_range_of("unshown", reason, first, last))
     if thinned:
         reason = f"To keep summary.max_summary_tokens, {thinned} lines of the summary were left out."
-        lines.append(_range_of("summary_thinned", reason, 1, coverage.depth, thinned))
+        lines.append(LeftOut(what=SUMMARY, code="summary_thinned", reason=reason, count=thinned))
     return tuple(lines)
 
 
-def _range_of(code: str, reason: str, first: int, last: int, count: int) -> LeftOut:
-    return LeftOut(what=MESSAGES, code=code, reason=reason, first=str(first), last=str(last), count=count)
+def _range_of(code: str, reason: str, first: int, last: int) -> LeftOut:
+    return LeftOut(what=TURNS, code=code, reason=reason, first=str(first), last=str(last), count=last - first + 1)
 
 
 def read_thinned(summary: PathSummary | None) -> int:

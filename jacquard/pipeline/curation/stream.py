@@ -246,6 +246,7 @@ def build_stream_report(curation: Curation) -> StreamBReport:
         prefetch_refused=curation.prefetch_refused,
         lease_refused=curation.lease_refused,
         chosen_for=curation.chosen_for,
+        relevance_floor=curation.selection.floor,
     )
 
 
@@ -294,12 +295,18 @@ def _verdict(name: str, rank: int, curation: Curation) -> tuple[str, str]:
     if name in selection.over_tokens:
         return "over_tokens", f"{who} chose it, but the memories would take more than curation.flesh_tokens with it."
     if name in selection.below_floor:
-        share = f"{selection.below_floor[name]:.0%}"
-        return "below_floor", f"Recall rank {rank}: relevant at {share} by the rules, which is below the floor."
+        share, floor = selection.below_floor[name], selection.floor or 0.0
+        return (
+            "below_floor",
+            f"Recall rank {rank}: relevant at {share:.0%} by the rules, below the floor of {floor:.0%}.",
+        )
+    if name in selection.of_full_turn:
+        return "turn_full", f"Recall rank {rank}: its turn has as many memories among the chosen as a turn may have."
     if path is CurationPath.SELECTED:
         return "not_selected", f"{who} saw it (recall rank {rank}) and chose others."
     if path is CurationPath.FALLBACK:
-        return "below_cut", f"Recall rank {rank}: the heuristic kept only the best {len(selection.entry_ids)}."
+        behind = f"; {selection.why[name]}" if name in selection.why else ""
+        return "below_cut", f"Recall rank {rank}: the heuristic kept the best {len(selection.entry_ids)}{behind}."
     if path is CurationPath.LEASED:
         return "not_asked", f"Recall rank {rank}: nobody was asked, the choice of turn {curation.chosen_for} holds."
     return "not_asked", f"Recall rank {rank}: nobody was asked about it in time."

@@ -182,7 +182,8 @@ def _decide(
             code, reason = "contradicted", settled.left_out[name]
         elif not each.is_fresh and each.score < floor:
             code = "below_floor"
-            reason = f"Rank {rank} of {len(ranked)}: its score of {each.score:.2f} is below evidence.relevance_floor."
+            below = f"its score of {each.score:.2f} is below the {floor:.2f} of evidence.relevance_floor"
+            reason = f"Rank {rank} of {len(ranked)}: {below}."
         else:
             code = "below_cut"
             reason = f"Rank {rank} of {len(ranked)}: evidence.limit leaves room for {len(shown)}."

@@ -161,7 +161,7 @@ def prefix(
         cut = next((span for span in spans if span.end > length), None)
         if cut is not None and same_role:
             shared += min(cut.tokens, count(message.content[cut.start : length]))
-        broken = next((s.block_id for s in spans if s.end > length and s.block_id != FRAME), None)
+        broken = next((s.block_id for s in spans if s.end > length and s.block_id != FRAME), None) if previous else None
         break
     messages, chars = _find_stable_part(assembled, volatile)
     return PrefixReport(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -54,9 +54,12 @@ _WEIGHT_NAMES = {Chain.HISTORY: "narrative", Chain.NARRATIVE: "narrative", Chain
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _ScoredCandidate:
+    """`share` is the candidate's part (0..1) of the best score of recall, `bonus` what the plan's words add to it."""
+
     candidate: Candidate
     name: str
-    score: float
+    share: float
+    bonus: float
     shingles: frozenset[tuple[str, ...]]
     figures: frozenset[str]
 
@@ -75,36 +78,44 @@ class HeuristicSelector:
         self._fold_overlap = fold_overlap
 
     async def select(self, request: SelectionRequest, context: SelectionContext | None = None) -> Selection:
-        """Return the best candidates, with how likely each is relevant in `why`; `folded` maps each near-duplicate of a chosen one
-        to it.
-        """
+        """Return the best candidates; `why` has the score that decided each one's place, and how likely it is relevant."""
         return await calculate(self._select, request, size=len(request.candidates) * _CHARS_A_CANDIDATE)
 
     def _select(self, request: SelectionRequest) -> Selection:
         likely = dict(zip((each.entry_id for each in request.candidates), estimate_relevance(request), strict=True))
-        below = _find_below_floor(request, likely)
+        floor = _find_floor(request, likely)
+        below = {entry_id: share for entry_id, share in likely.items() if share < floor}
         waiting = [each for each in _score_candidates(request) if each.candidate.entry_id not in below]
         shares, input_entities = _chain_shares(request.plan), frozenset(request.plan.entities)
         chosen: list[_ScoredCandidate] = []
         folded: dict[str, str] = {}
+        why: dict[str, str] = {}
+        of_full_turn: list[str] = []
         while waiting and len(chosen) < request.limit:
-            best = max(waiting, key=_build_scorer(chosen, shares, input_entities))
+            scorer = _Scorer.build(chosen, shares, input_entities)
+            best = max(waiting, key=scorer.score)
             chosen.append(best)
             full = _find_full_turns(chosen)
             rest, waiting = waiting, []
             for one in rest:
-                if one is not best and self._are_alike(one, best):
+                if one is best:
+                    why[one.candidate.entry_id] = _describe(scorer, one, likely[one.candidate.entry_id], floor)
+                elif self._are_alike(one, best):
                     folded[one.candidate.entry_id] = best.candidate.entry_id
-                elif one is not best and one.candidate.turn_id not in full:
+                elif one.candidate.turn_id in full:
+                    of_full_turn.append(one.candidate.entry_id)
+                else:
                     waiting.append(one)
+        if waiting and chosen:
+            last = f"the last one's {scorer.score(best):.2f}"
+            why |= {one.candidate.entry_id: f"its score of {scorer.score(one):.2f} against {last}" for one in waiting}
         return Selection(
             entry_ids=tuple(one.candidate.entry_id for one in chosen),
-            why={
-                one.candidate.entry_id: f"relevant at {likely[one.candidate.entry_id]:.0%} by the rules"
-                for one in chosen
-            },
+            why=why,
             folded=folded,
+            floor=floor,
             below_floor=below,
+            of_full_turn=tuple(of_full_turn),
             counts={"folded": len(folded)} if folded else {},
         )
 
@@ -120,14 +131,20 @@ class HeuristicSelector:
         return shared >= self._fold_overlap * (sum(sizes) - shared)
 
 
-def _find_below_floor(request: SelectionRequest, likely: Mapping[str, float]) -> dict[str, float]:
-    """Return what is not relevant enough. Who asks about the past wants a memory: the best few then need half of the floor."""
+def _find_floor(request: SelectionRequest, likely: Mapping[str, float]) -> float:
+    """Return how likely relevant a choice must be. An input about the past wants a memory: the best few then need half of that."""
     floor = request.relevance_floor
     enough = sum(share >= floor for share in likely.values())
-    if request.plan.search_intent.temporal_context is Temporal.PAST and enough < LEAST_FOR_PAST:
+    if likely and request.plan.search_intent.temporal_context is Temporal.PAST and enough < LEAST_FOR_PAST:
         best = sorted(likely.values(), reverse=True)[:LEAST_FOR_PAST]
-        floor = min(floor, max(best[-1], floor / 2)) if best else floor
-    return {entry_id: share for entry_id, share in likely.items() if share < floor}
+        floor = min(floor, max(best[-1], floor / 2))
+    return floor
+
+
+def _describe(scorer: _Scorer, one: _ScoredCandidate, likely: float, floor: float) -> str:
+    """Return why a candidate has its place (its score) and why it may have one (its relevance)."""
+    above = f" (floor {floor:.0%})" if floor else ""
+    return f"score {scorer.score(one):.2f} = {scorer.explain(one)}; relevant at {likely:.0%}{above} by the rules"
 
 
 def _find_full_turns(chosen: Sequence[_ScoredCandidate]) -> frozenset[str]:
@@ -146,12 +163,12 @@ def _score_candidates(request: SelectionRequest) -> list[_ScoredCandidate]:
     for candidate in request.candidates:
         shingles, figures = fingerprint_text(candidate.preview)
         about = bool(focus & set(candidate.entities)) or _is_mentioned(candidate.title, keywords)
-        base = max(candidate.score / top, 0.0) if top > 0 else 0.0
         scored.append(
             _ScoredCandidate(
                 candidate=candidate,
                 name=_WEIGHT_NAMES.get(candidate.chain, "narrative"),
-                score=base + (SUBJECT_BONUS if _is_subject(candidate, subjects) else FOCUS_BONUS if about else 0.0),
+                share=max(candidate.score / top, 0.0) if top > 0 else 0.0,
+                bonus=SUBJECT_BONUS if _is_subject(candidate, subjects) else FOCUS_BONUS if about else 0.0,
                 shingles=shingles,
                 figures=figures,
             )
@@ -181,26 +198,51 @@ def _strip_article(name: str) -> str:
     return _ARTICLE.sub("", normalise(name))
 
 
-def _build_scorer(
-    chosen: Sequence[_ScoredCandidate], shares: Mapping[str, float], input_entities: frozenset[str]
-) -> Callable[[_ScoredCandidate], float]:
-    """Return a function that scores a candidate beside those already chosen.
+@dataclass(frozen=True, slots=True)
+class _Scorer:
+    """Scores candidates beside those already chosen.
 
-    It adds a bonus for an entity of the input that they do not cover, and subtracts the costs of the candidate's turn
+    It adds a bonus for an entity of the input that they do not cover (`left`), and subtracts the costs of the candidate's turn
     and chain. The cost of a chain follows Sainte-Laguë: it grows with the entries chosen from it and falls with its
     share, so that candidates of equal score are chosen in proportion to the plan's weights.
     """
-    repeats = Counter(each.name for each in chosen)
-    chosen_turn_ids = {each.candidate.turn_id for each in chosen} - {None}
-    left = input_entities.difference(*(each.candidate.entities for each in chosen))
-    costs = {name: CHAIN_COST * (repeats[name] + 0.5) / (len(shares) * share) for name, share in shares.items()}
 
-    def score(one: _ScoredCandidate) -> float:
-        again = TURN_COST if one.candidate.turn_id in chosen_turn_ids else 0.0
-        new = COVER_BONUS if left.intersection(one.candidate.entities) else 0.0
-        return one.score + new - costs[one.name] - again
+    left: frozenset[str]
+    chosen_turn_ids: frozenset[str | None]
+    costs: Mapping[str, float]
 
-    return score
+    @classmethod
+    def build(
+        cls, chosen: Sequence[_ScoredCandidate], shares: Mapping[str, float], input_entities: frozenset[str]
+    ) -> _Scorer:
+        repeats = Counter(each.name for each in chosen)
+        return cls(
+            left=input_entities.difference(*(each.candidate.entities for each in chosen)),
+            chosen_turn_ids=frozenset(each.candidate.turn_id for each in chosen) - {None},
+            costs={name: CHAIN_COST * (repeats[name] + 0.5) / (len(shares) * share) for name, share in shares.items()},
+        )
+
+    def score(self, one: _ScoredCandidate) -> float:
+        return one.share + one.bonus + self._cover(one) - self._again(one) - self.costs[one.name]
+
+    def explain(self, one: _ScoredCandidate) -> str:
+        """Return the parts of a score."""
+        parts = (
+            (one.bonus, "for what the input names"),
+            (self._cover(one), "for an entity that none before it covers"),
+            (-self._again(one), "for a turn that is chosen already"),
+            (-self.costs[one.name], "for its chain"),
+        )
+        shown = (
+            f" {'-' if value < 0 else '+'} {abs(value):.2f} {what}" for value, what in parts if abs(value) >= 0.005
+        )
+        return f"{one.share:.2f} of the best in recall{''.join(shown)}"
+
+    def _cover(self, one: _ScoredCandidate) -> float:
+        return COVER_BONUS if self.left.intersection(one.candidate.entities) else 0.0
+
+    def _again(self, one: _ScoredCandidate) -> float:
+        return TURN_COST if one.candidate.turn_id in self.chosen_turn_ids else 0.0
 
 
 def _is_mentioned(title: str, keywords: Iterable[str]) -> bool:
