@@ -27,7 +27,7 @@ NOT_TAKEN_FROM_THE_INPUT = {
     SearchIntent: {"enabled", "temporal_context", "domain_weight"},
     StreamBReport: {
         *("path", "reason", "code", "model", "candidates", "selected", "counts", "prefetch_refused", "lease_refused"),
-        "chosen_for",
+        *("chosen_for", "relevance_floor"),
     },
 }
 
