@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import yaml
@@ -195,8 +195,10 @@ def load_yaml(text: str) -> Any:
     return load_yaml_marked(text)[0]
 
 
-def load_yaml_marked(text: str) -> tuple[Any, Lines]:
+def load_yaml_marked(text: str, *, as_text: Callable[[str], bool] | None = None) -> tuple[Any, Lines]:
     """Return the value of a YAML document and the 1-based line of each of its parts.
+
+    Below root keys for which `as_text` is true each scalar is text as it is written: `1.10` and `true` stay what they are.
 
     Lines are keyed by the path from the root: text keys and 0-based list places; the line of a mapping entry is the
     line of its key, that of a list item is where the item starts; `()` is the root. PayloadError, with its line, for
@@ -205,7 +207,7 @@ def load_yaml_marked(text: str) -> tuple[Any, Lines]:
     lines: Lines = {}
     try:
         events = iter(yaml.parse(text, Loader=yaml.CSafeLoader))
-        value = _document(events, lines)
+        value = _document(events, lines, as_text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         reason = " ".join(part for part in (error.context, error.problem) if part)
@@ -231,7 +233,7 @@ class _Open:
         self.key: str | None = None
 
 
-def _document(events: Iterator[yaml.Event], lines: Lines) -> Any:
+def _document(events: Iterator[yaml.Event], lines: Lines, as_text: Callable[[str], bool] | None) -> Any:
     stack: list[_Open] = []
     root: Any = None
     documents = 0
@@ -245,6 +247,8 @@ def _document(events: Iterator[yaml.Event], lines: Lines) -> Any:
             raise PayloadError(f"the alias *{event.anchor} is not supported. Write the value out.", line)
         elif isinstance(event, yaml.ScalarEvent | yaml.MappingStartEvent | yaml.SequenceStartEvent):
             value: Any = _value(event, line)
+            if as_text is not None and isinstance(event, yaml.ScalarEvent) and _is_below(as_text, stack, value):
+                value = event.value
             path = _attach(stack, event, value, line, lines)
             if not stack and path == ():
                 root = value
@@ -255,6 +259,12 @@ def _document(events: Iterator[yaml.Event], lines: Lines) -> Any:
         elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
             stack.pop()
     return root
+
+
+def _is_below(as_text: Callable[[str], bool], stack: list[_Open], value: Any) -> bool:
+    """Return whether a scalar belongs to a root key for which `as_text` is true; a root key without a value stays null."""
+    key = stack[1].path[0] if len(stack) > 1 else stack[0].key if stack and value is not None else None
+    return isinstance(key, str) and as_text(key)
 
 
 def _attach(stack: list[_Open], event: yaml.Event, value: Any, line: int, lines: Lines) -> tuple[str | int, ...]:

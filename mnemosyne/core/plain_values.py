@@ -7,12 +7,14 @@ noticed only when a session is written. It must not import anything of mnemosyne
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 MAX_DEPTH = 48
 MAX_NODES = 1_000_000
 _INTEGERS = range(-(2**63), 2**63)
+REPLACEMENT = "\ufffd"
+"""Stands for a character that a text holds only in part."""
 
 Path = tuple[str | int, ...]
 
@@ -78,3 +80,47 @@ def _scalar_fault(value: Any, any_text: bool) -> str | None:
     if isinstance(value, float):
         return None if math.isfinite(value) else "is not a finite number; write a number or null"
     return f"is a {type(value).__name__}, which cannot be stored; write it as text, in quotes"
+
+
+def plain_or_none(value: Any) -> Any:
+    """Return a JSON value as `make_plain` does; None for one that is too deep or too large for a store."""
+    made = make_plain(value)
+    return made if next(plain_faults(made), None) is None else None
+
+
+def make_plain(value: Any) -> Any:
+    """Return a JSON value in which what cannot be stored is replaced.
+
+    Half a character becomes REPLACEMENT, a number of more than 64 bits its text, and one that is not finite null. What is
+    nested too deep for a store stays as it is.
+    """
+    return _replace_scalars(value, _plain_scalar)
+
+
+def complete_characters(value: Any) -> Any:
+    """Return a tree in which half a character is REPLACEMENT and all else as it was."""
+    return _replace_scalars(value, _whole_text)
+
+
+def _replace_scalars(value: Any, replace: Callable[[Any], Any], depth: int = 0) -> Any:
+    if depth >= MAX_DEPTH:
+        return value
+    if isinstance(value, dict):
+        return {_whole_text(key): _replace_scalars(each, replace, depth + 1) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_replace_scalars(each, replace, depth + 1) for each in value]
+    return replace(value)
+
+
+def _plain_scalar(value: Any) -> Any:
+    if isinstance(value, int) and value not in _INTEGERS:
+        return str(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return _whole_text(value)
+
+
+def _whole_text(value: Any) -> Any:
+    if not isinstance(value, str) or value.isascii():
+        return value
+    return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

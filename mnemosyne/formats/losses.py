@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from mnemosyne.core.plain_values import REPLACEMENT
 from mnemosyne.formats.values import Fate, FieldFate
 
 FOR_EXPORT = "kept for export"
 """What an import says of a field that has no effect on a prompt."""
 AT_INPUT = "the text stands right before the input"
 """What an import says of the place of a note that other programs put between the messages."""
+HALF_CHARACTER = f"a character in it is not whole; now {REPLACEMENT}"
+"""Note of an import on a text with a replaced character."""
 _MOST_FIELDS = 2_000
 
 
@@ -39,6 +42,8 @@ class FieldCounter:
         """Count a value of a field, unless it says nothing."""
         if value is None or (isinstance(value, str | list | tuple | Mapping) and not value):
             return
+        if fate is not Fate.NOT_SUPPORTED and _holds_replacement(value):
+            fate, note = Fate.CHANGED, f"{note}; {HALF_CHARACTER}" if note else HALF_CHARACTER
         key = (field, fate, note)
         if len(self._counts) >= _MOST_FIELDS and key not in self._counts:
             # Names of fields are foreign text; a file may have as many as it likes.
@@ -57,3 +62,18 @@ class FieldCounter:
             FieldFate(field=field, fate=fate, count=count, note=note)
             for (field, fate, note), count in self._counts.items()
         )
+
+
+def _holds_replacement(value: Any) -> bool:
+    """Return whether a text, or a text in a value of JSON, has a character that was replaced."""
+    stack = [value]
+    while stack:
+        each = stack.pop()
+        if isinstance(each, str):
+            if REPLACEMENT in each:
+                return True
+        elif isinstance(each, Mapping):
+            stack.extend(each.values())
+        elif isinstance(each, list | tuple):
+            stack.extend(each)
+    return False

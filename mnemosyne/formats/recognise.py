@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mnemosyne.core.errors import CorpusError
+from mnemosyne.formats.archives import ZIP_MARK, member_names
 from mnemosyne.formats.books.agnai import is_agnai, read_agnai
 from mnemosyne.formats.books.character_book import is_lorebook, read_lorebook
 from mnemosyne.formats.books.kobold import is_ai_dungeon, is_kobold, read_ai_dungeon, read_kobold
@@ -19,8 +20,21 @@ from mnemosyne.formats.books.world_info import is_world_info, read_world_info
 from mnemosyne.formats.cards.card_json import is_card, read_card_json
 from mnemosyne.formats.cards.charx import read_charx
 from mnemosyne.formats.cards.png import read_card_png
+from mnemosyne.formats.chats.assistant_exports import (
+    BACKUP_MEMBER,
+    is_cherry_studio,
+    is_claude_export,
+    is_librechat,
+    is_open_webui,
+    read_cherry_studio,
+    read_claude_export,
+    read_librechat,
+    read_open_webui,
+)
 from mnemosyne.formats.chats.chatgpt import is_chatgpt, read_chatgpt
 from mnemosyne.formats.chats.foreign import is_chub_line, is_foreign_chat, read_foreign_chat
+from mnemosyne.formats.chats.json_lines import read_loose_json
+from mnemosyne.formats.chats.listed import EXPORT_MEMBER, MOST_EXPORT_BYTES
 from mnemosyne.formats.chats.openai_messages import is_openai_messages, read_openai_messages
 from mnemosyne.formats.chats.sillytavern import is_chat_line, read_chat
 from mnemosyne.formats.chats.transcript import looks_like_transcript, read_transcript
@@ -31,14 +45,14 @@ from mnemosyne.formats.memories.llamaindex import is_llamaindex, read_llamaindex
 from mnemosyne.formats.memories.mem0 import is_mem0, read_mem0
 from mnemosyne.formats.notes.markdown import is_markdown, read_markdown
 from mnemosyne.formats.notes.obsidian import is_vault, read_vault
-from mnemosyne.formats.safe_files import decode_text, parse_file_json, read_file_bytes
+from mnemosyne.formats.safe_files import read_file_bytes
 from mnemosyne.formats.values import ImportedFile
 from mnemosyne.schema.record import ImportRequest
 
 WORLD, CORPUS = "world", "corpus"
 WORLD_FILE = "world.yaml"
 _HEAD_BYTES, _READ_BYTES = 4_000_000, 16_000
-_PNG, _ZIP, _JPEG = b"\x89PNG\r\n\x1a\n", b"PK\x03\x04", b"\xff\xd8\xff"
+_PNG, _JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _SQLITE = b"SQLite format 3\x00"
 
@@ -64,6 +78,10 @@ FORMATS: dict[str, Read] = {
     "chat": read_chat,
     "foreign-chat": read_foreign_chat,
     "chatgpt": read_chatgpt,
+    "claude": read_claude_export,
+    "open-webui": read_open_webui,
+    "librechat": read_librechat,
+    "cherry-studio": read_cherry_studio,
     "openai": read_openai_messages,
     "transcript": read_transcript,
     "obsidian": _of_path(read_vault),
@@ -78,6 +96,10 @@ _IN_JSON: dict[str, Callable[[Any], bool]] = {
     "card": is_card,
     "lorebook": is_lorebook,
     "chatgpt": is_chatgpt,
+    "claude": is_claude_export,
+    "open-webui": is_open_webui,
+    "librechat": is_librechat,
+    "cherry-studio": is_cherry_studio,
     "openai": is_openai_messages,
     "foreign-chat": is_foreign_chat,
     "risu": is_risu,
@@ -110,7 +132,9 @@ def recognise(path: Path) -> str:
         raise CorpusError(f"{path}: is empty.")
     if data.startswith(_PNG):
         return "card-png"
-    if data.startswith((_ZIP, _JPEG)):
+    if data.startswith(ZIP_MARK):
+        return _recognise_archive(path)
+    if data.startswith(_JPEG):
         return "charx"
     if data.startswith(_SQLITE):
         return _recognise_database(path)
@@ -141,6 +165,18 @@ def _recognise_folder(path: Path) -> str:
     )
 
 
+def _recognise_archive(path: Path) -> str:
+    names = member_names(path)
+    member = next((name for name in (EXPORT_MEMBER, BACKUP_MEMBER) if name in names), None)
+    if member is None or "card.json" in names:
+        return "charx"
+    return _recognise_json(read_loose_json(path, MOST_EXPORT_BYTES, member=member)) or "charx"
+
+
+def _recognise_json(value: Any) -> str | None:
+    return next((name for name, fits in _IN_JSON.items() if fits(value)), None)
+
+
 def _recognise_database(path: Path) -> str:
     tables_of(path)  # A database that is damaged or in use says so, and not that its format is unknown.
     for name, fits in (("mem0", is_mem0), ("langchain", is_langchain)):
@@ -161,8 +197,7 @@ def _recognise_text(path: Path, data: bytes) -> str | None:
         return CORPUS
     if data.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"{", b"["):
         return _recognise_plain_text(path, data)
-    value = parse_file_json(decode_text(read_file_bytes(path), str(path)), str(path))
-    return next((name for name, fits in _IN_JSON.items() if fits(value)), None)
+    return _recognise_json(read_loose_json(path, MOST_EXPORT_BYTES))
 
 
 def _recognise_plain_text(path: Path, data: bytes) -> str | None:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from mnemosyne.core.errors import CorpusError
-from mnemosyne.core.plain_values import plain_faults
+from mnemosyne.core.plain_values import complete_characters, plain_faults
+from mnemosyne.formats.encodings import encoding_hint
 
 MOST_BYTES = 64_000_000
 """How large a file may be that is read as a whole."""
@@ -50,17 +51,18 @@ def decode_text(data: bytes, name: str) -> str:
         line = data.count(b"\n", 0, error.start) + 1
         raise CorpusError(
             f"{name}:{line}: is no {encoding.upper().removesuffix('-SIG')} text at byte {error.start + 1}; "
-            f"save it as UTF-8{_guess_encoding(data)}."
+            f"save it as UTF-8{encoding_hint(data)}."
         ) from None
 
 
 def parse_file_json(text: str, name: str) -> Any:
-    """Return the JSON value of a text; CorpusError with line and column for what is not JSON, too deep, or not plain.
+    """Return the JSON value of a text; CorpusError with line and column for text that is not JSON, too deep, or not plain.
 
-    Of a key that occurs twice the last is taken, as the programs do that write such files.
+    Half a character becomes U+FFFD, because programs that cut texts by UTF-16 units leave one at the end. Of a key that occurs
+    twice the last is taken, as the programs do that write such files.
     """
     try:
-        value = json.loads(text)
+        value = complete_characters(json.loads(text))
     except json.JSONDecodeError as error:
         raise CorpusError(f"{name}:{error.lineno}:{error.colno}: is not JSON ({error.msg}).") from None
     except (RecursionError, ValueError) as error:
@@ -80,15 +82,3 @@ def unread_json(error: Exception) -> str:
 def read_json_file(path: Path, most_bytes: int = MOST_BYTES) -> Any:
     """Return the JSON value of a file; CorpusError as in the other functions of this module."""
     return parse_file_json(decode_text(read_file_bytes(path, most_bytes), str(path)), str(path))
-
-
-def _guess_encoding(data: bytes) -> str:
-    """Return a hint at the encoding that a text seems to have, for the sentence of an error."""
-    for encoding in ("gb18030", "big5", "shift_jis", "utf-16-le"):
-        try:
-            text = data[:4000].decode(encoding, "strict" if len(data) <= 4000 else "ignore")
-        except UnicodeDecodeError:
-            continue
-        if sum("\u4e00" <= char <= "\u9fff" for char in text) > len(text) // 8:
-            return f" (it looks like {encoding.upper()})"
-    return ""

@@ -1,28 +1,33 @@
-"""The export of ChatGPT (`conversations.json`): each conversation is a tree of messages with a current path.
-
-The current path is the chat. Branches off it that answer the same input are other replies. Inputs that were edited, and what was
-said after another reply, are not taken in, and are counted.
-"""
+"""The export of ChatGPT (`conversations.json`): each conversation is a tree of messages."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from mnemosyne.core.errors import CorpusError
 from mnemosyne.formats.chats.json_lines import read_loose_json
-from mnemosyne.formats.chats.listed import count_rest, listed_chat, listed_file, make_message, whole_text
+from mnemosyne.formats.chats.listed import (
+    EXPORT_MEMBER,
+    MOST_EXPORT_BYTES,
+    count_rest,
+    distinct_names,
+    listed_chat,
+    listed_file,
+    make_message,
+    whole_text,
+)
 from mnemosyne.formats.chats.sillytavern import NO_REQUEST
-from mnemosyne.formats.chats.turns import MOST_REPLIES, SaidMessage, chat_key
+from mnemosyne.formats.chats.trees import TreeNode, said_on_path
+from mnemosyne.formats.chats.turns import chat_key
 from mnemosyne.formats.losses import FieldCounter
 from mnemosyne.formats.values import Chat, ImportedFile
 from mnemosyne.schema.record import ImportRequest
 from mnemosyne.schema.session import Message, Role
 
 FORMAT = "chatgpt"
-MOST_EXPORT_BYTES = 256_000_000
-"""How large an export may be; it is read as a whole."""
 _MOST_KIND_CHARS = 40
 _FIELD = "*.mapping.*.message"
 _TEXTS = ("text", "result")
@@ -41,84 +46,29 @@ def is_chatgpt(value: Any) -> bool:
 
 def read_chatgpt(path: Path, request: ImportRequest = NO_REQUEST) -> ImportedFile:
     """Return the conversations of an export, each as a chat with the name of its title. CorpusError for a file that is none."""
-    value = read_loose_json(path, MOST_EXPORT_BYTES)
+    value = read_loose_json(path, MOST_EXPORT_BYTES, member=EXPORT_MEMBER)
     if not is_chatgpt(value):
         raise CorpusError(f"{path}: is no export of ChatGPT: it holds no conversation with a mapping.")
     counter = FieldCounter()
-    chats: list[Chat] = []
-    names: dict[str, int] = {}
-    for each in value if isinstance(value, list) else [value]:
-        if isinstance(each, Mapping) and isinstance(each.get("mapping"), Mapping):
-            name = whole_text(each.get("title")).strip() or path.stem
-            names[name] = count = names.get(name, 0) + 1
-            chats.append(_read_conversation(each, name if count == 1 else f"{name} ({count})", request, counter))
+    told = [
+        each
+        for each in (value if isinstance(value, list) else [value])
+        if isinstance(each, Mapping) and isinstance(each.get("mapping"), Mapping)
+    ]
+    names = distinct_names(whole_text(each.get("title")).strip() or path.stem for each in told)
+    chats = [_read_conversation(each, name, request, counter) for each, name in zip(told, names, strict=True)]
     return listed_file(path, FORMAT, chats, counter, request)
 
 
 def _read_conversation(value: Mapping[str, Any], name: str, request: ImportRequest, counter: FieldCounter) -> Chat:
-    nodes = {key: node for key, node in value["mapping"].items() if isinstance(node, Mapping)}
-    path = _current_path(nodes, value.get("current_node"))
-    said = list(_walk(nodes, path, request, counter))
+    nodes = {
+        key: _tree_node(node, request, counter) for key, node in value["mapping"].items() if isinstance(node, Mapping)
+    }
+    said = list(said_on_path(nodes, value.get("current_node"), counter, "*.mapping.*.children.*"))
     header = {key: each for key, each in value.items() if key not in ("mapping", "current_node")}
     count_rest(counter, "*.", header)
     begun = value.get("conversation_id") or value.get("id") or value.get("create_time")
     return listed_chat(name, chat_key(FORMAT, begun, *([] if begun else [name])), said, header=header)
-
-
-def _current_path(nodes: Mapping[str, Node], current: Any) -> list[str]:
-    """Return the ids of the nodes from the first to the current one; where that is unknown, to a newest leaf."""
-    if not isinstance(current, str) or current not in nodes:
-        leaves = [key for key, node in nodes.items() if not _children(node)]
-        current = max(leaves, key=lambda key: _created(nodes[key]), default=None)
-    path: dict[str, None] = {}
-    while isinstance(current, str) and current in nodes and current not in path:
-        path[current] = None
-        current = nodes[current].get("parent")
-    return [*path][::-1]
-
-
-def _walk(
-    nodes: Mapping[str, Node], path: Sequence[str], request: ImportRequest, counter: FieldCounter
-) -> Iterator[SaidMessage]:
-    """Yield the messages of a path with the other replies in their places."""
-    others: list[tuple[Message, ...]] = []
-    is_answered = False
-    parent: str | None = None
-    for key in path:
-        role = _role(nodes[key])
-        siblings = [each for each in _children(nodes[parent]) if each != key and each in nodes] if parent else []
-        if role is Role.USER:
-            is_answered, others = True, []
-        for each in siblings:
-            if role is Role.USER or _role(nodes[each]) is Role.USER or not is_answered:
-                counter.refuse("*.mapping.*.children.*", each, "an input that was edited, with what follows it")
-            elif found := tuple(_read_branch(nodes, each, request, counter)):
-                counter.keep("*.mapping.*.children.*", each, "another reply")
-                others.append(found)
-        parent = key
-        message = _read_message(nodes[key], role, request, counter)
-        if message is not None:
-            taken = tuple(other for other in others if message.content != other[0].content or len(other) > 1)
-            others = []
-            yield SaidMessage(message=message, others=() if role is Role.USER else taken)
-
-
-def _read_branch(
-    nodes: Mapping[str, Node], key: str, request: ImportRequest, counter: FieldCounter
-) -> Iterator[Message]:
-    """Yield the messages from a node on, along the newest children, up to the next one of the user."""
-    seen: set[str] = set()
-    here: str | None = key
-    while here is not None and here in nodes and here not in seen and len(seen) < MOST_REPLIES:
-        seen.add(here)
-        role = _role(nodes[here])
-        if role is Role.USER:
-            counter.refuse("*.mapping.*.children.*", here, "what was said after another reply")
-            return
-        message = _read_message(nodes[here], role, request, counter)
-        if message is not None:
-            yield message
-        here = next(reversed(_children(nodes[here])), None)
 
 
 def _read_message(node: Node, role: Role | None, request: ImportRequest, counter: FieldCounter) -> Message | None:
@@ -171,12 +121,14 @@ def _role(node: Node) -> Role | None:
     return Role(told) if isinstance(told, str) and told in _ROLES else None
 
 
-def _children(node: Node) -> list[str]:
-    children = node.get("children")
-    return [each for each in children if isinstance(each, str)] if isinstance(children, list) else []
-
-
-def _created(node: Node) -> float:
+def _tree_node(node: Node, request: ImportRequest, counter: FieldCounter) -> TreeNode:
+    role, parent, children = _role(node), node.get("parent"), node.get("children")
     message = node.get("message")
-    told = message.get("create_time") if isinstance(message, Mapping) else None
-    return told if isinstance(told, int | float) else 0
+    created = message.get("create_time") if isinstance(message, Mapping) else None
+    return TreeNode(
+        role=role,
+        read=partial(_read_message, node, role, request, counter),
+        parent=parent if isinstance(parent, str) else None,
+        children=tuple(each for each in children if isinstance(each, str)) if isinstance(children, list) else (),
+        created=created if isinstance(created, int | float) else 0,
+    )

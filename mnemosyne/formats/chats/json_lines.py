@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import codecs
 import json
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mnemosyne.core.errors import CorpusError
-from mnemosyne.core.plain_values import MAX_DEPTH, plain_faults
+from mnemosyne.core.plain_values import make_plain, plain_faults
+from mnemosyne.formats.archives import ZIP_MARK, open_archive, read_member
 from mnemosyne.formats.safe_files import MOST_BYTES, MOST_LINE_BYTES, decode_text, read_file_bytes, unread_json
 
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,45 +89,21 @@ def _parse_line(number: int, raw: bytes) -> JsonLine:
     return JsonLine(number=number, value=repaired, is_repaired=True)
 
 
-def read_loose_json(path: Path, most_bytes: int = MOST_BYTES) -> Any:
-    """Return the JSON value of a file, which may hold what cannot be stored (see `make_plain`); CorpusError with line and column
-    for what is not JSON.
+def read_loose_json(path: Path, most_bytes: int = MOST_BYTES, *, member: str = "") -> Any:
+    """Return the JSON value of a file as `make_plain` does; CorpusError with line and column for text that is not JSON.
+
+    Of a zip archive the file `member` is read, if the caller names one.
     """
-    text = decode_text(read_file_bytes(path, most_bytes), str(path))
+    name = str(path)
+    if member and read_file_bytes(path, len(ZIP_MARK), whole=False) == ZIP_MARK:
+        name = f"{path}: {member}"
+        with open_archive(path) as archive:
+            data = read_member(archive, member, most_bytes)
+    else:
+        data = read_file_bytes(path, most_bytes)
     try:
-        return json.loads(text)
+        return make_plain(json.loads(decode_text(data, name)))
     except json.JSONDecodeError as error:
-        raise CorpusError(f"{path}:{error.lineno}:{error.colno}: is not JSON ({error.msg}).") from None
+        raise CorpusError(f"{name}:{error.lineno}:{error.colno}: is not JSON ({error.msg}).") from None
     except (RecursionError, ValueError) as error:
-        raise CorpusError(f"{path}: {unread_json(error)}.") from None
-
-
-def plain_or_none(value: Any) -> Any:
-    """Return a JSON value as `make_plain` does; None for one that is too deep or too large for a store."""
-    made = make_plain(value)
-    return made if next(plain_faults(made), None) is None else None
-
-
-def make_plain(value: Any, depth: int = 0) -> Any:
-    """Return a JSON value in which what cannot be stored is replaced.
-
-    Half a character becomes U+FFFD, a number of more than 64 bits its text, and one that is not finite null. What is nested too
-    deep for a store stays as it is.
-    """
-    if depth >= MAX_DEPTH:
-        return value
-    if isinstance(value, dict):
-        return {_whole_text(key): make_plain(each, depth + 1) for key, each in value.items()}
-    if isinstance(value, list):
-        return [make_plain(each, depth + 1) for each in value]
-    if isinstance(value, str):
-        return _whole_text(value)
-    if isinstance(value, int) and not -_LARGEST <= value <= _LARGEST:
-        return str(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
-
-
-def _whole_text(text: str) -> str:
-    return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        raise CorpusError(f"{name}: {unread_json(error)}.") from None

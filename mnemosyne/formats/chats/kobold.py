@@ -24,6 +24,18 @@ from mnemosyne.schema.session import Role
 
 _MARKS = re.compile(r"\{\{\[(SYSTEM|INPUT|OUTPUT|SYSTEM_END|INPUT_END|OUTPUT_END)\]\}\}")
 _ROLES = {"INPUT": Role.USER, "SYSTEM": Role.SYSTEM}
+_TAG_SETTINGS = {
+    "instruct_starttag": "INPUT",
+    "instruct_starttag_end": "INPUT_END",
+    "instruct_endtag": "OUTPUT",
+    "instruct_endtag_end": "OUTPUT_END",
+    "instruct_systag": "SYSTEM",
+    "instruct_systag_end": "SYSTEM_END",
+}
+"""Settings of a story that name its tags, for stories that were saved with the tags themselves."""
+_USUAL_TAGS = {"instruct_starttag": "\n### Instruction:\n", "instruct_endtag": "\n### Response:\n"}
+_SPEAKER_TAG = re.compile(r"[\w ]+[:：]")
+_MOST_TAG_CHARS = 200
 _CHAT_MODE = 3
 _READ = frozenset(("prompt", "actions", "actions_metadata", "authorsnote"))
 
@@ -66,7 +78,7 @@ def _read_story(
     user = request.users[0] if request.users else whole_text(settings.get("chatname"))
     others = [name.strip() for name in whole_text(settings.get("chatopponent")).split("||$||") if name.strip()]
     other = next(iter((*request.assistants, *others)), "")
-    whole = "".join(parts)
+    whole = _with_marks("".join(parts), settings)
     if _MARKS.search(whole):
         yield from _split_marks(whole, user, other)
     elif settings.get("opmode") == _CHAT_MODE and user:
@@ -75,6 +87,25 @@ def _read_story(
             yield SaidMessage(message=make_message(role, speech.text, speech.name, date=speech.time))
     else:
         yield from _split_actions(parts, value.get("actions_metadata"), user, other, counter)
+
+
+def _with_marks(text: str, settings: Mapping[str, Any]) -> str:
+    """Return a story with marks in the place of literal tags; a text that has no tag of the user stays as it is."""
+    tags: dict[str, str] = {}
+    patterns: list[str] = []
+    for setting, mark in _TAG_SETTINGS.items():
+        written = whole_text(settings.get(setting)) or _USUAL_TAGS.get(setting, "")
+        tag = written.replace("\\n", "\n")
+        if (bare := tag.strip()) and len(bare) <= _MOST_TAG_CHARS and bare not in tags:
+            tags[bare] = mark
+            # Any sentence can contain "Q:", so it is a tag only at the beginning of a line.
+            is_anchored = tag.startswith("\n") or _SPEAKER_TAG.fullmatch(bare)
+            patterns.append((r"^[ \t]*" if is_anchored else "") + re.escape(bare))
+    longest_first = sorted(patterns, key=len, reverse=True)
+    found = re.compile("|".join(longest_first), re.MULTILINE)
+    if not any(tags[each[0].strip()] == "INPUT" for each in found.finditer(text)):
+        return text
+    return found.sub(lambda each: f"{{{{[{tags[each[0].strip()]}]}}}}", text)
 
 
 def _split_marks(text: str, user: str, other: str) -> Iterator[SaidMessage]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from mnemosyne.core.errors import CorpusError
-from mnemosyne.formats.chats.json_lines import plain_or_none
+from mnemosyne.core.plain_values import plain_or_none
 from mnemosyne.formats.chats.send_dates import read_date
 from mnemosyne.formats.chats.turns import SaidMessage, group_turns
 from mnemosyne.formats.losses import FieldCounter
@@ -18,6 +18,10 @@ from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.record import ImportRequest
 from mnemosyne.schema.session import Author, AuthorKind, Message, Role
 
+MOST_EXPORT_BYTES = 256_000_000
+"""Largest export of all conversations of a person; it is read as a whole."""
+EXPORT_MEMBER = "conversations.json"
+"""File with the conversations in the archive that ChatGPT and Claude send."""
 FOR_EXPORT = "kept beside the message"
 _AUTHORS = {Role.USER: AuthorKind.USER, Role.ASSISTANT: AuthorKind.AGENT, Role.TOOL: AuthorKind.TOOL}
 
@@ -40,6 +44,14 @@ def make_message(
 def whole_text(value: Any) -> str:
     """Return a text in which half a character is U+FFFD; empty for any other value."""
     return plain_or_none(value) or "" if isinstance(value, str) else ""
+
+
+def distinct_names(names: Iterable[str]) -> Iterator[str]:
+    """Yield names of chats, the second of a name as `NAME (2)`."""
+    counts: dict[str, int] = {}
+    for name in names:
+        counts[name] = count = counts.get(name, 0) + 1
+        yield name if count == 1 else f"{name} ({count})"
 
 
 def count_rest(counter: FieldCounter, prefix: str, rest: Mapping[str, Any]) -> None:

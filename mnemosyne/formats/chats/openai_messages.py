@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from mnemosyne.core.errors import CorpusError
-from mnemosyne.formats.chats.json_lines import plain_or_none, read_json_lines, read_loose_json
+from mnemosyne.core.plain_values import plain_or_none
+from mnemosyne.formats.chats.json_lines import read_json_lines, read_loose_json
 from mnemosyne.formats.chats.listed import FOR_EXPORT, listed_chat, listed_file, make_message
 from mnemosyne.formats.chats.sillytavern import NO_REQUEST
 from mnemosyne.formats.chats.turns import SaidMessage, chat_key

@@ -15,7 +15,7 @@ from io import StringIO
 from pathlib import Path
 
 from mnemosyne.core.errors import CorpusError
-from mnemosyne.formats.chats.json_lines import make_plain
+from mnemosyne.core.plain_values import make_plain
 from mnemosyne.formats.chats.listed import make_message
 from mnemosyne.formats.chats.send_dates import read_date
 from mnemosyne.formats.chats.turns import SaidMessage, chat_key, group_turns

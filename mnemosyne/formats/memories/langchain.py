@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mnemosyne.core.errors import CorpusError
-from mnemosyne.core.plain_values import plain_faults
+from mnemosyne.core.plain_values import plain_or_none
 from mnemosyne.formats.chats.send_dates import read_date
 from mnemosyne.formats.losses import FieldCounter
 from mnemosyne.formats.memories.databases import has_columns, is_database, open_database, tables_of
@@ -164,7 +164,7 @@ def _parse(text: Any) -> Any:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return None if any(plain_faults(value)) else value
+    return plain_or_none(value)
 
 
 def _to_memory(row: Mapping[str, Any], counter: FieldCounter) -> Iterator[ImportedMemory]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mnemosyne.core.errors import CorpusError
-from mnemosyne.core.plain_values import plain_faults
+from mnemosyne.core.plain_values import plain_or_none
 from mnemosyne.formats.losses import FieldCounter
 from mnemosyne.formats.memories.messages import FOR_EXPORT, SpokenMessage, build_chat, text_of_content
 from mnemosyne.formats.safe_files import read_json_file
@@ -84,7 +84,8 @@ def _unwrapped(value: Any) -> Any:
         inner = json.loads(value)
     except (ValueError, RecursionError):
         return value
-    return value if any(plain_faults(inner)) else inner
+    plain = plain_or_none(inner)
+    return value if plain is None else plain
 
 
 def _is_chat_store(value: Mapping[str, Any]) -> bool:

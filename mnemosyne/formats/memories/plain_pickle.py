@@ -10,7 +10,7 @@ import pickletools
 from collections.abc import Callable
 from typing import Any
 
-from mnemosyne.core.plain_values import plain_faults
+from mnemosyne.core.plain_values import complete_characters, plain_faults
 
 MOST_PICKLE_BYTES = 16_000_000
 _MARK = object()
@@ -64,6 +64,7 @@ def read_plain_pickle(data: bytes) -> Any:
     fields = value.get("__dict__", value) if isinstance(value, dict) else value
     if isinstance(fields, dict):
         fields = {name: each for name, each in fields.items() if name != "vector"}
+    fields = complete_characters(fields)
     for path, reason in plain_faults(fields):
         raise ValueError(f"{'.'.join(map(str, path))} {reason}")
     return fields

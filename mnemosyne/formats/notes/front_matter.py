@@ -10,12 +10,16 @@ from typing import Any
 
 from filament.errors import PayloadError
 from filament.payload import load_yaml_marked
-from mnemosyne.core.plain_values import plain_faults
+from mnemosyne.core.plain_values import complete_characters, plain_faults
 from mnemosyne.formats.safe_files import decode_text, read_file_bytes
 
 MOST_NOTE_BYTES = 8_000_000
 MOST_FRONT_CHARS = 200_000
 _MOST_FAULTS = 20
+_TEXT_FIELDS = frozenset(
+    ("keys", "keywords", "aliases", "alias", "tags", "tag", "refine_keys", "secondary_keys", "keysecondary", "title")
+)
+"""Fields whose values are texts as they are written: a key `1.10` is not a number."""
 _FENCE = re.compile(r"^---[ \t]*$", re.MULTILINE)
 _NAME = re.compile(r"""["']?([^\s"'#:\-\[\]{}][^:"'\n]{0,100})["']?[ \t]*:(?:[ \t]+(.*))?$""")
 
@@ -32,6 +36,10 @@ class Note:
     text: str
     text_line: int = 1
     faults: tuple[str, ...] = ()
+
+
+def _is_text_field(name: str) -> bool:
+    return name.lower() in _TEXT_FIELDS
 
 
 def read_note(path: Path, name: str) -> Note:
@@ -72,7 +80,7 @@ def _read_front(raw: str, name: str, faults: list[str]) -> dict[str, Any] | None
     if len(raw) > MOST_FRONT_CHARS:
         return None
     try:
-        value = load_yaml_marked(raw)[0]
+        value = load_yaml_marked(raw, as_text=_is_text_field)[0]
     except PayloadError as error:
         faults.append(
             f"{_place(name, error, 1)}: its front matter is no YAML ({_reason(error)}); it was read field by field."
@@ -86,7 +94,7 @@ def _salvage(raw: str, name: str, faults: list[str]) -> dict[str, Any]:
     front: dict[str, Any] = {}
     for line, block in _blocks(raw):
         try:
-            value = load_yaml_marked(block)[0]
+            value = load_yaml_marked(block, as_text=_is_text_field)[0]
         except PayloadError as error:
             found = _NAME.match(block.rstrip())
             if found and found[2] and found[2][0] not in "[{!":
@@ -117,7 +125,7 @@ def _blocks(raw: str) -> Iterator[tuple[int, str]]:
 def _plain_fields(front: Mapping[str, Any], name: str, faults: list[str]) -> dict[str, Any]:
     """Return the fields that can be stored."""
     plain = {}
-    for key, value in front.items():
+    for key, value in complete_characters(front).items():
         fault = next((reason for _, reason in plain_faults({key: value})), None)
         if fault is None:
             plain[key] = value

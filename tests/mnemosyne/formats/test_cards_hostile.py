@@ -41,7 +41,6 @@ BAD_JSON = {
     "long number": b'{"name": "Mara", "first_mes": "a", "x": ' + b"9" * 10_000 + b"}",
     "infinite": b'{"name": "Mara", "first_mes": "a", "x": 1e999}',
     "no number": b'{"name": "Mara", "first_mes": NaN}',
-    "half a character": b'{"name": "Mara", "first_mes": "\\ud83d"}',
     "gbk": '{"name": "玛拉", "first_mes": "你来晚了。"}'.encode("gb18030"),
     "utf-16 without a mark": '{"name": "Mara", "first_mes": "a"}'.encode("utf-16-le"),
     "cut off": json.dumps(v2_card()).encode()[:-20],
@@ -58,6 +57,14 @@ def test_a_card_that_is_none_is_an_error_with_the_file(tmp_path, name):
     for kind, data in in_each_file(BAD_JSON[name]):
         with pytest.raises(CorpusError, match=rf"mara\.{kind}"):
             READERS[kind](write(tmp_path, data, kind))
+
+
+def test_half_a_character_of_a_card_is_replaced_and_told(tmp_path):
+    body = b'{"name": "Mara", "first_mes": "Meet me \\ud83d"}'
+    for kind, data in in_each_file(body):
+        read = READERS[kind](write(tmp_path, data, kind))
+        assert read.cards[0].first_message == "Meet me \ufffd"
+        assert [fate.field for fate in read.fates if "not whole" in fate.note] == ["first_mes"]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])

@@ -129,6 +129,33 @@ def test_histories_of_one_file_are_chats_of_their_own(tmp_path: Path) -> None:
     assert not {turn.turn_id for turn in first.read_turns()} & {turn.turn_id for turn in second.read_turns()}
 
 
+@pytest.mark.parametrize(
+    ("user_tag", "reply_tag"),
+    [
+        ("\\n### Instruction:\\n", "\\n### Response:\\n"),
+        ("<|im_end|>\\n<|im_start|>user\\n", "<|im_end|>\\n<|im_start|>assistant\\n"),
+        ("\\nUSER: ", "\\nASSISTANT: "),
+        ("[INST]", "[/INST]"),
+    ],
+)
+def test_a_story_of_kobold_saved_with_its_tags(tmp_path: Path, user_tag: str, reply_tag: str) -> None:
+    tags = {"instruct_starttag": user_tag, "instruct_endtag": reply_tag, "chatname": "Ana", "chatopponent": "Odessa"}
+    user, reply = (tag.replace("\\n", "\n") for tag in (user_tag, reply_tag))
+    actions = [
+        f"{user}Where is the USER: boat?{reply}",
+        "At pier nine.",
+        f"{user}And the key?{reply}",
+        "Behind the clock.",
+    ]
+    chat = read_foreign_chat(save(tmp_path, {"prompt": "", "actions": actions, "savedsettings": tags})).chats[0]
+    assert spoken(chat) == [
+        ("user", "Ana", "Where is the USER: boat?"),
+        ("assistant", "Odessa", "At pier nine."),
+        ("user", "Ana", "And the key?"),
+        ("assistant", "Odessa", "Behind the clock."),
+    ]
+
+
 def test_an_adventure_of_kobold(tmp_path: Path) -> None:
     value = {
         "prompt": "A cave.",
@@ -286,6 +313,23 @@ def test_conversations_with_one_title_and_without_a_current_node(tmp_path: Path)
     read = read_chatgpt(save(tmp_path, value))
     assert [chat.name for chat in read.chats] == ["The lamp", "The lamp (2)"]
     assert read.notes == ("Chats without a message, which are left out: 1.",)
+
+
+@pytest.mark.parametrize("link", ["parent", "children"])
+def test_either_kind_of_link_is_enough(tmp_path: Path, link: str) -> None:
+    value = chatgpt(current_node=None)
+    for each in value[0]["mapping"].values():
+        del each[link]
+    chat = read_chatgpt(save(tmp_path, value)).chats[0]
+    assert [each[2] for each in spoken(chat)] == ["Where?", "在这里。", "Thanks", "Look:"]
+    assert others(chat) == ["There."]
+
+
+def test_messages_that_hang_together_with_nothing_are_told(tmp_path: Path) -> None:
+    value = chatgpt()
+    value[0]["mapping"].update(node("lost", "gone", "user", "Hello?"))
+    (note,) = [each.note for each in read_chatgpt(save(tmp_path, value)).fates if "nothing on the path" in each.note]
+    assert note
 
 
 def test_a_tree_that_is_none_ends(tmp_path: Path) -> None:

@@ -151,6 +151,17 @@ def test_without_keys_in_a_vault_titles_and_tags_of_one_note_are_keys(tmp_path):
     assert keys == {"港口": ["港口"], "灯塔": ["灯塔", "tower", "旧灯"]}
 
 
+def test_keys_and_aliases_are_texts_as_they_are_written(tmp_path):
+    files = {
+        "a.md": "---\nKeys: [1.10, 0x1F, true, 2024-05-01, ~]\naliases:\n- 007\n- no\norder: 5\n---\ntext",
+        "b.md": "---\nkeys:\nconstant: true\n---\nb",
+    }
+    entries = entries_of(read_vault(write(tmp_path, files)))
+    assert entries["a"]["key"] == ["1.10", "0x1F", "true", "2024-05-01", "~", "007", "no"]
+    assert entries["a"]["order"] == 5
+    assert entries["b"]["constant"] is True
+
+
 def test_where_notes_name_keys_one_without_has_none_and_is_named(tmp_path):
     file = read_vault(
         write(tmp_path, {"a.md": "---\nkeys: [x]\n---\ntext", "b.md": "text", "c.md": "---\nkeys: [c]\n---\n"})

@@ -1,0 +1,95 @@
+"""Reads members of zip archives that anybody may have made, in memory and within limits.
+
+No member becomes a file, and the size that a member states is not believed.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from mnemosyne.core.errors import CorpusError
+
+ZIP_MARK = b"PK\x03\x04"
+"""First bytes of a zip archive."""
+MOST_MEMBERS = 20_000
+_MOST_READ_BYTES, _READ_BYTES = 4_000_000, 1_000_000
+_IS_ENCRYPTED = 0x1
+_READABLE = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zipfile.LargeZipFile,
+    zlib.error,
+    EOFError,
+    OSError,
+    RuntimeError,
+    ValueError,
+    OverflowError,
+    struct.error,
+)
+
+
+class _BoundedFile(io.FileIO):
+    """A file of which no single read returns more than _MOST_READ_BYTES, because a larger list of files is an attack."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        most = _MOST_READ_BYTES + 1 if size is None or size < 0 else min(size, _MOST_READ_BYTES + 1)
+        data = super().read(most) or b""
+        if len(data) > _MOST_READ_BYTES:
+            raise CorpusError("is an archive whose list of files is too large.")
+        return data
+
+
+@contextmanager
+def open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
+    """Open an archive; whatever is wrong with it while it is read becomes a CorpusError with the path."""
+    if not path.is_file():
+        raise CorpusError(f"{path}: {'is no regular file' if path.exists() else 'there is no such file'}.")
+    try:
+        with _BoundedFile(path) as file, zipfile.ZipFile(file) as archive:
+            if len(archive.infolist()) > MOST_MEMBERS:
+                raise CorpusError(f"holds more than {MOST_MEMBERS:,} files; take the others out.")
+            yield archive
+    except CorpusError as error:
+        sentence = str(error)
+        raise CorpusError(sentence if sentence.startswith(f"{path}:") else f"{path}: {sentence}") from None
+    except NotImplementedError as error:
+        raise CorpusError(
+            f"{path}: is packed in a way that is not read ({error}); pack it again as a plain zip."
+        ) from None
+    except _DAMAGE as error:
+        raise CorpusError(f"{path}: cannot be read as a zip archive ({error}).") from None
+
+
+def member_names(path: Path) -> frozenset[str]:
+    """Return the names of the files in an archive; none for a file that is not an archive or is damaged."""
+    try:
+        with open_archive(path) as archive:
+            return frozenset(archive.NameToInfo)
+    except CorpusError:
+        return frozenset()
+
+
+def read_member(archive: zipfile.ZipFile, name: str, most_bytes: int) -> bytes:
+    """Return the bytes of a file in an archive; CorpusError, without the path, for one that is missing, encrypted, packed by an
+    unknown method, or larger than `most_bytes`.
+    """
+    info = archive.NameToInfo.get(name)
+    if info is None:
+        raise CorpusError(f"has no {name} at its root.")
+    if info.flag_bits & _IS_ENCRYPTED:
+        raise CorpusError(f"{name} is encrypted; unpack the archive with its password and pack it without one.")
+    if info.compress_type not in _READABLE:
+        raise CorpusError(f"{name} is packed by a method that is not read; pack it again as a plain zip.")
+    data = bytearray()
+    with archive.open(info) as member:
+        while part := member.read(_READ_BYTES):
+            data += part
+            if len(data) > most_bytes:
+                raise CorpusError(f"{name} unpacks to more than {most_bytes:,} bytes, which is more than is read.")
+    return bytes(data)
