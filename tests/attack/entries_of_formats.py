@@ -46,6 +46,24 @@ def read_chat_line(text: str) -> None:
     assert sum(1 for _ in chat.read_turns()) == chat.turn_count
 
 
+@entry("export of an assistant", MEASURED_CHARS, MnemosyneError, costs=True)
+def read_exports(text: str) -> None:
+    folded = f'<details type="reasoning">{text}</details>{text}'
+    spoken = {"role": "user", "sender": "human", "content": folded, "text": folded, "isCreatedByUser": True}
+    exports = {
+        "claude": {"name": text, "chat_messages": [{**spoken, "content": [{"type": "text", "text": text}]}]},
+        "open-webui": {"title": text, "chat": {"messages": [spoken]}},
+        "librechat": {"conversationId": text, "messages": [{**spoken, "messageId": text, "parentMessageId": text}]},
+        "cherry-studio": {"indexedDB": {"topics": [{"id": text, "messages": [spoken]}]}},
+        "foreign-chat": {"prompt": text, "actions": [text], "savedsettings": {"instruct_starttag": text[:40]}},
+    }
+    path = _folder() / "export.json"
+    for name, value in exports.items():
+        path.write_text(json.dumps(value), encoding="utf-8")
+        for chat in read_imported_file(path, name, ImportRequest()).chats if text.strip() else ():
+            assert sum(1 for _ in chat.read_turns()) == chat.turn_count
+
+
 @entry("card and its book", 200_000, MnemosyneError, costs=True)
 def make_world(text: str) -> None:
     # A file with half a surrogate pair is refused by its reader.

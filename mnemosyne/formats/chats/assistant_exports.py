@@ -6,6 +6,7 @@ Claude and Cherry Studio send archives, which are read as they are. Thoughts of 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -37,7 +38,7 @@ BACKUP_MEMBER = "data.json"
 _THOUGHT = "a thought of the model, which is not part of the conversation"
 _BESIDE = "is not text; kept beside the message"
 _ROLES = {"human": Role.USER, **{role.value: role for role in Role}}
-_SHOWN_DETAILS = ('<details type="reasoning"', '<details type="tool_calls"', '<details type="code_interpreter"')
+_FOLDED = re.compile(r'<details type="(?:reasoning|tool_calls|code_interpreter)"')
 _DETAILS_END = "</details>"
 _STORE_KEY = "persist:cherry-studio"
 
@@ -195,12 +196,13 @@ def _read_open_webui_message(
 
 def _without_details(text: str) -> str:
     """Return a reply without the folded parts that Open WebUI writes into it."""
-    kept, start = [], 0
-    while (opening := min((at for mark in _SHOWN_DETAILS if (at := text.find(mark, start)) >= 0), default=-1)) >= 0:
-        closing = text.find(_DETAILS_END, opening)
+    kept: list[str] = []
+    start = 0
+    while (opening := _FOLDED.search(text, start)) is not None:
+        closing = text.find(_DETAILS_END, opening.end())
         if closing < 0:
             break
-        kept.append(text[start:opening])
+        kept.append(text[start : opening.start()])
         start = closing + len(_DETAILS_END)
     kept.append(text[start:])
     return "".join(kept).strip() if start else text
