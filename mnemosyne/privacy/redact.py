@@ -10,7 +10,7 @@ import json
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -19,8 +19,19 @@ from anyio import to_thread
 
 from mnemosyne.core.errors import PatternError, RedactionError
 from mnemosyne.core.jsonpath import compile_path, find_nodes
+from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.core.regexes import compile_pattern, find_spans
-from mnemosyne.privacy.rules import DICTIONARIES, RULE_NAMES, RULES, SECRET_KEY, Rule
+from mnemosyne.privacy.rules import (
+    DICTIONARIES,
+    IDENTITY,
+    PII,
+    RULE_NAMES,
+    RULES,
+    SECRET_KEY,
+    Rule,
+    Signs,
+    signs_of,
+)
 from mnemosyne.privacy.rules.host_words import WordTable
 from mnemosyne.protocols import PiiDetector, Redactor
 from mnemosyne.schema.redaction import RedactionRules, RedactResult, SensitiveSpan
@@ -34,10 +45,18 @@ FIELD = "field"
 SECRET = "secret"
 OWN = "own_"
 """What a class of a host's dictionary is named by in a placeholder: `[redacted:own_employee]`."""
+_PERSONAL = frozenset((PII, IDENTITY))
 _PASSES = 8
 _CLASS = re.compile(r"[a-z](?:[a-z_]{0,28}[a-z])?")
 _SEAMS = re.compile(r"\[redacted:[a-z_]{1,40}\]")
 _LITERAL = re.compile(r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+("?)')
+_WRITTEN_DIGITS = "〇○零一二三四五六七八九幺壹贰貳叁參肆伍陆陸柒捌玖"
+_CHINESE_DIGITS = str.maketrans(_WRITTEN_DIGITS, "0001234567891122334566789")
+_CHINESE_NUMBER = re.compile(
+    rf"[{_WRITTEN_DIGITS}](?:(?:[ .·-]?[0-9{_WRITTEN_DIGITS}]){{7,}}|[{_WRITTEN_DIGITS}]{{4,}})"
+)
+"""Digits in Chinese, at least five in a row or eight in groups: no word and no date has so many."""
+_KNOWN = frozenset(f"[redacted:{name}]" for name in (*RULE_NAMES, CUSTOM, FIELD))
 _UNSEEN = dict.fromkeys(
     map(ord, "\u00ad\u034f\u061c\u180e\u200b\u200c\u200d\u200e\u200f\u2060\u2061\u2062\u2063\ufeff")
 )
@@ -47,7 +66,8 @@ class RegexRedactor:
     """The built-in `Redactor`: shipped dictionaries, custom patterns, JSON fields, and an optional detector.
 
     `rules` apply where a call gives none. Full-width forms are read as plain ones, invisible characters are ignored,
-    and escaped JSON strings are decoded. `detector` finds more than patterns can (see `privacy.presidio`).
+    and escaped JSON strings are decoded. `detector` finds more than patterns can (see `privacy.presidio`); it is not asked where
+    the rules of a call leave personal data (`pii`, `identity`) alone.
     """
 
     def __init__(self, rules: RedactionRules | None = None, *, detector: PiiDetector | None = None) -> None:
@@ -59,12 +79,23 @@ class RegexRedactor:
         """Return the text without what the rules (None: the redactor's own) find; RedactionError when the search cannot
         be finished.
         """
+        return (await self.redact_all((text,), rules))[0]
+
+    async def redact_all(self, texts: Sequence[str], rules: RedactionRules | None = None) -> list[RedactResult]:
+        """Return the result for each text, as `redact` does; all in one worker thread, because a switch to it costs more than
+        the search of a short text.
+        """
         wanted = self.rules if rules is None else rules
-        redacted, applied = await to_thread.run_sync(redact_text, text, wanted)
-        if self._detector is not None:
-            redacted, more = await self._redact_detected(redacted, self._detector)
-            applied = (*applied, *(name for name in more if name not in applied))
-        return await to_thread.run_sync(result_of, redacted, applied) if applied else result_of(redacted, applied)
+        results = await to_thread.run_sync(_redact_all, texts, wanted, wanted is not self.rules)
+        if self._detector is None or (rules is not None and _PERSONAL.isdisjoint(rules.dictionaries)):
+            return results
+        return [await self._add_detected(result, self._detector) for result in results]
+
+    async def _add_detected(self, result: RedactResult, detector: PiiDetector) -> RedactResult:
+        redacted, more = await self._redact_detected(result.redacted_text, detector)
+        if not more:
+            return result
+        return await to_thread.run_sync(result_of, redacted, tuple(dict.fromkeys((*result.applied_rules, *more))))
 
     async def _redact_detected(self, text: str, detector: PiiDetector) -> tuple[str, tuple[str, ...]]:
         applied: dict[str, None] = {}
@@ -81,6 +112,12 @@ class RegexRedactor:
                 return text, tuple(applied)
             applied.update(dict.fromkeys(rules))
         raise RedactionError(f"The detector {detector.name!r} finds more after each redaction; leave it out.")
+
+
+def _redact_all(texts: Sequence[str], rules: RedactionRules, is_unchecked: bool) -> list[RedactResult]:
+    if is_unchecked:
+        check_rules(rules)
+    return [result_of(*_redact_checked(text, rules)) for text in texts]
 
 
 def _remove_spans(text: str, found: Iterable[SensitiveSpan]) -> tuple[str, tuple[str, ...]]:
@@ -127,9 +164,13 @@ def redact_text(text: str, rules: RedactionRules) -> tuple[str, tuple[str, ...]]
 
     The search is repeated until nothing more is found, so redacting the result again changes nothing.
     """
+    check_rules(rules)
+    return _redact_checked(text, rules)
+
+
+def _redact_checked(text: str, rules: RedactionRules) -> tuple[str, tuple[str, ...]]:
     if len(text) > MAX_TEXT_CHARS:
         raise RedactionError(f"The text has more than {MAX_TEXT_CHARS:,} characters; split it before it is ingested.")
-    check_rules(rules)
     applied: dict[str, None] = {}
     try:
         for _ in range(_PASSES):
@@ -152,28 +193,46 @@ async def redact_tree(
     The value of a field with a secret's name (`password`, `api_key`, `密码`) is removed whatever it looks like. Keys
     stay. RedactionError as for the redactor.
     """
+    size = size_of(tree)
+    texts = tuple(await calculate(lambda: dict.fromkeys(_texts_of(tree)), size=size))
+    if isinstance(redactor, RegexRedactor):
+        results = await redactor.redact_all(texts, rules)
+    else:
+        results = [await redactor.redact(text, rules) for text in texts]
+    return await calculate(_rebuild_tree, tree, dict(zip(texts, results, strict=True)), size=size)
+
+
+def _texts_of(tree: Any) -> Iterator[str]:
+    """Yield the texts of a tree that are to be searched."""
     if isinstance(tree, str):
-        result = await redactor.redact(tree, rules)
-        return result.redacted_text, result.applied_rules[:1]
-    applied: list[str] = []
-    if isinstance(tree, Mapping):
-        done: dict[str, Any] = {}
+        yield tree
+    elif isinstance(tree, Mapping):
         for key, value in tree.items():
-            if _is_secret(str(key), value):
-                done[key] = placeholder(SECRET)
-                applied.append(SECRET)
-                continue
-            done[key], names = await redact_tree(redactor, value, rules)
-            applied.extend(names)
-        return done, tuple(applied)
-    if isinstance(tree, list | tuple):
-        items = []
+            if not _is_secret(str(key), value):
+                yield from _texts_of(value)
+    elif isinstance(tree, list | tuple):
         for value in tree:
-            item, names = await redact_tree(redactor, value, rules)
-            items.append(item)
-            applied.extend(names)
-        return items, tuple(applied)
-    return tree, ()
+            yield from _texts_of(value)
+
+
+def _rebuild_tree(tree: Any, results: Mapping[str, RedactResult]) -> tuple[Any, tuple[str, ...]]:
+    applied: list[str] = []
+
+    def rebuild(value: Any) -> Any:
+        if isinstance(value, str):
+            applied.extend(results[value].applied_rules[:1])
+            return results[value].redacted_text
+        if isinstance(value, Mapping):
+            return {key: rebuild_field(str(key), each) for key, each in value.items()}
+        return [rebuild(each) for each in value] if isinstance(value, list | tuple) else value
+
+    def rebuild_field(key: str, value: Any) -> Any:
+        if _is_secret(key, value):
+            applied.append(SECRET)
+            return placeholder(SECRET)
+        return rebuild(value)
+
+    return rebuild(tree), tuple(applied)
 
 
 def _is_secret(key: str, value: Any) -> bool:
@@ -222,9 +281,10 @@ def _find_spans(text: str, rules: RedactionRules) -> tuple[list[SensitiveSpan], 
 
 def _matches(plain: str, rules: RedactionRules) -> Iterable[SensitiveSpan]:
     lower = plain.lower()
+    signs = signs_of(plain, lower)
     seconds = max(SECONDS_A_RULE, len(plain) / CHARS_A_SECOND)
     found: dict[str, list[SensitiveSpan]] = {}
-    for rule in _select_rules(rules.dictionaries):
+    for rule in _select_rules(rules.dictionaries, signs):
         if rule.hints and not any(hint in lower for hint in rule.hints):
             continue
         others = [(other.begin, other.end) for other in _merge_spans(found.get(rule.unless, ()))]
@@ -246,9 +306,11 @@ def _matches(plain: str, rules: RedactionRules) -> Iterable[SensitiveSpan]:
         yield SensitiveSpan(rule=f"{OWN}{name}", begin=begin, end=end)
 
 
-@lru_cache(maxsize=16)
-def _select_rules(dictionaries: tuple[str, ...]) -> tuple[Rule, ...]:
-    return tuple(rule for rule in RULES if rule.dictionary in dictionaries)
+@lru_cache(maxsize=256)
+def _select_rules(dictionaries: tuple[str, ...], signs: Signs) -> tuple[Rule, ...]:
+    return tuple(
+        rule for rule in RULES if {rule.dictionary, rule.also} & set(dictionaries) and rule.needs & signs == rule.needs
+    )
 
 
 def _fields(text: str, rules: RedactionRules) -> Iterable[SensitiveSpan]:
@@ -297,7 +359,7 @@ def _plain(text: str) -> tuple[str, list[int]]:
     """Return a text in plain letters, and the index that each character comes from (empty: the same index)."""
     if text.isascii():
         return text, []
-    folded = "".join(map(_fold, text))
+    folded = _CHINESE_NUMBER.sub(_write_digits, "".join(map(_fold, text)))
     if not any(ord(char) in _UNSEEN for char in folded):
         return folded, []
     origins = [place for place, char in enumerate(folded) if ord(char) not in _UNSEEN]
@@ -318,9 +380,12 @@ def _fold(char: str) -> str:
     return plain if len(plain) == 1 and plain.isascii() else char
 
 
+def _write_digits(found: re.Match[str]) -> str:
+    return found.group().translate(_CHINESE_DIGITS)
+
+
 def _placeholders(text: str) -> list[tuple[int, int]]:
-    known = {placeholder(name) for name in (*RULE_NAMES, CUSTOM, FIELD)}
-    return [found.span() for found in _SEAMS.finditer(text) if found.group() in known or _is_detected(found.group())]
+    return [found.span() for found in _SEAMS.finditer(text) if found.group() in _KNOWN or _is_detected(found.group())]
 
 
 def _is_detected(seam: str) -> bool:

@@ -114,6 +114,21 @@ https://api.example.com/v1?id=7&token=⟦abcdef123456⟧
 https://s3.example.com/o?X-Amz-Signature=⟦0f1e2d3c4b5a69788796⟧
 {"note": "call \\"⟦+86 138 0013 8009⟧\\" now"}
 -----BEGIN RSA PRIVATE KEY-----⟦MIIBOgIBAAJBAKj34GkxFhD90vcNLYLInFEX6Ppy1tPf9Cnzj4p4WGeKLs1Pt8Q⟧-----END RSA PRIVATE KEY-----
+身份证号 ⟦110101 1990 0307 1233⟧
+身份证号：⟦一一〇一〇一一九九〇〇三〇七一二三三⟧
+微信号：⟦zhangsan_88⟧
+My WeChat is ⟦lilei2020⟧
+QQ：⟦87654321⟧
+SSN ⟦536 22 8145⟧
+account number: ⟦12345678⟧
+账号：⟦6217001234567890123⟧
+IMEI: ⟦49-015420-323751-8⟧
+MAC地址：⟦00:1A:2B:3C:4D:5E⟧
+backup code: ⟦4829-1034⟧
+密码是「⟦hunter2!x⟧」
+password: «⟦my dog has 7 lives⟧»
+AWS secret: ⟦wJalr~XUtnFEMI/K7MDENG/bPxRfiCYzExampleKey⟧
+token ⟦j~q_0123456789ab_AbCdEfGhIjKlMnOpQrStUvWxYz0123456789-_AbCdE⟧
 -----BEGIN OPENSSH PRIVATE KEY-----⟦b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQ⟧ and it was cut off
 """
 
@@ -130,6 +145,16 @@ Bound to 127.0.0.1 and 0.0.0.0 only.
 pi is 3.14159265358979 or so
 Timestamps such as 1700000000000 count milliseconds.
 The order weighs 13.80013800 kg.
+password: "must be at least 8 characters"
+密码：“至少8位，含数字”
+微信 8.0.47 更新
+QQ群有100000人
+IMEI号在哪里查看？
+Backup codes are useful; keep them safe.
+size 120 60 2400 mm
+game code 415-2671
+二〇二四年一月三十一日
+订单号 2024 0131 0045 6789 已发货
 ISBN 978-7-02-000220-7 is on the shelf.
 Invoice 2024-000123 was paid.
 sha256 e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855

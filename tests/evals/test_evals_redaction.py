@@ -53,6 +53,22 @@ def test_texts_written_after_the_rules_keep_what_was_found_in_them(report, half,
     assert harmless["count"] - harmless["right"] <= touched
 
 
+NUMBERS = ("id_card", "messenger", "bank_account", "device", "ssn", "key", "backup_code", "password")
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_and_passwords_are_found_in_every_form_in_which_they_are_written(report, name):
+    found = report["halves"]["forms"]["sensitive"][name]
+    for language in ("en", "zh"):
+        assert found[language]["right"] == found[language]["count"]
+
+
+def test_versions_orders_and_codes_of_games_are_left_alone(report):
+    harmless = report["halves"]["forms"]["harmless"]["all"]["both"]
+    assert harmless["count"] >= 200
+    assert harmless["right"] == harmless["count"]
+
+
 def test_only_misses_of_halves_that_rules_were_written_from_are_listed(report):
     halves = {each.text_id: each.half for each in read_texts(REDACTION_SET)}
     assert {halves[miss["id"]] for miss in report["misses"]} <= set(LISTED)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 
 from mnemosyne.privacy.rules.chinese_names import FAMILY_NAMES
-from mnemosyne.privacy.rules.rule import CHINESE_IS, HAN, IDENTITY, IS, Rule
+from mnemosyne.privacy.rules.rule import CHINESE_IS, HAN, IDENTITY, IS, Rule, Signs
 
 _BESIDE_CHARS = 60
 """How far around an address its words are looked at; never past the end of its line."""
@@ -119,6 +119,7 @@ def _address(pattern: str, *hints: str, holds: Callable[[str], bool] | None = No
         holds_at=is_private_place,
         group=1,
         hints=hints,
+        needs=Signs.HAN if HAN in pattern else Signs.DIGIT,
     )
 
 

@@ -9,7 +9,7 @@ from datetime import date
 
 def is_id_card(text: str) -> bool:
     """Return whether a text is a Chinese identity number: 18 signs with their check sign, or the old 15 digits."""
-    digits = re.sub(r"[ -]", "", text).upper()
+    digits = re.sub(r"[^0-9X]", "", text.upper())
     if digits[:2] not in _PROVINCES:
         return False
     birth = digits[6:14] if len(digits) == 18 else f"19{digits[6:12]}"
@@ -76,11 +76,46 @@ def is_labelled_number(text: str) -> bool:
     )
 
 
+def is_no_date(text: str) -> bool:
+    """Return whether digits after the label of a number are not a date."""
+    return _DATE.match(text) is None
+
+
 def is_social_number(text: str) -> bool:
     """Return whether a text is a US social security number that may have been given out."""
     digits = re.sub(r"\D", "", text)
     area, group, serial = digits[:3], digits[3:5], digits[5:]
     return area not in ("000", "666") and area < "900" and group != "00" and serial != "0000"
+
+
+def is_written_with_persons(text: str, begin: int, end: int) -> bool:
+    """Return whether the words around `text[begin:end]` speak of a person's papers."""
+    return _PAPERS.search(_beside(text, begin, end)) is not None
+
+
+def is_mac_address(text: str) -> bool:
+    """Return whether a text is the address of a network card, not of none or of all (`00:00:…`, `ff:ff:…`)."""
+    digits = re.sub(r"[^0-9a-f]", "", text.lower())
+    return len(digits) == 12 and len(set(digits)) > 1
+
+
+def is_written_with_devices(text: str, begin: int, end: int) -> bool:
+    """Return whether `text[begin:end]` has letters and digits, or the words around it speak of devices."""
+    found = text[begin:end]
+    if re.search(r"[A-Fa-f]", found) and re.search(r"\d", found):
+        return True
+    return _DEVICES.search(_beside(text, begin, end)) is not None
+
+
+def _beside(text: str, begin: int, end: int) -> str:
+    """Return the words around a place, of its line."""
+    before = text[max(0, begin - _BESIDE_CHARS) : begin].rpartition("\n")[2]
+    return f"{before} {text[end : end + _BESIDE_CHARS].partition(chr(10))[0]}"
+
+
+def is_messenger_name(text: str) -> bool:
+    """Return whether what follows the label of a messenger is a name in it, not a word of forms and of what it offers."""
+    return not _MESSENGER_WORDS.intersection(re.findall(r"[a-z]+", text.lower()))
 
 
 def is_plate(text: str) -> bool:
@@ -102,6 +137,26 @@ def is_hard_to_guess(text: str) -> bool:
         return True
     mixed = re.search(r"[a-z]", text) and re.search(r"[A-Z]", text)
     return bool(mixed and re.search(r"[^A-Za-z0-9.]", text))
+
+
+def is_quoted_secret(text: str) -> bool:
+    """Return whether what stands in quotes after `password` and the like is one: it has a digit, or letters of both cases and a
+    sign in one word. A sentence on passwords, and a variable of a template, are none.
+    """
+    words = re.findall(r"[a-z]+", text.lower())
+    if (len(words) > 1 and not _FORM_WORDS.isdisjoint(words)) or _FORM_SIGNS.search(text) or text[0] in "$%{<":
+        return False
+    return is_hard_to_guess(text) if re.search(r"\s", text) is None else has_digit(text)
+
+
+def is_mixed(text: str) -> bool:
+    """Return whether a text has letters of both cases and digits."""
+    return all(re.search(signs, text) for signs in (r"[a-z]", r"[A-Z]", r"\d"))
+
+
+def is_written_with_keys(text: str, begin: int, end: int) -> bool:
+    """Return whether the words around `text[begin:end]`, also in the lines around, speak of keys."""
+    return _KEYS.search(text[max(0, begin - _NEAR_KEYS) : begin] + " " + text[end : end + _NEAR_KEYS]) is not None
 
 
 def has_digit(text: str) -> bool:
@@ -140,6 +195,25 @@ _LISTED_SENTENCE_WORDS = """
 and any are ask can choose for from has have here into its must need not only our required shall that the their them then
 they this used was what when which who will with words you your
 """
+_FORM_SIGNS = re.compile(
+    r"[位个]|字符|必填|选填|请输入|不能|长度|至少|数字|字母|大写|小写|密码|错误|正确|为空|包含|修改|忘记|重置|过期"
+)
+_KEYS = re.compile(r"(?i)aws|\b(?:akia|asia)|secret|access.?key|amazon|密钥")
+_NEAR_KEYS = 120
+_LISTED_MESSENGER_WORDS = """
+account and api app apps channel client config download for group handler input login mini moments name none not null number
+official optional pay payment program required sdk service string text the undefined unknown use used user username using varchar
+version web work
+"""
+_MESSENGER_WORDS = frozenset(_LISTED_MESSENGER_WORDS.split())
+_BESIDE_CHARS = 60
+_PAPERS = re.compile(
+    r"(?i:\b(?:social|ssn|itin|tin|tax(?:payer)?|w-?[29]|1099|dob|born|birth|passport|dependents?|spouse|applicant|employee|patient|"
+    r"payroll|identity|id)\b)|社会?[安保]|税号|身份|报税"
+)
+_DEVICES = re.compile(
+    r"(?i:\b(?:mac|bssid|hwaddr|ether(?:net)?|wi-?fi|bluetooth|router|nic|lan|device|arp|dhcp)\b)|地址|网卡|设备|路由|蓝牙"
+)
 _FORM_WORDS = frozenset(_LISTED_FORM_WORDS.split())
 _SENTENCE_WORDS = frozenset(_LISTED_SENTENCE_WORDS.split())
 _DATE = re.compile(r"(?:19|20)\d{2}[-./ ]?(?:0[1-9]|1[0-2])[-./ ]?(?:0[1-9]|[12]\d|3[01])(?!\d)")

@@ -1,4 +1,5 @@
-"""Rules for personal data with a form of its own: addresses of mail and machines, phones, cards, numbers of documents. Pure.
+"""Rules for personal data with a form of its own: addresses of mail and machines, phones, cards, numbers of documents, accounts
+and devices. Pure.
 
 A keyword before a pattern needs no word boundary, because Chinese has none: `邮箱a@b.cn` is an address.
 """
@@ -12,14 +13,47 @@ from mnemosyne.privacy.rules.checks import (
     is_iban,
     is_id_card,
     is_labelled_number,
+    is_mac_address,
+    is_messenger_name,
+    is_no_date,
     is_number_with_prefix,
     is_plate,
     is_social_number,
+    is_written_with_devices,
+    is_written_with_persons,
 )
-from mnemosyne.privacy.rules.rule import INTERNAL_URLS, PII, Rule
+from mnemosyne.privacy.rules.rule import INTERNAL_URLS, PII, SECRETS, Rule, Signs
 
 _MAIL = r"A-Za-z0-9\u00c0-\u024f\u0400-\u04ff"
 """Letters and digits of a mail address; not Chinese, which may stand right before one."""
+_GAP = r"[ .·_/-]{0,3}"
+"""What may stand between the digits of a number."""
+_AFTER_LABEL = (
+    r"(?:[ ]?(?:numbers?|nos?\b\.?|num\b\.?|nr\b\.?|id\b|号码?|码|编号))?"
+    r"(?:[\"'“”‘’「」『』【】)）]|[ \t]|[（(][^()（）\n]{0,20}[)）]){0,4}"
+    r"(?:[:：=#]|是|为|is\b|->|→|[ \t-]){0,3}[ \t]{0,3}[\"'“‘「『【(（]?"
+)
+"""What stands between the label of a number and the number."""
+_PERSON_ID = (
+    r"(?:(?<![a-z])(?:(?:prc|chinese|resident|national)[ ]?id(?:entity)?(?:[ ]?cards?)?|sfz(?:h|hm)?|"
+    r"id(?:entity)?[ _-]?(?:cards?|numbers?|nos?))(?![a-z])|身份证|证件|公民身份)"
+)
+_BANK_ACCOUNT = (
+    r"(?:(?<![a-z])(?:(?:bank|checking|savings?|current|giro|deposit|payroll|beneficiary)[ _-](?:account|acct|a/c)|"
+    r"(?:account|acct|acc|a/c)[ _-]?(?:numbers?|nos?\b\.?|num\b\.?|nr\b\.?|#)|accountNumber|acct(?=[:：])|a/c|"
+    r"konto(?:nummer|-?nr\.?)?|rekeningnummer|n[uú]m[ée]ro de (?:cuenta|compte)|cuenta bancaria|conto corrente)(?![a-z])|"
+    r"[账帐][号户]|卡号|(?:银行|储蓄|借记|信用|工资)卡)"
+)
+_WECHAT = r"(?:[微薇威维] ?信|绿泡泡|(?<![a-z])(?:we[ -]?chat|weixin)(?![a-z])|(?<![a-z])wx(?=[:：]))"
+_WECHAT_NAME = (
+    r"(?:[微薇威维] ?信 ?(?:号|id|同名)|(?<![a-z])(?:we[ -]?chat|weixin|wx)[ _-]?(?:id|name|handle|account|号)|"
+    r"v信号?|[加➕]v(?:信)?|(?<![a-z])vx号?)"
+)
+_ASIDE = r"[（(][^()（）\n]{0,20}[)）]"
+_IS_NAMED = (
+    rf"(?:码|[\"'”’」』】)）]|{_ASIDE})?[ \t]{{0,3}}(?:[:：]|是|为|is\b){{0,2}}[ \t]{{0,3}}[\"'“‘「『【(（]?(?<![-_.])"
+)
+"""What stands between the label of a messenger and a name in it; in code there is an equals sign."""
 
 NUMBER_RULES: tuple[Rule, ...] = (
     Rule(
@@ -40,9 +74,18 @@ NUMBER_RULES: tuple[Rule, ...] = (
     Rule(
         name="id_card",
         dictionary=PII,
-        pattern=r"(?<![0-9A-Za-z])[1-8][0-9]{5}(?:[0-9]{11}[0-9Xx]|[0-9]{9}|(?P<sign>[ -])[0-9]{8}(?P=sign)[0-9]{3}[0-9Xx])"
+        pattern=rf"(?:(?<![0-9A-Za-z])|(?<=(?<![A-Za-z])(?i:id|no)))(?:[1-8](?:{_GAP}[0-9]){{16}}{_GAP}[0-9Xx]|[1-8][0-9]{{14}})"
         r"(?![0-9A-Za-z])",
         holds=is_id_card,
+        needs=Signs.SEVEN_DIGITS,
+    ),
+    # Whoever writes the label means it, whatever the check sign.
+    Rule(
+        name="id_card",
+        dictionary=PII,
+        pattern=rf"(?i){_PERSON_ID}{_AFTER_LABEL}([1-8](?:{_GAP}[0-9]){{13}}(?:{_GAP}[0-9]|(?:{_GAP}[0-9]){{3}}{_GAP}[0-9x]))(?![0-9a-z])",
+        group=1,
+        needs=Signs.SEVEN_DIGITS,
     ),
     Rule(
         name="bank_card",
@@ -50,23 +93,28 @@ NUMBER_RULES: tuple[Rule, ...] = (
         pattern=r"(?<![0-9A-Za-z.])(?:(?:[2-6][0-9]{3}|8171|9558)(?:[ -]?[0-9]{4}){2,3}(?:[ -]?[0-9]{1,4})?"
         r"|3[47][0-9]{2}[ -]?[0-9]{6}[ -]?[0-9]{5}|3[0689][0-9]{2}[ -]?[0-9]{6}[ -]?[0-9]{4})(?![0-9A-Za-z])",
         holds=is_card,
+        needs=Signs.SEVEN_DIGITS,
+        also=SECRETS,
     ),
     Rule(
         name="iban",
         dictionary=PII,
         pattern=r"(?i)(?<![A-Za-z0-9])[A-Z]{2}[0-9]{2}(?:[ -]?[A-Z0-9]{4}){2,7}(?:[ -]?[A-Z0-9]{1,3})?(?![A-Za-z0-9])",
         holds=is_iban,
+        needs=Signs.DIGIT,
     ),
     Rule(
         name="phone",
         dictionary=PII,
         pattern=r"(?<![0-9A-Za-z.])(?:(?:\+|00)?86[ -]?|\(\+?86\)[ -]?)?1[3-9][0-9](?:[ -]?[0-9]{4}){2}(?![0-9A-Za-z])",
+        needs=Signs.SEVEN_DIGITS,
     ),
     Rule(
         name="phone",
         dictionary=PII,
         pattern=r"(?<![0-9A-Za-z-])(?:(?:\(0[0-9]{2,3}\)[ -]?|0[0-9]{2,3}[ -])[2-9][0-9]{2,3}[ -]?[0-9]{4}"
         r"|[48]00-[0-9]{3}-[0-9]{4})(?![0-9-])",
+        needs=Signs.SEVEN_DIGITS,
     ),
     Rule(
         name="phone",
@@ -80,6 +128,7 @@ NUMBER_RULES: tuple[Rule, ...] = (
         dictionary=PII,
         pattern=r"(?<![0-9A-Za-z.-])(?:1[ .-])?(?:\([2-9][0-9]{2}\) ?|[2-9][0-9]{2}[ .-])[2-9][0-9]{2}[ .-][0-9]{4}"
         r"(?![0-9.-][0-9]|[0-9])",
+        needs=Signs.SEVEN_DIGITS,
     ),
     # France, United Kingdom, Germany, Australia, Japan, Taiwan, and 00 before a country code.
     Rule(
@@ -106,23 +155,35 @@ NUMBER_RULES: tuple[Rule, ...] = (
         r"(\+?\(?[0-9](?:[ ().-]{0,2}[0-9]){6,14})(?![0-9]|[.,:/-][0-9])",
         holds=is_labelled_number,
         group=1,
+        needs=Signs.SEVEN_DIGITS,
     ),
     Rule(
         name="social_number",
         dictionary=PII,
-        pattern=r"(?<![0-9-])[0-9]{3}-[0-9]{2}-[0-9]{4}(?![0-9-])",
+        pattern=r"(?<![0-9-])[0-9]{3} ?- ?[0-9]{2} ?- ?[0-9]{4}(?![0-9-])",
         holds=is_social_number,
         hints=("-",),
+        needs=Signs.SEVEN_DIGITS,
     ),
     Rule(
         name="social_number",
         dictionary=PII,
-        pattern=r"(?i)(?:(?<![a-z])(?:ssn|ss ?#|soc(?:ial|\.) (?:sec(?:urity|\.)|insurance))(?![a-z])|"
-        r"社会?安全号码?|社保号码?)"
-        r"[^0-9\n]{0,20}([0-9]{3}[-. ]?[0-9]{2}[-. ]?[0-9]{4})(?![0-9])",
+        pattern=r"(?<![0-9A-Za-z.,-])(?<![0-9] )[0-9]{3}(?P<gap>[ ._·]| {2})[0-9]{2}(?P=gap)[0-9]{4}(?![0-9A-Za-z-]|[ .,]?[0-9])",
+        holds=is_social_number,
+        holds_at=is_written_with_persons,
+        needs=Signs.SEVEN_DIGITS,
+    ),
+    Rule(
+        name="social_number",
+        dictionary=PII,
+        pattern=r"(?i)(?:(?<![a-z])(?:s\.?s\.?n\b\.?|ss ?(?:#|no\b|number|num\b)|soc(?:ial|\.)? (?:sec(?:urity|\.)?|insurance)|"
+        r"socialSecurity|social[_-]security|(?:my|his|her|their|your) social)(?![a-z])|"
+        r"社会?(?:安全|保障)(?:号码?)?|社[安保]号码?)"
+        rf"[^0-9\n]{{0,40}}?(?<![0-9.,-])([0-9]{{3}}{_GAP}[0-9]{{2}}{_GAP}[0-9]{{4}})(?![0-9])",
         holds=is_social_number,
         group=1,
-        hints=("ss", "soc", "社"),
+        hints=("s", "社"),
+        needs=Signs.SEVEN_DIGITS,
     ),
     Rule(
         name="social_number",
@@ -181,6 +242,7 @@ NUMBER_RULES: tuple[Rule, ...] = (
         dictionary=PII,
         pattern=r"[京津沪渝冀豫云辽黑湘皖鲁新苏浙赣鄂桂甘晋蒙陕吉闽贵粤青藏川宁琼][A-HJ-NP-Z][ ·•]?"
         r"(?=[A-HJ-NP-Z0-9]{0,5}[0-9])[A-HJ-NP-Z0-9]{4,5}[A-HJ-NP-Z0-9挂学警港澳](?![0-9A-Za-z])",
+        needs=Signs.HAN | Signs.DIGIT,
     ),
     Rule(
         name="ip_address",
@@ -189,6 +251,7 @@ NUMBER_RULES: tuple[Rule, ...] = (
         r"[§#])[ :：]{0,2})"
         r"(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![0-9A-Za-z]|\.[0-9])",
         holds=is_far_address,
+        needs=Signs.DIGIT,
     ),
     Rule(
         name="ip_address",
@@ -196,6 +259,89 @@ NUMBER_RULES: tuple[Rule, ...] = (
         pattern=r"(?<![0-9A-Za-z:.])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{1,4}(?![0-9A-Za-z:.])",
         holds=is_far_address,
         hints=(":",),
+    ),
+    Rule(
+        name="bank_account",
+        dictionary=PII,
+        pattern=rf"(?i){_BANK_ACCOUNT}{_AFTER_LABEL}(?:(?:of|for|at|with) (?:my |the )?[a-z]{{2,20}} )?"
+        rf"([0-9](?:{_GAP}[0-9]){{6,20}})(?![0-9A-Za-z]|[.:][0-9]|[ ]?[元万次个天人])",
+        holds=is_no_date,
+        group=1,
+        needs=Signs.SEVEN_DIGITS,
+    ),
+    Rule(
+        name="bank_account",
+        dictionary=PII,
+        pattern=rf"(?i)(?<![a-z])(?:(?:routing|transit)[ _-]?(?:number|no\b|num\b|#)|aba|rtn)(?![a-z]){_AFTER_LABEL}"
+        r"([0-9]{4}[ -]?[0-9]{4}[ -]?[0-9])(?![0-9])",
+        group=1,
+        hints=("routing", "aba", "rtn", "transit"),
+        needs=Signs.SEVEN_DIGITS,
+    ),
+    Rule(
+        name="bank_account",
+        dictionary=PII,
+        pattern=rf"(?i)(?<![a-z])(?:sort[ _-]?code|bsb)(?![a-z]){_AFTER_LABEL}"
+        r"([0-9]{2}[ -]?[0-9]{2}[ -]?[0-9]{2}|[0-9]{3}[ -]?[0-9]{3})(?![0-9-])",
+        group=1,
+        hints=("sort", "bsb"),
+        needs=Signs.DIGIT,
+    ),
+    # 微信 and QQ: a name or a number after its label.
+    Rule(
+        name="messenger",
+        dictionary=PII,
+        pattern=rf"(?i){_WECHAT_NAME}(?:=|{_IS_NAMED})([a-z][\w-]{{4,31}})(?![\w-])",
+        holds=is_messenger_name,
+        group=1,
+        hints=("信", "chat", "weixin", "wx", "加v", "vx"),
+    ),
+    Rule(
+        name="messenger",
+        dictionary=PII,
+        pattern=rf"(?i){_WECHAT}{_IS_NAMED}((?=[\w-]{{0,31}}[0-9_-])[a-z][\w-]{{5,31}})(?![\w.-])",
+        holds=is_messenger_name,
+        group=1,
+        hints=("信", "绿泡泡", "chat", "weixin", "wx"),
+    ),
+    Rule(name="messenger", dictionary=PII, pattern=r"(?<![A-Za-z0-9_-])wxid_[A-Za-z0-9_-]{6,40}", hints=("wxid_",)),
+    Rule(
+        name="messenger",
+        dictionary=PII,
+        pattern=rf"(?i)(?:(?<![a-z])q ?q|[扣叩球蔻]{{2}}|企鹅|(?<![a-z])q(?=号))(?![a-z群版邮音空飞])(?:账号)?"
+        rf"(?:[ ]?[/／、&][ ]?[微薇威]信号?)?{_AFTER_LABEL}"
+        r"([1-9](?:[ -]?[0-9]){4,10})(?![0-9A-Za-z]|[.:][0-9]|[ ]?(?:[个万元点年月版人次条分]|邮箱))",
+        group=1,
+        hints=("qq", "q q", "扣", "叩", "球球", "蔻", "企鹅", "q号"),
+        needs=Signs.DIGIT,
+    ),
+    Rule(
+        name="device_id",
+        dictionary=PII,
+        pattern=r"(?i)(?:(?<![a-z])(?:imei(?:sv)?|meid|imsi|iccid|esn|eid)(?![a-z])(?:[ ]?[0-9]\b)?|串号|串码|"
+        rf"移动设备(?:识别|身份)码){_AFTER_LABEL}((?:[0-9](?:{_GAP}[0-9]){{13,19}}|[0-9A-F]{{14}}|[0-9A-F]{{8}}))(?![0-9A-Za-z])",
+        group=1,
+        hints=("imei", "meid", "imsi", "iccid", "esn", "eid", "串", "移动设备"),
+        needs=Signs.DIGIT,
+    ),
+    Rule(
+        name="device_id",
+        dictionary=PII,
+        pattern=r"(?<![0-9A-Za-z:.-])(?:[0-9A-Fa-f]{2}(?P<colon>[:-])(?:[0-9A-Fa-f]{2}(?P=colon)){4}[0-9A-Fa-f]{2}|"
+        r"[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4}\.[0-9A-Fa-f]{4})(?![0-9A-Za-z]|[:.-][0-9A-Fa-f])",
+        holds=is_mac_address,
+        holds_at=is_written_with_devices,
+    ),
+    Rule(
+        name="device_id",
+        dictionary=PII,
+        pattern=r"(?i)(?:(?<![a-z])(?:mac|bssid|hwaddr|ether|wi-?fi|bluetooth|ethernet|hardware|physical)"
+        r"(?:[ _-]?(?:addr(?:ess)?|id))?(?![a-z])|"
+        rf"(?:mac|物理|网卡|蓝牙|无线|硬件)地址){_AFTER_LABEL}"
+        r"((?:[0-9A-F]{2}[ :.-]?){5}[0-9A-F]{2})(?![0-9A-Za-z]|[:.-][0-9A-F])",
+        holds=is_mac_address,
+        group=1,
+        hints=("mac", "bssid", "hwaddr", "ether", "fi", "bluetooth", "hardware", "physical", "地址"),
     ),
     Rule(
         name="internal_url",

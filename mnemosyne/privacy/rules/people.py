@@ -18,7 +18,7 @@ from mnemosyne.privacy.rules.chinese_names import (
     TWO_SIGN_FAMILY_NAMES,
 )
 from mnemosyne.privacy.rules.given_names import GIVEN_NAMES
-from mnemosyne.privacy.rules.rule import CHINESE_IS, HAN, IDENTITY, IS, Rule
+from mnemosyne.privacy.rules.rule import CHINESE_IS, HAN, IDENTITY, IS, Rule, Signs
 
 
 def is_latin_name(text: str) -> bool:
@@ -173,6 +173,7 @@ def _name(pattern: str, holds: Callable[[str], bool] | None, *hints: str) -> Rul
         holds_at=is_outside_of_a_tale,
         group=1,
         hints=hints,
+        needs=Signs.HAN if HAN in pattern else Signs.CAPITAL,
     )
 
 
@@ -347,7 +348,8 @@ NAME_RULES: tuple[Rule, ...] = (
     _name(rf"(?:\A|(?<=[，,。！!\n ]))我是({_FAMILY}[{HAN}]{{2}})(?=[，,。!！\n]|\Z)", is_chinese_full_name, "我是"),
     # Any label that is named by what a person does or has, where the value is the whole field.
     _name(
-        rf"(?:\A|(?<=[\n，,；;。 |(（])|(?<![{HAN}]))(?![{HAN}]{{0,6}}(?:作者|译者|主持人|创始人|发明人|诗人|词人|主人公|"
+        rf"(?=[{HAN}])(?:\A|(?<=[\n，,；;。 |(（])|(?<![{HAN}]))"
+        rf"(?![{HAN}]{{0,6}}(?:作者|译者|主持人|创始人|发明人|诗人|词人|主人公|"
         rf"[男女]主|英雄|记者|学者|商人))"
         rf"[{HAN}]{{0,6}}(?:[人员者户方师生长亲]|配偶|丈夫|妻子|孩子|家属|子女|(?:曾用|真|"
         rf"本)名){_ROLE_MORE}[\"'”’】]?[ ]?[:：][ ]?{_CHINESE}{_AFTER}",

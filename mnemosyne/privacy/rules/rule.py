@@ -1,9 +1,11 @@
-"""What a rule of redaction is, and the names of the shipped dictionaries. Values only."""
+"""Rules of redaction, and the names of the shipped dictionaries. Pure."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import IntFlag
 
 PII = "pii"
 IDENTITY = "identity"
@@ -16,13 +18,40 @@ IS = r"[\"'”’]?[ \t]{0,3}(?:\([^()\n]{0,30}\)[ \t]{0,2})?(?:[:=]|[–-][ \t]
 CHINESE_IS = r"[\"'”’】]?[ \t]{0,3}(?:[:：=]|是|为)[ \t]{0,3}[\"'“‘]?"
 
 
+class Signs(IntFlag):
+    """Kinds of characters in a text: most texts are short and lack what most rules look for."""
+
+    NONE = 0
+    DIGIT = 1
+    SEVEN_DIGITS = 2
+    CAPITAL = 4
+    HAN = 8
+    LONG = 16
+    """At least 15 characters, as the shortest keys have."""
+
+
+_SEVEN_DIGITS = re.compile(r"(?:[0-9][^0-9]*+){7}")
+_DIGIT = re.compile(r"[0-9]")
+_HAN = re.compile(f"[{HAN}]")
+
+
+def signs_of(text: str, lower: str) -> Signs:
+    """Return the kinds of characters in a text; `lower` is the text in lower case."""
+    signs = Signs.CAPITAL if lower != text else Signs.NONE
+    if len(text) >= 15:
+        signs |= Signs.LONG
+    if _DIGIT.search(text):
+        signs |= Signs.DIGIT | (Signs.SEVEN_DIGITS if _SEVEN_DIGITS.search(text) else Signs.NONE)
+    return signs if text.isascii() or _HAN.search(text) is None else signs | Signs.HAN
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rule:
     """One thing to look for. `group` of `pattern` is removed if `holds` (where given) accepts its text, and `holds_at` (where
     given) the whole text with the place of the group.
 
-    `hints`: the pattern is tried only if the text contains one of these (lower case; empty: always). A match that
-    overlaps one of the rule named `unless`, which comes before, is left to that rule.
+    `hints` and `needs`: the pattern is tried only if the text contains one of these texts (lower case; empty: always) and all of
+    these kinds of characters. A match that overlaps one of the rule named `unless`, which comes before, is left to that rule.
     """
 
     name: str
@@ -32,4 +61,7 @@ class Rule:
     holds_at: Callable[[str, int, int], bool] | None = None
     group: int = 0
     hints: tuple[str, ...] = ()
+    needs: Signs = Signs.NONE
     unless: str = ""
+    also: str = ""
+    """A second dictionary that it belongs to."""
