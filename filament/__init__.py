@@ -23,6 +23,7 @@ from filament.nodes import Data, Element, Node, Text, element
 from filament.payload import dump_yaml, load_yaml, load_yaml_marked, scalar
 from filament.read import parse_element
 from filament.render import render, render_body
+from filament.reply.json_body import unescape_strings
 from filament.reply.stream import Reply, StreamParser, parse_reply
 from filament.reply.tags import REPLY, Body, Expected, TagRule
 from filament.reply.values import Block, Correction, EventKind, ParsedReply, ParseEvent, Piece, PieceKind
@@ -101,6 +102,7 @@ __all__ = [
     "split_content",
     "unescape",
     "unescape_content",
+    "unescape_strings",
     "with_anchors",
     "with_descriptions",
     "with_own_lists",

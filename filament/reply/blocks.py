@@ -20,6 +20,12 @@ from filament.state.verdicts import Refusal, build_refusal
 _BRACKET = re.compile(r"[\[{]")
 _FENCE_END = re.compile(r"\s*(?:```\s*)?")
 _BROKEN_CLOSE = re.compile(r"\s*(?:```(?!\w)\s*)?(?:</\w*>?\s*)?", re.ASCII)
+_NOTHING = re.compile(
+    r"(?:```[a-z]*\s*)?(?:null|none|n/a|nothing|unchanged|no changes?|(?:没有|无|無)(?:变化|更新|變化)?)?[.。]?\s*(?:```)?",
+    re.I,
+)
+"""The whole of an update that says that nothing changed."""
+_NOTHING_CHARS = 40
 _FIRST_STEP, _STEP = 64, 4096
 
 
@@ -48,7 +54,9 @@ def take_block(state: ParserState, tag: Tag, inside: str | None) -> Looking[None
 def judge_updates(state: ParserState) -> None:
     """Take the ops of the updates that count and report all others, now that the reply is complete."""
     for update, misplaced in state.outline.judge(state.source, needs_content=CONTENT in state.legal):
-        if misplaced is None:
+        if _is_empty(update):
+            _drop_empty(state, update)
+        elif misplaced is None:
             _carry_out(state, update)
         else:
             _set_aside(state, update, misplaced)
@@ -122,6 +130,21 @@ def _enter_block(state: ParserState, block: FoundBlock) -> None:
         state.outline.add_update(block)
     else:
         _keep_repaired(state, block, _repair_block(state, block))
+
+
+def _is_empty(update: FoundBlock) -> bool:
+    """Return whether an update has no op, or words that say that nothing changed: nothing of the model is lost with it."""
+    if update.broken is None:
+        return update.value in ([], {}, {"ops": []}, {"ops": None})
+    text = update.broken.strip()
+    return not update.cut and len(text) <= _NOTHING_CHARS and _NOTHING.fullmatch(text) is not None
+
+
+def _drop_empty(state: ParserState, update: FoundBlock) -> None:
+    if update.value not in ([], {"ops": []}):
+        fault = "it has no list of ops" if update.broken is None else "its JSON cannot be read"
+        sentence = f"{update.name} was dropped: it is empty, so {fault}."
+        state.add_correction("dropped", sentence, update.start, update.end)
 
 
 def _carry_out(state: ParserState, update: FoundBlock) -> None:

@@ -21,6 +21,7 @@ class DegradationCode(StrEnum):
     RECORD_DAMAGED = "record_damaged"
     SUMMARIZE_FAILED = "summarize_failed"
     SUMMARIZE_LATE = "summarize_late"
+    SUMMARY_CUT = "summary_cut"
     ACTION_PATTERN_FAILED = "action_pattern_failed"
     PLANNER_TIER1 = "planner_tier1"
     STATE_SHORTENED = "state_shortened"
@@ -68,6 +69,8 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
         DegradationCode.SUMMARIZE_FAILED: "The messages that left the window could not be summarized; they are shown in full as "
         "far as there is room.",
         DegradationCode.SUMMARIZE_LATE: "The summary was not ready in time; the messages are shown in full where there is room.",
+        DegradationCode.SUMMARY_CUT: "The model's summary was too long, even when it was asked again: its oldest sentences were "
+        "left out. `summary.max_summary_tokens` gives it more room.",
         DegradationCode.ACTION_PATTERN_FAILED: "A pattern of an action took too long or cannot be used, so it matched nothing; "
         "the plan says which.",
         DegradationCode.PLANNER_TIER1: "The planner's model gave no usable plan; the plan of the rules is used.",

@@ -170,11 +170,11 @@ class SelectorError(JacquardError):
 class SummarizerError(JacquardError):
     """A text could not be shortened, or a conversation could not be summarized; the sentence says why.
 
-    `call` (a `jacquard.core.model_calls.Call`) is the model call that was paid for nevertheless.
+    `calls` (`jacquard.core.model_calls.Call`) are the model calls that were paid for nevertheless, in their order.
     """
 
-    def __init__(self, detail: str, call: Call | None = None) -> None:
-        self.call = call
+    def __init__(self, detail: str, *calls: Call) -> None:
+        self.calls = calls
         super().__init__(detail)
 
 

@@ -309,6 +309,7 @@ class SummaryText:
 
     `model` is None where no model was called; token counts are None where the provider did not report them; `prompt` is
     the text that was sent. `dropped_lines`: what was left out to keep the limit, as a summarizer that counts it says.
+    `unused_calls` are calls before this one whose answers could not be used.
     """
 
     content: str
@@ -317,6 +318,7 @@ class SummaryText:
     completion_tokens: int | None = None
     prompt: str = ""
     dropped_lines: int = 0
+    unused_calls: tuple[Call, ...] = ()
 
     def call(self, answer: str | None = None) -> Call:
         """Return the model call behind the summary; `answer` is the model's answer, where it is not the summary itself."""
@@ -332,7 +334,8 @@ class SummaryText:
 class Summarizer(Protocol):
     """Summarizes a conversation, continuing the previous summary (seed 002 section 6.9).
 
-    1. The answer is not empty and covers `previous` and the conversation, about as long as `limit_tokens` at most.
+    1. The answer is not empty and covers `previous` and the conversation, about as long as `limit_tokens` at most. What does
+       not fit is left out of its oldest part and counted (`dropped_lines`).
     2. An answer that lost the content of `previous` counts as a failure; every failure is a SummarizerError.
     """
 
@@ -374,7 +377,10 @@ class LlmRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LlmResponse:
-    """A small model's answer; token counts and times are None where they were not reported."""
+    """A small model's answer; token counts and times are None where they were not reported.
+
+    `finish_reason` is the provider's word for why the answer ended: `length` if a limit cut it off.
+    """
 
     content: str
     model: str
@@ -382,6 +388,7 @@ class LlmResponse:
     completion_tokens: int | None = None
     total_tokens: int | None = None
     latency_ms: int | None = None
+    finish_reason: str | None = None
 
 
 class PairScorer(Protocol):

@@ -48,6 +48,40 @@ def _find_longest(text: str, ends: Sequence[int], limit_tokens: int, count: Call
     return text[: ends[low - 1]].rstrip() if low else ""
 
 
+def keep_last_sentences(text: str, limit_tokens: int, count: Callable[[str], int]) -> tuple[str, int]:
+    """Return as many of the last sentences as fit, behind the mark of a cut, and how many sentences are left out; a text that
+    fits is returned unchanged.
+
+    A single sentence that does not fit is cut at a blank, and counts as left out. Raises SummarizerError where not even one
+    character fits.
+    """
+    whole = text.strip()
+    if count(whole) <= limit_tokens:
+        return whole, 0
+    lead = MARK.lstrip() + " "
+
+    def find_first(starts: Sequence[int]) -> int | None:
+        """Return the first of `starts` (rising) from which on the text fits, None where none does."""
+        low, high = 0, len(starts)
+        while low < high:
+            middle = (low + high) // 2
+            if count(lead + whole[starts[middle] :]) <= limit_tokens:
+                high = middle
+            else:
+                low = middle + 1
+        return starts[low] if low < len(starts) else None
+
+    starts = [match.end() for match in _SENTENCE.finditer(whole) if match.end() < len(whole)]
+    first = find_first(starts)
+    if first is None:
+        first = find_first(range(len(whole)))
+        if first is None:
+            raise SummarizerError(f"Not even the last sign of the text fits into {limit_tokens} tokens.")
+        blank = whole.find(" ", first)
+        first = blank + 1 if 0 <= blank < (first + len(whole)) // 2 else first
+    return lead + whole[first:], 1 + sum(start < first for start in starts)
+
+
 def truncate_with_size(text: str, limit_tokens: int, count: Callable[[str], int]) -> tuple[str, int]:
     """Return a text for a prompt, whole or its first sentences, and how many characters of the original it shows.
 

@@ -136,6 +136,16 @@ async def test_what_failed_is_left_for_the_next_time(server: OpenAiServer, tmp_p
         assert sorted(depth or 0 for depth in found) == list(range(1, 25))
 
 
+async def test_entities_that_a_model_copied_are_no_part_of_a_memory(server: OpenAiServer, tmp_path: Path) -> None:
+    server.set_script("copier:Oda &amp; Lutz wrote &quot;a &lt; b&quot;.")
+    async with opened(tmp_path, config(server, macro_turns=20), turns=21) as runtime:
+        await runtime.engine.consolidate("s")
+        made = [*await entries(runtime, Chain.NARRATIVE), *await entries(runtime, Chain.EVENT)]
+        assert {entry.kind for entry in made} == {"turn_summary", "macro", "found"}
+        assert {entry.text for entry in made} == {'Oda & Lutz wrote "a < b".'}
+        assert not any("&amp;" in str(entry) for entry in made)
+
+
 async def test_memory_follows_the_branch(server: OpenAiServer, tmp_path: Path) -> None:
     async with opened(tmp_path, config(server), turns=10) as runtime:
         await runtime.store.fork("s", "t004", "other")
@@ -184,6 +194,12 @@ def test_on_the_command_line(server: OpenAiServer, tmp_path: Path, monkeypatch: 
 
 
 TURN = {"n": 4, "summary": "He left.", "events": [], "chapter_end": True}
+
+
+def test_a_long_narrative_loses_its_oldest_sentences() -> None:
+    told = read_narrative(json.dumps({"title": "t", "text": " ".join(f"They passed stone {n}." for n in range(200))}))
+    assert len(told.text) <= 1600
+    assert (told.text[:5], told.text.rpartition("They ")[2]) == ("[…] T", "passed stone 199.")
 
 
 @pytest.mark.parametrize(

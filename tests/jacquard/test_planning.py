@@ -56,6 +56,12 @@ async def test_where_the_rules_are_not_sure_a_small_model_plans():
     assert request.timeout_seconds == 0.5
 
 
+async def test_entities_that_a_model_copied_are_no_part_of_a_goal():
+    told = {**PLANNED, "current_goal": "Bring Oda &amp; Lutz home."}
+    made, _ = await planned(VAGUE, told, view=window(talk(["hello", "hi"])))
+    assert made.plan.current_goal == "Bring Oda & Lutz home."
+
+
 @pytest.mark.parametrize("text", ["喝一瓶治疗药水", "我记得森林神庙的事,攻击!"])
 async def test_a_sure_plan_asks_nobody(text):
     made, model = await planned(text, PLANNED)

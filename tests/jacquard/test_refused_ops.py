@@ -62,6 +62,39 @@ def test_the_next_prompt_tells_what_was_refused_and_only_the_next(tmp_path, loca
     assert replayed.exit_code == 0, replayed.output
 
 
+@pytest.mark.parametrize("update", ["", "[]", "{}", "\n```json\n```\n", "null", "无变化。", "No changes."])
+def test_an_empty_update_is_not_told_as_refused(tmp_path, update):
+    async def script(runtime, engine):
+        await engine.prepare_turn("s", "I look around.")
+        wrapped = f"<state_update>{update}</state_update>"
+        done = await engine.commit_assistant_message("s", f"<content>Fine.</content>{wrapped}")
+        first = await engine.prepare_turn("s", "And now?")
+        await engine.commit_assistant_message("s", f"{wrapped}<content>Fine.</content>")
+        second = await engine.prepare_turn("s", "And then?")
+        real = '<state_update>[["SUB", "hero.coins", 2]]</state_update>'
+        after = await engine.commit_assistant_message("s", f"<content>Paid.</content>{wrapped}{real}")
+        return done, first, second, after
+
+    done, first, second, after = play(tmp_path, "en", script)
+    assert (done.refused, done.verdicts) == (None, ())
+    assert "refused_update" not in first.text
+    assert "refused_update" not in second.text
+    assert [op["path"] for op in after.ops] == ["/hero/coins"]
+
+
+@pytest.mark.parametrize("reply", ["", "<thought>Hm.</thought>", "<content> </content>"])
+def test_an_empty_reply_is_not_sent_on(tmp_path, reply):
+    async def script(runtime, engine):
+        await engine.prepare_turn("s", "I look around.")
+        await engine.commit_assistant_message("s", reply)
+        return await engine.prepare_turn("s", "And now?"), await engine.prepare_turn("s", "Or else?")
+
+    for turn in play(tmp_path, "en", script):
+        assert all(message.content.strip() for message in turn.messages)
+        asked = next(message for message in turn.messages if message.content.startswith("I look around."))
+        assert asked.content.endswith("<notice>This message got no reply.</notice>")
+
+
 def test_an_action_in_between_does_not_hide_it(tmp_path):
     async def script(runtime, engine):
         await engine.prepare_turn("s", "I look around.")

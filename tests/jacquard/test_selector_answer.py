@@ -85,6 +85,12 @@ def test_an_object_brings_reasons_and_a_rationale() -> None:
     assert selection.rationale == "The input asks about the key."
 
 
+def test_entities_that_a_model_copied_are_no_part_of_its_reasons() -> None:
+    answer = {"selected": [{"id": "lore_01", "why": "Oda &amp; Lutz"}], "rationale": "a &lt; b"}
+    selection = parse_selection(json.dumps(answer), POOL, 5)
+    assert (dict(selection.why), selection.rationale) == ({"lore_01": "Oda & Lutz"}, "a < b")
+
+
 def test_an_object_with_a_trailing_comma_keeps_its_reasons() -> None:
     selection = parse_selection('{"selected": [{"id": "lore_01", "why": "key"},], "rationale": "r",}', POOL, 5)
     assert selection.entry_ids == ("lore_01",)

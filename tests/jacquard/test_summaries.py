@@ -30,7 +30,7 @@ from jacquard import (
     SummaryRequest,
     open_runtime,
 )
-from jacquard.memory.summarize.prompts import clean_answer, read_summary, summary_prompt
+from jacquard.memory.summarize.prompts import clean_answer, read_summary, shorten_summary, summary_prompt
 from jacquard.memory.summarize.span import find_due_depth, history_of, read_own_coverage
 from jacquard.testing.summarizer import SummarizerContract
 from mnemosyne import (
@@ -185,6 +185,76 @@ async def test_a_failure_leaves_the_talk_in_full_and_the_old_summary(
         assert turn.package.working_summary == kept.summary.content
 
 
+async def test_a_model_that_shortens_nothing_loses_old_sentences_and_never_new_turns(
+    server: OpenAiServer, tmp_path: Path
+) -> None:
+    server.set_script("copier")
+    async with opened(tmp_path, config(server, max_summary_tokens=160)) as runtime:
+        for number in range(20):
+            turn = await runtime.engine.prepare_turn("s", f"Fact {number}: coin {number} lies in drawer {number * 7}.")
+            await runtime.engine.commit_assistant_message("s", f"<content>I noted coin {number}.</content>")
+            await runtime.engine.settle(60)
+            told = "\n".join((turn.package.working_summary, *talk(turn)))
+            shown = [n for n in range(number) if f"Fact {n}:" in told]
+            assert shown == list(range(shown[0] if shown else 0, number))
+            assert "[… [" not in turn.text
+            is_cut = bool(shown and shown[0])
+            assert ("summary_cut" in {each.code for each in turn.report.degradations}) == is_cut
+            assert ("summary_thinned" in {each.code for each in turn.report.left_out}) == is_cut
+        assert is_cut
+        document = await runtime.store.get_session("s")
+        assert document is not None
+        asked_again = [each for each in document.session.model_usage if "asked again" in each.error]
+        assert asked_again
+        assert len(document.session.model_usage) == len(server.requests)
+
+
+@pytest.mark.parametrize("step", ["cut:{}", "text:{}"], ids=["cut off by the provider", "shrunken"])
+async def test_an_answer_that_lost_something_is_asked_for_again_and_then_refused(
+    server: OpenAiServer, tmp_path: Path, step: str
+) -> None:
+    async with opened(tmp_path, config(server)) as runtime:
+        for number in range(8):
+            await say(runtime, number, f"question {number} " + "about the long road to the old tower " * 12)
+        await runtime.engine.settle(60)
+        before = (await runtime.store.window("s", message_limit=1)).summary
+        assert before is not None
+        long = replace(before, summary=replace(before.summary, content="They took the coin of the mill. " * 30))
+        await runtime.store.save_summary("s", long)
+        server.set_script(step.format("They took the coin of the mill. " * (40 if "cut" in step else 24)))
+        asked = len(server.requests)
+        codes: set[str] = set()
+        for number in range(8, 12):
+            turn, _ = await say(runtime, number)
+            codes |= {each.code for each in turn.report.degradations}
+        await runtime.engine.settle(60)
+        assert codes & {"summarize_failed", "summarize_late"}
+        kept = (await runtime.store.window("s", message_limit=1)).summary
+        assert kept is not None
+        assert kept.summary == long.summary
+        assert "<refused_summary>\nThey took the coin" in server.requests[asked + 1].text
+        server.set_script(step.format("They went."), "writer")
+        await say(runtime, 12)
+        await runtime.engine.settle(60)
+        turn, _ = await say(runtime, 13)
+        assert turn.package.working_summary.startswith("They took the coin of the mill. They took")
+
+
+@pytest.mark.parametrize("locale", ["en", "zh-CN"])
+async def test_entities_do_not_grow_with_each_roll(server: OpenAiServer, tmp_path: Path, locale: str) -> None:
+    said = {"en": 'Oda & Lutz wrote "a < b".', "zh-CN": "奥达 & 卢茨写下「a < b」。"}[locale]
+    server.set_script("copier")
+    async with opened(tmp_path, config(server)) as runtime:
+        for number in range(20):
+            turn = await runtime.engine.prepare_turn("s", f"{number}: {said}")
+            await runtime.engine.commit_assistant_message("s", f"<content>{said}</content>")
+            await runtime.engine.settle(60)
+        assert said in turn.package.working_summary
+        assert "&amp;" in turn.text
+        assert "&amp;amp;" not in turn.text
+        assert "&amp;lt;" not in turn.text
+
+
 async def test_a_slow_model_never_holds_a_turn_up_and_serves_the_next(server: OpenAiServer, tmp_path: Path) -> None:
     async with opened(tmp_path, config(server, timeout_ms=0)) as runtime:
         server.set_script("hang")
@@ -281,6 +351,8 @@ def request(previous: str = "", text: str = "", limit_tokens: int = 60, locale: 
         ("**Summary**: They met.", "They met."),
         ("摘要：他们相遇。", "他们相遇。"),
         ("Updated summary:\nThey met.\n\n\n\nThey left.", "They met.\n\nThey left."),
+        ("Oda &amp; Lutz met.", "Oda & Lutz met."),
+        ("They met. [… [… […]\n[…] They left.", "They met. \n They left."),
     ],
 )
 def test_what_models_put_around_an_answer_goes(answer: str, text: str) -> None:
@@ -293,13 +365,31 @@ def test_an_empty_answer_is_refused(answer: str) -> None:
         read_summary(answer, request(), COUNT)
 
 
-def test_a_shrunken_answer_is_refused_and_a_long_one_is_cut() -> None:
-    before = "Kai promised the elder to bring the key back before the first frost. " * 6
+@pytest.mark.parametrize(
+    ("before", "now", "limit_tokens"),
+    [(6, 1, 60), (6, 2, 60), (6, 5, 400), (10, 6, 200)],
+    ids=["far", "over the limit", "with room", "near the limit"],
+)
+def test_a_shrunken_answer_is_refused(before: int, now: int, limit_tokens: int) -> None:
+    told = [f"Kai promised elder {number} to bring the key back before the first frost." for number in range(20)]
+    asked = request(previous=" ".join(told[:before]), limit_tokens=limit_tokens)
     with pytest.raises(SummarizerError, match="shrank"):
-        read_summary("They walked on.", request(previous=before), COUNT)
-    cut = read_summary("He walked on. " * 100, request(), COUNT)
-    assert COUNT(cut) <= 60
-    assert cut.endswith("[…]")
+        read_summary(" ".join(told[:now]), asked, COUNT)
+    assert read_summary(" ".join(told[:before]), asked, COUNT)
+
+
+@pytest.mark.parametrize("said", ["He walked past stone {n}. ", "他走过第{n}块石头。"])
+def test_a_long_summary_loses_its_oldest_sentences(said: str) -> None:
+    kept, dropped = shorten_summary("".join(said.format(n=n) for n in range(100)), 60, COUNT)
+    assert COUNT(kept) <= 60
+    assert kept.startswith("[…] ")
+    assert kept.removeprefix("[…] ") == "".join(said.format(n=n) for n in range(dropped, 100)).strip()
+
+
+def test_a_long_summary_without_sentences_loses_its_oldest_words() -> None:
+    kept, dropped = shorten_summary(" ".join(f"word{n}" for n in range(400)), 60, COUNT)
+    assert COUNT(kept) <= 60
+    assert (kept.split()[0], kept.split()[-1], dropped) == ("[…]", "word399", 1)
 
 
 @pytest.mark.parametrize("locale", ["en", "zh-CN"])

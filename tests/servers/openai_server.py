@@ -17,6 +17,9 @@ how each chat request is answered, in turn; the last step stands for all later r
     text:...      exactly this text as the answer
     writer        what was asked for: a rolling summary that names every turn it was given and goes on from the one before,
                   the memory of each turn of a talk, or a narrative over turns
+    copier:W      what a rolling summary was shown, the summary before first, as it was shown; a memory or a narrative of
+                  the words W
+    cut:T         the text T, which the limit of tokens cut off
     slow:S        the answer of first:3, after S seconds
     unmetered:T   the text T, and not a word of what it cost
     hang          no answer for as long as the server runs
@@ -91,9 +94,27 @@ def written(prompt: str) -> str:
     return json.dumps({"turns": turns})
 
 
+def copied(prompt: str, words: str) -> str:
+    """Return what a model would answer that shortens nothing and copies the entities that it is shown."""
+    asked = prompt.rpartition("</system_instruction>")[2]
+    if "<new_talk>" in asked:
+        before = re.findall(r"<summary_so_far>\n(.*?)\n</summary_so_far>", asked, re.DOTALL)
+        told = re.findall(r"<turn [^>]*>\n(.*?)\n</turn>", asked, re.DOTALL)
+        return " ".join([*before, *(turn.replace("\n", " ") for turn in told)])
+    numbers = re.findall(r'<turn n="(\d+)">', asked)
+    if "<talk>" not in asked:
+        return json.dumps({"title": words, "text": words})
+    event = {"type": "found", "summary": words, "participants": [words], "location": words}
+    return json.dumps(
+        {"turns": [{"n": int(n), "summary": words, "events": [event], "chapter_end": False} for n in numbers]}
+    )
+
+
 def answer(step: str, prompt: str) -> str:
     """Return the text that a step answers to a prompt."""
     name, _, argument = step.partition(":")
+    if name == "copier":
+        return copied(prompt, argument)
     if name == "writer":
         return written(prompt)
     candidates = pool(prompt)
@@ -159,10 +180,14 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_bytes(200, b"<html><body>It works!</body></html>", "text/html")
         elif name == "unmetered":
             self._chat(body, request.text, argument, metered=False)
+        elif name == "cut":
+            self._chat(body, request.text, argument, finish_reason="length")
         else:
             self._chat(body, request.text, answer(step, request.text))
 
-    def _chat(self, body: dict[str, Any], prompt: str, content: str, *, metered: bool = True) -> None:
+    def _chat(
+        self, body: dict[str, Any], prompt: str, content: str, *, metered: bool = True, finish_reason: str = "stop"
+    ) -> None:
         sent, received = len(prompt) // 4, len(content) // 4
         usage = {"prompt_tokens": sent, "completion_tokens": received, "total_tokens": sent + received}
         self._send(
@@ -173,7 +198,7 @@ class _Handler(BaseHTTPRequestHandler):
                 "created": int(time.time()),
                 "model": body.get("model", "small"),
                 "choices": [
-                    {"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": "stop"}
+                    {"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": finish_reason}
                 ],
                 **({"usage": usage} if metered else {}),
             },

@@ -71,6 +71,7 @@ class CompletedAdapter:
             completion_tokens=_count(answer, "completion_tokens"),
             total_tokens=_count(answer, "total_tokens"),
             latency_ms=_count(answer, "latency_ms"),
+            finish_reason=getattr(answer, "finish_reason", None),
         )
 
     async def close(self) -> None:

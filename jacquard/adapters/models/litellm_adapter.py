@@ -285,15 +285,23 @@ class LiteLlmModel:
         }
 
     def _response(self, reply: Any) -> LlmResponse:
-        choices = getattr(reply, "choices", None) or ()
-        content = getattr(getattr(choices[0], "message", None), "content", None) if choices else None
+        choices = getattr(reply, "choices", None)
+        choice = choices[0] if choices else None
+        content = getattr(getattr(choice, "message", None), "content", None)
         if not isinstance(content, str):
             raise ModelError("bad_answer", f"{self.model} answered without any text")
         usage = getattr(reply, "usage", None)
         # Where a provider reported nothing, litellm reports zeros; but every prompt costs something.
         asked = _count(usage, "prompt_tokens") or None
         answered = None if asked is None else _count(usage, "completion_tokens")
-        return LlmResponse(content=content, model=self.model, prompt_tokens=asked, completion_tokens=answered)
+        ended = getattr(choice, "finish_reason", None)
+        return LlmResponse(
+            content=content,
+            model=self.model,
+            prompt_tokens=asked,
+            completion_tokens=answered,
+            finish_reason=ended if isinstance(ended, str) else None,
+        )
 
     async def _rehearse(self) -> None:
         """Make a call that reaches no server, because most of litellm is only imported by its first call."""

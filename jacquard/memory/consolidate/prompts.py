@@ -1,7 +1,7 @@
 """The prompts with which a small model turns turns into memory, and its answers read as data. Pure.
 
 Turns are named by their number on the branch, so that an answer cannot name a turn of another session. Everything that is sent
-besides the rules is escaped; of an answer only known numbers, bounded texts and plain words are used.
+besides the rules is escaped; of an answer, which is unescaped, only known numbers, bounded texts and plain words are used.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from filament import escape_attribute, escape_text
+from filament import escape_attribute, escape_text, unescape_strings
 from jacquard.adapters.prompts.templates import render_prompt
 from jacquard.core.errors import SummarizerError
 from jacquard.core.model_answers import strip_thoughts
 from jacquard.core.protocols import ConversationTurn, LlmRequest
+from jacquard.pipeline.truncation import keep_last_sentences
 
 SUMMARY_CHARS = 400
 EVENT_CHARS = 240
@@ -107,7 +108,8 @@ def read_narrative(answer: str) -> Narrative:
     for item in _find_objects(answer):
         text = item.get("text")
         if isinstance(text, str) and text.strip():
-            return Narrative(title=_line(item.get("title"), TITLE_CHARS), text=_clip(text.strip(), NARRATIVE_CHARS))
+            kept, _ = keep_last_sentences(text, NARRATIVE_CHARS, len)
+            return Narrative(title=_line(item.get("title"), TITLE_CHARS), text=kept)
     raise SummarizerError(f"The answer holds no narrative: {answer[:120]!r}.")
 
 
@@ -141,7 +143,8 @@ def _find_objects(answer: str) -> list[dict[str, Any]]:
     while at >= 0 and tries < _STARTS:
         tries += 1
         try:
-            value, end = _DECODER.raw_decode(text, at)
+            read, end = _DECODER.raw_decode(text, at)
+            value = unescape_strings(read)
         except (ValueError, RecursionError):
             end = at + 1
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from time import perf_counter
@@ -15,7 +15,7 @@ from jacquard.config.sections import RuntimeConfig
 from jacquard.core.errors import SummarizerError
 from jacquard.core.model_calls import Call, usage_of
 from jacquard.core.protocols import ConversationTurn, Summarizer, SummaryRequest, SummaryText
-from jacquard.memory.summarize.span import THINNED, UPTO, Coverage, read_thinned
+from jacquard.memory.summarize.span import CUT, THINNED, UPTO, Coverage, read_thinned
 from mnemosyne.chains.audience import (
     Audience,
     audience_field,
@@ -32,6 +32,7 @@ from mnemosyne.schema.record import PathSummary, SessionWindow, TurnRecord
 from mnemosyne.schema.session import Role, SessionHead, TurnKind
 
 BATCH_TOKENS = 6000
+_UNUSED = "The answer was too long, was cut off or had lost too much; the model was asked again."
 PAGE_TURNS = 200
 
 
@@ -76,18 +77,17 @@ class BatchSummarizer:
         summary: Summary | None = None
         usages: list[ModelUsage] = []
         evidences: list[Evidence] = []
-        failure, dropped = "", read_thinned(window.summary)
+        failure, thinned, cut = "", read_thinned(window.summary), 0
         audience = read_audience(window.summary.summary.extra) if window.summary is not None else ()
         while coverage.depth < upto and not failure:
             turns = await self._select_batch(head, coverage, upto)
             if not turns:
                 break
-            usage_id = f"summary-{head.turn_id}-{len(usages) + 1}"
             told = await self._load_messages(head.session_id, turns, coverage)
             if not any(turn.lines for turn in told):
                 # Nothing but actions and system messages: the summary covers them and says no more than before.
                 coverage = _extend_coverage(coverage, turns)
-                summary = _summary_of(text, coverage, turns[-1].turn_id, at, dropped, audience)
+                summary = _summary_of(text, coverage, turns[-1].turn_id, at, {THINNED: thinned, CUT: cut}, audience)
                 continue
             request = SummaryRequest(
                 turns=told,
@@ -102,18 +102,20 @@ class BatchSummarizer:
             except (SummarizerError, TimeoutError) as error:
                 failure = str(error) or f"The summary took longer than {config.summary.background_seconds:g} s."
                 if not self._is_local:
-                    call = getattr(error, "call", None) or Call(model="")
-                    usages.append(self._usage_record(f"summary-{head.turn_id}-failed", call, head, began, failure))
+                    calls = getattr(error, "calls", ()) or (Call(model=""),)
+                    usages += self._usage_records(calls, head, began, len(usages), failure)
                 break
             text, coverage = answer.content, _extend_coverage(coverage, turns)
             audience = join_audiences(
                 (audience, *(audience_of_messages(told_messages(turn.messages)) for turn in turns))
             )
-            dropped += answer.dropped_lines
-            summary = _summary_of(text, coverage, turns[-1].turn_id, at, dropped, audience)
+            thinned += answer.dropped_lines
+            cut += 0 if self._is_local else answer.dropped_lines
+            summary = _summary_of(text, coverage, turns[-1].turn_id, at, {THINNED: thinned, CUT: cut}, audience)
             if answer.model is not None:
-                usages.append(self._usage_record(usage_id, answer.call(), head, began))
-                evidences.append(_evidence(usage_id, answer, coverage, at))
+                usages += self._usage_records(answer.unused_calls, head, began, len(usages), _UNUSED)
+                usages += self._usage_records((answer.call(),), head, began, len(usages))
+                evidences.append(_evidence(usages[-1].model_usage_id, answer, coverage, at))
         return RollingSummary(
             head=head,
             summary=summary,
@@ -163,16 +165,31 @@ class BatchSummarizer:
             if turn.kind is TurnKind.NARRATIVE
         )
 
-    def _usage_record(self, usage_id: str, call: Call, head: SessionHead, began: float, error: str = "") -> ModelUsage:
-        timed = replace(call, latency_ms=(perf_counter() - began) * 1000)
-        stage = ModelUsageStage.SUMMARIZE
-        return usage_of(usage_id, timed, self._count, stage=stage, purpose="summary", turn_id=head.turn_id, error=error)
+    def _usage_records(
+        self, calls: Sequence[Call], head: SessionHead, began: float, before: int, error: str = ""
+    ) -> list[ModelUsage]:
+        """Return the records of calls; `before` records of this job stand before them."""
+        ms, stage = (perf_counter() - began) * 1000, ModelUsageStage.SUMMARIZE
+        name = f"summary-{head.turn_id}-{'failed-' if error and error is not _UNUSED else ''}"
+        return [
+            usage_of(
+                f"{name}{number}",
+                replace(call, latency_ms=ms / len(calls)),
+                self._count,
+                stage=stage,
+                purpose="summary",
+                turn_id=head.turn_id,
+                error=error,
+            )
+            for number, call in enumerate(calls, start=before + 1)
+        ]
 
 
-def _summary_of(text: str, coverage: Coverage, turn_id: str, at: datetime, dropped: int, audience: Audience) -> Summary:
+def _summary_of(
+    text: str, coverage: Coverage, turn_id: str, at: datetime, losses: Mapping[str, int], audience: Audience
+) -> Summary:
     upto: dict[str, Any] = {"turn_id": turn_id, "depth": coverage.depth, "to": coverage.messages}
-    if dropped:
-        upto[THINNED] = dropped
+    upto |= {name: number for name, number in losses.items() if number}
     return Summary(
         content=text,
         updated_at=at,

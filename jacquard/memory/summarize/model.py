@@ -1,17 +1,35 @@
-"""Summarizes with a small model (seed 002 section 6.9). One call for each batch, never repeated; it must not import a
-model.
+"""Summarizes with a small model (seed 002 section 6.9), which is asked once more after an answer that is too long, cut off or has
+lost too much. It must not import a model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass
 
 from jacquard.adapters.prompts.templates import warm_prompts
 from jacquard.core.errors import ModelError, SummarizerError
 from jacquard.core.model_calls import Call
-from jacquard.core.protocols import LlmAdapter, LlmRequest, SummaryRequest, SummaryText
-from jacquard.memory.summarize.prompts import read_summary, summary_prompt
+from jacquard.core.protocols import LlmAdapter, LlmRequest, LlmResponse, SummaryRequest, SummaryText
+from jacquard.memory.summarize.prompts import (
+    ANSWER_CHARS,
+    clean_answer,
+    is_too_long,
+    read_summary,
+    shorten_summary,
+    summary_prompt,
+)
+
+_CUT_OFF = frozenset({"length", "max_tokens"})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Answer:
+    """One answer: its text, which may become the summary unless there is a `fault`."""
+
+    text: str
+    call: Call
+    fault: str = ""
 
 
 class ModelSummarizer:
@@ -23,14 +41,45 @@ class ModelSummarizer:
         self._llm, self._count, self._timeout_seconds = llm, count, timeout_seconds
 
     async def summarize(self, request: SummaryRequest) -> SummaryText:
-        """Return the new summary with the cost of the call.
+        """Return the new summary with the cost of its calls; what is too long even then loses its oldest sentences.
 
         Raises SummarizerError when the model cannot be called or its answer cannot be used.
         """
         await warm_prompts()
+        answer = await self._ask(request)
+        unused: tuple[Call, ...] = ()
+        if answer.text and (answer.fault or is_too_long(answer.text, request.limit_tokens, self._count)):
+            answer, unused = await self._ask_again(request, answer)
+        if answer.fault:
+            raise SummarizerError(answer.fault, *unused, answer.call)
+        content, dropped = shorten_summary(answer.text, request.limit_tokens, self._count)
+        return SummaryText(
+            content=content,
+            model=answer.call.model,
+            prompt_tokens=answer.call.prompt_tokens,
+            completion_tokens=answer.call.completion_tokens,
+            prompt=answer.call.prompt,
+            dropped_lines=dropped,
+            unused_calls=unused,
+        )
+
+    async def _ask_again(self, request: SummaryRequest, first: _Answer) -> tuple[_Answer, tuple[Call, ...]]:
+        """Return the better of two answers, and the call of the other."""
+        try:
+            second = await self._ask(request, refused=first.text)
+        except SummarizerError as error:
+            if first.fault:
+                raise SummarizerError(str(error), first.call, *error.calls) from error
+            return first, error.calls
+        if second.fault and not first.fault:
+            return first, (second.call,)
+        return second, (first.call,)
+
+    async def _ask(self, request: SummaryRequest, refused: str = "") -> _Answer:
         asked = LlmRequest(
-            messages=summary_prompt(request),
-            max_tokens=int(request.limit_tokens * 1.5) + 64,
+            messages=summary_prompt(request, refused),
+            # Twice the limit, so that an answer which is somewhat too long comes whole and can be shortened where it is old.
+            max_tokens=request.limit_tokens * 2 + 256,
             timeout_seconds=self._timeout_seconds,
         )
         prompt = "\n".join(text for _, text in asked.messages)
@@ -39,14 +88,21 @@ class ModelSummarizer:
         except ModelError as error:
             spent = Call(model=self._llm.model, prompt=prompt)
             raise SummarizerError(f"The model could not be asked for a summary: {error}.", spent) from error
-        told = SummaryText(
-            content=reply.content,
+        return self._read_answer(reply, prompt, request)
+
+    def _read_answer(self, reply: LlmResponse, prompt: str, request: SummaryRequest) -> _Answer:
+        call = Call(
             model=reply.model,
+            prompt=prompt,
+            answer=reply.content,
             prompt_tokens=reply.prompt_tokens,
             completion_tokens=reply.completion_tokens,
-            prompt=prompt,
         )
+        text = clean_answer(reply.content)
+        if text and (reply.finish_reason in _CUT_OFF or len(reply.content) > ANSWER_CHARS):
+            fault = "The model's summary was cut off before its end, where the newest talk is told; the old one stays."
+            return _Answer(text=text, call=call, fault=fault)
         try:
-            return replace(told, content=read_summary(reply.content, request, self._count))
+            return _Answer(text=read_summary(reply.content, request, self._count), call=call)
         except SummarizerError as error:
-            raise SummarizerError(str(error), told.call(reply.content)) from error
+            return _Answer(text=text, call=call, fault=str(error))

@@ -1,7 +1,7 @@
-"""The prompt with which a small model summarizes, and its answer read as data. Pure.
+"""The prompts with which a small model summarizes, and its answer read as data. Pure.
 
-Everything that is summarized is escaped and marked as data. The answer is untrusted text: it is bounded, cleaned of what
-models put around an answer, and refused when it is empty or so short that it must have lost what the previous summary held.
+Everything that is summarized is escaped and marked as data. The answer is untrusted text: it is bounded, unescaped, cleaned of
+what models put around an answer, and refused when it is empty or so short that it must have lost what the previous summary held.
 """
 
 from __future__ import annotations
@@ -9,17 +9,22 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from filament import escape_attribute, escape_text
+from filament import escape_attribute, escape_text, unescape
 from jacquard.adapters.prompts.templates import render_prompt, words_per_token
 from jacquard.core.errors import SummarizerError
 from jacquard.core.model_answers import read_fence, strip_thoughts
 from jacquard.core.protocols import ConversationTurn, MessagePart, SummaryRequest
-from jacquard.pipeline.truncation import truncate_sentences
+from jacquard.pipeline.truncation import keep_last_sentences
 
 LINE_CHARS = 4000
 ANSWER_CHARS = 20_000
-SHRUNKEN = 0.5
-"""A new summary that counts less than this share of the one before is refused."""
+SHRUNKEN = 0.65
+"""A new summary that counts less than this share of the one before, or of the limit, is refused."""
+
+SHRUNKEN_WITH_ROOM = 0.9
+"""The share where the summary before takes less than ROOMY of the limit: nothing has to be said more briefly yet."""
+
+ROOMY = 0.7
 
 KEPT_TOKENS = 60
 """Below this a summary is so short that it may well be said in less."""
@@ -33,19 +38,24 @@ _LABEL = re.compile(
     re.I,
 )
 _BLANK = re.compile(r"\n{3,}")
+_CUT_MARK = re.compile(r"\[…\]?")
+_BLANKS = re.compile(r"[ \t]{2,}")
 
 
-def summary_prompt(request: SummaryRequest) -> tuple[MessagePart, ...]:
-    """Return the messages of a summarizer's call: rules as system, the summary so far and the new messages as user."""
-    before = (
-        f"<summary_so_far>\n{escape_text(request.previous.strip())}\n</summary_so_far>\n" if request.previous else ""
-    )
+def summary_prompt(request: SummaryRequest, refused: str = "") -> tuple[MessagePart, ...]:
+    """Return the messages of a summarizer's call: rules as system, the summary so far and the new messages as user.
+
+    `refused` is an answer to the same request that could not be used.
+    """
+    so_far = without_cut_marks(request.previous)
+    again = {"refused": escape_text(refused)} if refused else {}
     return render_prompt(
-        "summary",
+        "summary_again" if refused else "summary",
         request.locale,
         words=int(request.limit_tokens * words_per_token(request.locale)),
-        summary_so_far=before,
+        summary_so_far=f"<summary_so_far>\n{escape_text(so_far)}\n</summary_so_far>\n" if so_far else "",
         turns=render_conversation(request.turns),
+        **again,
     )
 
 
@@ -64,26 +74,43 @@ def render_conversation(turns: Sequence[ConversationTurn]) -> str:
 
 
 def read_summary(answer: str, request: SummaryRequest, count: Callable[[str], int]) -> str:
-    """Return the summary that an answer holds; SummarizerError for one that is empty or has shrunk too far."""
+    """Return the summary that an answer holds, however long; SummarizerError for one that is empty or has shrunk too far."""
     text = clean_answer(answer)
     if not text:
         raise SummarizerError("The model's summary is empty.")
-    if count(text) > request.limit_tokens * LONGER:
-        text = truncate_sentences(text, request.limit_tokens, count)
     before, now = count(request.previous), count(text)
-    if before >= KEPT_TOKENS and now < before * SHRUNKEN:
+    share = SHRUNKEN_WITH_ROOM if before < request.limit_tokens * ROOMY else SHRUNKEN
+    if before >= KEPT_TOKENS and now < min(before, request.limit_tokens) * share:
         raise SummarizerError(f"The model's summary shrank from {before} to {now} tokens; the old one stays.")
     return text
 
 
+def is_too_long(text: str, limit_tokens: int, count: Callable[[str], int]) -> bool:
+    """Return whether a summary is so far over its limit that it cannot stay whole."""
+    return count(text) > limit_tokens * LONGER
+
+
+def shorten_summary(text: str, limit_tokens: int, count: Callable[[str], int]) -> tuple[str, int]:
+    """Return a summary whose oldest sentences are left out if it is too long, and how many these are."""
+    return keep_last_sentences(text, limit_tokens, count) if is_too_long(text, limit_tokens, count) else (text, 0)
+
+
 def clean_answer(answer: str) -> str:
-    """Return the text of a model's answer without what models put around it: thoughts, fences, labels, blank lines."""
+    """Return the text of a model's answer, unescaped and without what models put around it: thoughts, fences, labels, blank
+    lines, marks of cuts.
+    """
     text = strip_thoughts(answer[:ANSWER_CHARS]).strip()
     fenced = read_fence(text, own_line=True)
     text = text if fenced is None else fenced
     if (found := _WRAPPED.match(text)) is not None:
         text = found.group(2).strip()
-    return _BLANK.sub("\n\n", _LABEL.sub("", text, count=1)).strip()
+    text = _BLANK.sub("\n\n", _LABEL.sub("", text, count=1))
+    return without_cut_marks(unescape(text))
+
+
+def without_cut_marks(text: str) -> str:
+    """Return a summary without the marks of what was cut from it, which would be taken for a part of the story."""
+    return _BLANKS.sub(" ", _CUT_MARK.sub("", text)).strip() if "[…" in text else text.strip()
 
 
 def _clip_line(text: str) -> str:

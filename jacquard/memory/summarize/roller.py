@@ -25,6 +25,7 @@ from jacquard.core.receipt import LeftOut
 from jacquard.memory.summarize.batches import BatchSummarizer, RollingSummary
 from jacquard.memory.summarize.extract import ExtractSummarizer
 from jacquard.memory.summarize.span import (
+    CUT,
     Coverage,
     coverage_of_summary,
     describe_unshown,
@@ -32,6 +33,7 @@ from jacquard.memory.summarize.span import (
     find_due_depth,
     history_of,
     read_own_coverage,
+    read_thinned,
 )
 from jacquard.pipeline.record.events import emit_usage
 from jacquard.pipeline.skeleton.history import find_other_tokens, history_limits
@@ -138,7 +140,8 @@ class SummaryRoller:
             coverage = await self._load_coverage(window)
         longer = await self._load_history(window, coverage, extend_history_limits(limits, most_tokens))
         code = DegradationCode.SUMMARIZE_LATE if result is None else DegradationCode.SUMMARIZE_FAILED
-        return replace(_summarized(window, coverage, longer), degradations=(code,))
+        made = _summarized(window, coverage, longer)
+        return replace(made, degradations=(*made.degradations, code))
 
     async def _show_without_summary(self, window: SessionWindow, limits: HistoryConfig) -> SummarizedWindow:
         bare = replace(window, summary=None)
@@ -306,7 +309,13 @@ def _is_readable(window: SessionWindow, viewer: str | None) -> bool:
 
 
 def _summarized(window: SessionWindow, coverage: Coverage, history: tuple[WindowMessage, ...]) -> SummarizedWindow:
-    return SummarizedWindow(window=window, history=history, left_out=describe_unshown(window, coverage, history))
+    cut = read_thinned(window.summary, CUT)
+    return SummarizedWindow(
+        window=window,
+        history=history,
+        degradations=(DegradationCode.SUMMARY_CUT,) if cut else (),
+        left_out=describe_unshown(window, coverage, history),
+    )
 
 
 def _count_unread_chars(window: SessionWindow) -> int:

@@ -23,6 +23,9 @@ UPTO = "upto"
 THINNED = "thinned"
 """The field of UPTO that says how many lines the summary has lost to its limit; absent where it lost none."""
 
+CUT = "cut"
+"""The field of UPTO that says how many of these a model's summary lost when it was made last."""
+
 TURNS, SUMMARY = "turns", "summary"
 """Names in the receipt of what a line on the conversation counts: turns of the path, lines of the summary."""
 
@@ -109,7 +112,7 @@ def describe_unshown(window: SessionWindow, coverage: Coverage, shown: Sequence[
         reason = f"Turns {first} to {last} are older than the history, and no summary covers them."
         lines.append(_range_of("unshown", reason, first, last))
     if thinned:
-        reason = f"To keep summary.max_summary_tokens, {thinned} lines of the summary were left out."
+        reason = f"To keep summary.max_summary_tokens, {thinned} lines or sentences of the summary were left out."
         lines.append(LeftOut(what=SUMMARY, code="summary_thinned", reason=reason, count=thinned))
     return tuple(lines)
 
@@ -118,10 +121,10 @@ def _range_of(code: str, reason: str, first: int, last: int) -> LeftOut:
     return LeftOut(what=TURNS, code=code, reason=reason, first=str(first), last=str(last), count=last - first + 1)
 
 
-def read_thinned(summary: PathSummary | None) -> int:
-    """Return how many lines a summary of ours has lost to its limit so far."""
+def read_thinned(summary: PathSummary | None, field: str = THINNED) -> int:
+    """Return how many lines a summary of ours has lost to its limit so far, or when it was made last (CUT)."""
     upto = summary.summary.extra.get(UPTO) if summary is not None else None
-    number = upto.get(THINNED) if isinstance(upto, Mapping) else None
+    number = upto.get(field) if isinstance(upto, Mapping) else None
     return number if isinstance(number, int) else 0
 
 

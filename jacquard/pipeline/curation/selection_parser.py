@@ -14,7 +14,7 @@ from typing import Any
 
 import json_repair
 
-from filament import escape_attribute
+from filament import escape_attribute, unescape
 from jacquard.core.errors import SelectorError
 from jacquard.core.model_answers import read_fence, strip_thoughts
 from jacquard.core.protocols import Selection
@@ -189,7 +189,7 @@ def _item(value: Any) -> tuple[str | None, str]:
 
 def _find_first_text(value: Mapping[str, Any], keys: Sequence[str], limit_chars: int) -> str:
     text = next((value[key] for key in keys if isinstance(value.get(key), str)), "")
-    return _line(text, limit_chars)
+    return _line(unescape(text), limit_chars)
 
 
 def _line(text: str, limit_chars: int) -> str:

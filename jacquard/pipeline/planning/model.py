@@ -14,7 +14,7 @@ from time import perf_counter
 from types import MappingProxyType
 from typing import Any
 
-from filament import escape_attribute, escape_text
+from filament import escape_attribute, escape_text, unescape_strings
 from jacquard.adapters.prompts.templates import render_prompt, warm_prompts
 from jacquard.core.errors import ModelError
 from jacquard.core.model_calls import Call, usage_of
@@ -189,7 +189,7 @@ def _read_object(text: str) -> Mapping[str, Any]:
     if start < 0 or end < start:
         raise ModelError("bad_answer", "the answer holds no JSON object")
     try:
-        value = json.loads(body[start : end + 1])
+        value = unescape_strings(json.loads(body[start : end + 1]))
     except (ValueError, RecursionError) as error:
         raise ModelError("bad_answer", f"the answer is no JSON: {error}") from error
     if not isinstance(value, dict):

@@ -47,11 +47,15 @@ class SummarizingShortener:
             try:
                 summary = await self._summarizer.summarize(request)
             except SummarizerError as error:
-                if error.call is not None:
-                    note(error.call, str(error))
+                for call in error.calls:
+                    note(call, str(error))
                 raise
+            for call in summary.unused_calls:
+                note(call, "The answer could not be used; the model was asked again.")
             if summary.model is not None:
                 note(summary.call(), "")
+            if summary.dropped_lines:
+                raise SummarizerError(f"The model could not say it in {limit_tokens} tokens.")
             self._kept[key] = summary.content.strip()
             if len(self._kept) > KEPT_TEXTS:
                 self._kept.popitem(last=False)
