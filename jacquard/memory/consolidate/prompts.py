@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from filament import escape_attribute, escape_text, unescape_strings
+from filament import escape_attribute, escape_text, unescape
 from jacquard.adapters.prompts.templates import render_prompt
 from jacquard.core.errors import SummarizerError
 from jacquard.core.model_answers import strip_thoughts
@@ -108,7 +108,7 @@ def read_narrative(answer: str) -> Narrative:
     for item in _find_objects(answer):
         text = item.get("text")
         if isinstance(text, str) and text.strip():
-            kept, _ = keep_last_sentences(text, NARRATIVE_CHARS, len)
+            kept, _ = keep_last_sentences(unescape(text), NARRATIVE_CHARS, len)
             return Narrative(title=_line(item.get("title"), TITLE_CHARS), text=kept)
     raise SummarizerError(f"The answer holds no narrative: {answer[:120]!r}.")
 
@@ -143,8 +143,7 @@ def _find_objects(answer: str) -> list[dict[str, Any]]:
     while at >= 0 and tries < _STARTS:
         tries += 1
         try:
-            read, end = _DECODER.raw_decode(text, at)
-            value = unescape_strings(read)
+            value, end = _DECODER.raw_decode(text, at)
         except (ValueError, RecursionError):
             end = at + 1
         else:
@@ -178,7 +177,7 @@ def _names(value: Sequence[Any]) -> tuple[str, ...]:
 
 
 def _line(value: Any, limit_chars: int) -> str:
-    return _clip(" ".join(value.split()), limit_chars) if isinstance(value, str) else ""
+    return _clip(" ".join(unescape(value).split()), limit_chars) if isinstance(value, str) else ""
 
 
 def _clip(text: str, limit_chars: int) -> str:
