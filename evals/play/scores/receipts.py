@@ -65,7 +65,7 @@ def find_turns_left_out(path: Path, prepared: PreparedTurn) -> dict[str, str]:
     """
     played = [step.turn_id for step in path.steps if step.turn_id is not None]
     first = prepared.depth - len(played)
-    lines = [line for line in prepared.report.left_out if line.what == "messages" and line.first.isdecimal()]
+    lines = [line for line in prepared.report.left_out if line.what == "turns" and line.first.isdecimal()]
     return {
         turn_id: line.code
         for line in reversed(lines)
