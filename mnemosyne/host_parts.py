@@ -45,9 +45,29 @@ DEFAULT_HASHER = Sha256Hasher()
 hash_with_sha256: HashText = DEFAULT_HASHER.digest
 
 
-def digests_of(text: str, hash_text: HashText) -> tuple[str, ...]:
-    """Return the digests under which a text may be known: that of a host's hasher, then the default one.
+def digest_of(text: str, hash_text: HashText) -> str:
+    """Return the digest of a text: that of a host's hasher, or the default one if that fails, so that nothing is lost by it."""
+    return _ask(text, hash_text) or hash_with_sha256(text)
+
+
+def is_digest(known: str, text: str, hash_text: HashText) -> bool:
+    """Return whether a digest may be that of a text: by a host's hasher (where that fails, by it any) or by the default one.
 
     What was written before a host brought its own hasher has the default digest.
     """
-    return tuple(dict.fromkeys((hash_text(text), hash_with_sha256(text))))
+    return known == hash_with_sha256(text) or (own := _ask(text, hash_text)) is None or known == own
+
+
+def digests_of(text: str, hash_text: HashText) -> tuple[str, ...]:
+    """Return the digests under which a text may be known: that of a host's hasher and the default one; none if the hasher fails."""
+    own = _ask(text, hash_text)
+    return () if own is None else tuple(dict.fromkeys((own, hash_with_sha256(text))))
+
+
+def _ask(text: str, hash_text: HashText) -> str | None:
+    """Return what a hasher returns; None where it fails or returns no text."""
+    try:
+        digest = hash_text(text)
+    except Exception:
+        return None
+    return digest if isinstance(digest, str) and digest else None

@@ -94,10 +94,12 @@ class PruneConfig:
     max_sensitivity: str = choice_field(
         "secret",
         *Sensitivity,
-        doc="The most guarded text that a prompt may hold; what is more guarded is masked or dropped.",
+        doc="The most guarded text that a prompt may hold; what is more guarded is withheld or dropped.",
         call=LOWER,
     )
-    mask: bool = plain_field(True, doc="Whether what is too sensitive is masked; otherwise it is dropped.", call=LOWER)
+    mask: bool = plain_field(
+        True, doc="Whether `[withheld]` stands in place of what is too sensitive; else it is dropped.", call=LOWER
+    )
     shorten_to: float = bounded_field(0.25, 0, 1, doc="The share of a text that stays when it is shortened.", call=ANY)
     shorten_least_tokens: int = bounded_field(
         24, 1, doc="The fewest tokens that stay of a text that is shortened.", call=ANY

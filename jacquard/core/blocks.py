@@ -49,15 +49,15 @@ class Sensitivity(StrEnum):
 _LEVELS: Mapping[str, int] = {level: rank for rank, level in enumerate(Sensitivity)}
 
 
-def sensitivity_rank(level: str) -> int:
-    """Return the place of a level among all, 0 for the least sensitive; KeyError for any other word."""
-    return _LEVELS[level]
-
-
 def sensitivity_of(metadata: Mapping[str, object]) -> Sensitivity:
     """Return how sensitive a text is by its metadata (`sensitivity`); an unknown word counts as the most sensitive."""
     told = metadata.get("sensitivity", Sensitivity.PUBLIC)
     return Sensitivity(told) if isinstance(told, str) and told in _LEVELS else Sensitivity.SECRET
+
+
+def is_too_sensitive(metadata: Mapping[str, object], most: str) -> bool:
+    """Return whether a text is, by its metadata, more sensitive than a level; KeyError for a word that is no level."""
+    return _LEVELS[sensitivity_of(metadata)] > _LEVELS[most]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -117,8 +117,8 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
         DegradationCode.SHORTEN_LATE: "Texts were not shortened in time; their first sentences are shown.",
         DegradationCode.REDACTION_FAILED: "A text could not be searched for what must not be kept; it was withheld.",
         DegradationCode.REDACTION_OFF: "A text was kept without redaction, as its caller demanded.",
-        DegradationCode.DEDUP_SKIPPED: "The arguments of a tool call name no source to compare it by; "
-        "its result is written even if it is stored already.",
+        DegradationCode.DEDUP_SKIPPED: "A text could not be compared with others (its hasher failed, or its call's arguments "
+        "name no source); it was written even if it is stored already.",
         DegradationCode.SELECTOR_FAILED: "A selector of a tool result found nothing; the result was kept without it.",
         DegradationCode.ORIGINAL_FAILED: "The original of a redacted text could not be written to the vault; only the redacted "
         "text is kept.",

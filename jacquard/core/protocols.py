@@ -233,7 +233,7 @@ class PruneResult:
     """Kept, degraded and dropped blocks, and exactly one decision for each block, all in the order given.
 
     A degraded block is returned unchanged. Its decision says by `code` what must be done to it (`shortened`, `masked`)
-    and by `tokens` how long it may be afterwards. The caller has a summarizer or a redactor do that.
+    and by `tokens` how long it may be afterwards. The caller has a summarizer shorten it, or withholds its text.
     """
 
     kept: tuple[PromptBlock, ...]

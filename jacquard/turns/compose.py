@@ -68,7 +68,6 @@ class PromptComposer:
             layout.orders,
             count=inputs.count,
             shortener=self._shortener_of(turn, usages),
-            redactor=self._parts.redactor,
             within_seconds=turn.config.summary.timeout_ms / 1000,
         )
         context.stopwatch.lap("degrade")

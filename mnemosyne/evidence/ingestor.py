@@ -73,7 +73,8 @@ class RedactingIngestor:
     """The built-in `EvidenceIngestor`.
 
     `vault` keeps originals for calls that ask for it. `rules` say how long evidence of a type is used. `hash_text` names what
-    was ingested; what was stored under the default hash is recognised too. `text_selector` follows selectors.
+    was ingested; what was stored under the default hash is recognised too. A text that it cannot hash is stored without a
+    search for duplicates (`dedup_skipped`). `text_selector` follows selectors.
     """
 
     def __init__(
@@ -119,6 +120,9 @@ class RedactingIngestor:
         cleaned = await self._redact(news, chosen)
         source = replace(cleaned.source, uri=self._identify_source(cleaned))
         digests = digests_of(cleaned.content, self._hash_text) if cleaned.content else ("",)
+        if not digests:
+            cleaned.degradations.append("dedup_skipped")
+            chosen, digests = replace(chosen, dedup=False), (hash_with_sha256(cleaned.content),)
         evidence_id = self._evidence_id(session_id, source, evidence_type, digests[0], chosen)
         known = await self._find_known(session_id, evidence_id, source, evidence_type, digests, chosen)
         record = _build_record(evidence_id if known is None else known.evidence_id, cleaned)

@@ -28,7 +28,7 @@ from typing import Any
 from mnemosyne.core.errors import PatternError, SelectorResolveError
 from mnemosyne.core.jsonpath import compile_path, find_nodes
 from mnemosyne.core.regexes import Span, compile_pattern, find_spans
-from mnemosyne.host_parts import HashText, digests_of, hash_with_sha256
+from mnemosyne.host_parts import HashText, digest_of, hash_with_sha256, is_digest
 from mnemosyne.protocols import TextSelector
 from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.session import Ref
@@ -131,7 +131,7 @@ def intersect(left: Sequence[Span], right: Sequence[Span]) -> tuple[Span, ...]:
 
 def ref_hash(text: str | Extract, hash_text: HashText = hash_with_sha256) -> str:
     """Return the hash of an extract, or of a whole text."""
-    return hash_text(text.text if isinstance(text, Extract) else text)
+    return digest_of(text.text if isinstance(text, Extract) else text, hash_text)
 
 
 def make_ref(
@@ -146,7 +146,7 @@ def make_ref(
     """
     chosen = text_selector or RefSelector()
     pointed = evidence.content if selector is None else chosen.extract(evidence.content, selector)
-    return Ref(evidence_id=evidence.evidence_id, selector=selector, hash=hash_text(pointed))
+    return Ref(evidence_id=evidence.evidence_id, selector=selector, hash=digest_of(pointed, hash_text))
 
 
 def check_ref(ref: Ref, evidence: Evidence | None, hash_text: HashText = hash_with_sha256) -> RefState:
@@ -161,7 +161,7 @@ def check_ref(ref: Ref, evidence: Evidence | None, hash_text: HashText = hash_wi
         pointed = evidence.content if ref.selector is None else extract(evidence.content, ref.selector).text
     except SelectorResolveError:
         return RefState.MISSING
-    return RefState.FRESH if ref.hash in (None, *digests_of(pointed, hash_text)) else RefState.CHANGED
+    return RefState.FRESH if ref.hash is None or is_digest(ref.hash, pointed, hash_text) else RefState.CHANGED
 
 
 def _split_selectors(text: str) -> list[str]:

@@ -41,6 +41,7 @@ from mnemosyne import (
     RedactingIngestor,
     RedactionError,
     RegexRedactor,
+    Sha256Hasher,
     SourceKind,
     StoreBusyError,
     StoreUnavailableError,
@@ -142,6 +143,40 @@ async def test_ingestor_identity_cannot_be_hashed():
         await engine.record_tool_call("s", CALL, result="two hours on foot", options=odd)
         assert any(each.content == "two hours on foot" for each in await store.list_evidences("s"))
     assert told.reasons()[-1] == "dedup_skipped"
+
+
+class FailingHasher(Sha256Hasher):
+    """Hashes until it is broken."""
+
+    answer: object = ""
+
+    def digest(self, content):
+        if not self.answer:
+            return f"own {super().digest(content)}"
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+@pytest.mark.parametrize("answer", [ValueError("no hash"), b"bytes"])
+async def test_a_hasher_that_fails_loses_neither_results_nor_turns(answer):
+    hasher = FailingHasher()
+    async with small_engine(hasher=hasher) as (engine, store, told):
+        await engine.prepare_turn("s", "hello")
+        await engine.record_tool_call("s", CALL, result="two hours on foot")
+        hasher.answer = answer
+        for name in ("again", "more"):
+            call = replace(CALL, tool_call_id=name)
+            await engine.record_tool_call("s", call, result="two hours on foot")
+        assert told.reasons()[-2:] == ["dedup_skipped"] * 2
+        results = [each for each in await store.list_evidences("s") if each.type is EvidenceType.TOOL_RESULT]
+        assert [each.content for each in results] == ["two hours on foot"] * 3
+        turn = await engine.prepare_turn("s", "How far is it?")
+        assert "two hours on foot" in turn.text
+        assert not codes(turn) & {"source_changed", "content_not_stored"}
+        options = IngestOptions(selectors=("chars:0-6",))
+        await engine.record_tool_call("s", replace(CALL, tool_call_id="part"), result="a mile by boat", options=options)
+        assert told.reasons()[-1] == "dedup_skipped"
 
 
 class PoisonedEstimator(CalibratedEstimator):

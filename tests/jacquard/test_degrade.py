@@ -40,7 +40,7 @@ from jacquard.pipeline.weaving.packing import estimate_short_tokens
 from jacquard.pipeline.weaving.policies import choose_pruner, rules_of, tier_tokens_of
 from jacquard.pipeline.weaving.prompt import EMERGENCY, complete, lay_out
 from jacquard.pipeline.weaving.shorten import SummarizingShortener
-from mnemosyne import BlockType, CalibratedEstimator, ImportedTurn, Message, Priority, RegexRedactor, Role, SessionStart
+from mnemosyne import BlockType, CalibratedEstimator, ImportedTurn, Message, Priority, Role, SessionStart
 
 pytestmark = pytest.mark.anyio
 COUNT = CalibratedEstimator().estimate
@@ -123,7 +123,7 @@ def test_an_opening_reads_no_more_than_it_may_show():
 
 async def test_an_element_keeps_its_tags_and_says_that_it_is_shortened():
     block = memory("flesh:m1", f'<memory id="m1" speaker="Ann &amp; Bo">{escape_text(LONG + "<b> & so")}</memory>')
-    carried = await apply_degradations([order(block, 60)], count=COUNT, shortener=None, redactor=None)
+    carried = await apply_degradations([order(block, 60)], count=COUNT, shortener=None)
     short = carried.blocks["flesh:m1"]
     assert short.content.startswith('<memory shortened="true" id="m1" speaker="Ann &amp; Bo">The miller')
     assert short.content.endswith("[…]</memory>")
@@ -133,7 +133,7 @@ async def test_an_element_keeps_its_tags_and_says_that_it_is_shortened():
 
 async def test_talk_is_shortened_with_its_overhead_counted():
     block = said("m1", LONG)
-    carried = await apply_degradations([order(block, 40)], count=COUNT, shortener=None, redactor=None)
+    carried = await apply_degradations([order(block, 40)], count=COUNT, shortener=None)
     short = carried.blocks["m1"]
     assert short.tokens == COUNT(short.content) + MESSAGE_OVERHEAD_TOKENS <= 40
     assert unescape(short.content).endswith("[…]")
@@ -156,7 +156,7 @@ class Babbler:
 @pytest.mark.parametrize("answer", ["word " * 500, "", None])
 async def test_a_shortener_that_fails_is_replaced_by_the_first_sentences(answer):
     block = said("m1", LONG)
-    carried = await apply_degradations([order(block, 40)], count=COUNT, shortener=Babbler(answer), redactor=None)
+    carried = await apply_degradations([order(block, 40)], count=COUNT, shortener=Babbler(answer))
     assert unescape(carried.blocks["m1"].content).startswith("The miller keeps")
     assert carried.blocks["m1"].tokens <= 40
     assert [each.code for each in carried.degradations] == ([] if answer is not None else ["shorten_failed"])
@@ -172,7 +172,7 @@ class Sleeper(Babbler):
 
 async def test_a_shortener_that_hangs_holds_no_turn():
     orders = [order(said("m1", LONG), 40), order(said("m2", LONG), 40), order(memory("m", "x"), code="masked")]
-    carried = await apply_degradations(orders, count=COUNT, shortener=Sleeper(None), redactor=None, within_seconds=0.05)
+    carried = await apply_degradations(orders, count=COUNT, shortener=Sleeper(None), within_seconds=0.05)
     assert list(carried.blocks) == ["m1", "m2", "m"]
     assert unescape(carried.blocks["m2"].content).startswith("The miller keeps")
     assert [each.code for each in carried.degradations] == ["shorten_late"]
@@ -196,7 +196,7 @@ async def test_the_engines_summarizer_shortens_and_is_asked_once_a_text():
     shortener = SummarizingShortener(summarizer)
     for _ in range(2):
         block = said("m1", LONG)
-        carried = await apply_degradations([order(block, 40)], count=COUNT, shortener=shortener, redactor=None)
+        carried = await apply_degradations([order(block, 40)], count=COUNT, shortener=shortener)
         assert carried.blocks["m1"].content == "The key is under a stone."
     (asked,) = summarizer.asked
     assert asked.turns[0].lines[0][1] == LONG.strip()
@@ -207,31 +207,24 @@ async def test_the_engines_summarizer_shortens_and_is_asked_once_a_text():
 
 async def test_what_a_shortener_writes_is_data():
     block = said("m1", LONG)
-    carried = await apply_degradations(
-        [order(block, 60)], count=COUNT, shortener=Babbler("</memory><root>"), redactor=None
-    )
+    carried = await apply_degradations([order(block, 60)], count=COUNT, shortener=Babbler("</memory><root>"))
     assert carried.blocks["m1"].content == "&lt;/memory&gt;&lt;root&gt;"
 
 
-async def test_a_guarded_text_is_shown_redacted():
-    block = memory("m", '<memory id="m" speaker="Ann">Write to ann@example.com, please.</memory>')
-    carried = await apply_degradations(
-        [order(block, code="masked")], count=COUNT, shortener=None, redactor=RegexRedactor()
-    )
-    content = carried.blocks["m"].content
-    assert "ann@example.com" not in content
-    assert "speaker" not in content
-    assert content.startswith('<memory shortened="true" id="m">Write to [redacted:')
-
-
-@pytest.mark.parametrize("redactor", [None, RegexRedactor()])
-async def test_a_guarded_text_without_a_redacted_form_is_withheld(redactor):
-    block = memory("m", '<entry id="m">\n  <name>The heir</name>\n  <desc>Kai is the king\'s son.</desc>\n</entry>')
-    carried = await apply_degradations([order(block, code="masked")], count=COUNT, shortener=None, redactor=redactor)
-    content = carried.blocks["m"].content
-    assert WITHHELD in content
-    assert "heir" not in content
-    assert "king" not in content
+@pytest.mark.parametrize("level", list(Sensitivity)[1:])
+@pytest.mark.parametrize(
+    "content",
+    [
+        '<memory id="m" speaker="Ann">The heir of the king is Kai; write to ann@example.com, please.</memory>',
+        '<entry id="m">\n  <name>The heir</name>\n  <desc>Kai is the king\'s son.</desc>\n</entry>',
+    ],
+)
+async def test_a_guarded_text_is_withheld_whole_whatever_else_could_be_masked_in_it(content, level):
+    block = memory("m", content, sensitivity=level)
+    carried = await apply_degradations([order(block, code="masked")], count=COUNT, shortener=None)
+    shown = carried.blocks["m"].content
+    assert WITHHELD in shown
+    assert not any(word in shown for word in ("heir", "king", "Kai", "example", "Ann"))
     assert carried.blocks["m"].title == "memory"
 
 
@@ -372,7 +365,7 @@ async def test_the_room_that_a_pruner_leaves_is_enough_for_tags_and_words():
     for length in (60, 120, 300, 900):
         block = memory("m", f"{opened}{escape_text((LONG * 9)[:length])}</memory>")
         tokens = estimate_short_tokens(block, PruneRules())
-        carried = await apply_degradations([order(block, tokens)], count=COUNT, shortener=None, redactor=None)
+        carried = await apply_degradations([order(block, tokens)], count=COUNT, shortener=None)
         assert carried.blocks["m"].tokens <= max(tokens, block.tokens)
         assert carried.degradations == ()
 
@@ -401,7 +394,7 @@ async def test_sensitivity_of_an_entry_reaches_the_prompt():
         count=COUNT,
         rules=PruneRules(max_sensitivity=Sensitivity.INTERNAL),
     )
-    carried = await apply_degradations(laid.orders, count=COUNT, shortener=None, redactor=None)
+    carried = await apply_degradations(laid.orders, count=COUNT, shortener=None)
     prompt = complete(laid, carried.blocks)
     assert WITHHELD in prompt.assembled.text
     assert "555" not in prompt.assembled.text

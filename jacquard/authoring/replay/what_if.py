@@ -117,7 +117,7 @@ class WhatIf:
                 snapshot, self.config, count, layout=layout, templates=templates, history=history, stream_b=path
             )
         )
-        carried = await apply_degradations(prompt_layout.orders, count=count, shortener=None, redactor=None)
+        carried = await apply_degradations(prompt_layout.orders, count=count, shortener=None)
         blocks = {**carried.blocks, **reuse_degraded_blocks(snapshot, self.config)}
         new = await to_thread.run_sync(complete, prompt_layout, blocks)
         return await to_thread.run_sync(replay_prompt, snapshot, count), new

@@ -20,7 +20,7 @@ from jacquard.pipeline.truncation import truncate_with_size
 from jacquard.pipeline.worlds import party_names
 from mnemosyne.chains.event import QUEST
 from mnemosyne.chains.uris import entry_uri
-from mnemosyne.host_parts import HashText, hash_with_sha256
+from mnemosyne.host_parts import HashText, digest_of, hash_with_sha256
 from mnemosyne.protocols import TokenEstimator
 from mnemosyne.retrieval.text.dates import resolve_dates
 from mnemosyne.schema.evidence import BlockType, Priority
@@ -140,7 +140,7 @@ def _ref(entry: MemoryEntry, name: str, chars: int, hash_text: HashText) -> Ref:
     """Return the ref to the first characters of an entry (0: all): in the document that it is a passage of, else in the evidence
     that it becomes.
     """
-    digest = hash_text(entry.text[: chars or None])
+    digest = digest_of(entry.text[: chars or None], hash_text)
     document, span = document_of(entry), _SPAN.fullmatch(str(entry.metadata.get(SECTION_ID, "")))
     if document is not None and span is not None:
         begin, end = int(span[1]), int(span[2])

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from jacquard.core.blocks import sensitivity_of, sensitivity_rank
+from jacquard.core.blocks import is_too_sensitive
 from jacquard.core.plan import PlanContext
 from jacquard.core.quests import find_active_quests
 from jacquard.pipeline.curation.searched_text import find_searched_text
@@ -94,8 +94,7 @@ def may_recall(entry: MemoryEntry, *, viewer: str | None, view: StateView, most:
     """
     if has_expired(entry, now):
         return False
-    is_open = sensitivity_rank(sensitivity_of(entry.metadata)) <= sensitivity_rank(most)
-    return is_open and may_know(entry, viewer, view)
+    return not is_too_sensitive(entry.metadata, most) and may_know(entry, viewer, view)
 
 
 def _weights(domain: Mapping[str, float]) -> dict[Chain, float]:

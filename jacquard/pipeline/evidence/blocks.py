@@ -78,12 +78,14 @@ async def load_evidence_blocks(
     document: SessionDocument | None = None,
     boundary: str = "",
     listed: Sequence[Sequence[Evidence]] | None = None,
+    most: str = Sensitivity.SECRET,
 ) -> EvidenceBlocks:
     """Return the results of a session's tools and searches that a turn shows as blocks: those that `query` asks for most.
 
     Memories that a turn recalled are evidence too, but come by recall and not from here. `count` gives the tokens of a text.
     `parts` derive and render (None: the built-in ones); `document` is what they may know of the session.
     `boundary`: as of `filament.show_text`. `listed`: the session's evidence as `CANDIDATES` ask for it (None: it is read).
+    `most`: the most sensitive text that the prompt may show.
     """
     with_parts = parts or default_parts(store, clock, count)
     known = document or SessionDocument(session=Session(session_id=session_id))
@@ -94,7 +96,7 @@ async def load_evidence_blocks(
         newest = mark_newest(listed) if config.enabled else ""
         return replace(NO_RESULTS, derived=derived, errors=errors, newest=newest)
     now = clock.now()
-    choice = await choose_evidence(session_id, listed, config, query, now)
+    choice = await choose_evidence(session_id, listed, config, query, now, most)
     kept, settled = choice.chosen, choice.settled
     by_id = {each.evidence_id: each for each in kept}
     told = [f"{DegradationCode.CONFLICT}: {_sentence(record)}" for record in settled.records]

@@ -6,10 +6,11 @@ It reads the session and writes nothing; it must not import a concrete store.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from jacquard.config.sections import EvidenceConfig
+from jacquard.core.blocks import Sensitivity, is_too_sensitive
 from jacquard.core.receipt import CandidateDecision, LeftOut
 from jacquard.pipeline.planned_turn import PlannedTurn
 from mnemosyne.chains.uris import evidence_uri
@@ -101,9 +102,11 @@ async def choose_evidence(
     config: EvidenceConfig,
     query: EvidenceQuery,
     now: datetime,
+    most: str = Sensitivity.SECRET,
 ) -> EvidenceChoice:
     """Return the evidence to show, at most `config.limit`, and what became of every other candidate of those `listed`
-    (`CANDIDATES`).
+    (`CANDIDATES`). Of items that are more sensitive than `most`, which the prompt withholds, nothing is told: neither their text in
+    the receipt nor that another item contradicts them.
 
     Candidates are the session's results of tools, skills and searches, its user inputs and others, except documents, which recall
     brings by their passages, and texts of models, which stand in the talk.
@@ -115,7 +118,8 @@ async def choose_evidence(
     size = sum(len(each.content) for each in live)
     live = _in_order(live)
     ranked = await calculate(rank_evidence, live, query.terms, query.since, size=size)
-    compared = _in_order([each.evidence for each in ranked[:_COMPARED]], live)
+    told = [each.evidence for each in ranked[:_COMPARED] if not is_too_sensitive(each.evidence.metadata, most)]
+    compared = _in_order(told, live) if told else []
     settled = await calculate(resolve_conflicts, compared, ConflictPolicy(config.conflict_policy), size=size)
     fitting = [each for each in ranked if each.is_fresh or each.score >= config.relevance_floor]
     best = [each for each in fitting if each.evidence.evidence_id not in settled.left_out][: max(config.limit, 0)]
@@ -125,6 +129,10 @@ async def choose_evidence(
         [each for each in live if each.evidence_id in shown] if everything else [each.evidence for each in best][::-1]
     )
     decisions, rest = _decide(session_id, ranked, shown, settled, expired, config.relevance_floor)
+    guarded = {each.evidence_id for each in found if is_too_sensitive(each.metadata, most)}
+    decisions = tuple(
+        replace(each, title=each.kind, preview="") if each.entry_id in guarded else each for each in decisions
+    )
     return EvidenceChoice(
         chosen=tuple(chosen),
         settled=settled,

@@ -19,7 +19,7 @@ from jacquard.core.receipt import Action, Report
 from jacquard.pipeline.evidence.context_blocks import MADE_BY_ENGINE, is_of_document
 from jacquard.pipeline.record.diversity import RESULTS, DroppedItem, constrain, document_of, source_of
 from mnemosyne.chains.uris import EntryAddress, EvidenceAddress, entry_uri, evidence_uri, parse_uri
-from mnemosyne.host_parts import HashText, hash_with_sha256
+from mnemosyne.host_parts import HashText, digest_of, hash_with_sha256
 from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceSource, EvidenceType, SourceKind
 from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry
 from mnemosyne.schema.package import ContextPackage, EvidenceItem, PackageBlock, PackageMessage
@@ -45,7 +45,7 @@ def evidence_of(
         source=EvidenceSource(kind=SourceKind.RAG, name=entry.chain.value, uri=uri),
         content=entry.text,
         trust=entry.trust,
-        content_hash=hash_text(entry.text),
+        content_hash=digest_of(entry.text, hash_text),
         metadata={"title": entry.title, "kind": entry.kind, "tags": list(entry.tags)},
     )
 

@@ -48,8 +48,9 @@ class SkeletonStream:
         shown, query = turn.config.evidence, await calculate(evidence_query, turn, size=size)
         store, clock, count, parts = self._store, self._clock, self._count, self._parts
         known = _describe_session(turn)
+        most = turn.config.prune.max_sensitivity
         results = await load_evidence_blocks(
-            store, clock, turn.session_id, shown, count, query, parts, known, turn.boundary, turn.evidences
+            store, clock, turn.session_id, shown, count, query, parts, known, turn.boundary, turn.evidences, most
         )
         document = await load_context_blocks(store, clock, turn, count, parts, results.derived)
         return replace(

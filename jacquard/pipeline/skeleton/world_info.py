@@ -7,11 +7,12 @@ input among them, so depth 1 is directly before the input and depth 0, which Sil
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from filament import open_tag, show_text
 from jacquard.core.block_kinds import WORLD_INFO_SOURCE, slot_of
-from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, sensitivity_of
+from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, is_too_sensitive, sensitivity_of
 from jacquard.core.receipt import ActivationDecision
 from jacquard.pipeline.planned_turn import PlannedTurn
 from mnemosyne.chains.uris import entry_uri
@@ -80,7 +81,9 @@ def activation_decisions(turn: PlannedTurn) -> tuple[ActivationDecision, ...]:
     lore = turn.lore
     names = {f"{world}.{uid}": entry.entry_id for (world, uid), entry in lore.entries.items()}
     active = [_decide_active(lore.entry_of(each.entry), each, names) for each in lore.activation.active]
-    return (
+    most = turn.config.prune.max_sensitivity
+    guarded = {entry_uri(each) for each in lore.entries.values() if is_too_sensitive(each.metadata, most)}
+    decisions = (
         *(each for each in active if each.chosen),
         *(each for each in active if not each.chosen),
         *(_decide_rejected(lore.entry_of(each.entry), each) for each in lore.activation.rejected),
@@ -89,6 +92,7 @@ def activation_decisions(turn: PlannedTurn) -> tuple[ActivationDecision, ...]:
             for entry, fault in lore.unreadable
         ),
     )
+    return tuple(replace(each, title="") if each.uri in guarded else each for each in decisions)
 
 
 def _is_shown(each: Activated) -> bool:

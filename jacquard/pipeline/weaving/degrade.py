@@ -1,9 +1,8 @@
-"""Applies what a pruner decided to degrade: shortens texts and masks guarded ones (seed 002 sections 6.5 and 8.2).
+"""Applies what a pruner decided to degrade: shortens texts and withholds guarded ones.
 
-Pruners are pure and only decide; this module applies their decisions with a shortener and a redactor. It must not
-import a pruner, a model or a store. The tags of a block stay unchanged: only the text between them changes, and the new
-text is escaped. Where the shortener fails, a text is cut after its first sentences; where the redactor fails, a
-sensitive text is withheld whole.
+Pruners are pure and only decide; this module applies their decisions with a shortener. It must not import a pruner, a model or a
+store. The tags of a block stay unchanged: only the text between them changes, and the new text is escaped. Where the shortener
+fails, a text is cut after its first sentences.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from dataclasses import dataclass, replace
 import anyio
 
 from filament import ContentPiece, clean_surrogates, split_content
-from jacquard.core.blocks import PromptBlock, Sensitivity
+from jacquard.core.blocks import PromptBlock
 from jacquard.core.degradations import Degradation, DegradationCode
 from jacquard.core.errors import SummarizerError
 from jacquard.core.protocols import Shortener
@@ -23,9 +22,7 @@ from jacquard.core.receipt import BlockDecision
 from jacquard.pipeline.truncation import truncate_sentences
 from jacquard.pipeline.weaving.assemble import MESSAGE_OVERHEAD_TOKENS
 from jacquard.pipeline.weaving.packing import MASKED
-from mnemosyne.core.errors import RedactionError
 from mnemosyne.core.off_loop import calculate, size_of
-from mnemosyne.protocols import Redactor
 
 WITHHELD = "[withheld]"
 _FIRST_TAG = re.compile(r"\A\s*<[A-Za-z_][\w.-]*")
@@ -47,7 +44,6 @@ async def apply_degradations(
     *,
     count: Callable[[str], int],
     shortener: Shortener | None,
-    redactor: Redactor | None,
     within_seconds: float | None = None,
 ) -> DegradedBlocks:
     """Return the degraded blocks as they stand in the prompt; a block that could not be shortened is not among them.
@@ -61,7 +57,7 @@ async def apply_degradations(
     async def degrade_block(block: PromptBlock, decision: BlockDecision, by: Shortener | None) -> None:
         failures = failed[block.block_id]
         if decision.code == MASKED:
-            blocks[block.block_id] = await _mask_block(block, redactor, failures)
+            blocks[block.block_id] = _mask_block(block)
         elif (short := await _shorten_block(block, decision.tokens, count, by, failures)) is not None:
             blocks[block.block_id] = short
 
@@ -142,29 +138,15 @@ def _find_room(
     return pieces, place, limit_tokens - around - 1
 
 
-async def _mask_block(block: PromptBlock, redactor: Redactor | None, failures: list[Degradation]) -> PromptBlock:
-    """Return the block in its redacted form; withheld whole where there is none, where the redactor found nothing, and where
-    the block is secret: a part of a secret, or its length, tells of it.
+def _mask_block(block: PromptBlock) -> PromptBlock:
+    """Return the block with its text withheld whole, and without what its tags say of it: a label counts for the whole text, so
+    that no part of it is safe because another was masked, and its length tells of it too.
     """
     pieces = _split_block(block)
-    longest, changed = _find_longest_text(pieces), False
-    is_secret = block.sensitivity is Sensitivity.SECRET
-    try:
-        for place, piece in enumerate(pieces):
-            if piece.is_tag:
-                pieces[place] = replace(piece, source=_ATTRIBUTE.sub("", piece.source))
-            elif redactor is not None and not is_secret and piece.text.strip():
-                result = await redactor.redact(piece.text)
-                changed = changed or bool(result.spans)
-                pieces[place] = piece.with_text(result.redacted_text)
-    except RedactionError as error:
-        failures.append(Degradation(code=DegradationCode.REDACTION_FAILED.value, detail=str(error)))
-        changed = False
-    if not changed:
-        pieces = [each if each.is_tag else ContentPiece(source="", text="") for each in pieces]
-        pieces = [replace(each, source=_ATTRIBUTE.sub("", each.source)) if each.is_tag else each for each in pieces]
-        pieces[longest] = ContentPiece(source=WITHHELD, text=WITHHELD)
-    return replace(block, content=_join(pieces, block), title=block.block_type.value, shortened=True)
+    longest = _find_longest_text(pieces)
+    shown = [ContentPiece(source=_ATTRIBUTE.sub("", each.source) if each.is_tag else "", text="") for each in pieces]
+    shown[longest] = ContentPiece(source=WITHHELD, text=WITHHELD)
+    return replace(block, content=_join(shown, block), title=block.block_type.value, shortened=True)
 
 
 def _find_longest_text(pieces: Sequence[ContentPiece]) -> int:

@@ -9,7 +9,7 @@ budget. Pure; it must not import a pruner.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from math import ceil
 
@@ -277,7 +277,8 @@ def _decide(block: PromptBlock, unit: Unit, state: _UnitState, rules: PruneRules
         code, reason = "must", "It stands with a block that must be in every prompt."
     else:
         reason = f"It fits the budget ({block.priority.value} priority, rank {block.rank})."
-    return decide_block(block, action, code, reason, tokens)
+    shown = replace(block, title=block.block_type.value) if is_over_guarded(block, rules) else block
+    return decide_block(shown, action, code, reason, tokens)
 
 
 def _explain_drop(block: PromptBlock, unit: Unit, state: _UnitState, rules: PruneRules) -> tuple[str, str]:

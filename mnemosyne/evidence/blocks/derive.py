@@ -18,7 +18,7 @@ from mnemosyne.evidence.conflicts import ConflictResolution
 from mnemosyne.evidence.ingestor import SHOWN_REFS
 from mnemosyne.evidence.rules import is_expired
 from mnemosyne.evidence.selectors import RefSelector
-from mnemosyne.host_parts import HashText, hash_with_sha256
+from mnemosyne.host_parts import HashText, digest_of, hash_with_sha256
 from mnemosyne.protocols import Clock, TextSelector
 from mnemosyne.schema.document import SessionDocument
 from mnemosyne.schema.evidence import BlockType, ContextBlock, DeriveOptions, Evidence, Priority
@@ -117,7 +117,7 @@ def refs_of(evidence: Evidence, hash_text: HashText = hash_with_sha256) -> tuple
         for each in (named if isinstance(named, Sequence) and not isinstance(named, str) else ())
         if isinstance(each, Mapping) and isinstance(each.get("selector"), str)
     )
-    whole = hash_text(evidence.content) if evidence.content else evidence.content_hash or None
+    whole = digest_of(evidence.content, hash_text) if evidence.content else evidence.content_hash or None
     return refs or (Ref(evidence_id=evidence.evidence_id, hash=whole),)
 
 

@@ -18,7 +18,7 @@ from mnemosyne.chains.uris import resolve_uri
 from mnemosyne.core.errors import SelectorResolveError, StoreError, UriError
 from mnemosyne.evidence.rules import OWN_SCHEME, is_expired
 from mnemosyne.evidence.selectors import RefSelector
-from mnemosyne.host_parts import HashText, digests_of, hash_with_sha256
+from mnemosyne.host_parts import HashText, hash_with_sha256, is_digest
 from mnemosyne.protocols import Clock, Fetch, Redactor, Store, TextSelector
 from mnemosyne.schema.evidence import ContextBlock, Evidence, RefFault, ResolvedRef
 from mnemosyne.schema.memory import MemoryEntry
@@ -106,7 +106,7 @@ class RefResolver:
             except SelectorResolveError as error:
                 return _fault_of(ref, RefFault.SELECTOR_RESOLVE_FAILED, str(error), evidence)
         changed = f"{evidence.source.uri} has changed since it was ingested" if content.is_changed else ""
-        if not content.is_masked and ref.hash not in (None, *digests_of(text, self._hash_text)):
+        if not (content.is_masked or ref.hash is None or is_digest(ref.hash, text, self._hash_text)):
             changed = f"{ref.selector or 'the whole'} of evidence {ref.evidence_id} has changed"
         fault = RefFault.SOURCE_CHANGED if changed else None
         detail = f"{RefFault.SOURCE_CHANGED}: {changed}" if changed else ""
@@ -163,9 +163,9 @@ class RefResolver:
 
     def _compare(self, evidence: Evidence, raw: str, clean: str) -> _Content:
         known = evidence.content_hash
-        if not known or known in digests_of(clean, self._hash_text):
+        if not known or is_digest(known, clean, self._hash_text):
             return _Content(text=clean)
-        is_same = known in digests_of(raw, self._hash_text)
+        is_same = is_digest(known, raw, self._hash_text)
         return _Content(text=clean, is_changed=not is_same, is_masked=is_same)
 
     async def _follow(self, uri: str) -> str | None:
