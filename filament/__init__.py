@@ -17,6 +17,7 @@ from filament.markup import (
     escape_attribute,
     escape_text,
     open_tag,
+    show_as_written,
     unescape,
 )
 from filament.nodes import Data, Element, Node, Text, element
@@ -98,6 +99,7 @@ __all__ = [
     "render_body",
     "resolve",
     "scalar",
+    "show_as_written",
     "show_text",
     "split_content",
     "unescape",

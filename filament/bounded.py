@@ -10,7 +10,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 
-from filament.markup import clean_surrogates, escape_text, unescape
+from filament.markup import escape_text, show_as_written, unescape
 
 _SPECIAL = re.compile("[&<>]")
 _OPENING = re.compile('<text boundary="([^"<>]+)">\n')
@@ -29,10 +29,12 @@ def choose_boundary(boundary: str, text: str) -> str:
 
 
 def show_text(text: str, boundary: str = "") -> str:
-    """Return a text for a place between tags: escaped, or as it was written between boundaries where escaping would alter it."""
+    """Return a text for a place between tags: escaped, or as it was written (`show_as_written`) between boundaries where escaping
+    would alter it.
+    """
     if not boundary or _SPECIAL.search(text) is None:
         return escape_text(text)
-    shown = clean_surrogates(text)
+    shown = show_as_written(text)
     mark = choose_boundary(boundary, shown)
     return f'<text boundary="{mark}">\n{shown}\n</text boundary="{mark}">'
 

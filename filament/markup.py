@@ -22,6 +22,15 @@ _TEXT_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 _ATTRIBUTE_ESCAPES = str.maketrans(
     {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&apos;", "\n": "&#10;", "\t": "&#9;"}
 )
+_BRACKET_TOKEN = re.compile(
+    r"\[(?=/?(?:INST|SYSTEM_PROMPT|MODEL_SETTINGS|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|CALL_ID|ARGS|THINK|IMG|"
+    r"IMG_BREAK|IMG_END|PREFIX|MIDDLE|SUFFIX|BOS|EOS|[gs]MASK)\]|\|[A-Za-z_]{1,32}\|\])"
+)
+_ANGLE_TOKEN = re.compile(
+    r"<(?=[|｜][^<>|｜\s]{1,64}[|｜]?>|[^<>|｜\s]{1,64}[|｜]>|</?SYS>>|/?s>|(?:seed:)?[be]os>|(?:pad|unk|[se]op|eo[htm])>|"
+    r"(?:start|end|begin)_of_[a-z_]{1,32}>|fim_[a-z]{1,16}>|[A-Z]{2,8}_TOKEN>|(?:unused|reserved_|extra_id_|TOKENS_UNUSED_)\d{1,4}>)"
+)
+"""Control tokens of chat templates; a tokenizer makes one of them of its text, wherever it stands."""
 _ENTITY = re.compile(r"&(?:(amp|lt|gt|quot|apos)|#([0-9]{1,7})|#[xX]([0-9a-fA-F]{1,6}));", re.ASCII)
 _NAMED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 
@@ -56,13 +65,29 @@ def clean_surrogates(text: str) -> str:
 
 
 def escape_text(text: str) -> str:
-    """Return cleaned text that is safe between tags: `&`, `<` and `>` become entities."""
-    return clean_text(text).translate(_TEXT_ESCAPES)
+    """Return cleaned text that is safe between tags: `&`, `<` and `>` become entities, as does the bracket of a chat template's
+    control token (`[INST]`).
+    """
+    return _escape_brackets(clean_text(text).translate(_TEXT_ESCAPES))
 
 
 def escape_attribute(text: str) -> str:
     """Return cleaned text for a quoted attribute: like `escape_text`, with quotes, newlines and tabs as references too."""
-    return clean_text(text).translate(_ATTRIBUTE_ESCAPES)
+    return _escape_brackets(clean_text(text).translate(_ATTRIBUTE_ESCAPES))
+
+
+def _escape_brackets(text: str) -> str:
+    return _BRACKET_TOKEN.sub("&#91;", text) if "[" in text else text
+
+
+def show_as_written(text: str) -> str:
+    """Return a text for a place where nothing is escaped: as it was written, but for lone surrogates and the control tokens of
+    chat templates (`<|im_start|>`, `[INST]`, `</s>`). These get a blank, so that no model's tokenizer takes them for its own.
+    """
+    text = clean_surrogates(text)
+    if "<" in text:
+        text = _ANGLE_TOKEN.sub("< ", text)
+    return _BRACKET_TOKEN.sub("[ ", text) if "[" in text else text
 
 
 def unescape(text: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from filament import escape_text
+from filament import escape_text, show_as_written
 from jacquard.core.block_kinds import EVIDENCE_SOURCE, HISTORY_SOURCE, HOST_SOURCE, TEMPLATE_SOURCE, USER_SOURCE
 from jacquard.core.blocks import FRAME, BlockKind, PromptBlock
 from jacquard.core.errors import ConfigError
@@ -71,7 +71,7 @@ def find_origins(
 
     The text is searched as it stands in the prompt, and as it was before it was escaped. At most `limit` origins.
     """
-    forms = [form for form in dict.fromkeys((text, escape_text(text))) if form]
+    forms = [form for form in dict.fromkeys((text, escape_text(text), show_as_written(text))) if form]
     found: list[Origin] = []
     for number, message in enumerate(turn.messages):
         places = sorted({(at, at + len(form)) for form in forms for at in _places(message.content, form)})

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from filament import clean_surrogates, escape_text
+from filament import escape_text, show_as_written
 from jacquard.core.block_kinds import HISTORY_SOURCE, INPUT_ID, USER_SOURCE, slot_of
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock
 from jacquard.pipeline.worlds import party_names
@@ -189,4 +189,4 @@ def _name_of(author: Author | None) -> str:
 
 def _shown_text(text: str, speaker: str, profile: Profile) -> str:
     said = f"{speaker}: {text}" if speaker else text
-    return clean_surrogates(said) if profile.messages is MessageForm.AS_WRITTEN else escape_text(said)
+    return show_as_written(said) if profile.messages is MessageForm.AS_WRITTEN else escape_text(said)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import anyio
 
-from filament import ContentPiece, clean_surrogates, split_content
+from filament import ContentPiece, show_as_written, split_content
 from jacquard.core.blocks import PromptBlock
 from jacquard.core.degradations import Degradation, DegradationCode
 from jacquard.core.errors import SummarizerError
@@ -124,7 +124,7 @@ def _split_block(block: PromptBlock) -> list[ContentPiece]:
 
 def _join(pieces: Sequence[ContentPiece], block: PromptBlock) -> str:
     if block.as_written:
-        return "".join(clean_surrogates(piece.text) for piece in pieces)
+        return "".join(show_as_written(piece.text) for piece in pieces)
     return "".join(piece.source for piece in pieces)
 
 
