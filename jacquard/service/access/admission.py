@@ -1,7 +1,8 @@
 """Admission: how many requests are worked on, how many wait, how many a tenant may make; what is above is refused at once.
 
-Sessions take turns where requests wait, so one that sends many holds up no other. Requests that took long the last time have a
-few of the places, so that long ones do not take all.
+Tenants take turns when requests wait, and so do the sessions of each, so one that sends many holds up no other. Requests that took
+long the last time have a few of the places, so that long ones do not take all. A place is held only while a request is worked on:
+neither its body nor the client that reads its answer is waited for in it.
 """
 
 from __future__ import annotations
@@ -36,50 +37,83 @@ class Asked(NamedTuple):
     kind: str = ""
 
 
+class Shares:
+    """Units of something scarce, of which tenants hold some. With `is_fair`, a tenant that holds some leaves as many free as it
+    holds, so others always find some.
+    """
+
+    def __init__(self, limit: int, *, is_fair: bool) -> None:
+        self.limit, self.total = limit, 0
+        self._is_fair, self._by_tenant = is_fair, dict[str, int]()
+
+    def held_by(self, tenant: str) -> int:
+        """Return how many units a tenant holds."""
+        return self._by_tenant.get(tenant, 0)
+
+    def take(self, tenant: str, units: int = 1) -> bool:
+        """Return whether a tenant has got units."""
+        held = self.held_by(tenant)
+        if self.total + units > self.limit or (self._is_fair and held and self.total + units + held > self.limit):
+            return False
+        self._by_tenant[tenant], self.total = held + units, self.total + units
+        return True
+
+    def give_back(self, tenant: str, units: int = 1) -> None:
+        """Take units back from a tenant that has them."""
+        self.total -= units
+        self._by_tenant[tenant] -= units
+        if not self._by_tenant[tenant]:
+            del self._by_tenant[tenant]
+
+
 class FairQueue:
-    """Requests that wait: sessions take turns, those of one session keep their order."""
+    """Requests that wait: tenants take turns, and so do the sessions of a tenant; those of one session keep their order."""
 
     def __init__(self) -> None:
-        self._waiting: OrderedDict[tuple[str, str], deque[anyio.Event]] = OrderedDict()
-        self._count = 0
+        self._waiting: OrderedDict[str, OrderedDict[str, deque[anyio.Event]]] = OrderedDict()
 
-    def __len__(self) -> int:
-        return self._count
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
 
     def push(self, asked: Asked) -> anyio.Event:
         """Let a request wait; the event is set when its turn has come."""
         turn = anyio.Event()
-        self._waiting.setdefault(asked[:2], deque()).append(turn)
-        self._count += 1
+        sessions = self._waiting.setdefault(asked.tenant, OrderedDict())
+        sessions.setdefault(asked.session_id, deque()).append(turn)
         return turn
 
     def pop(self) -> anyio.Event:
         """Take out the request whose turn it is; there has to be one."""
-        who, turns = self._waiting.popitem(last=False)
+        tenant, sessions = self._waiting.popitem(last=False)
+        session_id, turns = sessions.popitem(last=False)
         turn = turns.popleft()
         if turns:
-            self._waiting[who] = turns
-        self._count -= 1
+            sessions[session_id] = turns
+        if sessions:
+            self._waiting[tenant] = sessions
         return turn
 
     def remove(self, asked: Asked, turn: anyio.Event) -> None:
         """Take out a request that waits no longer."""
-        turns = self._waiting[asked[:2]]
-        turns.remove(turn)
-        if not turns:
-            del self._waiting[asked[:2]]
-        self._count -= 1
+        sessions = self._waiting[asked.tenant]
+        sessions[asked.session_id].remove(turn)
+        if not sessions[asked.session_id]:
+            del sessions[asked.session_id]
+        if not sessions:
+            del self._waiting[asked.tenant]
 
 
 class Admission:
-    """Lets requests of one process in, within the limits."""
+    """Lets requests of one process in, within the limits; with `is_fair`, tenants have shares of what may wait and be answered."""
 
-    def __init__(self, limits: ServiceLimits) -> None:
+    def __init__(self, limits: ServiceLimits, *, is_fair: bool = False) -> None:
         self.limits = limits
         self._running = self._long = 0
         self._waiting = {False: FairQueue(), True: FairQueue()}
         self._seconds: OrderedDict[Asked, float] = OrderedDict()
-        self._by_tenant: dict[str, int] = {}
+        self._queued = Shares(limits.waiting, is_fair=is_fair)
+        # Also those whose place was given back, until their answer is read.
+        self._under_way = Shares(limits.at_once + limits.waiting + limits.streams, is_fair=is_fair)
         self._recent: dict[str, deque[float]] = {}
 
     @property
@@ -95,18 +129,19 @@ class Admission:
     @property
     def waiting(self) -> int:
         """How many requests wait."""
-        return sum(map(len, self._waiting.values()))
+        return self._queued.total
 
     @asynccontextmanager
     async def admit(self, asked: Asked) -> AsyncIterator[Callable[[], None]]:
         """Hold a place for one request; TooManyRequestsError where there is none in time.
 
-        What is given gives the place back before the end, for a request that waits for another server; it counts among those of
-        its tenant until its end.
+        What is given gives the place back before the end, for a request that waits for another server or for its client; it counts
+        among those of its tenant until its end.
         """
         tenant = asked.tenant
         self._check_tenant(tenant)
-        self._by_tenant[tenant] = self._by_tenant.get(tenant, 0) + 1
+        if not self._under_way.take(tenant):
+            raise TooManyRequestsError("Too many answers are not read to their end yet.", 1)
         try:
             is_long = self._seconds.get(asked, 0.0) >= self.limits.long_seconds
             await self._enter(asked, is_long)
@@ -124,15 +159,11 @@ class Admission:
             finally:
                 leave()
         finally:
-            left = self._by_tenant[tenant] - 1
-            if left:
-                self._by_tenant[tenant] = left
-            else:
-                del self._by_tenant[tenant]
+            self._under_way.give_back(tenant)
 
     def _check_tenant(self, tenant: str) -> None:
         limits, now = self.limits, monotonic()
-        if limits.tenant_at_once and self._by_tenant.get(tenant, 0) >= limits.tenant_at_once:
+        if limits.tenant_at_once and self._under_way.held_by(tenant) >= limits.tenant_at_once:
             raise TooManyRequestsError(f"This tenant has {limits.tenant_at_once} requests under way already.", 1)
         if not limits.tenant_a_minute:
             return
@@ -149,7 +180,7 @@ class Admission:
         if not queue and self._has_place(is_long):
             self._take(is_long)
             return
-        if self.waiting >= self.limits.waiting:
+        if not self._queued.take(asked.tenant):
             raise TooManyRequestsError("The service has more requests than it can work on.", 1)
         turn = queue.push(asked)
         try:
@@ -160,6 +191,7 @@ class Admission:
                 self._leave(is_long)
             raise
         finally:
+            self._queued.give_back(asked.tenant)
             if not turn.is_set():
                 queue.remove(asked, turn)
         if not turn.is_set():

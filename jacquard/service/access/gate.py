@@ -1,8 +1,8 @@
 """The gate of the application: who makes a request, and whether it is let in. Pure ASGI, so that streams pass through as they come.
 
-In this order: the request's id, its Host (on the loopback address), its token, the limits of the tenant and of the process, the
-size and the pace of its body, and its time. What is refused is answered in the form of all errors. An endpoint that waits for
-another server calls `state.wait_outside` first: it gives its place back, counts as a stream, and has no limit of time from then on.
+In this order: the request's id, its Host (on the loopback address), its token, the size and the pace of its body, the limits of the
+tenant and of the process, and its time. What is refused is answered in the form of all errors. An endpoint that waits for another
+server calls `state.wait_outside` first: it gives its place back, counts as a stream, and has no limit of time from then on.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from math import inf
 from time import monotonic
-from typing import Any
 
 import anyio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jacquard.config.service import ServiceSettings
-from jacquard.service.access.admission import Admission, Asked, TooManyRequestsError
+from jacquard.service.access.admission import Admission, Asked, Shares, TooManyRequestsError
+from jacquard.service.access.bodies import BodyRoom, RequestBody
 from jacquard.service.access.principals import RequestNote
 from jacquard.service.affinity import session_in_path
 from jacquard.service.answers import INTERNAL, JSON, Refusal, answer_fault
@@ -34,14 +34,19 @@ CHEAP_PATHS = frozenset({"/metrics", "/openapi.json"})
 STREAM_PATHS = re.compile(r"/api/v1/sessions/[^/]+/events")
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
 REQUEST_ID = "x-request-id"
+HAS_ARRIVED = "has_arrived"
+"""Is in the state of a request that another process of the service has passed on."""
+_KEPT_CHARS = 256
+"""How much of an address is remembered."""
+
 _SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 FindPrincipal = Callable[[str], Awaitable[Principal | None]]
 
 
 Observe = Callable[[RequestNote], None]
-PassOn = Callable[[Scope, Mapping[str, str], Receive, Send, RequestNote], Awaitable[Receive | None]]
-"""Has another process answer a request (None), or returns the `receive` with which this one works on it."""
+PassOn = Callable[[Scope, Mapping[str, str], RequestBody, Receive, Send, RequestNote], Awaitable[bool]]
+"""Return whether another process has answered a request; `receive` gives what follows its body."""
 
 
 class Gate:
@@ -65,7 +70,8 @@ class Gate:
         self._app, self._settings, self._limits = app, settings, settings.limits
         self._admission, self._find, self._observe = admission, find, observe
         self._pass_on = pass_on
-        self._streams = 0
+        self._room = BodyRoom(self._limits, is_fair=settings.tenants)
+        self._streams = Shares(self._limits.streams, is_fair=settings.tenants)
         self._ending = ending if ending is not None else []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -110,30 +116,37 @@ class Gate:
             _check_host(headers.get("host", ""))
             _check_origin(headers)
         note.principal = await self._find_principal(headers)
-        reader = _LimitedBody(receive, headers, self._limits.body_bytes, self._limits.body_seconds)
-        received: Receive | None = reader.receive
-        if self._pass_on is not None:
-            received = await self._pass_on(scope, headers, reader.receive, send, note)
-        if received is not None:
-            await self._work_on(scope, received, send, note)
+        with RequestBody(self._room, note.principal.tenant) as body:
+            try:
+                # What another process passes on is in its room until it is here.
+                await body.read(receive, headers, is_counted=not scope["state"].get(HAS_ARRIVED))
+                if self._pass_on is None or not await self._pass_on(scope, headers, body, receive, send, note):
+                    await self._work_on(scope, body, receive, send, note)
+            except TooManyRequestsError as error:
+                raise Refusal(429, "too_many_requests", error.reason, {"retry-after": str(error.seconds)}) from None
 
-    async def _work_on(self, scope: Scope, receive: Receive, send: Send, note: RequestNote) -> None:
-        try:
-            if STREAM_PATHS.fullmatch(scope["path"]):
-                await self._stream(scope, receive, send)
-                return
-            if scope["path"] in CHEAP_PATHS:
-                await self._app(scope, receive, send)
-                return
-            async with self._admission.admit(_asked(scope, note)) as leave:
-                with (
-                    anyio.move_on_after(self._limits.request_seconds) as time,
-                    self._waiting_outside(leave, time) as wait,
-                ):
-                    scope["state"]["wait_outside"] = wait
-                    await self._app(scope, receive, send)
-        except TooManyRequestsError as error:
-            raise Refusal(429, "too_many_requests", error.reason, {"retry-after": str(error.seconds)}) from None
+    async def _work_on(self, scope: Scope, body: RequestBody, receive: Receive, send: Send, note: RequestNote) -> None:
+        if STREAM_PATHS.fullmatch(scope["path"]):
+            await self._stream(scope, receive, send, note.principal.tenant)
+            return
+        if scope["path"] in CHEAP_PATHS:
+            await self._app(scope, receive, send)
+            return
+        async with self._admission.admit(_asked(scope, note)) as leave:
+            received = body.receive_again(receive)
+            body.release()
+
+            async def answer(message: Message) -> None:
+                # The place is for the work: a client may read as slowly as the connection lets it.
+                leave()
+                await send(message)
+
+            with (
+                anyio.move_on_after(self._limits.request_seconds) as time,
+                self._waiting_outside(leave, time, note.principal.tenant) as wait,
+            ):
+                scope["state"]["wait_outside"] = wait
+                await self._app(scope, received, answer)
         if time.cancelled_caught:
             raise Refusal(
                 504,
@@ -141,10 +154,13 @@ class Gate:
                 f"The request took more than {self._limits.request_seconds:g} seconds (limits.request_seconds).",
             )
 
-    async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._streams >= self._limits.streams:
-            raise TooManyRequestsError(f"{self._limits.streams} streams are open already (limits.streams).", 5)
-        self._streams += 1
+    def _take_stream(self, tenant: str) -> None:
+        if not self._streams.take(tenant):
+            share = ", and this tenant has its share of them" if self._streams.total < self._limits.streams else ""
+            raise TooManyRequestsError(f"{self._streams.total} streams are open already (limits.streams){share}.", 5)
+
+    async def _stream(self, scope: Scope, receive: Receive, send: Send, tenant: str) -> None:
+        self._take_stream(tenant)
         has_begun = False
 
         async def answer(message: Message) -> None:
@@ -152,34 +168,36 @@ class Gate:
             has_begun = True
             await send(message)
 
+        stream = anyio.CancelScope()
+        self._ending.append(stream)
         try:
-            with anyio.CancelScope() as stream:
-                self._ending.append(stream)
+            with stream:
                 await self._app(scope, receive, answer)
             if stream.cancelled_caught and has_begun:
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             self._ending.remove(stream)
-            self._streams -= 1
+            self._streams.give_back(tenant)
 
     @contextmanager
-    def _waiting_outside(self, leave: Callable[[], None], time: anyio.CancelScope) -> Iterator[Callable[[], None]]:
+    def _waiting_outside(
+        self, leave: Callable[[], None], time: anyio.CancelScope, tenant: str
+    ) -> Iterator[Callable[[], None]]:
         """Give what an endpoint calls before it waits for another server: from then on it counts as a stream."""
         waits = False
 
         def wait_outside() -> None:
             nonlocal waits
-            if self._streams >= self._limits.streams:
-                raise TooManyRequestsError(f"{self._limits.streams} streams are open already (limits.streams).", 5)
+            self._take_stream(tenant)
             waits = True
-            self._streams += 1
             time.deadline = inf
             leave()
 
         try:
             yield wait_outside
         finally:
-            self._streams -= waits
+            if waits:
+                self._streams.give_back(tenant)
 
     async def _find_principal(self, headers: dict[str, str]) -> Principal:
         if self._find is None:
@@ -194,43 +212,10 @@ class Gate:
         return found
 
 
-class _LimitedBody:
-    """The body of a request: at most so many bytes, and in at most so many seconds."""
-
-    def __init__(self, receive: Receive, headers: dict[str, str], most: int, seconds: float) -> None:
-        self._receive, self._most, self._read = receive, most, 0
-        self._until = anyio.current_time() + seconds
-        self._seconds, self._is_whole = seconds, False
-        told = headers.get("content-length", "")
-        if told.isdigit() and int(told) > most:
-            raise self._too_large()
-
-    def _too_large(self) -> Refusal:
-        sentence = f"The body has more than {self._most:,} bytes (limits.body_bytes); send less, or raise the limit."
-        return Refusal(413, "body_too_large", sentence, {"connection": "close"})
-
-    async def receive(self) -> Any:
-        """Return the next part of the request, as ASGI has it."""
-        if self._is_whole:
-            return await self._receive()
-        message: Any = None
-        with anyio.move_on_at(self._until):
-            message = await self._receive()
-        if message is None:
-            sentence = f"The body did not arrive in {self._seconds:g} seconds (limits.body_seconds)."
-            raise Refusal(408, "body_too_slow", sentence, {"connection": "close"})
-        if message["type"] == "http.request":
-            self._read += len(message.get("body", b""))
-            self._is_whole = not message.get("more_body", False)
-            if self._read > self._most:
-                raise self._too_large()
-        return message
-
-
 def _asked(scope: Scope, note: RequestNote) -> Asked:
-    path = (scope.get("raw_path") or b"").decode("latin-1")
-    kind = f"{scope['method']} {path.rpartition('/')[2]}"
-    return Asked(note.principal.tenant, session_in_path(path), kind)
+    path: str = scope["path"]
+    kind = f"{scope['method']} {path.rpartition('/')[2][:_KEPT_CHARS]}"
+    return Asked(note.principal.tenant, session_in_path(path)[:_KEPT_CHARS], kind)
 
 
 def _request_id(headers: dict[str, str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -22,7 +22,6 @@ from mnemosyne.core.errors import UnreadableError
 
 KEY_HEADER = "idempotency-key"
 MOST_KEY_CHARS = 255
-PREFIX = "/api/"
 ONE_PROCESS = (
     "This service runs in several processes that cannot reach each other on this system, so each would see a part: send the "
     "reply whole (POST …/reply) and read the turns, or start it without --workers."
@@ -33,16 +32,16 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class EncodedPaths:
-    """Routes by the path as it was sent, so that `%2F` stays part of an id; the endpoint decodes the ids."""
+    """Routes by the path as it was sent, so that `%2F` stays part of an id, and an id is decoded once, by its endpoint."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
-        raw = scope.get("raw_path") if scope["type"] == "http" else None
-        if raw and raw.startswith(PREFIX.encode()):
-            scope = {**scope, "path": raw.decode("latin-1")}
+        if scope["type"] == "http":
+            raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
+            scope = {**scope, "path": raw.partition(b"?")[0].decode("latin-1")}
         await self._app(scope, receive, send)
 
 

@@ -70,7 +70,7 @@ class Proxy:
         """Pass a call on as it came."""
         if self._upstream is None:
             return Response(upstream_fault(NO_UPSTREAM, "upstream_missing"), 503, media_type=JSON)
-        path = _raw_path(request)
+        path = _path_below(request)
         if any(unquote(part) in (".", "..") for part in path.split("/")):
             return Response(upstream_fault("There is no such address.", "not_found"), 404, media_type=JSON)
         body = await request.body()
@@ -85,7 +85,7 @@ class Proxy:
         if self._upstream is None or not self._settings.proxy.enabled:
             return await self.pass_through(request)
         body = await request.body()
-        api = Api.ANTHROPIC if request.url.path == f"{PREFIX}{MESSAGES}" else Api.OPENAI
+        api = Api.ANTHROPIC if _path_below(request) == MESSAGES else Api.OPENAI
         call, principal = await calculate(read_request, api, body, size=len(body)), principal_of(request)
         own: dict[str, str] = {}
         passage: TurnPassage | None = None
@@ -111,7 +111,7 @@ class Proxy:
         return Relay(self._upstream, self._call(request, body), own, passage)
 
     def _call(self, request: Request, body: bytes) -> UpstreamCall:
-        path = _raw_path(request)
+        path = _path_below(request)
         headers = headers_for_upstream(request.headers.items(), self._key_headers(path))
         return UpstreamCall(method=request.method, path=path, query=request.url.query, headers=headers, body=body)
 
@@ -142,10 +142,10 @@ def _answer_self(call: ChatRequest, reply: str, turn_id: str, headers: dict[str,
     return Response(body, headers=headers, media_type=EVENTS if is_stream else JSON)
 
 
-def _raw_path(request: Request) -> str:
+def _path_below(request: Request) -> str:
     """Return the path below `/v1` as it was sent, so that an encoded slash stays part of a model's name."""
-    raw: bytes = request.scope.get("raw_path") or quote(request.url.path).encode()
-    return raw.partition(b"?")[0].decode("latin-1").removeprefix(PREFIX)
+    path: str = request.scope["path"]
+    return path.removeprefix(PREFIX)
 
 
 def _wait_outside(request: Request) -> None:

@@ -79,6 +79,7 @@ def build_app(
         redoc_url=None,
         openapi_url=None,
         middleware=[
+            Middleware(EncodedPaths),
             Middleware(
                 Gate,
                 settings=settings,
@@ -88,7 +89,6 @@ def build_app(
                 ending=parts.streams,
                 pass_on=None if forwarder is None else forwarder.pass_on,
             ),
-            Middleware(EncodedPaths),
         ],
     )
     app.router.routes.extend(make_routes(parts.tenants, records))
@@ -151,7 +151,7 @@ class _ServiceParts:
 def _build_parts(
     settings: ServiceSettings, engine: RuntimeConfig, *, is_served: bool, places: WorkerPlaces | None
 ) -> _ServiceParts:
-    admission = Admission(settings.limits)
+    admission = Admission(settings.limits, is_fair=settings.tenants)
     metrics = ServiceMetrics(admission)
     tenants = TenantRuntimes(settings, _without_metrics(engine), metrics.count_event)
     records = open_records(settings.store) if settings.tenants else None

@@ -54,15 +54,17 @@ def test_a_request_under_way_is_finished_when_the_service_is_asked_to_end(start_
                 body = json.dumps({"message": "Hello.", "turn_id": "t"}).encode()
                 head = f"POST /api/v1/sessions/s/turns HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n"
                 connection.sendall(head.encode() + b"Content-Type: application/json\r\n\r\n" + body[:5])
+                begun.set()
                 asked.wait()
                 connection.sendall(body[5:])
                 answers.append(connection.recv(65_536))
 
-        asked = threading.Event()
+        begun, asked = threading.Event(), threading.Event()
         thread = threading.Thread(target=ask)
         thread.start()
-        while "jacquard_http_running 1.0" not in client.get("/metrics").text:
-            time.sleep(0.05)
+        begun.wait()
+        # What came before is read before this is answered.
+        client.get("/healthz").raise_for_status()
         service.process.terminate()
         asked.set()
         thread.join()

@@ -5,15 +5,14 @@ So a session's caches, chunks and events are in one process. Where that process 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from urllib.parse import quote
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 import anyio
 import httpx
-from starlette.requests import ClientDisconnect
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from jacquard.service.access.gate import REQUEST_ID
+from jacquard.service.access.bodies import RequestBody
+from jacquard.service.access.gate import HAS_ARRIVED, REQUEST_ID
 from jacquard.service.access.principals import RequestNote
 from jacquard.service.affinity import session_in_path
 from jacquard.service.answers import Refusal
@@ -21,8 +20,8 @@ from jacquard.service.running.workers.addressed import is_in_body, session_in_bo
 from jacquard.service.running.workers.places import WorkerPlaces
 from mnemosyne.core.off_loop import calculate
 
-ARRIVED, AT_OWNER, OWNER_GONE = "has_arrived", "is_at_owner", "owner_is_gone"
-"""What the state of a request says: another process passed it on; its session belongs here; its session's process is not there."""
+AT_OWNER, OWNER_GONE = "is_at_owner", "owner_is_gone"
+"""What the state of a request says: its session belongs here; its session's process is not there."""
 
 KEEP_SECONDS = 30.0
 """How long a connection to another process stays open unused; less than the other keeps it, so that none is closed in use."""
@@ -40,7 +39,7 @@ class ForwardedRequests:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Mark a request."""
-        scope.setdefault("state", {})[ARRIVED] = True
+        scope.setdefault("state", {})[HAS_ARRIVED] = True
         await self._app(scope, receive, send)
 
 
@@ -52,32 +51,34 @@ class OwnerForwarder:
         self._ways: dict[str, httpx.AsyncHTTPTransport] = {}
 
     async def pass_on(
-        self, scope: Scope, headers: Mapping[str, str], receive: Receive, send: Send, note: RequestNote
-    ) -> Receive | None:
-        """Pass a request on and return None, or return the `receive` with which this process is to work on it.
+        self,
+        scope: Scope,
+        headers: Mapping[str, str],
+        body: RequestBody,
+        receive: Receive,
+        send: Send,
+        note: RequestNote,
+    ) -> bool:
+        """Return whether a request was passed on and answered; else this process is to work on it.
 
         `headers` by lower-case name. Refusal 503 where the other process ended before it answered.
         """
-        state, path, body = scope["state"], scope["path"], None
-        if state.get(ARRIVED):
+        state, path = scope["state"], scope["path"]
+        if state.get(HAS_ARRIVED):
             state[AT_OWNER] = True
-            return receive
-        session_id = session_in_path(_raw_path(scope).decode("latin-1"))
+            return False
+        session_id = session_in_path(path)
         if not session_id and scope["method"] == "POST" and is_in_body(path):
-            body = await _read(receive)
-            session_id = await calculate(session_in_body, path, headers, body, size=len(body))
+            session_id = await calculate(session_in_body, path, headers, body.data, size=len(body.data))
         if not session_id:
-            return receive if body is None else _give_again(body, receive)
+            return False
         owner = self._places.owner_of(note.principal.tenant, session_id)
         if owner == self._places.mine:
             state[AT_OWNER] = True
-            return receive if body is None else _give_again(body, receive)
-        body = await _read(receive) if body is None else body
+            return False
         note.is_passed_on = await self._try(owner, scope, body, receive, send, note)
-        if note.is_passed_on:
-            return None
-        state[OWNER_GONE] = True
-        return _give_again(body, receive)
+        state[OWNER_GONE] = not note.is_passed_on
+        return note.is_passed_on
 
     async def close(self) -> None:
         """Close all connections."""
@@ -85,7 +86,7 @@ class OwnerForwarder:
             await way.aclose()
 
     async def _try(
-        self, owner: str, scope: Scope, body: bytes, receive: Receive, send: Send, note: RequestNote
+        self, owner: str, scope: Scope, body: RequestBody, receive: Receive, send: Send, note: RequestNote
     ) -> bool:
         """Return whether the owner was reached; the client then has its answer, unless it hung up."""
         request, way = _request(scope, body, note), self._way(owner)
@@ -129,38 +130,17 @@ async def _relay(answer: httpx.Response, send: Send) -> None:
             await answer.aclose()
 
 
-def _request(scope: Scope, body: bytes, note: RequestNote) -> httpx.Request:
+def _request(scope: Scope, body: RequestBody, note: RequestNote) -> httpx.Request:
+    async def send_body() -> AsyncIterator[bytes]:
+        yield body.data
+        # The other process has it, or this one has ended the call.
+        body.release()
+
     query: bytes = scope["query_string"]
-    target = _raw_path(scope) + (b"?" + query if query else b"")
+    target = scope["path"].encode("latin-1") + (b"?" + query if query else b"")
     dropped = {*_OF_ONE_WAY, b"content-length", REQUEST_ID.encode()}
     headers = [pair for pair in scope["headers"] if pair[0].lower() not in dropped]
-    headers += [(REQUEST_ID.encode(), note.request_id.encode()), (b"content-length", str(len(body)).encode())]
+    headers += [(REQUEST_ID.encode(), note.request_id.encode()), (b"content-length", str(len(body.data)).encode())]
     # Sent without httpx's client, which would keep cookies of all callers; `target` as it came.
     extensions = {"target": target}
-    return httpx.Request(scope["method"], "http://worker", headers=headers, content=body, extensions=extensions)
-
-
-def _raw_path(scope: Scope) -> bytes:
-    raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
-    return raw.partition(b"?")[0]
-
-
-async def _read(receive: Receive) -> bytes:
-    parts, is_whole = list[bytes](), False
-    while not is_whole:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        parts.append(message.get("body", b""))
-        is_whole = not message.get("more_body", False)
-    return b"".join(parts)
-
-
-def _give_again(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that gives a body that was read already, then what follows it."""
-    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def receive_again() -> Message:
-        return waiting.pop() if waiting else await receive()
-
-    return receive_again
+    return httpx.Request(scope["method"], "http://worker", headers=headers, content=send_body(), extensions=extensions)

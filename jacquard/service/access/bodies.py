@@ -1,0 +1,117 @@
+"""Bodies of requests, read whole before their requests take a place: their size, their time and their sum are bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import anyio
+from starlette.types import Message, Receive
+
+from jacquard.config.service import ServiceLimits
+from jacquard.service.access.admission import Shares, TooManyRequestsError
+from jacquard.service.answers import Refusal
+
+SMALL_BYTES = 65_536
+"""The server holds so many bytes of each connection in any case."""
+
+
+class BodyRoom:
+    """Bytes of the bodies that are read or wait for a place: as many as the largest bodies of `limits.at_once` requests have.
+
+    Those that find no room wait for it; those of one tenant keep their order. With `is_fair`, tenants have shares.
+    """
+
+    def __init__(self, limits: ServiceLimits, *, is_fair: bool) -> None:
+        self.limits = limits
+        self._shares = Shares(limits.at_once * limits.body_bytes, is_fair=is_fair)
+        self._waiting: dict[anyio.Event, tuple[str, int]] = {}
+
+    async def enter(self, tenant: str, size: int) -> None:
+        """Take room; TooManyRequestsError if there is none in time."""
+        turn = anyio.Event()
+        self._waiting[turn] = (tenant, size)
+        self._let_in()
+        try:
+            with anyio.move_on_after(self.limits.waiting_seconds):
+                await turn.wait()
+        except BaseException:
+            if turn.is_set():
+                self.leave(tenant, size)
+            raise
+        finally:
+            self._waiting.pop(turn, None)
+        if not turn.is_set():
+            raise TooManyRequestsError("The service has more bodies of requests than it can hold.", 1)
+
+    def leave(self, tenant: str, size: int) -> None:
+        """Give room back, and let in those that wait for it."""
+        self._shares.give_back(tenant, size)
+        self._let_in()
+
+    def _let_in(self) -> None:
+        behind = set[str]()
+        for turn, (tenant, size) in list(self._waiting.items()):
+            if tenant not in behind and self._shares.take(tenant, size):
+                del self._waiting[turn]
+                turn.set()
+            else:
+                behind.add(tenant)
+
+
+class RequestBody:
+    """The body of a request of a tenant. Leaving its context, and `release` before that, gives its room back."""
+
+    def __init__(self, room: BodyRoom, tenant: str) -> None:
+        self.data = b""
+        self._room, self._tenant, self._held = room, tenant, 0
+
+    def __enter__(self) -> RequestBody:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    async def read(self, receive: Receive, headers: Mapping[str, str], *, is_counted: bool) -> None:
+        """Read the body into `data`; `headers` by lower-case name. Small bodies, and what is not counted, need no room.
+
+        Refusal for a body that is too large or too slow, or breaks off; TooManyRequestsError if there is no room for it.
+        """
+        limits, told = self._room.limits, headers.get("content-length", "")
+        size = int(told) if told.isascii() and told.isdecimal() else limits.body_bytes
+        parts, read, is_whole = list[bytes](), 0, False
+        with anyio.move_on_after(limits.body_seconds):
+            while True:
+                if max(read, size) > limits.body_bytes:
+                    most = f"{limits.body_bytes:,} bytes (limits.body_bytes)"
+                    sentence = f"The body has more than {most}; send less, or raise the limit."
+                    raise Refusal(413, "body_too_large", sentence, {"connection": "close"})
+                if is_whole:
+                    break
+                if is_counted and read > SMALL_BYTES and not self._held:
+                    await self._room.enter(self._tenant, size)
+                    self._held = size
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Refusal(400, "body_cut", "The connection ended before the body was whole.")
+                parts.append(message.get("body", b""))
+                read += len(parts[-1])
+                is_whole = not message.get("more_body", False)
+        if not is_whole:
+            sentence = f"The body did not arrive in {limits.body_seconds:g} seconds (limits.body_seconds)."
+            raise Refusal(408, "body_too_slow", sentence, {"connection": "close"})
+        self.data = b"".join(parts)
+
+    def release(self) -> None:
+        """Forget the body and give its room back, if that has not been done."""
+        self.data, held, self._held = b"", self._held, 0
+        if held:
+            self._room.leave(self._tenant, held)
+
+    def receive_again(self, receive: Receive) -> Receive:
+        """Return a `receive` that gives this body, then what follows it."""
+        waiting: list[Message] = [{"type": "http.request", "body": self.data, "more_body": False}]
+
+        async def receive_again() -> Message:
+            return waiting.pop() if waiting else await receive()
+
+        return receive_again
