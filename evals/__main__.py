@@ -6,8 +6,10 @@ import sys
 
 try:
     from evals.app import app
+    from jacquard.cli.main import replace_unwritable
 except ImportError as error:
     sys.exit(f"error: {error}")
 
 if __name__ == "__main__":
+    replace_unwritable()
     app(prog_name="python -m evals")

@@ -8,6 +8,7 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from jacquard.cli.app import app
@@ -36,6 +37,32 @@ def test_the_completion_script_can_be_shown():
     assert "complete -o default -F _jacquard_completion jacquard" in done.stdout
 
 
-def _run_command(environment, *arguments):
+@pytest.mark.parametrize("code_page", ["gbk", "cp1252", "ascii", "utf-8"])
+def test_output_is_written_in_any_code_page(code_page, tmp_path):
+    store = ("--store", str(tmp_path / "store"))
+    place = ("--session", "s", *store)
+    for words in (
+        ("weave", "--help"),
+        ("weave", "--profile", "assistant", "--embedder", "none", "--input", "Where is 👩‍🚀? 钥匙 é", *place),
+        ("commit", "--text", "她在 👩‍🚀。", *place),
+        ("history", *place),
+        ("explain", *store),
+        ("explain", "--find", "👩‍🚀", *store),
+        ("sessions", "👩‍🚀", *store),
+    ):
+        done = _run_command({"PYTHONIOENCODING": code_page}, *words, encoding=code_page)
+        assert (done.returncode, "Traceback" in done.stderr) == (0, False), (words, done.stderr)
+    assert (
+        "é" if code_page == "cp1252" else "钥匙" if code_page in ("gbk", "utf-8") else "Where is ?"
+    ) in _run_command({"PYTHONIOENCODING": code_page}, "history", *place, encoding=code_page).stdout
+    refused = _run_command(
+        {"PYTHONIOENCODING": f"{code_page}:strict"}, "state", "--session", "👩‍🚀", encoding=code_page
+    )
+    assert (refused.returncode, "There is no session" in refused.stderr) == (1, True)
+
+
+def _run_command(environment, *arguments, encoding="utf-8"):
     command = [str(Path(sys.executable).with_name("jacquard")), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
+    return subprocess.run(
+        command, capture_output=True, encoding=encoding, errors="replace", env={**os.environ, **environment}
+    )
