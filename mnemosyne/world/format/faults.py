@@ -10,13 +10,15 @@ from mnemosyne.core.errors import WorldPackError
 from mnemosyne.core.plain_values import Path as KeyPath
 
 MAX_FAULTS = 200
+NO_LINES: Mapping[KeyPath, int] = {(): 0}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SourceLocation:
     """A key of one file: `file` relative to the pack, `path` from the file's root, `prefix` the name of that root.
 
-    `lines` maps key paths to 1-based lines; a path that is not in it has the line of its nearest parent.
+    `lines` maps key paths to 1-based lines; a path that is not in it has the line of its nearest parent. `NO_LINES`: there is no
+    such file, or it is a folder.
     """
 
     file: str
@@ -30,7 +32,7 @@ class SourceLocation:
 
     @property
     def line(self) -> int:
-        """The 1-based line of the key, or of its nearest parent that has one."""
+        """The 1-based line of the key, or of its nearest parent that has one; 0 if there are no lines."""
         for length in range(len(self.path), -1, -1):
             if (line := self.lines.get(self.path[:length])) is not None:
                 return line
@@ -45,7 +47,7 @@ class SourceLocation:
         return text
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
+        return f"{self.file}:{self.line}" if self.line else self.file
 
 
 @dataclass(kw_only=True, slots=True)
@@ -67,7 +69,8 @@ class FaultList:
             return
         ordered = sorted(self._found, key=lambda each: (each[0] != "world.yaml", each[0], each[1]))
         said = [
-            f"{file}:{line}: {key}: {what}" if key else f"{file}:{line}: {what}" for file, line, key, what in ordered
+            ": ".join(part for part in (f"{file}:{line}" if line else file, key, what) if part)
+            for file, line, key, what in ordered
         ]
         if len(said) > MAX_FAULTS:
             said[MAX_FAULTS:] = [f"… and {len(said) - MAX_FAULTS} more faults; correct these first"]

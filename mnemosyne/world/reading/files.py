@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
-from mnemosyne.world.format.faults import FaultList, SourceLocation, did_you_mean
+from mnemosyne.world.format.faults import NO_LINES, FaultList, SourceLocation, did_you_mean
 
 WORLD_FILE = "world.yaml"
 IMPORTED_FILE = "imported.json"
@@ -52,7 +52,7 @@ def read_folder(folder: Path, faults: FaultList) -> PackFolder:
     Hidden files, pictures, a README and other folders at the top are skipped; unknown YAML files are faults, because
     they would otherwise be ignored silently.
     """
-    here = SourceLocation(file=_escape_unprintable(str(folder)))
+    here = _whole(str(folder))
     if not folder.is_dir():
         what = "is not a folder" if folder.exists() else "does not exist"
         faults.add(here, f"{what}; name the folder that holds {WORLD_FILE}")
@@ -74,7 +74,7 @@ def read_folder(folder: Path, faults: FaultList) -> PackFolder:
     if WORLD_FILE not in files and not (root / WORLD_FILE).exists():
         start = "is an empty folder" if not any(root.iterdir()) else "has no such file"
         faults.add(
-            SourceLocation(file=WORLD_FILE),
+            _whole(WORLD_FILE),
             f"is missing ({_escape_unprintable(str(folder))} {start}); write it with id, title and locale",
         )
     templates = root / TEMPLATE_FOLDER
@@ -115,7 +115,7 @@ def _names(root: Path, faults: FaultList) -> Iterator[str]:
             what = f"is not a file of a pack{near}; known are {', '.join(TOP_FILES)}, and lore files in lore/"
             faults.add(SourceLocation(file=_escape_unprintable(entry.name)), what)
         elif near := _suggest_folder(entry):
-            faults.add(SourceLocation(file=_escape_unprintable(entry.name)), f"is not a folder of a pack{near}")
+            faults.add(_whole(entry.name), f"is not a folder of a pack{near}")
     yield from sorted(found)
 
 
@@ -138,23 +138,18 @@ def _list_folder(folder: Path, root: Path, faults: FaultList) -> list[Path]:
     try:
         return sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
     except OSError as error:
-        name = folder.relative_to(root).as_posix()
-        faults.add(
-            SourceLocation(file=_escape_unprintable(name)), f"cannot be listed ({error.strerror}); check its rights"
-        )
+        what = f"cannot be listed ({error.strerror}); check its rights"
+        faults.add(_whole(folder.relative_to(root).as_posix()), what)
         return []
 
 
 def _is_own_folder(entry: Path, root: Path, faults: FaultList) -> bool:
+    place = _whole(entry.relative_to(root).as_posix())
     if entry.is_symlink():
-        name = entry.relative_to(root).as_posix()
-        faults.add(SourceLocation(file=_escape_unprintable(name)), "is a link; put the folder itself into the pack")
+        faults.add(place, "is a link; put the folder itself into the pack")
         return False
     if not entry.is_dir():
-        faults.add(
-            SourceLocation(file=_escape_unprintable(entry.relative_to(root).as_posix())),
-            "is not a folder; put a folder of this name here",
-        )
+        faults.add(place, "is not a folder; put a folder of this name here")
         return False
     return True
 
@@ -180,7 +175,7 @@ def _read(root: Path, name: str, faults: FaultList) -> bytes | None:
             data = stream.read(MAX_FILE_BYTES + 1)
     except (OSError, RuntimeError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        faults.add(place, f"cannot be read ({reason}); check the file and its rights")
+        faults.add(_whole(name), f"cannot be read ({reason}); check the file and its rights")
         return None
     if len(data) > MAX_FILE_BYTES:
         faults.add(place, f"has more than {MAX_FILE_BYTES:,} bytes; split it")
@@ -217,6 +212,11 @@ def _guess(data: bytes) -> str:
     except UnicodeDecodeError:
         return ""
     return ", perhaps GBK" if any("\u4e00" <= each <= "\u9fff" for each in text) else ""
+
+
+def _whole(name: str) -> SourceLocation:
+    """Return the place of a folder, or of a file that has no lines to name."""
+    return SourceLocation(file=_escape_unprintable(name), lines=NO_LINES)
 
 
 def _escape_unprintable(name: str) -> str:
