@@ -11,8 +11,8 @@ from filament import load_yaml_marked
 from jacquard.config.fields import Credential
 from jacquard.config.reference import Setting, settings_of
 from jacquard.config.sections import drop_secrets
-from jacquard.config.service import ServiceSettings, load_service_settings
-from jacquard.config.settings import BETWEEN, SERVICE, load_config
+from jacquard.config.service import ServiceSettings, load_settings
+from jacquard.config.settings import BETWEEN, SERVICE
 from mnemosyne.core.codec import to_plain
 from mnemosyne.core.masking.credentials import mask_credentials
 from mnemosyne.stores.locate import mask_passwords
@@ -30,8 +30,8 @@ def settings_in_force(
     ConfigError that lists every fault. Reads a file, so call it off the event loop.
     """
     given = os.environ if environment is None else environment
-    whole = to_plain(load_config(file, given))
-    whole[SERVICE] = to_plain(load_service_settings(file, given))
+    service, turns = load_settings(file, given)
+    whole = to_plain(turns) | {SERVICE: to_plain(service)}
     lines = load_yaml_marked(file.read_text(encoding="utf-8"))[1] if file is not None else {}
     for setting in (*settings_of(), *settings_of(ServiceSettings, (SERVICE,))):
         value: Any = whole

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from jacquard.config.fields import Credential, bounded_field, check, credential_field, plain_field
-from jacquard.config.settings import SERVICE, load_section
+from jacquard.config.sections import RuntimeConfig
+from jacquard.config.settings import BETWEEN, PREFIX, SERVICE, gather_faults, load_config, load_section
 from jacquard.config.tenant_sections import HousekeepingSettings, TenantSettings
 from jacquard.core.errors import ConfigError
 from mnemosyne.schema.memory import EMPTY
@@ -105,7 +107,7 @@ class ServiceSettings:
     host: str = plain_field("127.0.0.1", doc="The address to listen on; any but the loopback one needs `tenants`.")
     port: int = bounded_field(8321, 1, 65_535, doc="The port to listen on.")
     store: str = credential_field(
-        ".jacquard", Credential.ADDRESS, doc="The store, as `--store` of every command takes it."
+        ".jacquard", Credential.ADDRESS, doc="The store of every command without `--store`."
     )
     world: str | None = plain_field(None, doc="The folder of the world pack from which new sessions start.")
     embedder: str = credential_field("auto", Credential.ARGUMENT, doc="The embedding model, as `--embedder` takes it.")
@@ -136,3 +138,32 @@ def load_service_settings(
 ) -> ServiceSettings:
     """Return the settings of the service; ConfigError that lists every fault. Reads a file, so call it off the event loop."""
     return load_section(ServiceSettings, SERVICE, file, environment, options)
+
+
+def load_settings(
+    file: Path | None = None, environment: Mapping[str, str] | None = None, options: Mapping[str, Any] = EMPTY
+) -> tuple[ServiceSettings, RuntimeConfig]:
+    """Return the settings of the service and those of turns; ConfigError that lists every fault of both. Reads a file."""
+    settings, engine = ServiceSettings(), RuntimeConfig()
+    with gather_faults() as faults:
+        with faults():
+            settings = load_service_settings(file, environment, options)
+        with faults():
+            engine = load_config(file, environment)
+    return settings, engine
+
+
+def find_store(file: Path | None = None, environment: Mapping[str, str] | None = None) -> tuple[str, str]:
+    """Return the address of the store that the settings name, and where: a variable, the file, or 'default'.
+
+    ConfigError that lists every fault, if the settings of the service have one. Reads a file.
+    """
+    variables = os.environ if environment is None else environment
+    try:
+        store = load_service_settings(file, variables).store
+    except ConfigError:
+        load_settings(file, variables)
+        raise
+    if (variable := f"{PREFIX}{SERVICE.upper()}{BETWEEN}STORE") in variables:
+        return store, variable
+    return store, "default" if store == ServiceSettings().store else f"service.store of {file}"

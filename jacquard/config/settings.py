@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
 from difflib import get_close_matches
 from functools import cache
@@ -66,9 +67,30 @@ def load_config(
     what` or `JACQUARD_X: what`. Reads a file, so call it off the event loop.
     """
     config = base or RuntimeConfig()
-    if file is not None:
-        config = config_from_yaml(_read_file(Path(file)), config, file=str(file))
-    return config_from_environment(os.environ if environment is None else environment, config)
+    with gather_faults() as faults:
+        if file is not None:
+            with faults():
+                config = config_from_yaml(_read_file(Path(file)), config, file=str(file))
+        with faults():
+            config = config_from_environment(os.environ if environment is None else environment, config)
+    return config
+
+
+@contextmanager
+def gather_faults() -> Iterator[Callable[[], AbstractContextManager[None]]]:
+    """Give blocks whose ConfigErrors are raised as one at the end, so that all faults are reported at once."""
+    faults: list[str] = []
+
+    @contextmanager
+    def block() -> Iterator[None]:
+        try:
+            yield
+        except ConfigError as error:
+            faults.append(str(error))
+
+    yield block
+    if faults:
+        raise ConfigError("\n".join(faults))
 
 
 def config_from_yaml(text: str, base: RuntimeConfig | None = None, *, file: str = "") -> RuntimeConfig:
@@ -106,16 +128,33 @@ def load_section(
     fields as `jacquard.config.fields` makes them. Raises ConfigError that lists every fault. Reads a file.
     """
     values: dict[str, Any] = {}
-    if file is not None:
-        whole, lines = _read_yaml(_read_file(Path(file)), str(file))
-        reading = _Reading(file=str(file), lines=lines)
-        given = whole.get(name, {}) if isinstance(whole, Mapping) else {}
-        _read_section(kind, given, (name,), reading, None)
-        reading.close()
-        values = dict(given)
+    with gather_faults() as faults:
+        if file is not None:
+            with faults():
+                values = _read_section_of_file(kind, name, file)
+        with faults():
+            section = _read_section_over(
+                kind, name, values, os.environ if environment is None else environment, options
+            )
+    return section
+
+
+def _read_section_of_file(kind: type[Any], name: str, file: str | Path) -> dict[str, Any]:
+    whole, lines = _read_yaml(_read_file(Path(file)), str(file))
+    reading = _Reading(file=str(file), lines=lines)
+    given = whole.get(name, {}) if isinstance(whole, Mapping) else {}
+    _read_section(kind, given, (name,), reading, None)
+    reading.close()
+    return dict(given)
+
+
+def _read_section_over(
+    kind: type[T], name: str, values: dict[str, Any], environment: Mapping[str, str], options: Mapping[str, Any]
+) -> T:
+    """Return a section of `values`, overridden by the variables of an environment, overridden by options."""
     variables = _Reading()
     prefix = f"{PREFIX}{name.upper()}{BETWEEN}"
-    for variable, text in sorted((os.environ if environment is None else environment).items()):
+    for variable, text in sorted(environment.items()):
         if variable.startswith(prefix):
             path = tuple(variable.removeprefix(prefix).lower().split(BETWEEN))
             variables.names = {**variables.names, (name, *path): variable}

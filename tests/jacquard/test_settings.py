@@ -13,6 +13,7 @@ from jacquard import (
     config_from_yaml,
     load_config,
 )
+from jacquard.config.service import load_settings
 from jacquard.pipeline.record.prepared_turn import request_fingerprint
 
 
@@ -45,6 +46,16 @@ def test_lists_mappings_and_nested_values():
     assert config.prune.ttl_seconds == {"low": 3600.0}
     assert config.redaction.rules is not None
     assert config.redaction.rules.patterns == ("a+",)
+
+
+def test_the_faults_of_a_file_and_of_variables_for_turns_and_for_the_service_are_told_at_once(tmp_path):
+    file = tmp_path / "engine.yaml"
+    file.write_text("layot: cache_first\nservice: {port: eighty}\n")
+    variables = {"JACQUARD_BUDGET__MAX_INPUT_TOKENS": "none", "JACQUARD_SERVICE__WORKERS": "0"}
+    with pytest.raises(ConfigError) as refused:
+        load_settings(file, variables)
+    for told in ("engine.yaml:1: layot: ", "engine.yaml:2: service.port: ", *(f"{name}: " for name in variables)):
+        assert told in str(refused.value)
 
 
 def test_every_fault_is_told_at_once_with_file_line_key_and_a_hint():

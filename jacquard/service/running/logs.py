@@ -1,4 +1,4 @@
-"""The log of the service: one line of JSON on standard error for every request, warning and fault.
+"""The log of the service: one line on standard error for every request, warning and fault; JSON, except at a terminal.
 
 A line never holds what was sent or answered, nor a key, a token, or an id that a user chose: requests are named by their operation,
 faults by their class and the places in the code.
@@ -30,7 +30,11 @@ def configure_logs() -> None:
         _describe_fault,
         _mask,
     ]
-    render = structlog.processors.JSONRenderer(ensure_ascii=False)
+    render = (
+        structlog.dev.ConsoleRenderer()
+        if sys.stderr.isatty()
+        else structlog.processors.JSONRenderer(ensure_ascii=False)
+    )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -46,10 +50,10 @@ def configure_logs() -> None:
     )
 
 
-def log_start(host: str, port: int, workers: int) -> None:
-    """Write where the service is about to listen."""
+def log_start(host: str, port: int, workers: int, store: str) -> None:
+    """Write where the service listens, and from which store it serves."""
     shown = f"[{host}]" if ":" in host else host
-    structlog.get_logger().info("serving", address=f"http://{shown}:{port}", workers=workers)
+    structlog.get_logger().info("serving", address=f"http://{shown}:{port}", store=store, workers=workers)
 
 
 def log_request(note: RequestNote) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import signal
+import socket
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,8 +21,7 @@ from fastapi import FastAPI
 from uvicorn.supervisors import Multiprocess
 
 from jacquard.config.sections import RuntimeConfig
-from jacquard.config.service import ServiceSettings, load_service_settings
-from jacquard.config.settings import load_config
+from jacquard.config.service import ServiceSettings, load_settings
 from jacquard.core.errors import ConfigError
 from jacquard.service.access.gate import LOOPBACK_HOSTS
 from jacquard.service.proxy.requests.rules import load_rules
@@ -30,7 +32,9 @@ from jacquard.service.running.workers.listening import find_protocol
 from jacquard.service.running.workers.places import WorkerPlaces, can_share
 from jacquard.service.tenants import TenantRuntimes
 from mnemosyne.schema.memory import EMPTY
+from mnemosyne.stores.locate import locate_store
 
+_NO_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 WORKER_SECONDS = 60
 """A worker that gives no sign of life for so long is killed and replaced; on a busy machine a living one may take a while."""
 
@@ -38,11 +42,12 @@ WORKER_SECONDS = 60
 def serve(file: Path | None = None, options: Mapping[str, Any] = EMPTY) -> None:
     """Serve until the process is asked to end; requests under way are then finished, for at most `limits.shutdown_seconds`.
 
-    `file` and `options` are those of `load_service_settings`; each process reads them. ConfigError that lists every fault of
-    theirs, for an address other than the loopback one without tenants, for several processes on a store in memory, and for a
-    file of rules that cannot be read; StoreUnavailableError and WorldPackError where store and world cannot be used.
+    `file` and `options` are those of `load_settings`; each process reads them. ConfigError that lists every fault of
+    theirs, for an address other than the loopback one without tenants or on which this process cannot listen, for several processes
+    on a store in memory, and for a file of rules that cannot be read; StoreUnavailableError and WorldPackError if store and world
+    cannot be used.
     """
-    settings = load_service_settings(file, options=options)
+    settings, engine = load_settings(file, options=options)
     if settings.host not in LOOPBACK_HOSTS and not settings.tenants:
         raise ConfigError(
             f"The service has no tenants, so it may only listen on the loopback address, not on {settings.host}. Make tokens with "
@@ -52,20 +57,65 @@ def serve(file: Path | None = None, options: Mapping[str, Any] = EMPTY) -> None:
         raise ConfigError("Several workers cannot share a store in memory; name another store, or leave --workers out.")
     # Read here too, so that a fault in the file is said before anything starts.
     load_rules(settings.proxy.rules)
-    anyio.run(_check_store, settings, load_config(file))
-    configure_logs()
-    log_start(settings.host, settings.port, settings.workers)
-    if settings.workers == 1:
-        uvicorn.Server(_configure(settings, file, options)).run()
-        return
-    with tempfile.TemporaryDirectory(prefix="jacquard-workers-") as folder:
-        os.environ[SHARED_FOLDER] = folder
-        config = _configure(settings, file, options, folder if can_share(folder) else None)
-        socket = config.bind_socket()
+    with _listen(settings.host, settings.port) as sockets:
+        anyio.run(_check_store, settings, engine)
+        configure_logs()
+        log_start(settings.host, settings.port, settings.workers, locate_store(settings.store).shown)
+        if settings.workers == 1:
+            uvicorn.Server(_configure(settings, file, options)).run(sockets)
+            return
+        with tempfile.TemporaryDirectory(prefix="jacquard-workers-") as folder:
+            os.environ[SHARED_FOLDER] = folder
+            config = _configure(settings, file, options, folder if can_share(folder) else None)
+            Multiprocess(config, sockets=sockets).run()
+
+
+@contextmanager
+def _listen(host: str, port: int) -> Iterator[list[socket.socket]]:
+    """Give sockets that listen on all addresses of a host; ConfigError if it has none on which this process may.
+
+    They listen before anything else is done, so that no other process can take the port meanwhile.
+    """
+    sockets: list[socket.socket] = []
+    faults: list[OSError] = []
+    with ExitStack() as stack:
         try:
-            Multiprocess(config, sockets=[socket]).run()
-        finally:
-            socket.close()
+            for family, *_, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+                try:
+                    sockets.append(stack.enter_context(_bind(family, address)))
+                except OSError as error:
+                    faults.append(error)
+        except socket.gaierror as error:
+            faults.append(error)
+        # `localhost` may have an address that this machine does not have, besides one that it has.
+        if not sockets or any(each.errno not in _NO_ADDRESS for each in faults):
+            raise ConfigError(_explain_refusal(faults[-1], host, port)) from faults[-1]
+        yield sockets
+
+
+def _bind(family: int, address: Any) -> socket.socket:
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if os.name == "posix":
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind(address)
+        made.listen()
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+def _explain_refusal(error: OSError, host: str, port: int) -> str:
+    if isinstance(error, socket.gaierror) or error.errno in _NO_ADDRESS:
+        return f"This machine has no address {host!r}, so nobody can call the service there; choose another --host."
+    if error.errno == errno.EADDRINUSE:
+        return f"Port {port} of {host} is in use by another process; end that one, or choose another --port."
+    if error.errno == errno.EACCES:
+        return f"This user may not listen on port {port} of {host}; choose a --port from 1024 on."
+    return f"Nobody can listen on port {port} of {host} ({error.strerror or error}); choose another --host or --port."
 
 
 async def _check_store(settings: ServiceSettings, engine: RuntimeConfig) -> None:
@@ -81,9 +131,9 @@ def build_served(file: Path | None, options: Mapping[str, Any], folder: str | No
     """
     configure_logs()
     _end_with_parent()
-    settings = load_service_settings(file, options=options)
+    settings, engine = load_settings(file, options=options)
     places = None if folder is None else WorkerPlaces(Path(folder), settings.workers)
-    return build_app(settings, load_config(file), is_served=True, places=places)
+    return build_app(settings, engine, is_served=True, places=places)
 
 
 def _configure(

@@ -10,8 +10,7 @@ from typing import Any
 import anyio
 
 from jacquard.config.sections import RuntimeConfig
-from jacquard.config.service import ServiceSettings, load_service_settings
-from jacquard.config.settings import load_config
+from jacquard.config.service import ServiceSettings, load_settings
 from jacquard.service.access.principals import RequestNote
 from jacquard.service.mcp.calls import Service
 from jacquard.service.mcp.server import build_server, serve_stdio
@@ -24,9 +23,9 @@ from mnemosyne.schema.memory import EMPTY
 def run_stdio(principal: Principal, file: Path | None = None, options: Mapping[str, Any] = EMPTY) -> None:
     """Serve until standard input ends, for one caller; the log goes to standard error.
 
-    `file` and `options` are those of `load_service_settings`. ConfigError that lists every fault of theirs.
+    `file` and `options` are those of `load_settings`. ConfigError that lists every fault of theirs.
     """
-    settings, engine = load_service_settings(file, options=options), load_config(file)
+    settings, engine = load_settings(file, options=options)
     configure_logs()
     # What was answered is stored, and a thread that waits for standard input cannot be asked to end.
     signal.signal(signal.SIGINT, signal.SIG_DFL)

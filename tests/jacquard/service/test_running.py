@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import re
@@ -11,6 +12,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -26,6 +28,8 @@ from mnemosyne import SqliteStore
 
 FOREST = Path(__file__).parents[3] / "examples" / "whispering_forest" / "en"
 WORD = "Rosebud-7Q"
+DROP_CAPABILITY, NET_BIND_SERVICE = 24, 10
+"""Numbers of Linux, for `prctl`."""
 
 
 def connect(service):
@@ -40,6 +44,52 @@ async def wait_until(condition):
             if condition():
                 return
             await anyio.sleep(0.05)
+
+
+@pytest.mark.parametrize("options", [(), ("--workers", "2"), ("--host", "localhost")])
+def test_a_port_that_is_in_use_is_said_in_one_sentence(tmp_path, options):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = serve_and_end("--port", str(port), *options, folder=tmp_path)
+    host = "localhost" if "--host" in options else "127.0.0.1"
+    said = f"error: Port {port} of {host} is in use by another process; end that one, or choose another --port.\n"
+    assert (done.returncode, done.stderr) == (2, said)
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize("host", ["192.0.2.7", "2001:db8::7", "no-such-host.invalid"])
+def test_an_address_that_this_machine_does_not_have_is_said_in_one_sentence(tmp_path, host):
+    done = serve_and_end("--host", host, "--tenants", folder=tmp_path)
+    said = (
+        f"error: This machine has no address {host!r}, so nobody can call the service there; choose another --host.\n"
+    )
+    assert (done.returncode, done.stderr) == (2, said)
+
+
+def test_a_port_that_needs_rights_is_said_in_one_sentence(tmp_path):
+    start = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
+    if not start.exists() or int(start.read_text()) <= 80:
+        pytest.skip("every user of this machine may listen on any port")
+    # Root loses the right too.
+    drop = partial(ctypes.CDLL(None).prctl, DROP_CAPABILITY, NET_BIND_SERVICE)
+    done = serve_and_end("--port", "80", folder=tmp_path, preexec_fn=drop)
+    said = "error: This user may not listen on port 80 of 127.0.0.1; choose a --port from 1024 on.\n"
+    assert (done.returncode, done.stderr) == (2, said)
+
+
+def serve_and_end(*options, folder, **given):
+    command = [
+        sys.executable,
+        "-m",
+        "jacquard",
+        "serve",
+        "--store",
+        str(folder / "store"),
+        "--embedder",
+        "none",
+        *options,
+    ]
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, **given)
 
 
 def test_a_request_under_way_is_finished_when_the_service_is_asked_to_end(start_service):

@@ -88,7 +88,9 @@ def load_rules(file: str | None) -> tuple[CallRule, ...]:
         else:
             text, named = Path(file).read_text("utf-8"), file
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file}: the rules cannot be read ({type(error).__name__}); name a YAML file.") from None
+        raise ConfigError(
+            f"{file}: the rules cannot be read ({getattr(error, 'strerror', None) or 'no UTF-8 text'}); name a YAML file."
+        ) from None
     try:
         value = load_yaml(text)
     except FilamentError as error:

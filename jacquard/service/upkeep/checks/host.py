@@ -48,7 +48,9 @@ def check_settings(config: Path | None) -> tuple[tuple[InForce, ...], list[Findi
         return tuple(InForce(name=name, value=value, source=source) for name, value, source in found), []
     except ConfigError as error:
         do = "Mend it; docs/settings.md has every setting."
-        return (), [wrong("settings", line, do) for line in str(error).splitlines()]
+        return (), [
+            wrong("settings", line if line.endswith("?") else f"{line}.", do) for line in str(error).splitlines()
+        ]
 
 
 def find_snapshot_address(config: Path | None) -> str:
