@@ -50,6 +50,7 @@ from evals.running.run import DEFAULT_CACHE, Options, run_set
 from evals.running.world_set import run_world
 from jacquard import JacquardError
 from jacquard.config import RedactionConfig
+from jacquard.config.service import find_store
 from jacquard.wiring.parts.ingest import open_redactor
 from mnemosyne import CORPUS_FILE, MnemosyneError, open_store
 
@@ -342,8 +343,13 @@ def evidence(
 @app.command()
 def ab(
     store: Annotated[
-        str, typer.Option("--store", metavar="URL", help="The store whose sessions took part, as `jacquard` names it.")
-    ] = ".jacquard",
+        str | None,
+        typer.Option(
+            "--store",
+            metavar="URL",
+            help="The store whose sessions took part, as `jacquard` names it. [service.store of the environment, else .jacquard]",
+        ),
+    ] = None,
     experiment: Annotated[
         str | None,
         typer.Option("--experiment", metavar="NAME", help="One experiment (default: all that receipts name)."),
@@ -356,7 +362,7 @@ def ab(
     """Compare the arms of A/B experiments, pair by pair, by the receipts of the turns that were played in them."""
 
     async def work() -> dict[str, tuple[ArmTurns, ...]]:
-        opened = open_store(store, create=False)
+        opened = open_store(find_store()[0] if store is None else store, create=False)
         try:
             return await read_arms(opened)
         finally:

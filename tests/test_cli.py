@@ -255,6 +255,7 @@ IN_FOREST = ["weave", "--world", FOREST / "zh", "--session", "s", "--input"]
     ("args", "say"),
     [
         (["weave", "--session", "nobody", "--input", "hi"], "There is no session 'nobody'"),
+        (["weave", "--session", "nobody", "--input", "hi"], "with --world DIR, or with --profile assistant"),
         (["state", "--session", "nobody"], "There is no session 'nobody'"),
         (["weave", "--world", "no_such_folder", "--session", "s", "--input", "hi"], "no_such_folder"),
         (["import", "no_such.jsonl"], "no_such.jsonl"),

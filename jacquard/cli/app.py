@@ -17,7 +17,7 @@ from jacquard.cli.commands.authoring import packs, templates
 from jacquard.cli.commands.memory import evidence, lore, verbs
 from jacquard.cli.commands.operations import doctor, housekeeping, service, snapshots, stores
 from jacquard.cli.overview import new_app
-from jacquard.cli.tenant_option import add_tenant_option
+from jacquard.cli.store_options import add_store_options
 
 app = new_app()
 
@@ -53,7 +53,6 @@ app.add_typer(evidence.evidence)
 app.add_typer(lore.lore)
 app.add_typer(verbs.memory)
 app.add_typer(templates.template)
-add_tenant_option(app)
 app.command()(service.serve)
 app.command()(service.mcp)
 app.command()(stores.migrate)
@@ -63,6 +62,19 @@ app.command()(housekeeping.housekeeping)
 app.command()(doctor.doctor)
 app.add_typer(service.tokens, name="tokens")
 app.add_typer(snapshots.snapshot)
+add_store_options(
+    app,
+    whole_stores=(
+        service.serve,
+        service.list_tokens,
+        service.revoke_token,
+        stores.migrate,
+        stores.restore,
+        housekeeping.housekeeping,
+        doctor.doctor,
+        snapshots.publish,
+    ),
+)
 
 
 def main() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from traceback import extract_tb
 from typing import Annotated, Any, TypeVar
@@ -14,16 +16,16 @@ import typer
 from rich.text import Text
 
 from filament import FilamentError
-from jacquard.cli.tenant_option import chosen_tenant
 from jacquard.cli.terminal import TerminalConsole
 from jacquard.config.sections import RuntimeConfig
 from jacquard.config.settings import config_from_mapping, load_config
 from jacquard.core.errors import ConfigError, JacquardError
 from jacquard.wiring.runtime import Runtime, open_runtime
 from mnemosyne.core import codec
-from mnemosyne.core.errors import MnemosyneError
+from mnemosyne.core.errors import MnemosyneError, SessionNotFoundError
 from mnemosyne.core.masking.controls import escape_json_controls, show_controls
 from mnemosyne.core.masking.credentials import mask_credentials
+from mnemosyne.stores.locate import DEFAULT_TENANT, mask_passwords
 
 T = TypeVar("T")
 
@@ -33,10 +35,11 @@ StoreOption = Annotated[
         "--store",
         metavar="URL",
         help="A folder, sqlite:///FILE, file:FOLDER (JSON files), postgresql://USER:PASSWORD@HOST/DATABASE, memory:, or NAME:… of "
-        "a plugin (`jacquard plugins`).",
-        show_default=True,
+        "a plugin (`jacquard plugins`). [service.store of the settings, else .jacquard]",
     ),
 ]
+DEFAULT_STORE = ""
+"""Never reaches a command: `store_options` puts the store of the settings in its place."""
 SessionOption = Annotated[str, typer.Option("--session", "-s", metavar="ID", help="The session to work on.")]
 WorldOption = Annotated[
     Path | None,
@@ -75,20 +78,42 @@ TokenEstimatorOption = Annotated[
     ),
 ]
 
-DEFAULT_STORE = ".jacquard"
 _MOST_NOTES = 10
 
 out = TerminalConsole(highlight=False, soft_wrap=True)
 err = TerminalConsole(stderr=True, highlight=False, soft_wrap=True)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChosenStore:
+    """The store of the command that runs, and what goes with it. `place`: the variable or the file that names it, 'default', or
+    empty for `--store`.
+    """
+
+    address: str
+    place: str
+    config: Path | None
+    tenant: str
+
+
+CHOSEN: ContextVar[ChosenStore | None] = ContextVar("store", default=None)
+"""Set before a command runs that has the option `--store` (`store_options`)."""
+
+
+def chosen_tenant() -> str:
+    """Return the tenant that the command line names."""
+    chosen = CHOSEN.get()
+    return DEFAULT_TENANT if chosen is None else chosen.tenant
+
+
 @asynccontextmanager
-async def open_store(*args: Any, **kwargs: Any) -> AsyncIterator[Runtime]:
-    """Open a runtime as `open_runtime` does, for the tenant of the command line.
+async def open_store(store: str, *, config: RuntimeConfig | None = None, **options: Any) -> AsyncIterator[Runtime]:
+    """Open a runtime as `open_runtime` does, for the tenant and with the settings of the command line.
 
     At the end, damaged records that were passed by are named on standard error.
     """
-    async with open_runtime(*args, tenant=chosen_tenant(), **kwargs) as runtime:
+    settings = load_configuration() if config is None else config
+    async with open_runtime(store, tenant=chosen_tenant(), config=settings, **options) as runtime:
         try:
             yield runtime
         finally:
@@ -99,10 +124,13 @@ async def open_store(*args: Any, **kwargs: Any) -> AsyncIterator[Runtime]:
                 say(f"damaged: {len(notes) - _MOST_NOTES} more records; `jacquard check` names them.", "yellow")
 
 
-def load_configuration(file: Path | None, given: Mapping[str, Any] | None = None) -> RuntimeConfig:
-    """Return the configuration: a file, overridden by the environment, overridden by options (None: not given); exit
-    code 2 for a fault.
+def load_configuration(given: Mapping[str, Any] | None = None, *, file: Path | None = None) -> RuntimeConfig:
+    """Return the configuration: a file (else that of `--config`), overridden by the environment, overridden by options
+    (None: not given); exit code 2 for a fault.
     """
+    chosen = CHOSEN.get()
+    if file is None and chosen is not None:
+        file = chosen.config
     try:
         return config_from_mapping(_nest_options(given or {}), load_config(file))
     except ConfigError as error:
@@ -136,8 +164,15 @@ def print_json(value: Any) -> None:
     sys.stdout.flush()
 
 
+def name_store() -> None:
+    """Print on standard error which store the command uses, unless the command line names it."""
+    if (chosen := CHOSEN.get()) is not None and chosen.place:
+        say(f"store: {mask_credentials(mask_passwords(chosen.address))} ({chosen.place})", "dim")
+
+
 def run(work: Callable[[], Awaitable[T]]) -> T:
-    """Run an async command; any error becomes one message on standard error and exit code 1."""
+    """Run an async command, after naming its store; any error becomes one message on standard error and exit code 1."""
+    name_store()
     try:
         return anyio.run(work)
     except (typer.Exit, typer.Abort, typer.BadParameter):
@@ -153,6 +188,8 @@ def run(work: Callable[[], Awaitable[T]]) -> T:
 
 def sentence(error: BaseException) -> str:
     """Return the message of an error for a person; an unexpected error with its name and the line that raised it."""
+    if isinstance(error, SessionNotFoundError):
+        return f"{error} `jacquard weave` starts it with --world DIR, or with --profile assistant."
     if isinstance(error, JacquardError | MnemosyneError | FilamentError):
         return str(error)
     if isinstance(error, OSError):

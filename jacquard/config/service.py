@@ -106,9 +106,7 @@ class ServiceSettings:
 
     host: str = plain_field("127.0.0.1", doc="The address to listen on; any but the loopback one needs `tenants`.")
     port: int = bounded_field(8321, 1, 65_535, doc="The port to listen on.")
-    store: str = credential_field(
-        ".jacquard", Credential.ADDRESS, doc="The store of every command without `--store`."
-    )
+    store: str = credential_field(".jacquard", Credential.ADDRESS, doc="The store of every command without `--store`.")
     world: str | None = plain_field(None, doc="The folder of the world pack from which new sessions start.")
     embedder: str = credential_field("auto", Credential.ARGUMENT, doc="The embedding model, as `--embedder` takes it.")
     upstream: str | None = credential_field(

@@ -23,6 +23,7 @@ from jacquard.cli.shared import (
     EmbedderOption,
     JsonOption,
     StoreOption,
+    chosen_tenant,
     err,
     fail,
     open_store,
@@ -31,7 +32,6 @@ from jacquard.cli.shared import (
     say,
     show,
 )
-from jacquard.cli.tenant_option import chosen_tenant
 from jacquard.wiring.runtime import Runtime
 from mnemosyne.core.codec import to_plain
 from mnemosyne.documents.store_check import check_store

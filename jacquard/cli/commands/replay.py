@@ -102,7 +102,8 @@ def replay(
     """
 
     async def work() -> None:
-        async with open_store(store, embedder="none") as runtime:
+        # `--config` is about the turns that are played again, not about how the store is opened.
+        async with open_store(store, embedder="none", config=RuntimeConfig()) as runtime:
             place = await _find_turn(runtime, name, session)
             if config is None:
                 await _replay_turns(runtime, place, limit, branch, as_json=as_json)

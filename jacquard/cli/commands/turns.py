@@ -119,7 +119,7 @@ def weave(
     text: InputOption,
     world: WorldOption = None,
     store: StoreOption = DEFAULT_STORE,
-    config_file: ConfigOption = None,
+    config: ConfigOption = None,
     model: ModelOption = None,
     api_base: ApiBaseOption = None,
     reranker: RerankerOption = None,
@@ -156,19 +156,21 @@ def weave(
             "deadline_ms": deadline_ms,
             "selector_timeout_ms": selector_timeout_ms,
             # The process ends after this turn, so work in the background can use no more time than the command lingers.
-            "background_seconds": LINGER_SECONDS if linger is None and config_file is None else linger,
+            "background_seconds": LINGER_SECONDS if linger is None and config is None else linger,
             "lease_turns": lease,
         },
         "selector": {"model": model, "api_base": api_base, "reranker": reranker},
     }
-    config, user_message = load_configuration(config_file, given), _text(text)
+    settings, user_message = load_configuration(given), _text(text)
 
     async def work() -> None:
-        async with open_store(store, world=world, embedder=embedder, config=config) as runtime:
+        async with open_store(store, world=world, embedder=embedder, config=settings) as runtime:
             # Checked before anything is written or loaded for it.
-            check_user_message(user_message, config.limits)
+            check_user_message(user_message, settings.limits)
             await _prepare_session(runtime, session, user_message)
-            prepared = await runtime.engine.prepare_turn(session, user_message, config, turn_id=turn, branch_id=branch)
+            prepared = await runtime.engine.prepare_turn(
+                session, user_message, settings, turn_id=turn, branch_id=branch
+            )
             _print_turn(prepared, as_json)
             await runtime.engine.settle(LINGER_SECONDS if linger is None else linger)
 
@@ -180,12 +182,11 @@ def action(
     text: InputOption,
     world: WorldOption = None,
     store: StoreOption = DEFAULT_STORE,
-    config_file: ConfigOption = None,
     token_estimator: TokenEstimatorOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Apply a numerical action of the world and print its answer; no model is called."""
-    config, user_message = load_configuration(config_file, {"token_estimator": token_estimator}), _text(text)
+    config, user_message = load_configuration({"token_estimator": token_estimator}), _text(text)
 
     async def work() -> None:
         async with open_store(store, world=world, embedder="none", config=config) as runtime:
@@ -212,7 +213,6 @@ def commit(
     ] = None,
     world: WorldOption = None,
     store: StoreOption = DEFAULT_STORE,
-    config_file: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Commit the main model's reply: its text goes into the history, its ops change the state, all of them or none."""
@@ -221,7 +221,7 @@ def commit(
     reply = read_text(file) if file else _text(text or "")
 
     async def work() -> None:
-        async with open_store(store, world=world, embedder="none", config=load_configuration(config_file)) as runtime:
+        async with open_store(store, world=world, embedder="none") as runtime:
             _print_commit(await runtime.engine.commit_assistant_message(session, reply, turn_id=turn), as_json)
             await runtime.engine.settle(BEHIND_SECONDS)
 

@@ -37,15 +37,16 @@ from mnemosyne.stores.sqlite.file import read_revision
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CopyResult:
-    """What was copied: rows by table, or files and their bytes."""
+    """What was copied from or to a `store`: rows by table, or files and their bytes."""
 
+    store: str
     counts: Mapping[str, int]
 
 
 def backup_store(address: str, file: Path, tenant: str | None = None) -> CopyResult:
     """Write a backup of the store at `address`, of all tenants or of one, while others may use it; blocks.
 
-    StoreUnavailableError where there is no store, or nothing of the tenant in it, where `file` exists, and where it cannot be
+    StoreUnavailableError if there is no store, if it is empty or has nothing of the tenant, if `file` exists, and if it cannot be
     written.
     """
     location = locate_store(address)
@@ -62,7 +63,7 @@ def backup_store(address: str, file: Path, tenant: str | None = None) -> CopyRes
                 counts = copy_rows(source, target, tenant) | pack_originals(location, target.connection, tenant)
             _seal(draft)
             write_digest(draft)
-        if tenant is not None and not any(counts.values()):
+        if not any(counts.values()):
             raise StoreUnavailableError(location.shown, nothing_of(tenant))
         with draft.open("rb") as written:
             os.fsync(written.fileno())
@@ -71,7 +72,7 @@ def backup_store(address: str, file: Path, tenant: str | None = None) -> CopyRes
         raise StoreUnavailableError(str(file), f"it cannot be written ({error.strerror or error})") from error
     finally:
         _remove(draft)
-    return CopyResult(counts=counts)
+    return CopyResult(store=location.shown, counts=counts)
 
 
 def restore_store(file: Path, address: str) -> CopyResult:
@@ -86,7 +87,9 @@ def restore_store(file: Path, address: str) -> CopyResult:
     if zipfile.is_zipfile(file):
         if location.kind != "file":
             raise StoreUnavailableError(location.shown, "this is the backup of a file store; restore it to file:FOLDER")
-        return CopyResult(counts=unpack_folder(file, _folder(location), originals_folder(location)))
+        return CopyResult(
+            store=location.shown, counts=unpack_folder(file, _folder(location), originals_folder(location))
+        )
     if location.kind == "file":
         raise StoreUnavailableError(
             location.shown, "this is the backup of a SQL store; restore it to SQLite or PostgreSQL"
@@ -95,7 +98,7 @@ def restore_store(file: Path, address: str) -> CopyResult:
     with _of_our_revision(file) as ours, reading(_sqlite(ours)) as source, writing(location) as target:
         counts = copy_rows(source, target)
         # Before the rows are committed: a store that has them has the originals too.
-        return CopyResult(counts=counts | unpack_originals(source.connection, location))
+        return CopyResult(store=location.shown, counts=counts | unpack_originals(source.connection, location))
 
 
 @contextmanager

@@ -38,8 +38,10 @@ class Digests:
 PROGRAM, FORMAT = "jacquard backup of files", 1
 
 
-def nothing_of(tenant: str) -> str:
-    """Return the reason why nothing of a tenant is copied."""
+def nothing_of(tenant: str | None) -> str:
+    """Return the reason why nothing of a tenant, or of a whole store, is copied."""
+    if tenant is None:
+        return "it is empty, so there is nothing to back up; check its address"
     return f"it has nothing of the tenant {tenant!r}; check the name"
 
 

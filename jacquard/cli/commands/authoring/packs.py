@@ -63,7 +63,7 @@ def validate(
             print_json({"ok": not faults, "faults": faults, "counts": counts})
         if faults:
             if not as_json:
-                raise fail("\n".join([*faults, f"{len(faults)} faults."]))
+                raise fail("\n".join([*faults, f"{len(faults)} fault{'s' * (len(faults) != 1)}."]))
             raise typer.Exit(1)
         if not as_json:
             show(f"{folder} is a good pack.", "green")

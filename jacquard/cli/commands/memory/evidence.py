@@ -12,7 +12,6 @@ from jacquard.cli.progress import indexing
 from jacquard.cli.shared import (
     DEFAULT_STORE,
     BranchOption,
-    ConfigOption,
     EmbedderOption,
     JsonOption,
     SessionOption,
@@ -51,7 +50,6 @@ def consolidate(
     ] = False,
     branch: BranchOption = None,
     store: StoreOption = DEFAULT_STORE,
-    config_file: ConfigOption = None,
     embedder: EmbedderOption = "none",
     as_json: JsonOption = False,
 ) -> None:
@@ -59,7 +57,7 @@ def consolidate(
 
     It can be stopped and called again at any time: nothing is made twice.
     """
-    config = load_configuration(config_file, {"consolidation": {"model": model, "api_base": api_base}})
+    config = load_configuration({"consolidation": {"model": model, "api_base": api_base}})
 
     async def work() -> None:
         async with open_store(store, embedder=embedder, config=config) as runtime:
@@ -97,7 +95,6 @@ def add(
         float, typer.Option("--seconds", min=1.0, metavar="N", help="The longest that reading one file may take.")
     ] = MOST_SECONDS,
     store: StoreOption = DEFAULT_STORE,
-    config_file: ConfigOption = None,
     embedder: EmbedderOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -106,12 +103,11 @@ def add(
     The same file again adds nothing; a changed one takes the place of its former text. A file that cannot be read is named,
     the others are taken in, and the exit code is 1.
     """
-    config = load_configuration(config_file)
 
     async def work() -> None:
         done: dict[str, IngestResult] = {}
         faults: list[str] = []
-        async with open_store(store, embedder=embedder, config=config) as runtime:
+        async with open_store(store, embedder=embedder) as runtime:
             await runtime.store.head(session)
             for file in files:
                 try:

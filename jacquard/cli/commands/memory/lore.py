@@ -14,7 +14,6 @@ from jacquard.cli.progress import indexing
 from jacquard.cli.shared import (
     DEFAULT_STORE,
     BranchOption,
-    ConfigOption,
     EmbedderOption,
     JsonOption,
     StoreOption,
@@ -131,7 +130,6 @@ def compare(
     viewer: Annotated[str | None, typer.Option("--viewer", metavar="NAME", help="Who may read the memories.")] = None,
     branch: BranchOption = None,
     store: StoreOption = DEFAULT_STORE,
-    config_file: ConfigOption = None,
     embedder: EmbedderOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -139,7 +137,7 @@ def compare(
 
     Nothing is written to the session, and no model is called.
     """
-    config = load_configuration(config_file, {"viewer": viewer})
+    config = load_configuration({"viewer": viewer})
 
     async def work() -> None:
         async with open_store(store, embedder=embedder, config=config) as runtime:

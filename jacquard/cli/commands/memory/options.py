@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from jacquard.cli.shared import load_configuration, open_store
+from jacquard.cli.shared import open_store
 from jacquard.wiring.verbs import MemoryVerbs
 
 ViewerOption = Annotated[
@@ -25,8 +24,7 @@ async def using_verbs(
     author: str = "host",
     viewer: str | None = None,
     embedder: str = "none",
-    config_file: Path | None = None,
 ) -> AsyncIterator[MemoryVerbs]:
     """Give the memory verbs of a store for one command."""
-    async with open_store(store, embedder=embedder, config=load_configuration(config_file)) as runtime:
+    async with open_store(store, embedder=embedder) as runtime:
         yield MemoryVerbs(runtime, author=author, viewer=viewer)

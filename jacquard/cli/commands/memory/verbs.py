@@ -10,7 +10,6 @@ import typer
 from jacquard.cli.commands.memory.options import AuthorOption, ViewerOption, using_verbs
 from jacquard.cli.shared import (
     DEFAULT_STORE,
-    ConfigOption,
     EmbedderOption,
     JsonOption,
     SessionOption,
@@ -38,14 +37,13 @@ def search(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=100, metavar="N", help="At most so many.")] = 10,
     viewer: ViewerOption = None,
     store: StoreOption = DEFAULT_STORE,
-    config_file: ConfigOption = None,
     embedder: EmbedderOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
     """Find memories as recall does, best first, and say why each was found."""
 
     async def work() -> tuple[FoundMemory, ...]:
-        async with using_verbs(store, viewer=viewer, embedder=embedder, config_file=config_file) as verbs:
+        async with using_verbs(store, viewer=viewer, embedder=embedder) as verbs:
             return await verbs.search(session, text, limit=limit)
 
     found = run(work)
@@ -94,14 +92,13 @@ def remember(
     author: AuthorOption = "host",
     viewer: ViewerOption = None,
     store: StoreOption = DEFAULT_STORE,
-    config_file: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Store a text as a memory; with --viewer, for that character alone."""
     said = read_input() if text == "-" else text
 
     async def work() -> MemoryEdit:
-        async with using_verbs(store, author=author, viewer=viewer, config_file=config_file) as verbs:
+        async with using_verbs(store, author=author, viewer=viewer) as verbs:
             return await verbs.remember(session, said, title=title, key=key)
 
     _print_edit(run(work), as_json=as_json)
@@ -115,14 +112,13 @@ def edit(
     author: AuthorOption = "host",
     viewer: ViewerOption = None,
     store: StoreOption = DEFAULT_STORE,
-    config_file: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Correct a memory: recall finds the new text, and no longer the old one."""
     said = read_input() if text == "-" else text
 
     async def work() -> MemoryEdit:
-        async with using_verbs(store, author=author, viewer=viewer, config_file=config_file) as verbs:
+        async with using_verbs(store, author=author, viewer=viewer) as verbs:
             return await verbs.edit(session, memory_id, said)
 
     _print_edit(run(work), as_json=as_json)
@@ -136,13 +132,12 @@ def supersede(
     author: AuthorOption = "host",
     viewer: ViewerOption = None,
     store: StoreOption = DEFAULT_STORE,
-    config_file: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say that a memory holds no longer, and what holds now, if anything does."""
 
     async def work() -> MemoryEdit:
-        async with using_verbs(store, author=author, viewer=viewer, config_file=config_file) as verbs:
+        async with using_verbs(store, author=author, viewer=viewer) as verbs:
             return await verbs.supersede(session, memory_id, text)
 
     _print_edit(run(work), as_json=as_json)

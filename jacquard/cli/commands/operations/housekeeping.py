@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import anyio
 import typer
@@ -32,9 +32,7 @@ def housekeeping(
     deep: Annotated[
         bool, typer.Option("--deep", help="Look at all that hosts share, not at `sessions_a_pass` of it.")
     ] = False,
-    store: Annotated[
-        str | None, typer.Option("--store", metavar="URL", help="As of every command. [.jacquard]")
-    ] = None,
+    store: StoreOption = DEFAULT_STORE,
     config: ConfigOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -96,10 +94,9 @@ def archive(
         say("No session is archived.")
 
 
-def _load(config: Path | None, store: str | None) -> ServiceSettings:
-    options: dict[str, Any] = {} if store is None else {"store": store}
+def _load(config: Path | None, store: str) -> ServiceSettings:
     try:
-        return load_service_settings(config, options=options)
+        return load_service_settings(config, options={"store": store})
     except ConfigError as error:
         raise fail(str(error), code=2) from error
 

@@ -16,12 +16,13 @@ from jacquard.cli.shared import (
     StoreOption,
     WorldOption,
     fail,
+    name_store,
     print_json,
     run,
     say,
     show,
 )
-from jacquard.cli.tenant_option import TenantOption
+from jacquard.cli.store_options import TenantOption
 from jacquard.core.errors import ConfigError, JacquardError
 from jacquard.service.access.records import using_records
 from jacquard.service.access.tokens import TokenRecord
@@ -38,9 +39,7 @@ def serve(
         str | None, typer.Option("--host", metavar="H", help="The address to listen on. [127.0.0.1]")
     ] = None,
     port: Annotated[int | None, typer.Option("--port", metavar="N", help="The port. [8321]")] = None,
-    store: Annotated[
-        str | None, typer.Option("--store", metavar="URL", help="As of every command. [.jacquard]")
-    ] = None,
+    store: StoreOption = DEFAULT_STORE,
     world: Annotated[
         Path | None, typer.Option("--world", "-w", metavar="DIR", help="The world pack from which new sessions start.")
     ] = None,
@@ -116,6 +115,7 @@ def mcp(
             f"MCP needs packages that are not installed ({error.name}): pip install 'jacquard-context[mcp]'"
         ) from error
     given = {"store": store, "world": None if world is None else str(world), "embedder": embedder}
+    name_store()
     caller = Principal(tenant=tenant, scope=scope if viewer is None else Scope.PLAY, viewer=viewer, author=author)
     try:
         run_stdio(caller, config, {name: value for name, value in given.items() if value is not None})

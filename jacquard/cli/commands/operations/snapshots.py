@@ -23,13 +23,13 @@ from jacquard.cli.shared import (
     EmbedderOption,
     JsonOption,
     StoreOption,
+    fail,
     load_configuration,
     open_store,
     print_json,
     run,
     show,
 )
-from jacquard.core.errors import ConfigError
 from mnemosyne.core.errors import SnapshotDamagedError
 from mnemosyne.retrieval.snapshots.manifest import Manifest
 from mnemosyne.retrieval.snapshots.publish import (
@@ -76,14 +76,13 @@ def publish(
     engine: EngineOption = None,
     workers: WorkersOption = None,
     address: AddressOption = None,
-    config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Bring the index of a world up to date and publish it; hosts whose settings name the place then fetch it.
 
     What a publisher that is stopped has left is no snapshot: hosts pass it by.
     """
-    settings, bulk = load_configuration(config), embedding_workers(engine, workers, address)
+    settings, bulk = load_configuration(), embedding_workers(engine, workers, address)
     place = _place(at, settings.snapshots.address)
     pack = Path(world) if (Path(world) / _PACK_FILE).is_file() else None
 
@@ -126,7 +125,7 @@ def list_(
     as_json: JsonOption = False,
 ) -> None:
     """List what is published of a world, oldest first, torn uploads among it. Exit code 1: something is damaged."""
-    place = _place(at, load_configuration(config).snapshots.address)
+    place = _place(at, load_configuration(file=config).snapshots.address)
 
     async def work() -> None:
         storage = await to_thread.run_sync(open_storage, place)
@@ -163,7 +162,7 @@ def delete(
     Hosts remove their copies when they next look for a snapshot. Words of an entry that was removed from its world are in older
     snapshots until these are deleted.
     """
-    place = _place(at, load_configuration(config).snapshots.address)
+    place = _place(at, load_configuration(file=config).snapshots.address)
 
     async def work() -> None:
         storage = await to_thread.run_sync(open_storage, place)
@@ -181,7 +180,7 @@ def delete(
 
 def _place(at: str | None, configured: str) -> str:
     if not (at or configured):
-        raise ConfigError("Say where snapshots lie: --at URL, or snapshots.address in the settings.")
+        raise fail("Say where snapshots lie: --at URL, or snapshots.address in the settings.", code=2)
     return at or configured
 
 

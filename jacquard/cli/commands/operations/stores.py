@@ -44,7 +44,8 @@ def backup(
     async def work() -> CopyResult:
         return await to_thread.run_sync(partial(backup_store, store, file, tenant))
 
-    _tell(run(work), f"{file}: written", json_output)
+    done = run(work)
+    _tell(done, f"{file}: written from {done.store}", json_output)
 
 
 def restore(
@@ -57,7 +58,8 @@ def restore(
     async def work() -> CopyResult:
         return await to_thread.run_sync(restore_store, file, store)
 
-    _tell(run(work), f"{file}: restored", json_output)
+    done = run(work)
+    _tell(done, f"{file}: restored into {done.store}", json_output)
 
 
 def _tell(done: CopyResult, what: str, json_output: bool) -> None:

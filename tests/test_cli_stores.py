@@ -1,0 +1,216 @@
+"""The store of a command: every command that opens one takes it from the same settings, and says which one it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+from jacquard.cli.app import app
+
+FOREST = Path(__file__).parents[1] / "examples" / "whispering_forest" / "zh"
+VARIABLE = "JACQUARD_SERVICE__STORE"
+SESSION = ("--session", "demo")
+WORDS = ("--input", "往东走。")
+SERVES = ("serve", "mcp")
+"""Commands that go on until they are stopped."""
+EXIT_CODES = {"consolidate": 1}
+"""Exit codes other than 0: no model is configured."""
+ARGUMENTS = {
+    "weave": (*SESSION, *WORDS),
+    "commit": (*SESSION, "--text", "你向东走去。"),
+    "action": (*SESSION, "--input", "喝一瓶治疗药水"),
+    "sessions": (),
+    "state": SESSION,
+    "history": SESSION,
+    "fork": (*SESSION, "--turn", "p039", "--name", "east"),
+    "switch": (*SESSION, "--name", "west"),
+    "explain": SESSION,
+    "replay": SESSION,
+    "source": ("mnemosyne://session:demo/turn/p001",),
+    "import": ("notes.md", "--session", "other"),
+    "export": ("demo", "--format", "chat"),
+    "reindex": (),
+    "check": (),
+    "erase": SESSION,
+    "sweep": (),
+    "archive": SESSION,
+    "consolidate": SESSION,
+    "serve": ("--port", "{port}"),
+    "mcp": (),
+    "migrate": (),
+    "backup": ("new.backup",),
+    "restore": ("whole.backup",),
+    "housekeeping": ("--once",),
+    "doctor": (),
+    "doc export": ("demo",),
+    "doc import": ("demo.json",),
+    "evidence add": ("notes.md", *SESSION),
+    "lore list": ("whispering_forest",),
+    "lore add": ("whispering_forest", "--text", "The mill stands still."),
+    "lore edit": ("whispering_forest", "{lore}", "--text", "The mill turns."),
+    "lore compare": ("demo", *WORDS),
+    "memory search": ("mill", *SESSION),
+    "memory show": ("{memory}", *SESSION),
+    "memory remember": ("The bridge is down.", *SESSION),
+    "memory edit": ("{memory}", "The mill burnt down.", *SESSION),
+    "memory supersede": ("{memory}", *SESSION),
+    "memory pin": ("{memory}", *SESSION),
+    "memory unpin": ("{pinned}", *SESSION),
+    "memory undo": ("{edit}", *SESSION),
+    "memory forget": ("{memory}", *SESSION),
+    "memory log": SESSION,
+    "template preview": SESSION,
+    "template diff": ("chat", "dense", *SESSION),
+    "template watch": (*SESSION, "--renders", "1"),
+    "tokens create": ("--tenant", "me"),
+    "tokens list": (),
+    "tokens revoke": ("{token}",),
+    "snapshot publish": ("whispering_forest", "--at", "snapshots"),
+}
+"""What each command needs besides its store."""
+
+
+def commands_with_a_store():
+    def walk(command, path=()):
+        for name, each in getattr(command, "commands", {}).items():
+            yield from walk(each, (*path, name))
+        if any(each.name == "store" for each in command.params):
+            yield " ".join(path), command
+
+    return dict(walk(typer.main.get_command(app)))
+
+
+COMMANDS = commands_with_a_store()
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory):
+    """Return a folder with a store in which every command has something to do, and the ids of what is in it."""
+    folder = tmp_path_factory.mktemp("played")
+    store = ("--store", str(folder / "mine"))
+
+    def run(*args):
+        done = CliRunner().invoke(app, [*map(str, args)])
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    def remember(text):
+        return json.loads(run("memory", "remember", text, *SESSION, "--json", *store))
+
+    run("weave", "--world", FOREST, *SESSION, *WORDS, "--embedder", "none", *store)
+    run("commit", *SESSION, "--text", "你向东走去。", *store)
+    run("fork", *SESSION, "--turn", "p040", "--name", "west", *store)
+    run("switch", *SESSION, "--name", "main", *store)
+    run("weave", *SESSION, *WORDS, "--embedder", "none", *store)
+    pinned = remember("The key opens the mill.")["memory_id"]
+    run("memory", "pin", pinned, *SESSION, *store)
+    edit = remember("The mill is old.")
+    lore = run("lore", "add", "whispering_forest", "--text", "The mill is red.", "--json", *store)
+    token = run("tokens", "create", "--tenant", "me", "--json", *store)
+    run("backup", folder / "whole.backup", *store)
+    run("doc", "export", "demo", "--out", folder / "demo.json", *store)
+    (folder / "notes.md").write_text("# The mill\n\nIt stands by the river.\n", encoding="utf-8")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    ids = {"port": port, "memory": edit["memory_id"], "edit": edit["edit_id"], "pinned": pinned}
+    return folder, ids | {"lore": json.loads(lore)["entry_id"], "token": json.loads(token)["token_id"]}
+
+
+@pytest.fixture
+def call(played, tmp_path, monkeypatch):
+    """Run a command in a folder with a copy of the played store, named `mine`."""
+    folder, ids = played
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+
+    def run(name, *options, environment=()):
+        given = [*name.split(), *(each.format(**ids) for each in ARGUMENTS[name]), *options]
+        if any(each.name == "embedder" for each in COMMANDS[name].params):
+            given += ["--embedder", "none"]
+        if name in SERVES:
+            return run_process(given, environment)
+        return CliRunner().invoke(app, given, env=dict(environment))
+
+    return run
+
+
+def run_process(arguments, environment):
+    command = [sys.executable, "-m", "jacquard", *arguments]
+    done = subprocess.run(command, input="", capture_output=True, text=True, env=os.environ | dict(environment))
+    return SimpleNamespace(exit_code=done.returncode, stderr=done.stderr, output=done.stdout + done.stderr)
+
+
+def mine(name):
+    """Return the store for a command; a restore needs an empty one, and an import of a session one without it."""
+    return "empty" if name in ("restore", "doc import") else "mine"
+
+
+def test_every_command_with_a_store_is_called_here_and_takes_settings():
+    assert set(COMMANDS) == set(ARGUMENTS)
+    assert [name for name, each in COMMANDS.items() if not any(one.name == "config" for one in each.params)] == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_uses_the_store_of_the_environment_or_says_why_not(call, name):
+    done = call(name, environment={VARIABLE: "nosuch://x:secret@y"})
+    # A client of MCP is told with its first call.
+    assert done.exit_code != 0 or name == "mcp"
+    assert "nosuch://" in done.stderr
+    assert "secret" not in done.output
+    assert not Path(".jacquard").exists()
+
+
+@pytest.mark.parametrize("name", [each for each in COMMANDS if each not in SERVES])
+def test_a_command_uses_the_store_of_the_environment_and_names_it(call, name):
+    done = call(name, environment={VARIABLE: mine(name)})
+    assert done.exit_code == EXIT_CODES.get(name, 0), done.output
+    assert f"store: {mine(name)} ({VARIABLE})" in done.stderr
+    assert not Path(".jacquard").exists()
+
+
+@pytest.mark.parametrize("name", [each for each in COMMANDS if each not in SERVES])
+def test_a_command_uses_the_store_of_a_settings_file(call, name):
+    Path("settings.yaml").write_text(f"service:\n  store: {mine(name)}\n")
+    done = call(name, "--config", "settings.yaml")
+    assert done.exit_code == EXIT_CODES.get(name, 0), done.output
+    assert f"store: {mine(name)} (service.store of settings.yaml)" in done.stderr
+    assert not Path(".jacquard").exists()
+
+
+@pytest.mark.parametrize("name", [each for each in COMMANDS if each not in SERVES])
+def test_the_option_wins_over_the_settings(call, name):
+    done = call(name, "--store", mine(name), environment={VARIABLE: "nosuch://"})
+    assert done.exit_code == EXIT_CODES.get(name, 0), done.output
+    assert not Path(".jacquard").exists()
+
+
+def test_the_environment_wins_over_a_settings_file(call):
+    Path("settings.yaml").write_text("service:\n  store: nosuch:// \n")
+    done = call("sessions", "--config", "settings.yaml", environment={VARIABLE: "mine"})
+    assert "demo" in done.stdout
+
+
+def test_the_default_is_named_too_and_output_for_programs_stays_as_it_is(call):
+    done = call("sessions", "--json")
+    assert "store: .jacquard (default)" in done.stderr
+    assert json.loads(done.stdout) == []
+
+
+def test_a_backup_of_an_empty_store_fails_and_a_good_one_names_the_store(call):
+    call("sessions", "--store", "empty")
+    empty = call("backup", "--store", "empty")
+    assert empty.exit_code == 1
+    assert "it is empty" in empty.stderr
+    assert not Path("new.backup").exists()
+    assert "new.backup: written from mine." in call("backup", "--store", "mine").stdout
