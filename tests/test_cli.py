@@ -76,7 +76,7 @@ def test_the_json_has_the_shape_that_programs_rely_on(weave):
     turn = weave(SEED_QUESTION)
     assert {"messages", "text", "plan", "package", "report"} <= set(turn)
     report = turn["report"]
-    assert report["stream_b"]["path"] == "fallback"
+    assert report["stream_b"]["path"] == "heuristic"
     assert report["stream_b"]["code"] == "no_model"
     assert {"path", "reason", "model", "candidates", "selected"} <= set(report["stream_b"])
     assert {"block_id", "action", "code", "reason", "tokens"} <= set(report["decisions"][0])

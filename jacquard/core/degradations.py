@@ -26,6 +26,9 @@ class DegradationCode(StrEnum):
     PLANNER_TIER1 = "planner_tier1"
     STATE_SHORTENED = "state_shortened"
     RECALL_FAILED = "recall_failed"
+    RECALL_LATE = "recall_late"
+    SELECTION_FAILED = "selection_failed"
+    SELECTION_LATE = "selection_late"
     NO_EMBEDDER = "no_embedder"
     EMBEDDER_UNAVAILABLE = "embedder_unavailable"
     VECTORS_UNFIT = "vectors_unfit"
@@ -77,6 +80,9 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
         DegradationCode.STATE_SHORTENED: "The state is too large for its part of the prompt; its largest parts are shown "
         "shortened.",
         DegradationCode.RECALL_FAILED: "Recall failed; the prompt holds no recalled memories.",
+        DegradationCode.RECALL_LATE: "Recall was not ready at the deadline; the prompt holds no recalled memories.",
+        DegradationCode.SELECTION_FAILED: "The model that selects memories failed; the heuristic selected.",
+        DegradationCode.SELECTION_LATE: "The model that selects memories had not answered in time; the heuristic selected.",
         DegradationCode.NO_EMBEDDER: "No embedding model is configured: recall went by words alone.",
         DegradationCode.EMBEDDER_UNAVAILABLE: "The embedding model could not be loaded: recall went by words alone.",
         DegradationCode.VECTORS_UNFIT: "The embedding model does not know this language: its vectors were left out of recall.",

@@ -28,12 +28,14 @@ class Action(StrEnum):
 class CurationPath(StrEnum):
     """The path that Stream B took.
 
-    SELECTED: the selector answered (an empty selection counts). FALLBACK: the heuristic chose. TIMEOUT: the deadline
+    SELECTED: the selector answered (an empty selection counts). HEURISTIC: the heuristic chose, for no model is configured to.
+    FALLBACK: the heuristic chose because the selector did not. TIMEOUT: the deadline
     passed, and the skeleton stands alone. SKIPPED: not started. PREFETCHED: an earlier late result was used. LEASED: an
     earlier selection was used again because the scene is the same; no model was called.
     """
 
     SELECTED = "selected"
+    HEURISTIC = "heuristic"
     FALLBACK = "fallback"
     TIMEOUT = "timeout"
     SKIPPED = "skipped"
@@ -43,6 +45,9 @@ class CurationPath(StrEnum):
 
 BY_SELECTOR = frozenset({CurationPath.SELECTED, CurationPath.PREFETCHED, CurationPath.LEASED})
 """The paths on which the selector chose, for this turn or for an earlier one."""
+
+BY_HEURISTIC = frozenset({CurationPath.HEURISTIC, CurationPath.FALLBACK})
+"""The paths on which the heuristic chose."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -278,6 +278,7 @@ class ContextEngine:
     async def _prepare(self, context: TurnContext) -> PreparedTurn:
         """Prepare one turn as the session stands now: load, plan, run both streams, compose, record."""
         running = await self._ensure_open()
+        context.degradations += running.background.consolidator.degradations(context.session_id)
         window, world = await running.loader.load(context)
         stored = await running.loader.find_stored_turn(context, window, world)
         if stored is not None:

@@ -350,7 +350,11 @@ class ScopeDroppedError(MnemosyneError):
 
 
 class EmbedderUnavailableError(MnemosyneError):
-    """No embedding model is available; recall continues by words alone."""
+    """No embedding model is available; recall continues by words alone. `is_refusal`: a model's server refused or failed a call,
+    and the message has what it said, without credentials.
+    """
+
+    is_refusal = False
 
 
 class PluginError(MnemosyneError):

@@ -309,8 +309,8 @@ async def test_a_late_choice_serves_the_branches_that_hold_the_turn_that_asked(t
         await opened.store.switch("s", "main")
         paths["main"] = (await opened.engine.prepare_turn("s", story.again)).report.stream_b.path.value
     assert paths["main"] == "prefetched"
-    assert paths["before"] == paths["beside"] == "fallback"
-    assert paths["after"] in ("prefetched", "fallback")
+    assert paths["before"] == paths["beside"] == "heuristic"
+    assert paths["after"] in ("prefetched", "heuristic")
 
 
 @SLOW

@@ -149,7 +149,7 @@ async def test_a_server_that_hangs_meets_the_call_s_own_limit(server: OpenAiServ
 
 async def test_without_a_model_the_heuristic_chooses_six() -> None:
     curation = await CurationStream(ListRetriever(MANY), None, HeuristicSelector()).curate(turn("the temple key"))
-    assert (curation.path, curation.code) == (CurationPath.FALLBACK, "no_model")
+    assert (curation.path, curation.code) == (CurationPath.HEURISTIC, "no_model")
     assert curation.selection.entry_ids == ("m00", "m01", "m02", "m03", "m04", "m05")
     assert curation.model is None
     assert set(curation.timings_ms) == {"recall", "select"}

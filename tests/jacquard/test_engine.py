@@ -115,7 +115,7 @@ async def test_a_late_result_outlives_the_process_but_not_another_branch(tmp_pat
         async with open_runtime(tmp_path, world=FOREST, embedder="none") as opened:
             await opened.store.fork("s", "p040", "elsewhere")
             other = await opened.engine.prepare_turn("s", SAME_SCENE)
-            assert other.report.stream_b.path.value == "fallback"
+            assert other.report.stream_b.path.value == "heuristic"
             await opened.store.switch("s", "main")
             again = await opened.engine.prepare_turn("s", SAME_SCENE)
             assert again.report.stream_b.path.value == "prefetched"

@@ -23,7 +23,7 @@ how each chat request is answered, in turn; the last step stands for all later r
     slow:S        the answer of first:3, after S seconds
     unmetered:T   the text T, and not a word of what it cost
     hang          no answer for as long as the server runs
-    status:N      HTTP status N with an error body
+    status:N [T]  HTTP status N with an error body, whose message is T
     echo:N        HTTP status N with an error body that repeats the address, the headers and the messages of the request
     html          HTTP 200 with a body that is no JSON
     drop          the connection is closed without an answer
@@ -170,7 +170,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.connection.shutdown(socket.SHUT_RDWR)
             self.close_connection = True
         elif name == "status":
-            self._send(int(argument), {"error": {"message": "scripted failure", "type": "server_error"}})
+            status, _, said = argument.partition(" ")
+            self._send(int(status), {"error": {"message": said or "scripted failure", "type": "server_error"}})
         elif name == "echo":
             sent = f"{self.path} {dict(self.headers)} {json.dumps(body, ensure_ascii=False)}"
             key = self.headers.get("Authorization", "").removeprefix("Bearer ")

@@ -17,7 +17,7 @@ from jacquard.config.sections import RuntimeConfig
 from jacquard.core.block_kinds import CURATION_SOURCE, TEMPLATE_SOURCE
 from jacquard.core.blocks import PromptBlock, SkeinTemplate
 from jacquard.core.errors import ConfigError
-from jacquard.core.receipt import BlockDecision, CurationPath
+from jacquard.core.receipt import BY_HEURISTIC, BlockDecision, CurationPath
 from jacquard.pipeline.record.prompt_snapshot import DEFERS_OVERSIZE, PromptSnapshot, config_to_plain
 from jacquard.pipeline.record.stored_turn import report_damage, report_of
 from jacquard.pipeline.skeleton.automation import render_blocks
@@ -299,7 +299,7 @@ def _limit_memories(
 ) -> list[PromptBlock]:
     """Return the blocks without the memories that another configuration would not have taken."""
     settings = config.curation
-    limit = settings.fallback_limit if stream_b is CurationPath.FALLBACK else settings.select_limit
+    limit = settings.fallback_limit if stream_b in BY_HEURISTIC else settings.select_limit
     memories = sorted((block for block in blocks if block.source.startswith(CURATION_SOURCE) and block.refs), key=_rank)
     kept = {block.block_id for block in memories[: limit if settings.enabled else 0]}
     return [

@@ -103,11 +103,17 @@ class Consolidator:
         self._store, self._model, self._count, self._clock = store, model, estimator.estimate, clock
         self._hold, self._worlds, self._emitter = hold, worlds, emitter
         self._behind: dict[str, anyio.Event] = {}
+        self._failures: dict[str, str] = {}
 
     @property
     def is_able(self) -> bool:
         """Whether a model for consolidation is configured."""
         return self._model is not None
+
+    def degradations(self, session_id: str) -> tuple[str, ...]:
+        """Return the degradation of a session whose last run of this process failed, as `code: detail`."""
+        failure = self._failures.get(session_id)
+        return () if failure is None else (f"{DegradationCode.CONSOLIDATE_FAILED}: {failure}",)
 
     async def wait_until_idle(self) -> None:
         """Return when no background run is under way."""
@@ -170,6 +176,14 @@ class Consolidator:
                 events += await self._append(session_id, [e for e in made if e.chain is Chain.EVENT])
             done += len(batch)
             progress(done, len(bare))
+        told, faults = await self._write_due_narratives(
+            head, config, chapter_ends=chapter_ends, upto=head.depth - keep_back
+        )
+        failures += faults
+        if failures:
+            self._failures[session_id] = failures[0]
+        else:
+            self._failures.pop(session_id, None)
         for failure in failures:
             await self._emitter.emit(
                 EventType.DEGRADED,
@@ -178,9 +192,6 @@ class Consolidator:
                 reason=DegradationCode.CONSOLIDATE_FAILED.value,
                 detail=failure,
             )
-        told, faults = await self._write_due_narratives(
-            head, config, chapter_ends=chapter_ends, upto=head.depth - keep_back
-        )
         return ConsolidationResult(
             session_id=session_id,
             branch_id=head.branch_id,
@@ -188,7 +199,7 @@ class Consolidator:
             events=events,
             narratives=told,
             left=len(bare) - summaries,
-            failures=(*failures, *faults),
+            failures=tuple(failures),
         )
 
     async def _write_due_narratives(

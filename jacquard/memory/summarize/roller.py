@@ -100,7 +100,7 @@ class SummaryRoller:
         self._tasks, self._hold, self._emitter = tasks, hold, emitter
         self._jobs: dict[tuple[str, str], _Job] = {}
         self._searches: list[anyio.Event] = []
-        self._failing: set[str] = set()
+        self._failures: dict[str, str] = {}
 
     async def wait_until_idle(self) -> None:
         """Return when no summary is under way."""
@@ -139,7 +139,8 @@ class SummaryRoller:
                 return await self._show_without_summary(window, limits)
             coverage = await self._load_coverage(window)
         longer = await self._load_history(window, coverage, extend_history_limits(limits, most_tokens))
-        code = DegradationCode.SUMMARIZE_LATE if result is None else DegradationCode.SUMMARIZE_FAILED
+        failure = self._failures.get(window.head.session_id) if result is None else result.failure
+        code = DegradationCode.SUMMARIZE_LATE if failure is None else f"{DegradationCode.SUMMARIZE_FAILED}: {failure}"
         made = _summarized(window, coverage, longer)
         return replace(made, degradations=(*made.degradations, code))
 
@@ -233,7 +234,7 @@ class SummaryRoller:
         if self._is_local:
             await job.done.wait()
             return job.result
-        wait_seconds = 0.0 if session_id in self._failing else config.summary.timeout_ms / 1000
+        wait_seconds = 0.0 if session_id in self._failures else config.summary.timeout_ms / 1000
         with anyio.move_on_after(wait_seconds):
             await job.done.wait()
         return job.result
@@ -279,7 +280,7 @@ class SummaryRoller:
             for usage in made.usages:
                 await emit_usage(self._emitter, session_id, turn_id, usage)
         if made.summary is None:
-            self._failing.add(session_id)
+            self._failures[session_id] = made.failure
             await self._emitter.emit(
                 EventType.DEGRADED,
                 session_id,
@@ -288,7 +289,7 @@ class SummaryRoller:
                 detail=made.failure,
             )
             return
-        self._failing.discard(session_id)
+        self._failures.pop(session_id, None)
         if made.path_summary is not None:
             await self._store.save_summary(session_id, made.path_summary)
         covered = made.summary.message_index_range

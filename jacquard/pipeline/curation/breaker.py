@@ -122,6 +122,7 @@ class BreakingSelector:
         self.name = selector.name
         self._selector = selector
         self._breaker = breaker
+        self._last_failure = ""
 
     async def select(self, request: SelectionRequest, context: SelectionContext | None = None) -> Selection:
         """Return the selector's choice; its errors are counted and raised again. Raises SelectorError `circuit_open`
@@ -133,7 +134,8 @@ class BreakingSelector:
         if not breaker.admit():
             wait = breaker.remaining_seconds()
             when = f"it is tried again in {wait:.0f} s" if wait else "a trial call is under way"
-            raise SelectorError("circuit_open", f"{self.name} failed {breaker.failures} times in a row; {when}")
+            failed = f"{self.name} failed {breaker.failures} times in a row"
+            raise SelectorError("circuit_open", f"{failed}{self._last_failure}; {when}")
         missed = False
 
         def note_miss() -> None:
@@ -147,7 +149,8 @@ class BreakingSelector:
             context.cancellation.on_end(note_miss)
         try:
             selection = await self._selector.select(request, context)
-        except Exception:
+        except Exception as error:
+            self._last_failure = f", the last time by {getattr(error, 'detail', error)}"
             if not missed:
                 breaker.fail()
             raise

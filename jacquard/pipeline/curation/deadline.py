@@ -193,7 +193,7 @@ async def _miss_deadline(
     return Curation(
         path=CurationPath.TIMEOUT,
         code="deadline",
-        reason=f"Stream B was not ready after {limits.deadline_ms} ms (recall was still under way); the skeleton went alone.",
+        reason=f"Recall was not ready after {limits.deadline_ms} ms; the prompt has no recalled memories.",
     )
 
 

@@ -15,7 +15,7 @@ from jacquard.core.degradations import DegradationCode
 from jacquard.core.errors import SelectorError
 from jacquard.core.plan import PlanContext
 from jacquard.core.protocols import Selection, SelectionContext, SelectionRequest, Selector
-from jacquard.core.receipt import CandidateDecision, CurationPath, StreamBReport
+from jacquard.core.receipt import BY_HEURISTIC, CandidateDecision, CurationPath, StreamBReport
 from jacquard.pipeline.curation.lease import Lease, renew_choice
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.core.masking.call_logs import open_log
@@ -27,6 +27,7 @@ from mnemosyne.schema.query import Candidate, EntryPlace, Recall, RetrievalQuery
 _log = open_log(__name__)
 _NOTHING_RECALLED = Recall(candidates=())
 _NOTHING_CHOSEN = Selection(entry_ids=())
+_LATE = frozenset({"timeout", "selector_timeout", "deadline"})
 _MENDED = {
     "unknown_ids": "{} unknown ids left out",
     "duplicates": "{} repeated ids left out",
@@ -120,10 +121,20 @@ class Curation:
     @property
     def degradations(self) -> tuple[str, ...]:
         """Codes of what Stream B had to do without."""
-        broke = self.path is CurationPath.SKIPPED and self.code == "internal"
-        failed = (f"{DegradationCode.RECALL_FAILED}: {self.reason}",) if broke else ()
+        failure = self._failure
+        failed = () if failure is None else (f"{failure}: {self.reason}",)
         lost = (DegradationCode.EVIDENCE_NOT_FOUND,) if len(self.entries) < len(self.chosen) else ()
         return (*self.recall.degradations, *failed, *lost)
+
+    @property
+    def _failure(self) -> DegradationCode | None:
+        """What did not come of the recall or of the selector that the settings name."""
+        if self.path is CurationPath.FALLBACK:
+            return DegradationCode.SELECTION_LATE if self.code in _LATE else DegradationCode.SELECTION_FAILED
+        if self.path is CurationPath.TIMEOUT:
+            return DegradationCode.RECALL_LATE
+        is_broken = self.path is CurationPath.SKIPPED and self.code == "internal"
+        return DegradationCode.RECALL_FAILED if is_broken else None
 
     @property
     def model(self) -> str | None:
@@ -169,10 +180,13 @@ class CurationStream:
         return replace(curation, timings_ms=timings)
 
     async def fall_back(self, request: CurationRequest, recall: Recall, code: str, reason: str) -> Curation:
-        """Return the fallback's choice out of a recall, with the reason why it had to choose."""
+        """Return the heuristic's choice out of a recall, and why it chose: as configured, or what came of the selector."""
+        path = CurationPath.FALLBACK
+        if self._selector is None:
+            path, code, reason = CurationPath.HEURISTIC, "no_model", "no selector model is configured"
         selection = await self._fallback.select(request.selection(recall, request.fallback_limit))
         chose = f"The {self._fallback.name} chose {len(selection.entry_ids)} of {len(recall.candidates)}: {reason}."
-        return Curation(path=CurationPath.FALLBACK, code=code, reason=chose, recall=recall, selection=selection)
+        return Curation(path=path, code=code, reason=chose, recall=recall, selection=selection)
 
     async def _choose(self, request: CurationRequest, recall: Recall, context: SelectionContext | None) -> Curation:
         if request.lease is None:
@@ -191,7 +205,7 @@ class CurationStream:
 
     async def _ask(self, request: CurationRequest, recall: Recall, context: SelectionContext | None) -> Curation:
         if self._selector is None:
-            return await self.fall_back(request, recall, "no_model", "no selector model is configured")
+            return await self.fall_back(request, recall, "no_model", "")
         try:
             selection = await self._selector.select(request.selection(recall, request.select_limit), context)
         except SelectorError as error:
@@ -304,7 +318,7 @@ def _verdict(name: str, rank: int, curation: Curation) -> tuple[str, str]:
         return "turn_full", f"Recall rank {rank}: its turn has as many memories among the chosen as a turn may have."
     if path is CurationPath.SELECTED:
         return "not_selected", f"{who} saw it (recall rank {rank}) and chose others."
-    if path is CurationPath.FALLBACK:
+    if path in BY_HEURISTIC:
         behind = f"; {selection.why[name]}" if name in selection.why else ""
         return "below_cut", f"Recall rank {rank}: the heuristic kept the best {len(selection.entry_ids)}{behind}."
     if path is CurationPath.LEASED:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 _BLOCK = 12
 """A repeated run of twice as many characters holds one whole block of the text that it comes from."""
@@ -20,12 +20,17 @@ class SentTexts:
     def __init__(self, texts: Iterable[str]) -> None:
         self._blocks: dict[int, set[str]] = {}
         for text in map(_flatten, texts):
-            size = _BLOCK_CJK if len(_CJK.findall(text)) * 4 > len(text) else _BLOCK
-            if len(text) < 2 * size:
-                size = len(text)
-            if size >= _LEAST:
-                known = self._blocks.setdefault(size, set())
-                known.update(text[place : place + size] for place in range(0, len(text) - size + 1, size))
+            if _LEAST <= len(text) < 2 * _BLOCK:
+                self._add([text])
+            else:
+                self._add(_split(text, _BLOCK))
+            # Four Latin letters, which a Chinese text may hold too, are a part of too many words.
+            if len(text) >= 2 * _BLOCK_CJK:
+                self._add(each for each in _split(text, _BLOCK_CJK) if 2 * len(_CJK.findall(each)) >= _BLOCK_CJK)
+
+    def _add(self, blocks: Iterable[str]) -> None:
+        for block in blocks:
+            self._blocks.setdefault(len(block), set()).add(block)
 
     def are_repeated_in(self, text: str) -> bool:
         """Return whether a text holds a run of 24 characters of a sent one (8 in Chinese, Japanese and Korean), or all of a
@@ -37,6 +42,10 @@ class SentTexts:
             for size, known in self._blocks.items()
             for place in range(len(flat) - size + 1)
         )
+
+
+def _split(text: str, size: int) -> Iterator[str]:
+    return (text[place : place + size] for place in range(0, len(text) - size + 1, size))
 
 
 def _flatten(text: str) -> str:

@@ -101,9 +101,11 @@ class RemoteEmbedder:
         except Exception as error:
             text = mask_credentials(" ".join(str(error).split()), *self._secrets)
             text = f"{type(error).__name__} {REPEATED}" if sent.are_repeated_in(text) else text
-            raise EmbedderUnavailableError(
+            refusal = EmbedderUnavailableError(
                 f"The embedding model {self.name!r} could not be called: {text[:300] or type(error).__name__}"
-            ) from None
+            )
+            refusal.is_refusal = True
+            raise refusal from None
         if len(found) != len(texts) or len({len(row) for row in found}) > 1:
             raise EmbedderUnavailableError(
                 f"The embedding model {self.name!r} answered {len(found)} vectors to {len(texts)} texts."

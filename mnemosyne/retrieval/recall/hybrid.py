@@ -241,7 +241,7 @@ class HybridRetriever:
         return Recall(
             candidates=candidates,
             queries=(query.text, *query.keywords),
-            degradations=tuple(state.degradations),
+            degradations=tuple(state.degradations.values()),
             timings_ms=state.timings_ms,
         )
 
@@ -275,9 +275,9 @@ class HybridRetriever:
                 if fitness >= self._least_fitness:
                     total = np.array([*texts.values()]) @ await embedder.embed([*texts], "query")
                     state.vectors[embedder.name] = np.asarray(total / np.linalg.norm(total), dtype=np.float32)
-            except EmbedderUnavailableError:
+            except EmbedderUnavailableError as error:
                 self._encoders.give_up(serving)
-                state.add_degradation("embedder_unavailable")
+                state.add_degradation(f"embedder_unavailable: {error}" if error.is_refusal else "embedder_unavailable")
         if waiting.cancelled_caught:
             state.add_degradation("vectors_late")
         state.record_ms("embed", started)

@@ -135,12 +135,12 @@ class RecallState:
         self.fetched: dict[tuple[str, str], MemoryEntry] = {}
         self.vectors: dict[str, Vectors] = {}
         self.fitness = 0.0
-        self.degradations: dict[str, None] = {}
+        self.degradations: dict[str, str] = {}
         self.timings_ms: dict[str, float] = {}
 
     def add_degradation(self, code: str) -> None:
-        """Record a degradation, once."""
-        self.degradations[code] = None
+        """Record a degradation (`code` or `code: detail`), once."""
+        self.degradations.setdefault(code.partition(": ")[0], code)
 
     def record_ms(self, step: str, started: float) -> None:
         """Record the duration of a step that began at `started` (`perf_counter`), in ms."""
