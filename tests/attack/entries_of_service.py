@@ -6,14 +6,17 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
+from urllib.parse import unquote_to_bytes
 
 from entry_points import LIMITS, MEASURED_CHARS, Run, entry
 
 from filament import FilamentError, load_yaml, parse_reply
 from jacquard import JacquardError
 from jacquard.service.answers import Refusal
-from jacquard.service.http.endpoints import read_parameter
-from jacquard.service.http.operations.turns import OPERATIONS
+from jacquard.service.http.endpoints import read_parameter, spell_path
+from jacquard.service.http.operations.turns import OPERATIONS, TurnRequest
+from jacquard.service.ids import MOST_CHARS as MOST_ID_CHARS
+from jacquard.service.ids import check_id, check_ids, shorten_id
 from jacquard.service.mcp.calls import MOST_CHARS, read_arguments
 from jacquard.service.mcp.prompts import MOST_CHARS as PROMPT_CHARS
 from jacquard.service.mcp.prompts import get_prompt
@@ -43,6 +46,28 @@ MESSAGE_CHARS = 60
 """How long the messages are into which a text is cut."""
 ARGUMENT_CHARS = MOST_CHARS // 8
 """A tool gets a text several times, and a character may need six in JSON."""
+
+# --- addresses and ids ------------------------------------------------------------------------------------------------
+
+
+@entry("service: an address", HEADER_CHARS)
+def spell_address(text: str) -> None:
+    spelt = spell_path(_bytes(text))
+    assert spelt.isascii()
+    assert spell_path(spelt.encode()) == spelt
+    assert unquote_to_bytes(spelt) == unquote_to_bytes(_bytes(text))
+
+
+@entry("service: an id", MEASURED_CHARS, JacquardError)
+def give_id(text: str) -> None:
+    short = shorten_id(text or "x")
+    assert len(short) <= MOST_ID_CHARS
+    said = {"message_id": text, "tool_calls": [{"id": text, "function": {"arguments": text}}], "content": text}
+    for given in (TurnRequest(message=said), {"branch": text, "query": text}):
+        check_ids(given)
+    check_id("session_id", text)
+    assert len(text) <= MOST_ID_CHARS
+
 
 # --- the proxy: calls of clients --------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from typing import cast
 from starlette.requests import HTTPConnection
 
 from jacquard.service.answers import Refusal
+from jacquard.service.ids import check_ids
 from jacquard.service.values import LOCAL, Principal, Scope
 
 
@@ -42,8 +43,9 @@ def principal_of(request: HTTPConnection) -> Principal:
 def act_as(principal: Principal, viewer: str | None, author: str | None = None) -> Principal:
     """Return a principal that sees what `viewer` may know and edits as `author`; Refusal for another viewer than its token's.
 
-    Where there is a token, edits are its own, whatever `author` says.
+    Where there is a token, edits are its own, whatever `author` says. ConfigError for a name that cannot be an id.
     """
+    check_ids({"viewer": viewer, "author": author})
     if viewer and principal.viewer not in (None, viewer):
         raise Refusal(
             403, "viewer_bound", f"This caller is bound to the viewer {principal.viewer!r}; leave viewer out."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import fields
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -15,10 +16,12 @@ from jacquard.service.access.principals import RequestNote, act_as, note_of
 from jacquard.service.access.records import ServiceRecords
 from jacquard.service.answers import JSON, Refusal, answer_error, describe
 from jacquard.service.http.operation import Call, Operation, Query
+from jacquard.service.ids import check_id, check_ids
 from jacquard.service.tenants import TenantRuntimes
 from jacquard.service.values import Principal
 from mnemosyne.core import codec
 from mnemosyne.core.errors import UnreadableError
+from mnemosyne.core.off_loop import calculate, size_of
 
 KEY_HEADER = "idempotency-key"
 MOST_KEY_CHARS = 255
@@ -28,11 +31,17 @@ ONE_PROCESS = (
 )
 OWNER_GONE = "The process that holds what this session has sent so far is being replaced; begin the reply again."
 
+_KEPT = "/%:@!$&'()*+,;="
+_ENCODED = re.compile(r"%[0-9A-Fa-f]{2}")
+_UNRESERVED = re.compile(r"[A-Za-z0-9._~-]")
+
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class EncodedPaths:
-    """Routes by the path as it was sent, so that `%2F` stays part of an id, and an id is decoded once, by its endpoint."""
+    """Gives every address one spelling before anything looks at it, and routes by that: letters, digits and `-._~` as they are, all
+    else percent-encoded. So `%2F` stays part of an id, which the endpoint decodes, once.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -41,8 +50,19 @@ class EncodedPaths:
         """Pass a request on."""
         if scope["type"] == "http":
             raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
-            scope = {**scope, "path": raw.partition(b"?")[0].decode("latin-1")}
+            scope = {**scope, "path": spell_path(raw.partition(b"?")[0])}
         await self._app(scope, receive, send)
+
+
+def spell_path(raw: bytes) -> str:
+    """Return the one spelling of an address that was sent."""
+    encoded = quote(raw, safe=_KEPT)
+    return _ENCODED.sub(lambda found: _spell(found[0]), encoded)
+
+
+def _spell(encoded: str) -> str:
+    char = chr(int(encoded[1:], 16))
+    return char if _UNRESERVED.fullmatch(char) else encoded.upper()
 
 
 def make_endpoint(operation: Operation, tenants: TenantRuntimes, records: ServiceRecords | None = None) -> Endpoint:
@@ -55,12 +75,12 @@ def make_endpoint(operation: Operation, tenants: TenantRuntimes, records: Servic
         if operation.in_one_process and tenants.processes > 1:
             _check_owner(request)
         key = _read_key(request, operation)
-        ids = {name: _decode_id(name, value) for name, value in request.path_params.items()}
+        ids = {name: decode_id(name, value) for name, value in request.path_params.items()}
         query = _read_query(operation.query, request)
-        note.principal = act_as(note.principal, query.get("viewer"), query.get("author"))
         body = None if operation.body is None else await _read_body(request, operation.body)
-        note.turn_id = ids.get("turn_id") or getattr(body, "turn_id", None) or ""
         try:
+            note.principal = act_as(note.principal, query.get("viewer"), query.get("author"))
+            note.turn_id = ids.get("turn_id") or getattr(body, "turn_id", None) or ""
             value = await run_operation(operation, tenants, records, note, ids=ids, query=query, body=body, key=key)
         except Refusal:
             raise
@@ -84,8 +104,10 @@ async def run_operation(
 ) -> Any:
     """Run an operation for a caller that may call it, and return its answer; `sent` are the other fields of `Call`.
 
-    A read that is audited is written down first. Raises what the operation raises, and what opening a tenant's store raises.
+    A read that is audited is written down first. Raises ConfigError for ids that cannot be, what the operation raises, and what
+    opening a tenant's store raises.
     """
+    await _check_ids(**sent)
     if operation.is_audited:
         note.audit = operation.name
         if records is not None:
@@ -95,6 +117,14 @@ async def run_operation(
         named = call.ids.get("session_id") or str(getattr(call.body, "session_id", ""))
         await tenants.quotas.check(operation.name, note.principal.tenant, runtime.store, named)
         return await operation.run(call)
+
+
+async def _check_ids(*, ids: Mapping[str, str], query: Mapping[str, Any], body: Any, **_: Any) -> None:
+    for name, text in ids.items():
+        check_id(name, text)
+    check_ids(query)
+    if body is not None:
+        await calculate(check_ids, body, size=size_of(*(getattr(body, each.name) for each in fields(body))))
 
 
 def _check_owner(request: Request) -> None:
@@ -114,7 +144,8 @@ def check_access(operation: Operation, principal: Principal) -> None:
         raise Refusal(403, "viewer_bound", f"A token that is bound to a viewer may not call {operation.name}.")
 
 
-def _decode_id(name: str, sent: str) -> str:
+def decode_id(name: str, sent: str) -> str:
+    """Return an id of an address, decoded; Refusal for what is no encoded text."""
     try:
         decoded = unquote(sent, errors="strict")
     except UnicodeDecodeError:

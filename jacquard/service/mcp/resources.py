@@ -6,13 +6,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 import mcp_types as types
 
 from jacquard.service.access.principals import RequestNote
 from jacquard.service.answers import Refusal
-from jacquard.service.http.endpoints import check_access, run_operation
+from jacquard.service.http.endpoints import check_access, decode_id, run_operation
 from jacquard.service.http.operation import Operation
 from jacquard.service.http.routes import OPERATIONS
 from jacquard.service.mcp.calls import Service
@@ -89,7 +89,7 @@ async def read_resource(service: Service, uri: str, note: RequestNote) -> types.
         found = re.fullmatch(pattern, path)
         if found is not None:
             check_access(each.operation, note.principal)
-            ids = {name: unquote(value) for name, value in found.groupdict().items()}
+            ids = {name: decode_id(name, value) for name, value in found.groupdict().items()}
             value = await _run(service, each.operation, ids, note)
             return types.TextResourceContents(uri=uri, mime_type=JSON, text=codec.encode(value).decode("utf-8"))
     known = ", ".join(each.template for each in RESOURCES)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from jacquard.pipeline.worlds import build_bare_world
+from jacquard.service.ids import check_id
 from jacquard.service.proxy.alignment import MessageForm, align, exchanges_of, form_of
 from jacquard.service.proxy.requests.chat_request import ChatRequest
 from jacquard.service.proxy.requests.headers import SESSION_HEADERS
@@ -92,10 +93,14 @@ class _Found:
 
 
 async def read_said(headers: Mapping[str, str], request: ChatRequest) -> Said:
-    """Return what was said up to the user's newest message; there has to be one. ValueError for content that is none."""
+    """Return what was said up to the user's newest message; there has to be one. ValueError for content that is none; ConfigError
+    for a session that cannot have the name that the client gives.
+    """
     assert request.last_user is not None
-    heard = request.messages[: request.last_user + 1]
-    return await calculate(_read_said, heard, _named_session(headers, request), size=len(heard) * MESSAGE_CHARS)
+    heard, named = request.messages[: request.last_user + 1], _named_session(headers, request)
+    if named is not None:
+        check_id("session_id", named)
+    return await calculate(_read_said, heard, named, size=len(heard) * MESSAGE_CHARS)
 
 
 def expected_session(headers: Mapping[str, str], request: ChatRequest) -> str:

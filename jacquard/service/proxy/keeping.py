@@ -16,6 +16,7 @@ from jacquard.config.service import ProxySettings
 from jacquard.integrations.core.adapter import COUNTED, REPORTED_WITH_MORE
 from jacquard.integrations.core.mapping import read_arguments
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_from_record
+from jacquard.service.ids import shorten_id
 from jacquard.service.proxy.alignment import MessageForm, form_of
 from jacquard.service.proxy.conversation import (
     Placed,
@@ -222,7 +223,7 @@ async def _record_tools(runtime: Runtime, session_id: str, turn_id: str, request
         if each.get("role") != "tool" or not isinstance(function, dict):
             continue
         call = ToolCall(
-            tool_call_id=f"{turn_id}.{each['tool_call_id']}",
+            tool_call_id=f"{turn_id}.{shorten_id(str(each['tool_call_id']))}",
             tool=str(function.get("name") or "tool"),
             args_digest=read_arguments(function.get("arguments")),
             called_at=runtime.engine.parts.clock.now(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from jacquard.client.wire import message_from_wire
 from jacquard.core.errors import ConfigError, InputTooLargeError
 from jacquard.memory.verbs.find import has_words
 from jacquard.service.http.operation import Call, Operation, Query
+from jacquard.service.ids import check_ids
 from jacquard.service.values import Scope
 from mnemosyne.chains.audience import may_read, read_audience
 from mnemosyne.core import codec
@@ -23,6 +25,7 @@ from mnemosyne.core.errors import (
 )
 from mnemosyne.documents.session_json import document_from_json, document_to_json
 from mnemosyne.evidence.documents import index_documents
+from mnemosyne.schema.document import SessionDocument
 from mnemosyne.schema.memory import is_profile_session
 from mnemosyne.schema.record import PutResult, TurnRecord
 from mnemosyne.schema.session import Message, SessionHead, TurnKind, TurnStatus
@@ -99,10 +102,8 @@ async def list_sessions(call: Call) -> SessionPage:
 
 
 async def start_session(call: Call) -> SessionHead:
-    """Start a session; ConfigError for an empty or a reserved id."""
+    """Start a session."""
     sent, engine = call.read(SessionRequest), call.runtime.engine
-    if not sent.session_id.strip() or is_profile_session(sent.session_id):
-        raise ConfigError("session_id is empty or reserved; choose another.")
     if sent.world_id is None:
         return await call.runtime.ensure_session(sent.session_id)
     return await engine.start_session(sent.session_id, await engine.worlds.world(sent.world_id))
@@ -124,10 +125,17 @@ async def get_document(call: Call) -> dict[str, Any]:
 async def put_document(call: Call) -> PutResult:
     """Write the session document."""
     sent = call.read(DocumentRequest)
-    document = await to_thread.run_sync(document_from_json, sent.document)
+    document = await to_thread.run_sync(_read_document, sent.document)
     done = await call.runtime.store.put_session(call.session_id, document, expected_version=sent.expected_version)
     await index_documents(call.runtime.store, call.session_id)
     return done
+
+
+def _read_document(sent: Mapping[str, Any]) -> SessionDocument:
+    document = document_from_json(sent)
+    check_ids(document)
+    check_ids(tuple(document.evidences.values()))
+    return document
 
 
 async def list_turns(call: Call) -> TurnPage:

@@ -1,0 +1,100 @@
+"""Rule for the ids that callers give: their length, their characters, and which of them are reserved. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any
+
+from jacquard.core.errors import ConfigError
+from mnemosyne.schema.memory import is_profile_session
+
+MOST_CHARS = 255
+"""An id has at most so many characters."""
+
+MOST_BYTES = 1_200
+"""An id that may be made of others (`TURN.u`) has at most so many bytes. PostgreSQL indexes at most 2,700 bytes."""
+
+_ID_NAMES = re.compile(
+    r"id|.*_(?:id|ids|key)|branch|turn|after|viewers?|author|depends_on|derived_from|superseded_by", re.ASCII
+)
+"""Names of parameters and fields that hold ids."""
+
+_MADE_NAMES = re.compile(
+    r"id|(?:.*_)?(?:evidence|message|memory|entry|edit|source|tool_call)_ids?|derived_from|superseded_by", re.ASCII
+)
+"""Those of ids that may be made of others."""
+
+_MESSAGES = frozenset({"message", "messages", "tail"})
+"""Fields that hold messages of a chat API. Any other mapping is the caller's own data."""
+
+_MESSAGE_LEVELS = 2
+"""Ids are in a message, and in the tool calls, references and author of one."""
+
+_NO_IDS = frozenset({"content", "extra", "function", "arguments"})
+"""Parts of such messages that hold no ids."""
+
+_JOINERS = frozenset("\u200c\u200d")
+"""Format characters that words and emoji of some scripts need."""
+
+
+def check_ids(given: Any) -> None:
+    """Raise ConfigError for the first id of parameters, a request body or a document that cannot be one."""
+    for name, text, is_required in _find_ids(given, levels=1):
+        check_id(name, text, is_required=is_required)
+
+
+def check_id(name: str, text: str, *, is_required: bool = True) -> None:
+    """Raise ConfigError for an id that is too long, has a control character, or is the reserved one of a user's facts."""
+    if (fault := _find_fault(name, text, is_required)) is not None:
+        raise ConfigError(f"{name} {fault}")
+    if name.endswith("session_id") and is_profile_session(text):
+        raise ConfigError(f"{name} is reserved for the facts about a user; choose another.")
+
+
+def shorten_id(text: str) -> str:
+    """Return a text that may be part of an id: itself, or a digest of it."""
+    if len(text) <= MOST_CHARS and not any(map(_is_wrong, text)):
+        return text
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _find_fault(name: str, text: str, is_required: bool) -> str | None:
+    if not text.strip() and (text or is_required):
+        return "is empty; give a text."
+    if len(text) > MOST_CHARS and not _MADE_NAMES.fullmatch(name):
+        return f"has {len(text):,} characters; an id has at most {MOST_CHARS}."
+    if len(text.encode("utf-8", "surrogatepass")) > MOST_BYTES:
+        return f"has more than {MOST_BYTES:,} bytes."
+    if text.isascii() and text.isprintable():
+        return None
+    wrong = next((each for each in text if _is_wrong(each)), None)
+    return None if wrong is None else f"has the character U+{ord(wrong):04X}; an id has none of control or format."
+
+
+def _is_wrong(char: str) -> bool:
+    return unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp") and char not in _JOINERS
+
+
+def _find_ids(
+    given: Any, name: str = "", *, is_required: bool = True, levels: int = 0
+) -> Iterator[tuple[str, str, bool]]:
+    """Yield name and text of each id, and whether there has to be one. Mappings are entered `levels` deep."""
+    if isinstance(given, str):
+        if _ID_NAMES.fullmatch(name):
+            yield name, given, is_required
+    elif is_dataclass(given):
+        for each in fields(given):
+            needed, below = each.default is MISSING, _MESSAGE_LEVELS if each.name in _MESSAGES else 0
+            yield from _find_ids(getattr(given, each.name), each.name, is_required=needed, levels=below)
+    elif isinstance(given, list | tuple):
+        for item in given:
+            if not isinstance(item, list):
+                yield from _find_ids(item, name, levels=levels)
+    elif isinstance(given, Mapping) and levels:
+        for key, value in given.items():
+            if key not in _NO_IDS:
+                yield from _find_ids(value, key, is_required=False, levels=levels - 1)
