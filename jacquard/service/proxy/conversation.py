@@ -13,7 +13,7 @@ from jacquard.pipeline.worlds import build_bare_world
 from jacquard.service.ids import check_id
 from jacquard.service.proxy.alignment import MessageForm, align, exchanges_of, form_of
 from jacquard.service.proxy.requests.chat_request import ChatRequest
-from jacquard.service.proxy.requests.headers import SESSION_HEADERS
+from jacquard.service.proxy.requests.headers import SESSION_HEADERS, read_header
 from jacquard.wiring.runtime import Runtime
 from mnemosyne.chains.messages.message_parts import message_from_chat
 from mnemosyne.chains.session_start import prologue_turn_id
@@ -124,7 +124,7 @@ def _read_said(messages: Sequence[Mapping[str, Any]], named: str | None) -> Said
 
 def _named_session(headers: Mapping[str, str], request: ChatRequest) -> str | None:
     metadata = request.body.get("metadata")
-    named = [*(headers.get(name) for name in SESSION_HEADERS), request.body.get("user")]
+    named = [*(read_header(headers, name) for name in SESSION_HEADERS), request.body.get("user")]
     if isinstance(metadata, dict):
         named += [metadata.get("session_id"), metadata.get("user_id")]
     return next((each for each in named if isinstance(each, str) and each.strip()), None)

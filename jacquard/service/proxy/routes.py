@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from anyio import to_thread
 from starlette.requests import Request
@@ -19,6 +19,7 @@ from jacquard.service.proxy.relay import EVENTS, Relay, upstream_fault
 from jacquard.service.proxy.replies.own_answer import write_answer
 from jacquard.service.proxy.requests.chat_request import Api, ChatRequest, read_request, with_our_text
 from jacquard.service.proxy.requests.headers import ERROR, PASSED, RECEIPT, Headers, headers_for_upstream
+from jacquard.service.proxy.requests.paths import leads_outside
 from jacquard.service.proxy.requests.rules import PASS, SAME_TURN, TURN, CallRule, find_rule, load_rules
 from jacquard.service.proxy.upstreams.protocol import Upstream, UpstreamCall
 from jacquard.service.tenants import TenantRuntimes
@@ -70,8 +71,7 @@ class Proxy:
         """Pass a call on as it came."""
         if self._upstream is None:
             return Response(upstream_fault(NO_UPSTREAM, "upstream_missing"), 503, media_type=JSON)
-        path = _path_below(request)
-        if any(unquote(part) in (".", "..") for part in path.split("/")):
+        if leads_outside(_path_below(request)):
             return Response(upstream_fault("There is no such address.", "not_found"), 404, media_type=JSON)
         body = await request.body()
         _wait_outside(request)
@@ -113,13 +113,15 @@ class Proxy:
     def _call(self, request: Request, body: bytes) -> UpstreamCall:
         path = _path_below(request)
         headers = headers_for_upstream(request.headers.items(), self._key_headers(path))
-        return UpstreamCall(method=request.method, path=path, query=request.url.query, headers=headers, body=body)
+        # Not from `request.url`, which begins with whatever the client calls this host.
+        query = request.scope["query_string"].decode("latin-1")
+        return UpstreamCall(method=request.method, path=path, query=query, headers=headers, body=body)
 
     def _key_headers(self, path: str) -> Headers | None:
         """Return the headers of the server's own key; None where the client's own goes upstream."""
         if not self._settings.tenants:
             return None
-        key = self._settings.proxy.key
+        key = (self._settings.proxy.key or "").encode().decode("latin-1")
         if not key:
             return []
         return [("x-api-key", key)] if path in (MESSAGES, COUNT) else [("authorization", f"Bearer {key}")]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import http.client
 import json
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -143,10 +145,106 @@ def pieces(body):
     return [event["choices"] for event in events]
 
 
-def test_no_path_leads_out_of_the_model_servers_interface(serve):
-    address = serve()
-    for path in ("/v1/models/../files", "/v1/models/%2e%2e/files", "/v1/../admin", "/v1/%2E./x"):
-        connection = http.client.HTTPConnection(address.removeprefix("http://"))
-        connection.request("GET", path)
-        assert connection.getresponse().status == 404, path
+OUTSIDE = [
+    "../files",
+    "%2e%2e/files",
+    "%2E./x",
+    "./x",
+    "..%2fx",
+    "..%2Fx",
+    "%252e%252e/x",
+    "..%252fx",
+    "%25252e%25252e%25252fx",
+    "..\\x",
+    "..%5cx",
+    "..%255cx",
+    "..;/x",
+    "..%3b/x",
+    "..;a=b/x",
+    "..%3fx",
+    "..%23x",
+    "x/..%2f..%2fy",
+    "%c0%ae%c0%ae/x",
+    "%u002e%u002e/x",
+    "..%u2215x",
+    "%ef%bc%8e%ef%bc%8e/x",
+    "..%ef%bc%8fx",
+    "..%20/x",
+    "...%20/x",
+    "x%00",
+    "x%0d%0aX-Evil:1",
+    "x%ff",
+    "%25252525252e",
+    "..%e2%88%95x",
+]
+INSIDE = [
+    "m",
+    "meta-llama/Llama-3",
+    "meta-llama%2FLlama-3.1",
+    "@cf/meta/m",
+    "a%20b",
+    "100%25",
+    "%E6%A8%A1%E5%9E%8B",
+    ".hidden",
+    "v1..2",
+    "a;b",
+    "x...y",
+    "a%2Fb.gguf",
+    "//evil.example/x",
+    "@evil",
+    "x%2523",
+]
+
+
+def call_path(address, path, method="POST", **headers):
+    """Return the status; the path and the headers are sent as they are."""
+    connection = http.client.HTTPConnection(address.removeprefix("http://"))
+    connection.putrequest(method, path, skip_host="host" in headers)
+    for name, value in {"content-length": "2", **headers}.items():
+        connection.putheader(name, value)
+    connection.endheaders(b"{}")
+    try:
+        return connection.getresponse().status
+    finally:
         connection.close()
+
+
+@pytest.mark.parametrize("folder", ["", "models/", "models/a%2F", "files/f/"])
+def test_no_path_leads_out_of_the_model_servers_interface(serve, server, folder):
+    address = serve()
+    for method in ("GET", "POST"):
+        found = {path: call_path(address, f"/v1/{folder}{path}", method) for path in OUTSIDE}
+        assert found == dict.fromkeys(OUTSIDE, 404)
+    assert server.requests == []
+
+
+def test_other_paths_go_to_the_model_server_as_they_are(serve, server):
+    address = serve()
+    for path in INSIDE:
+        call_path(address, f"/v1/models/{path}?x=%2e%2e%2f")
+    assert [each.path for each in server.requests] == [f"/v1/models/{path}?x=%2e%2e%2f" for path in INSIDE]
+
+
+def test_the_name_of_the_host_is_no_part_of_the_path(serve, server, tmp_path):
+    token = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "jacquard",
+            "tokens",
+            "create",
+            "--tenant",
+            "t",
+            "--scope",
+            "play",
+            "--store",
+            str(tmp_path / "store"),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    address = serve(tenants=True)
+    for host in ("127.0.0.1", "x/../admin?", "x/v1/../../admin#", "a@b/files?"):
+        call_path(address, "/v1/messages/count_tokens?q=1", host=host, authorization=f"Bearer {token}")
+    assert [each.path for each in server.requests] == ["/v1/messages/count_tokens?q=1"] * 4

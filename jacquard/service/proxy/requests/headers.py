@@ -1,12 +1,14 @@
 """Which headers of a call go upstream, and which of an answer come back. Pure.
 
+A header has a character of Latin-1 for each of its bytes, whatever they mean, so it leaves as it came.
+
 Without tenants the client's keys go upstream as they are. With tenants they are tokens of this service: none of them leaves it, and
 the upstream key of the server takes their place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 Headers = list[tuple[str, str]]
 
@@ -55,6 +57,15 @@ _NOT_BACK = _HOP_BY_HOP | {
     "set-cookie",
     "strict-transport-security",
 }
+
+
+def read_header(headers: Mapping[str, str], name: str) -> str:
+    """Return the text of a header, which clients write in UTF-8, or else in Latin-1; empty if there is none."""
+    value = headers.get(name, "")
+    try:
+        return value.encode("latin-1").decode()
+    except UnicodeError:
+        return value
 
 
 def headers_for_upstream(sent: Iterable[tuple[str, str]], key_headers: Headers | None) -> Headers:

@@ -15,6 +15,7 @@ from filament import FilamentError
 from filament.payload import load_yaml
 from jacquard.core.errors import ConfigError
 from jacquard.service.proxy.requests.chat_request import ChatRequest, text_of
+from jacquard.service.proxy.requests.headers import read_header
 
 PASS, TURN, SAME_TURN = "pass", "turn", "same_turn"
 MOST_RULES, MOST_TEXTS, MOST_CHARS = 1_000, 1_000, 10_000
@@ -60,7 +61,7 @@ class CallRule:
             and (not self.first_user or _holds_one(first, self.first_user))
             and (not self.last_role or last.get("role") in self.last_role)
             and (not self.no_user_message or not first)
-            and all(headers.get(name, "").lower() == value.lower() for name, value in self.header)
+            and all(read_header(headers, name).lower() == value.lower() for name, value in self.header)
         )
 
 

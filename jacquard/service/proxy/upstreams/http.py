@@ -43,12 +43,13 @@ class HttpUpstream:
         """Make a call; see `Upstream.call`."""
         query = f"?{call.query}" if call.query else ""
         headers = _with_credentials(call.headers, self._own_headers)
-        request = self._client.build_request(
-            call.method, f"{self._base}{call.path}{query}", headers=headers, content=call.body
-        )
+        pairs = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
         try:
+            request = self._client.build_request(
+                call.method, f"{self._base}{call.path}{query}", headers=pairs, content=call.body
+            )
             response = await self._client.send(request, stream=True)
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise _fault(error) from None
         try:
             yield _HttpAnswer(response)
@@ -70,7 +71,7 @@ class _HttpAnswer:
 
     @property
     def headers(self) -> Headers:
-        return self._response.headers.multi_items()
+        return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in self._response.headers.raw]
 
     async def parts(self) -> AsyncIterator[bytes]:
         try:
@@ -87,7 +88,7 @@ def _with_credentials(headers: Headers, own: Mapping[str, str]) -> Headers:
     return [*((name, value) for name, value in headers if name not in names), *own.items()]
 
 
-def _fault(error: httpx.HTTPError) -> UpstreamError:
+def _fault(error: httpx.HTTPError | httpx.InvalidURL) -> UpstreamError:
     if isinstance(error, httpx.TimeoutException):
         return UpstreamError("The model server did not answer in time (service.proxy.silent_seconds).")
     if isinstance(error, httpx.ConnectError):
