@@ -17,7 +17,9 @@ class TenantSettings:
     stored_bytes: int = bounded_field(
         0, 0, doc="The most bytes of what is stored, as it was measured within the last ten minutes."
     )
-    turns_a_minute: int = bounded_field(0, 0, doc="The most turns that one process begins in a minute.")
+    turns_a_minute: int = bounded_field(
+        0, 0, doc="The most turns, summaries and consolidations that one process begins in a minute."
+    )
     archive_days: float = bounded_field(
         0.0, 0.0, doc="A session is archived when its last turn is so many days ago (SQLite and PostgreSQL)."
     )

@@ -15,11 +15,27 @@ from mnemosyne.protocols import Store, StoreUpkeep
 _STARTING = frozenset({"start_session", "prepare_turn", "adopt_messages", "put_document"})
 """Operations that start a session where there is none."""
 
-_REMEMBERING = frozenset({"remember_memory", "remember", "add_lore", "put_world", "consolidate", "ingest"})
+_REMEMBERING = frozenset(
+    {
+        "add_lore",
+        "consolidate",
+        "ingest",
+        "put_world",
+        "record_tool_call",
+        "remember",
+        "remember_memory",
+        "supersede_memory",
+    }
+)
 """Operations that add entries."""
 
-_TURNS = frozenset({"prepare_turn", "retry", "swipe"})
-WRITING = _STARTING | _REMEMBERING | _TURNS
+_TURNS = frozenset({"prepare_turn", "retry", "swipe", "summarize", "consolidate"})
+"""Operations that prepare a turn or call a model."""
+
+_STORING = frozenset({"edit_message", "edit_memory", "edit_lore", "set_state", "repair_state", "upsert_tasks"})
+"""Other operations that store texts of the caller."""
+
+WRITING = _STARTING | _REMEMBERING | _TURNS | _STORING
 """Operations that are refused where a tenant has too much; a turn that has begun can always be committed."""
 
 _MINUTE_SECONDS = 60.0

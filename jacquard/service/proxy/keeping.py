@@ -34,6 +34,7 @@ from jacquard.service.values import Principal
 from jacquard.templating.profiles import ReplyForm
 from jacquard.turns.writing.branches import find_input
 from jacquard.wiring.runtime import Runtime
+from mnemosyne.core.errors import SessionNotFoundError
 from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage, ToolCall
 from mnemosyne.schema.record import TurnRecord
@@ -80,8 +81,6 @@ class TurnKeeper:
             said = await read_said(headers, request)
             async with self._tenants.use(principal.tenant) as runtime:
                 session_id = said.named or await self._finder.find(runtime, principal.tenant, said)
-                if not request.tail:
-                    await self._tenants.quotas.check("prepare_turn", principal.tenant, runtime.store, session_id)
                 lock = self._locks.setdefault((principal.tenant, session_id), anyio.Lock())
                 async with lock:
                     self._finder.note(principal.tenant, session_id, said.forms)
@@ -101,10 +100,12 @@ class TurnKeeper:
     async def _begin(
         self, runtime: Runtime, principal: Principal, session_id: str, request: ChatRequest, said: Said
     ) -> tuple[PreparedTurn, OurText]:
+        waiting = await self._find_waiting(runtime, session_id, request)
+        # Results of tools go on with a turn; a call that only looks like that begins one.
+        counted = "prepare_turn" if waiting is None else "record_tool_call"
+        await self._tenants.quotas.check(counted, principal.tenant, runtime.store, session_id)
         await ensure_session(runtime, session_id)
-        turn, ours = await self._find_waiting(runtime, session_id, request) or await self._prepare(
-            runtime, session_id, request, said, principal.viewer
-        )
+        turn, ours = waiting or await self._prepare(runtime, session_id, request, said, principal.viewer)
         if request.tail:
             await _record_tools(runtime, session_id, turn.turn_id, request)
         return turn, ours
@@ -164,7 +165,10 @@ class TurnKeeper:
         """Return the turn that a call with results of tools goes on with: its text is the same as in its first call."""
         if not request.tail or request.last_user is None:
             return None
-        pending = (await runtime.store.window(session_id, message_limit=1)).pending
+        try:
+            pending = (await runtime.store.window(session_id, message_limit=1)).pending
+        except SessionNotFoundError:
+            return None
         said = None if pending is None else find_input(pending)
         if pending is None or said is None or pending.prompt is None:
             return None

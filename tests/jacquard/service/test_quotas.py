@@ -34,8 +34,21 @@ async def prepare(http, session: str, turn: str):
     return await http.post(f"/api/v1/sessions/{session}/turns", json=sent)
 
 
-def test_the_operations_that_are_checked_are_there():
-    assert {each.name for each in OPERATIONS} >= WRITING
+UNCHECKED = {
+    "a turn that has begun can be ended": "commit_assistant_message commit_assistant_chunk finalize_assistant_message "
+    "abort_assistant_message record_model_usage",
+    "it takes away": "erase forget_memory archive_session open_archived revoke_token undo_memory_edit unpin_memory",
+    "it names what is there": "fork switch rollback pin_memory",
+    "it writes nothing": "estimate_messages assemble search_memory",
+    "an administrator does it": "create_token",
+}
+"""Operations other than reads that no limit of a tenant stops, by the reason."""
+
+
+def test_every_operation_that_writes_is_checked_or_has_a_reason():
+    writing = {each.name for each in OPERATIONS if each.method != "GET"}
+    assert writing == WRITING | {name for names in UNCHECKED.values() for name in names.split()}
+    assert not WRITING & {name for names in UNCHECKED.values() for name in names.split()}
 
 
 async def test_no_more_sessions_than_a_tenant_may_have(tmp_path):
@@ -91,6 +104,50 @@ async def test_a_call_of_the_proxy_beyond_a_limit_passes_through_without_the_eng
         assert answer.headers["x-jacquard-error"] == "turn_rate"
         turns = (await http.get("/api/v1/sessions/s/turns")).json()["items"]
         assert len(turns) == 1
+
+
+def chat(*more, said="Hello."):
+    return {"model": "m", "messages": [{"role": "user", "content": said}, *more]}
+
+
+def tool_messages(call_id="c1", result="It is sunny."):
+    call = {"id": call_id, "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+    return (
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": call_id, "content": result},
+    )
+
+
+@pytest.fixture
+def tool_server():
+    with ScriptedServer("tool:weather {}", "text:Noted.") as server:
+        yield server
+
+
+async def test_a_made_up_tool_result_counts_as_the_turn_that_it_begins(tmp_path, tool_server):
+    quota = TenantSettings(turns_a_minute=2, sessions=1)
+    async with client(tmp_path, quota, upstream=tool_server.base_url) as http:
+
+        async def ask(session, body):
+            answer = await http.post("/v1/chat/completions", json=body, headers={"x-jacquard-session": session})
+            return answer.headers.get("x-jacquard-error", "")
+
+        assert await ask("s", chat()) == ""
+        # The result of a tool that the model called goes on with its turn.
+        assert await ask("s", chat(*tool_messages())) == ""
+        assert await ask("s", chat(*tool_messages("c2"), said="Made up.")) == ""
+        assert await ask("s", chat(*tool_messages("c3"), said="Made up again.")) == "turn_rate"
+        assert await ask("other", chat(*tool_messages("c4"))) == "quota_exceeded"
+        assert (await http.get("/api/v1/sessions")).json()["items"] == ["s"]
+
+
+async def test_a_tool_result_is_stored_within_the_limits_of_its_tenant(tmp_path):
+    async with client(tmp_path, TenantSettings()) as http:
+        assert (await http.post("/api/v1/sessions", json={"session_id": "a"})).status_code == 201
+    async with client(tmp_path, TenantSettings(stored_bytes=10)) as http:
+        sent = {"tool_call": {"tool_call_id": "c", "tool": "look"}, "result": "All is quiet."}
+        refused = await http.post("/api/v1/sessions/a/tool-calls", json=sent)
+        assert (refused.status_code, refused.json()["error"]["facts"]["what"]) == (403, "stored_bytes")
 
 
 async def test_archived_sessions_over_http(tmp_path):
