@@ -187,11 +187,14 @@ def to_plain(value: Any) -> Any:
     return msgspec.to_builtins(value, enc_hook=_plain_mapping)
 
 
-def from_plain(value: Any, kind: type[T]) -> T:
-    """Return plain data (from `to_plain` or JSON) as a schema value; CodecError names the place of a fault."""
+def from_plain(value: Any, kind: type[T], *, is_lax: bool = False) -> T:
+    """Return plain data (from `to_plain` or JSON) as a schema value; CodecError names the place of a fault.
+
+    With `is_lax` a number may also be a text, and a whole number may have a decimal point, as models write them.
+    """
     _decoder(cast(Hashable, kind))
     try:
-        return msgspec.convert(value, kind)
+        return msgspec.convert(value, kind, strict=not is_lax)
     except msgspec.ValidationError as error:
         raise CodecError(f"This is not a {kind.__name__}: {error}.") from None
     except UnicodeEncodeError:

@@ -55,6 +55,8 @@ def read_arguments(tool: Tool, sent: Mapping[str, Any]) -> tuple[dict[str, str],
     operation = tool.operation
     schema = input_schema(tool, is_bound=False)
     known: dict[str, Any] = schema["properties"]
+    # Clients that hold a model to a schema send null for each argument that it leaves out.
+    sent = {name: value for name, value in sent.items() if value is not None}
     if unknown := [name for name in sent if name not in known]:
         raise ConfigError(f"{tool.name} has no argument {unknown[0][:40]!r}; it has: {', '.join(known)}.")
     if missing := [name for name in schema.get("required", ()) if sent.get(name) in (None, "")]:
@@ -72,7 +74,7 @@ def read_arguments(tool: Tool, sent: Mapping[str, Any]) -> tuple[dict[str, str],
     if operation.body is not None:
         given = {name: value for name, value in sent.items() if name not in texts and name not in query}
         try:
-            body = codec.from_plain(given, operation.body)
+            body = codec.from_plain(given, operation.body, is_lax=True)
         except CodecError as error:
             fault = str(error).partition(": ")[2]
             raise ConfigError(f"An argument of {tool.name} has the wrong type: {fault}") from None
@@ -80,6 +82,8 @@ def read_arguments(tool: Tool, sent: Mapping[str, Any]) -> tuple[dict[str, str],
 
 
 def _as_text(value: Any) -> str | None:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     return value if value is None or isinstance(value, str) else str(value).lower()
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from importlib.metadata import version
+from io import TextIOWrapper
 from time import monotonic
 from typing import Any, TypeAlias
 
+import anyio
 import mcp_types as types
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
@@ -36,6 +40,11 @@ INSTRUCTIONS = (
     "With viewer, a tool works on what that character may know."
 )
 UNKNOWN_MODEL = "model"
+_ESCAPE = re.compile(
+    r"\\u[dD][89aAbB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\.",
+    re.ASCII,
+)
+"""Escapes of JSON texts: a surrogate pair, half of one, any other."""
 _LOCAL = ("127.0.0.1", "localhost", "[::1]")
 
 Context: TypeAlias = Any
@@ -119,9 +128,25 @@ def list_tools(principal: Principal) -> list[types.Tool]:
 
 
 async def serve_stdio(server: Server[Any]) -> None:
-    """Serve one client over standard input and output; nothing but the protocol reaches the latter meanwhile."""
-    async with stdio_server() as (received, sent):
+    """Serve one client over standard input and output; nothing but the protocol reaches the latter meanwhile.
+
+    Half of a surrogate pair in a request becomes U+FFFD: the SDK drops a line with one, and the client would wait for its answer.
+    """
+    lines = anyio.wrap_file(_RequestLines(sys.stdin.buffer, encoding="utf-8", errors="replace"))
+    async with stdio_server(stdin=lines) as (received, sent):
         await server.run(received, sent, server.create_initialization_options())
+
+
+class _RequestLines(TextIOWrapper):
+    """Lines of JSON in which each character is whole."""
+
+    def readline(self, size: int = -1, /) -> str:
+        line = super().readline(size)
+        return _ESCAPE.sub(_complete_escape, line) if "\\ud" in line.lower() else line
+
+
+def _complete_escape(found: re.Match[str]) -> str:
+    return "\\ufffd" if found["half"] else found[0]
 
 
 def make_http(

@@ -117,6 +117,14 @@ def test_nothing_but_the_protocol_reaches_standard_output(tmp_path):
             "method": "tools/call",
             "params": {"name": "remember_memory", "arguments": {"session_id": "s", "text": FACT}},
         },
+        {
+            "id": 4,
+            "method": "tools/call",
+            "params": {
+                "name": "remember_memory",
+                "arguments": {"session_id": "s", "text": "C:\\ud800 has half \ud83d"},
+            },
+        },
     ]
     command = [sys.executable, "-m", "jacquard", "mcp", "--store", "store", "--config", "settings.yaml"]
     process = subprocess.Popen(
@@ -138,6 +146,7 @@ def test_nothing_but_the_protocol_reaches_standard_output(tmp_path):
     rest, log = process.communicate(timeout=120)
     assert (process.returncode, rest) == (0, b"")
     assert not answers[3]["isError"]
+    assert "C:\\ud800 has half \ufffd" in answers[4]["structuredContent"].values()
     for noise in (b"noise of an import", b"noise of a call", b"noise of the system", b"noise of a child"):
         assert noise in log
 
@@ -231,6 +240,17 @@ async def test_wrong_calls_are_answered_with_what_is_wrong(tmp_path):
             assert sentence in await fault_of(client, "search_memory", **arguments)
         assert "a memory at most 20000" in await fault_of(client, "remember_memory", session_id="s", text="y" * 30_000)
         assert "limit is 'ten'" in await fault_of(client, "list_sessions", limit="ten")
+
+
+async def test_null_leaves_an_optional_argument_out(tmp_path):
+    async with connect(tmp_path) as client:
+        tools = Tools(client)
+        await tools.ask("start_session", session_id="s")
+        await tools.ask("remember_memory", session_id="s", text=FACT, viewer=None)
+        for limit in (None, 5.0, "5"):
+            found = await tools.ask("search_memory", session_id="s", text="key", limit=limit, viewer=None)
+            assert FACT in str(found)
+        assert "needs 'text'" in await fault_of(client, "search_memory", session_id="s", text=None)
 
 
 async def test_a_viewer_neither_sees_nor_edits_what_it_may_not_know(tmp_path):
