@@ -140,7 +140,7 @@ async def serve_stdio(server: Server[Any]) -> None:
 class _RequestLines(TextIOWrapper):
     """Lines of JSON in which each character is whole."""
 
-    def readline(self, size: int = -1, /) -> str:
+    def readline(self, size: int = -1, /) -> str:  # type: ignore[override]  # the stub of io has the type of bytes
         line = super().readline(size)
         return _ESCAPE.sub(_complete_escape, line) if "\\ud" in line.lower() else line
 
