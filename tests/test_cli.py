@@ -187,6 +187,23 @@ def test_init_makes_a_pack_that_validates_and_plays(run, weave):
     assert "mine" in again.stderr
 
 
+def test_validate_warns_and_counts_in_words(run):
+    run("init", "mine")
+    told = run("validate", "mine")
+    assert told.stderr == ""
+    assert "lore: 6 (1 axiom, 1 agent, 3 encyclopedia, 1 directive)" in told.stdout
+    assert "{" not in told.stdout
+    assert "[" not in told.stdout
+    with Path("mine/world.yaml").open("a", encoding="utf-8") as file:
+        file.write("  skills: [hacking, sneaking]\n")
+    told = run("validate", "mine")
+    assert told.stderr.startswith("warning: world.yaml:")
+    assert "state.skills: has two texts" in told.stderr
+    assert "is a good pack, with 1 warning." in told.stdout
+    answer = json.loads(run("validate", "mine", "--json").stdout)
+    assert (answer["ok"], len(answer["warnings"])) == (True, 1)
+
+
 def test_validate_tells_all_faults_at_once(run):
     run("init", "mine")
     Path("mine/planner.yaml").write_text("default_template: opera\n", encoding="utf-8")

@@ -14,12 +14,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from filament.errors import AnchorError
-from filament.state.conventions import ANCHOR, EMPTY, ID, META, anchors_of, is_mapping, meta_of
-from filament.state.pointer import Tokens, join_pointer
-from filament.state.rules import GONE
+from filament.state.conventions import ANCHOR, EMPTY, ID, META, anchors_of, is_mapping, label_of, meta_of
+from filament.state.pointer import Tokens, join_pointer, look_up
+from filament.state.quests import QUESTS
+from filament.state.rules import GONE, TEMPLATE, Rules, is_group, rules_at_root
 
 _LEAVES = frozenset({str, int, float, bool, type(None)})
 _MADE_ID = re.compile(r"item_([1-9][0-9]{0,17})", re.ASCII)
+_KEY_ID = re.compile(r"[^\s\x00-\x1f\x7f./~]{1,128}")
 
 
 def collect_anchors(tree: Any) -> dict[str, str]:
@@ -76,35 +78,87 @@ def next_item_id(taken: Iterable[str]) -> Iterator[str]:
 
 
 def with_anchors(tree: Any) -> Any:
-    """Return the tree in which every mapping in a list has an `id`.
+    """Return the tree in which every mapping in a list, and every thing that follows the template of its group, has an `id`.
 
-    A mapping without one gets `item_<n>`, in reading order, numbered from the highest such id that is or was in the
+    A mapping in a list without one gets `item_<n>`, in reading order, numbered from the highest such id that is or was in the
     tree: first those in lists of containers, then those in all other lists (prompts of earlier releases showed ids of the
-    former alone, and these must still mean the same). The same tree gives the same ids; a tree in which none is missing
-    is returned unchanged.
+    former alone, and these must still mean the same). A thing in a group gets its key; where that is or was the id of another
+    thing, or is a top field of the tree, `item_<n>`. The same tree gives the same ids; a tree in which none is missing is
+    returned unchanged.
     """
-    if not _has_nameless(tree):
-        return tree
-    fresh = next_item_id({*read_removed_ids(tree), *(anchor for anchor, _ in walk_anchors(tree))})
-    return _assign_ids(_assign_ids(tree, fresh, everywhere=False), fresh, everywhere=True)
+    is_nameless, has_groups = _find_nameless(tree)
+    if is_nameless:
+        fresh = next_item_id({*read_removed_ids(tree), *(anchor for anchor, _ in walk_anchors(tree))})
+        tree = _assign_ids(_assign_ids(tree, fresh, everywhere=False), fresh, everywhere=True)
+    return _name_things(tree) if has_groups else tree
 
 
-def _has_nameless(tree: Any) -> bool:
-    """Return whether any list holds a mapping without an `id`; `$meta` is not searched."""
+def _find_nameless(tree: Any) -> tuple[bool, bool]:
+    """Return whether any list holds a mapping without an `id`, and whether any mapping has a template for what is in it; `$meta`
+    is not searched.
+    """
+    is_nameless, has_groups = False, is_mapping(tree) and QUESTS in tree
     stack = [tree]
     while stack:
         node = stack.pop()
         if is_mapping(node):
             for key, value in node.items():
-                if type(value) not in _LEAVES and key != META:
+                if key == META:
+                    has_groups = has_groups or (is_mapping(value) and TEMPLATE in value)
+                elif type(value) not in _LEAVES:
                     stack.append(value)
         elif isinstance(node, list | tuple):
             for item in node:
                 if type(item) not in _LEAVES:
-                    if _is_nameless(item):
-                        return True
+                    is_nameless = is_nameless or _is_nameless(item)
                     stack.append(item)
-    return False
+    return is_nameless, has_groups
+
+
+def _name_things(tree: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a tree in which every thing that follows the template of its group has an anchor."""
+    nameless = list(_walk_nameless_things(tree, rules_at_root(tree), ()))
+    if not nameless:
+        return tree
+    gone, taken = read_removed_ids(tree), {*tree, *(anchor for anchor, _ in walk_anchors(tree))}
+    fresh = next_item_id({*gone, *taken, *(tokens[-1] for tokens in nameless)})
+    for tokens in nameless:
+        key, thing = tokens[-1], look_up(tree, tokens)[1]
+        is_free = key not in taken and gone.get(key, label_of(thing)) == label_of(thing)
+        name = key if is_free and _KEY_ID.fullmatch(key) else next(fresh)
+        taken.add(name)
+        tree = _replace_node(tree, tokens, {ID: name, **thing})
+    return tree
+
+
+def _walk_nameless_things(node: Any, rules: Rules, at: Tokens) -> Iterator[Tokens]:
+    """Yield the places of things without an anchor, in reading order; `rules` are a mapping's own."""
+    if is_mapping(node):
+        for key, value in node.items():
+            if key == META or type(value) in _LEAVES:
+                continue
+            # What is directly in the tree is addressed by its key as it is.
+            if at and rules.holds_things and _is_nameless(value) and ANCHOR not in value and not is_group(value):
+                yield (*at, key)
+            inner = rules.rules_below(key, value) if is_mapping(value) else rules
+            yield from _walk_nameless_things(value, inner, (*at, key))
+    elif isinstance(node, list | tuple):
+        field = at[-1] if at else ""
+        for place, item in enumerate(node):
+            if type(item) not in _LEAVES:
+                inner = rules.rules_below(field, item, entry=True) if is_mapping(item) else rules
+                yield from _walk_nameless_things(item, inner, (*at, str(place)))
+
+
+def _replace_node(tree: Any, tokens: Tokens, node: Any) -> Any:
+    """Return a copy of a tree with another node at a place."""
+    if not tokens:
+        return node
+    step, rest = tokens[0], tokens[1:]
+    if is_mapping(tree):
+        return {**tree, step: _replace_node(tree[step], rest, node)}
+    place = int(step)
+    return [*tree[:place], _replace_node(tree[place], rest, node), *tree[place + 1 :]]
 
 
 def list_made_ids(tree: Any) -> list[tuple[str, str]]:

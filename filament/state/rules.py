@@ -75,6 +75,11 @@ class Rules:
     authority: Authority = Authority.MODEL
 
     @property
+    def holds_things(self) -> bool:
+        """Whether the fields that are mappings follow its template."""
+        return bool(self.pattern) and not self.container
+
+    @property
     def is_free(self) -> bool:
         """Whether everything may be changed, added and deleted."""
         return self.authority is not Authority.MODEL
@@ -83,11 +88,11 @@ class Rules:
         """Return the rules of a mapping in `field`: the field itself, or an `entry` of the list there."""
         # A turn asks this for each mapping of the state, so that nothing is looked up twice.
         container, own, free = is_container(child), meta_of(child), self.is_free
-        is_group = not entry and not self.container and _is_group(child, own)
-        shape = self._rules_named(field) if is_group else self.shape_below(field, entry=entry)
+        grouped = not entry and not self.container and is_group(child)
+        shape = self._rules_named(field) if grouped else self.shape_below(field, entry=entry)
         meta = merge_meta(meta_of(shape), own) if shape else own
         pattern = meta.get(TEMPLATE, EMPTY)
-        if is_mapping(pattern) and (is_group or (entry and container and self.container)):
+        if is_mapping(pattern) and (grouped or (entry and container and self.container)):
             pattern = merge_shapes(self.pattern, pattern)
         updatable, extensible = meta.get(UPDATABLE), meta.get(EXTENSIBLE)
         if is_mapping(updatable):
@@ -239,8 +244,9 @@ class Rules:
         return word in ("self", "all") if isinstance(word, str) else isinstance(word, list | tuple) and SELF in word
 
 
-def _is_group(child: Mapping[str, Any], meta: Mapping[str, Any]) -> bool:
-    return ID not in child and bool(meta) and is_mapping(meta.get(TEMPLATE))
+def is_group(child: Mapping[str, Any]) -> bool:
+    """Return whether a mapping is no thing of its own but holds things: it has a template for them, and no id."""
+    return ID not in child and META in child and is_mapping(meta_of(child).get(TEMPLATE))
 
 
 def rules_at_root(tree: Any, authority: Authority = Authority.MODEL) -> Rules:

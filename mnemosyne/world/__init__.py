@@ -11,6 +11,7 @@ from pathlib import Path
 
 from mnemosyne.schema.world import WorldPack
 from mnemosyne.world.build import build_world
+from mnemosyne.world.checking.doubts import find_doubts
 from mnemosyne.world.checking.links import check_links
 from mnemosyne.world.describe import describe
 from mnemosyne.world.format.faults import FaultList
@@ -18,7 +19,7 @@ from mnemosyne.world.pack_json import pack_from_json, pack_to_json
 from mnemosyne.world.reading.draft import read_draft
 from mnemosyne.world.reading.files import PackFolder, pack_of_files, read_folder
 
-__all__ = ["describe", "load_world", "load_world_files", "pack_from_json", "pack_to_json"]
+__all__ = ["describe", "examine_world", "load_world", "load_world_files", "pack_from_json", "pack_to_json"]
 
 
 def load_world(folder: str | Path, *, try_patterns: bool = False) -> WorldPack:
@@ -28,18 +29,25 @@ def load_world(folder: str | Path, *, try_patterns: bool = False) -> WorldPack:
     WorldPackError with all faults at once, each as `file:line: key: what is wrong; what to do` (file relative to the
     pack, line from 1), ordered by file and line, `world.yaml` first. Nothing is written.
     """
+    return examine_world(folder, try_patterns=try_patterns)[0]
+
+
+def examine_world(folder: str | Path, *, try_patterns: bool = False) -> tuple[WorldPack, tuple[str, ...]]:
+    """Return the world in a pack as `load_world` does, with what is legal in it and was probably meant otherwise: sentences of the
+    same form.
+    """
     faults = FaultList()
     return _load(read_folder(Path(folder), faults), faults, try_patterns=try_patterns)
 
 
 def load_world_files(files: Mapping[str, bytes]) -> WorldPack:
     """Return the world of a pack whose files are given by relative name, checked as one in a folder; WorldPackError as for that."""
-    return _load(pack_of_files(files), FaultList(), try_patterns=False)
+    return _load(pack_of_files(files), FaultList(), try_patterns=False)[0]
 
 
-def _load(pack: PackFolder, faults: FaultList, *, try_patterns: bool) -> WorldPack:
+def _load(pack: PackFolder, faults: FaultList, *, try_patterns: bool) -> tuple[WorldPack, tuple[str, ...]]:
     draft = read_draft(pack, faults)
     tree = check_links(draft, faults, try_patterns=try_patterns)
     faults.close()
     assert tree is not None, "a pack without faults has a state"
-    return build_world(draft, tree, pack)
+    return build_world(draft, tree, pack), find_doubts(tree, draft.world)

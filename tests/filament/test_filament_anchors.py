@@ -77,6 +77,48 @@ def test_ids_are_given_in_nested_containers_first_and_then_in_all_other_lists() 
     assert named["items"][0]["shelf"][0]["id"] != named["items"][0]["id"] != named["more"][0]["id"]
 
 
+PEOPLE = {
+    "hero": {"id": "hero", "name": "Ilse"},
+    "people": {
+        "$meta": {"extensible": True, "template": {"trust": 5, "mood": {"now": "calm"}}},
+        "bram": {"id": "bram", "name": "Bram", "mood": {"now": "dry"}},
+        "zed": {"name": "Zed"},
+        "老周": {"name": "老周"},
+        "hero": {"name": "a namesake"},
+        "guards": {"$meta": {"template": {"post": "gate"}}, "zed": {"name": "another"}, "tom": {"name": "Tom"}},
+        "sack": {"_anchor": "sack", "items": [{"name": "Salt"}]},
+    },
+    "rooms": {"four": {"name": "Room four"}},
+}
+
+
+def test_a_thing_in_a_group_with_a_template_gets_its_key_as_id() -> None:
+    named = with_anchors(PEOPLE)
+    people = named["people"]
+    assert {key: thing.get("id") for key, thing in people.items() if key != "$meta"} == {
+        "bram": "bram",
+        "zed": "zed",
+        "老周": "老周",
+        "hero": "item_2",  # a top field has this name
+        "guards": None,
+        "sack": None,
+    }
+    assert (people["guards"]["zed"]["id"], people["guards"]["tom"]["id"]) == ("item_3", "tom")
+    assert people["sack"]["items"][0]["id"] == "item_1"
+    assert people["bram"] is PEOPLE["people"]["bram"]
+    assert named["rooms"] is PEOPLE["rooms"]
+    assert with_anchors(named) is named
+    assert collect_anchors(named)["zed"] == "/people/zed"
+
+
+def test_the_key_of_a_thing_is_no_id_where_that_was_the_id_of_another() -> None:
+    def named(gone: str) -> str:
+        return with_anchors({"$meta": {"gone": {"zed": gone}}, "people": PEOPLE["people"]})["people"]["zed"]["id"]
+
+    assert named("Zed") == "zed"
+    assert named("Zoe") == "item_2"
+
+
 def test_what_a_model_is_shown() -> None:
     assert display(TREE) == {
         "hero": {

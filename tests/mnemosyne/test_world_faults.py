@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mnemosyne import WorldPackError, load_world
+from mnemosyne.world import examine_world
 from mnemosyne.world.scaffold import starter_files
 
 
@@ -469,6 +470,63 @@ def test_all_faults_come_at_once_ordered_by_file_and_line(tmp_path: Path) -> Non
     found = faults_of(write_pack(tmp_path, changes))
     assert [fault.split(":")[0] for fault in found] == ["world.yaml", "world.yaml", "lore/places.yaml", "quests.yaml"]
     assert len(set(found)) == len(found)
+
+
+DOUBTS = {
+    "two texts": ("  location:", "  skills: [黑客, 潜行]\n  location:", "state.skills", "$meta: {lists: [skills]}"),
+    "two texts in a template": (
+        "  location:",
+        "  crew: {$meta: {extensible: true, template: {likes: [tea, cake]}}}\n  location:",
+        "state.crew.$meta.template.likes",
+        "$meta: {types: {likes: text}}",
+    ),
+    "two texts in a persona": ("persona:\n", "persona:\n  goals: [rest, peace]\n", "persona.goals", "'rest (peace)'"),
+    "nothing in a persona": (
+        "persona:\n",
+        "persona:\n  manner: {dry, a little amused}\n",
+        "persona.manner.a little amused",
+        "shows null",
+    ),
+    "a template that no new thing can follow": (
+        "  location:",
+        "  crew: {$meta: {template: {trust: 5}}, tom: {name: Tom}}\n  location:",
+        "state.crew.$meta.template",
+        "extensible: true",
+    ),
+    "a persona of many words": ("persona:\n", f"persona:\n  past: {'She counts. ' * 2000}\n", "persona", "lore/"),
+}
+
+
+@pytest.mark.parametrize("name", DOUBTS)
+def test_what_was_probably_meant_otherwise_is_a_warning_with_its_place(name: str, tmp_path: Path) -> None:
+    old, new, key, says = DOUBTS[name]
+    changed = starter_files("en")["world.yaml"].decode().replace(old, new, 1)
+    _, warnings = examine_world(write_pack(tmp_path, {"world.yaml": changed}))
+    line = line_of(changed, new) + ("persona" in key and key != "persona")
+    assert any(each.startswith(f"world.yaml:{line}: {key}: ") and says in each for each in warnings), warnings
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "mood: [uneasy, keeps watching the keyhole]",
+        "mood: [不安, 一直看着锁孔]",
+        "skills: [黑客, 潜行]\n  $meta: {lists: [skills]}",
+        "job: [cook, of this house]\n  $meta: {types: {job: text}}",
+        "oil: [6, measures]",
+        "crew: {$meta: {extensible: false, template: {trust: 5}}, tom: {name: Tom}}",
+        "bag: {_anchor: sack, items: [], $meta: {template: {count: 1}}}",
+    ],
+)
+def test_what_is_clear_is_no_doubt(line: str, tmp_path: Path) -> None:
+    text = f"id: inn\ntitle: Inn\nlocale: en\ninstruction: Tell.\nstate:\n  {line}\n"
+    (tmp_path / "world.yaml").write_text(text, encoding="utf-8")
+    assert examine_world(tmp_path)[1] == ()
+
+
+@pytest.mark.parametrize("folder", ["dinner_party", "whispering_forest/en", "whispering_forest/zh"])
+def test_the_example_worlds_leave_no_doubt(folder: str) -> None:
+    assert examine_world(Path(__file__).parents[2] / "examples" / folder)[1] == ()
 
 
 def test_one_mistake_is_said_once(tmp_path: Path) -> None:

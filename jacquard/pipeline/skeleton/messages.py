@@ -2,8 +2,8 @@
 
 A profile says how messages are shown. Escaped, as text of the markup, a speaker's name precedes the text where the role does not
 say it: not for the world's own player and narrator, nor for the generic names of the two roles, but for the people of an imported
-conversation; a message that got no reply, or an empty one, says so in a `<notice>` after its text. As written, nothing is added but
-names, and those only where several people speak. Empty replies are not shown: providers refuse them.
+conversation; a message that got no reply says so in a `<notice>` after its text. As written, nothing is added but names, and
+those only where several people speak.
 """
 
 from __future__ import annotations
@@ -79,17 +79,12 @@ def history_blocks(
     notice = _UNANSWERED["zh" if world.locale.lower().startswith("zh") else "en"]
     scope = session_scope(session_id)
     with_tools = {each.turn_id for each in messages if each.message.role is Role.TOOL}
-    empty = [each for each in messages if _is_empty_reply(each.message)]
-    messages = [each for each in messages if each not in empty] if empty else messages
-    replied = {each.turn_id for each in messages if each.message.role is Role.ASSISTANT}
-    silent = {each.turn_id for each in empty} - replied
     blocks = []
     for place, each in enumerate(messages):
         message, age = each.message, len(messages) - 1 - place
         speaker = shown.name_of(message)
         content = _shown_text(message.content, speaker, profile)
-        is_silent = message.role is Role.USER and each.turn_id in silent
-        if (is_silent or is_unanswered(message)) and not as_written:
+        if is_unanswered(message) and not as_written:
             content = f"{content}\n{notice}"
         grouped = each.turn_id in with_tools and message.role not in (Role.USER, Role.SYSTEM)
         attached_tokens = count_attached(message, count)
@@ -116,11 +111,6 @@ def history_blocks(
             )
         )
     return tuple(blocks)
-
-
-def _is_empty_reply(message: Message) -> bool:
-    is_blank = message.role is Role.ASSISTANT and not message.content.strip()
-    return is_blank and not read_tool_calls(message) and not read_parts(message)
 
 
 def _priority(role: Role, age: int) -> Priority:

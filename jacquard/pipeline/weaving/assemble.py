@@ -119,7 +119,7 @@ def assemble(skein: Skein, count: Callable[[str], int]) -> AssembledPrompt:
     for _, part in groupby(skein.system, key=lambda b: b.placement.order if skein.separate else 0):
         groups.append(_Group(role=Role.SYSTEM.value, pieces=_pieces(list(part), skein.layer_attributes)))
     tail = [block for block in skein.history if _is_tail(block)]
-    history = [block for block in skein.history if not _is_tail(block)] if tail else skein.history
+    history = [block for block in skein.history if not (_is_tail(block) or _is_empty_reply(block))]
     for role, blocks in groupby(history, key=_message_key):
         if role[1]:
             pieces = map(_piece, blocks)
@@ -208,6 +208,11 @@ def _message_key(block: PromptBlock) -> tuple[str, bool]:
 def is_history_message(block: PromptBlock) -> bool:
     """Return whether a block is a message of the conversation, which has a role message of its own."""
     return is_of_kind(block, BlockKind.MESSAGE)
+
+
+def _is_empty_reply(block: PromptBlock) -> bool:
+    """Return whether a block is a reply without any text, which providers refuse as a message."""
+    return block.role is Role.ASSISTANT and not (block.content.strip() or block.attached_tokens)
 
 
 def _is_tail(block: PromptBlock) -> bool:

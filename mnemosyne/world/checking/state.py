@@ -32,12 +32,13 @@ Where = Callable[[KeyPath], SourceLocation]
 class StateTree:
     """A tree with its anchors; of an anchor that occurs twice, the first counts.
 
-    `is_sound` is false when an anchor occurs twice: then no op can be tried on the tree.
+    `is_sound` is false when an anchor occurs twice: then no op can be tried on the tree. `where` converts paths to places.
     """
 
     root: dict[str, Any]
     index: AnchorIndex
     is_sound: bool
+    where: Where
 
     @property
     def anchors(self) -> frozenset[str]:
@@ -94,7 +95,7 @@ def quest_state(quest: Mapping[str, Any]) -> dict[str, Any]:
 def read_tree(root: dict[str, Any], where: Where, faults: FaultList) -> StateTree:
     """Return the tree with its anchors, recording every broken rule of the tree; `where` converts paths to places."""
     anchors: dict[str, tuple[KeyPath, str]] = {}
-    for path, node, rules, described in _nodes(root):
+    for path, node, rules, described in walk_nodes(root):
         if isinstance(node, dict):
             _note_anchors(anchors, path, node, rules, where, faults)
             _check_keys(path, node, where, faults)
@@ -110,7 +111,7 @@ def read_tree(root: dict[str, Any], where: Where, faults: FaultList) -> StateTre
     index = AnchorIndex(root)
     is_sound = not index.ambiguous
     index.ambiguous.clear()
-    return StateTree(root=root, index=index, is_sound=is_sound)
+    return StateTree(root=root, index=index, is_sound=is_sound, where=where)
 
 
 def with_types(state: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,7 +133,7 @@ def start_state(tree: StateTree) -> dict[str, Any]:
     """
     started: dict[str, Any] = with_descriptions(with_anchors(tree.root))
     empty: dict[KeyPath, list[str]] = {}
-    for path, node, rules, described in _nodes(started) if rules_at_root(started).typed else ():
+    for path, node, rules, described in walk_nodes(started) if rules_at_root(started).typed else ():
         if path and isinstance(path[-1], str) and not isinstance(node, dict):
             plain = plain_value(node) if described else node
             if plain is None and rules.type_of(path[-1]) is None:
@@ -150,7 +151,7 @@ def _declare_any(root: Any, holder: KeyPath, fields: list[str]) -> dict[str, Any
 
 def read_pairs(root: Mapping[str, Any]) -> Iterator[str]:
     """Yield the key path, with dots, of every value with a description, in reading order."""
-    for path, node, _, described in _nodes(root):
+    for path, node, _, described in walk_nodes(root):
         if described and is_pair(node):
             yield ".".join(str(step) for step in path)
 
@@ -158,7 +159,7 @@ def read_pairs(root: Mapping[str, Any]) -> Iterator[str]:
 _Node = tuple[KeyPath, Any, Rules, bool]
 
 
-def _nodes(root: Mapping[str, Any]) -> Iterator[_Node]:
+def walk_nodes(root: Mapping[str, Any]) -> Iterator[_Node]:
     """Yield `(path, node, rules, may be a pair)` for every node, parents first, without `$meta`.
 
     The rules are a mapping's own, for any other node those of the mapping above.

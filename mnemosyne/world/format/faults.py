@@ -52,7 +52,7 @@ class SourceLocation:
 
 @dataclass(kw_only=True, slots=True)
 class FaultList:
-    """All faults found so far, each once; `add` never raises, `close` raises if there are any."""
+    """All faults or doubts found so far, each once; `add` never raises, `close` raises if there are any."""
 
     _found: dict[tuple[str, int, str, str], None] = field(default_factory=dict)
 
@@ -65,8 +65,11 @@ class FaultList:
 
     def close(self) -> None:
         """Raise WorldPackError with all faults, by file and line, if there is any."""
-        if not self._found:
-            return
+        if self._found:
+            raise WorldPackError(self.sentences())
+
+    def sentences(self) -> tuple[str, ...]:
+        """Return one sentence for each, by file and line, `world.yaml` first."""
         ordered = sorted(self._found, key=lambda each: (each[0] != "world.yaml", each[0], each[1]))
         said = [
             ": ".join(part for part in (f"{file}:{line}" if line else file, key, what) if part)
@@ -74,7 +77,7 @@ class FaultList:
         ]
         if len(said) > MAX_FAULTS:
             said[MAX_FAULTS:] = [f"… and {len(said) - MAX_FAULTS} more faults; correct these first"]
-        raise WorldPackError(tuple(said))
+        return tuple(said)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -22,7 +23,7 @@ from jacquard.templating import describe_template_faults, find_shipped_templates
 from mnemosyne.core.errors import WorldPackError
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.schema.world import WorldPack
-from mnemosyne.world import describe, load_world
+from mnemosyne.world import describe, examine_world
 from mnemosyne.world.scaffold import write_scaffold
 
 
@@ -47,30 +48,51 @@ def validate(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The world pack.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Check a world pack and its templates; every fault is reported at once with file, line and key."""
+    """Check a world pack and its templates; every fault is reported at once with file, line and key.
+
+    A warning is about what is legal and was probably meant otherwise.
+    """
 
     async def work() -> None:
         faults: list[str] = []
+        warnings: tuple[str, ...] = ()
         counts: dict[str, object] = {}
         try:
-            world = load_world(folder, try_patterns=True)
+            world, warnings = examine_world(folder, try_patterns=True)
         except WorldPackError as error:
             faults += error.faults
         else:
             counts = dict(describe(world))
             faults += find_world_faults(world)
         if as_json:
-            print_json({"ok": not faults, "faults": faults, "counts": counts})
+            print_json({"ok": not faults, "faults": faults, "warnings": warnings, "counts": counts})
+        else:
+            for warning in warnings:
+                say(f"warning: {warning}", "yellow")
         if faults:
             if not as_json:
                 raise fail("\n".join([*faults, f"{len(faults)} fault{'s' * (len(faults) != 1)}."]))
             raise typer.Exit(1)
         if not as_json:
-            show(f"{folder} is a good pack.", "green")
+            show(f"{folder} is a good pack{_count_warnings(len(warnings))}.", "green")
             for name, value in counts.items():
-                show(f"  {name}: {value}")
+                show(f"  {name.replace('_', ' ')}: {_show_count(value)}")
 
     run(work)
+
+
+def _count_warnings(number: int) -> str:
+    return "" if not number else f", with {number} warning{'s' if number > 1 else ''}"
+
+
+def _show_count(value: object) -> str:
+    """Return a count of a pack in words: numbers by kind behind their total, and lists with commas."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        kinds = ", ".join(f"{number} {kind}" for kind, number in value.items() if kind != "total" and number)
+        return f"{value.get('total', 0)}{f' ({kinds})' if kinds else ''}"
+    return (", ".join(map(str, value)) or "none") if isinstance(value, list) else str(value)
 
 
 def find_world_faults(world: WorldPack) -> list[str]:
