@@ -11,6 +11,8 @@ from jacquard.config.sections import RuntimeConfig
 from jacquard.config.settings import config_from_mapping, section_hints
 from jacquard.core.errors import ConfigError
 
+CLOSED = "a call cannot set this; only the settings of the service and tokens of scope admin do"
+
 MOST_NAMED = 10
 """An error names at most so many faults."""
 
@@ -21,15 +23,12 @@ def read_call_settings(given: Mapping[str, Any], base: RuntimeConfig) -> Runtime
     ConfigError that names what a call may not set, or may not set so high.
     """
     known = list(_find_settings(given))
-    _refuse([f"{'.'.join(path)}: {_CLOSED}" for path, rules in known if rules.get("call") is None])
+    _refuse([f"{'.'.join(path)}: {CLOSED}" for path, rules in known if rules.get("call") is None])
     config = config_from_mapping(given, base)
     _refuse(
         [f"{'.'.join(path)}: {fault}" for path, rules in known if (fault := _find_excess(path, rules, config, base))]
     )
     return config
-
-
-_CLOSED = "a call cannot set this; only the settings of the service and tokens of scope admin do"
 
 
 def _refuse(faults: list[str]) -> None:

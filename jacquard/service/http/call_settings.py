@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import fields, replace
 from typing import Any
 
 from jacquard.config.experiments import with_viewer
-from jacquard.config.per_call import read_call_settings
+from jacquard.config.per_call import CLOSED, read_call_settings
 from jacquard.config.sections import RuntimeConfig
 from jacquard.config.settings import config_from_mapping
+from jacquard.core.errors import ConfigError
 from jacquard.service.http.operation import Call
 from jacquard.service.values import Scope
 from jacquard.wiring.verbs import MemoryVerbs
+from mnemosyne.schema.ingest import IngestOptions
 
 
 def config_for(call: Call, given: Mapping[str, Any] | None) -> RuntimeConfig | None:
@@ -27,6 +30,37 @@ def config_for(call: Call, given: Mapping[str, Any] | None) -> RuntimeConfig | N
     if principal.viewer is not None:
         config = with_viewer(config, call.session_id, principal.viewer)
     return None if config is base else config
+
+
+OPEN_OPTIONS = frozenset(
+    {
+        "args",
+        "as_document",
+        "confidence",
+        "dedup",
+        "derived_from",
+        "idempotency_key",
+        "selectors",
+        "shown",
+        "trust",
+        "ttl_seconds",
+    }
+)
+"""Options of ingestion that a call may set; the others are settings of the service (`redaction`, `evidence`)."""
+
+
+def options_for(call: Call, sent: IngestOptions | None) -> IngestOptions:
+    """Return how a text of a call is ingested: what was sent over the settings of the service.
+
+    ConfigError for an option that only the settings and tokens of scope admin set.
+    """
+    own, default = call.runtime.engine.parts.ingest_options or IngestOptions(), IngestOptions()
+    closed = {each.name for each in fields(default)} - OPEN_OPTIONS
+    changed = {name for name in closed if sent is not None and getattr(sent, name) != getattr(default, name)}
+    refused = sorted(name for name in changed if getattr(sent, name) != getattr(own, name))
+    if refused and not call.principal.allows(Scope.ADMIN):
+        raise ConfigError(f"options.{refused[0]}: {CLOSED}")
+    return replace(sent or own, **{name: getattr(own, name) for name in closed - changed})
 
 
 def verbs_for(call: Call) -> MemoryVerbs:

@@ -1,4 +1,4 @@
-"""Which turns a token that is bound to a viewer may touch: those that were prepared for this viewer.
+"""Guards of tokens that are bound to a viewer: they touch turns that were prepared for this viewer, and speak as it.
 
 A turn's id leads to its recorded prompt and reply, and an engine answers whoever names it; such a token must not get there.
 """
@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from jacquard.core.errors import ConfigError
 from jacquard.pipeline.record.prompt_snapshot import SNAPSHOT_KEY
 from jacquard.service.http.operation import Call
 from mnemosyne.chains.audience import may_read, read_audience
 from mnemosyne.core.errors import SessionNotFoundError, TurnNotFoundError
 from mnemosyne.schema.record import TurnRecord
+from mnemosyne.schema.session import AuthorKind, Message
 
 
 async def check_turn(call: Call, turn_id: str | None, *, is_committed: bool = False) -> None:
@@ -31,6 +33,13 @@ async def check_turn(call: Call, turn_id: str | None, *, is_committed: bool = Fa
         return
     if record is not None and not _is_of(record, viewer):
         raise TurnNotFoundError(call.session_id, record.turn_id)
+
+
+def check_author(call: Call, message: Message) -> None:
+    """Raise ConfigError for a message of another user than the viewer of the token: a prompt shows the facts about its user."""
+    viewer, author = call.principal.viewer, message.author
+    if viewer is not None and author is not None and author.kind is AuthorKind.USER and author.id != viewer:
+        raise ConfigError(f"message: this token speaks as {viewer!r}; leave the name and author of the message out.")
 
 
 async def _find(call: Call, turn_id: str | None, is_committed: bool) -> TurnRecord | None:

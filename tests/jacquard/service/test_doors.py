@@ -6,6 +6,7 @@ The rows are in `doors.py`. An operation, a route or a tool without a row fails 
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 
 import pytest
 from doors import (
@@ -25,17 +26,20 @@ from doors import (
 
 from jacquard.config.reference import settings_of
 from jacquard.config.service import ServiceSettings
+from jacquard.service.http.call_settings import OPEN_OPTIONS
 from jacquard.service.http.routes import OPERATIONS
 from jacquard.service.ids import MOST_BYTES, MOST_CHARS
 from jacquard.service.mcp.resources import RESOURCES
 from jacquard.service.mcp.tools import TOOLS
 from jacquard.service.running.application import build_app
 from jacquard.testing.server import ScriptedServer
+from mnemosyne.schema.ingest import IngestOptions
 
 pytestmark = pytest.mark.anyio
 CALLS = [each for each in OPERATIONS if each.name != "stream_events"]
 """Operations whose answers end."""
 
+SECRET_KEY = "The key is sk-proj-4fGh7Kq2Lm9Np3Rs5Tv8Wx1Yz6Bc0De2Fg"
 WRONG_IDS = {"too long": "x" * (MOST_BYTES + 1), "control": "a\nb", "bidi": "a\u202eb", "blank": "  "}
 
 
@@ -265,6 +269,36 @@ async def test_each_setting_is_open_to_a_call_as_its_definition_says(tmp_path, u
             if answer.status_code != 422 or "a call cannot set this" not in answer.text:
                 faults.append((setting.path, answer.status_code, answer.text[:200]))
         assert not faults
+
+
+OPTIONS = {
+    "redact": False,
+    "redaction_rules": {"dictionaries": []},
+    "pass_through": True,
+    "keep_original": True,
+    "store_content": False,
+}
+"""Options of ingestion that are the operator's, each with a value that is not its default."""
+
+
+def test_an_option_of_ingestion_is_open_to_a_call_or_the_operators():
+    assert {each.name for each in fields(IngestOptions)} == OPEN_OPTIONS | set(OPTIONS)
+
+
+@pytest.mark.parametrize("operation", ["ingest", "record_tool_call"])
+@pytest.mark.parametrize("caller", ["play", "author", "admin"])
+async def test_what_is_redacted_and_kept_is_not_a_calls_to_say(tmp_path, upstream, operation, caller):
+    async with open_doors(tmp_path, upstream) as doors:
+        ids = await doors.prepare_session("s")
+        found = next(each for each in OPERATIONS if each.name == operation)
+        row = {**fill(ROWS[operation].body, ids), "content" if operation == "ingest" else "result": SECRET_KEY}
+        for name, value in OPTIONS.items():
+            answer = await doors.call(caller, found, ids, body={**row, "options": {name: value}})
+            assert answer.status_code == (200 if caller == "admin" else 422), (name, answer.text)
+            assert caller == "admin" or f"options.{name}: a call cannot set this" in answer.text
+        if caller != "admin":
+            kept = (await doors.send("admin", "GET", "/api/v1/sessions/s/document")).text
+            assert SECRET_KEY.split()[-1] not in kept
 
 
 async def test_two_spellings_of_an_address_are_one_and_ids_are_decoded_once(tmp_path, upstream):

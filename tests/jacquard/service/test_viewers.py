@@ -126,3 +126,20 @@ async def test_a_viewer_does_not_prepare_the_waiting_turn_of_another_again(tmp_p
         assert (await ask(client, headers["stranger"], TURNS, {"message": "Mine.", "turn_id": "his"}))[0] == 404
         reply = {"message": "I will not say.", "turn_id": "his"}
         assert (await ask(client, headers["chief"], "/sessions/s/reply", reply))[0] == 200
+
+
+@pytest.mark.parametrize("named", [{"name": "ida"}, {"author": {"kind": "user", "id": "ida"}}], ids=["name", "author"])
+async def test_a_viewer_reads_no_facts_about_a_user_by_speaking_as_that_one(tmp_path, named):
+    message = {"role": "user", "content": "What is my ship called?", **named}
+    async with play(tmp_path) as (client, headers):
+        facts = {"facts": [{"text": "My ship is called Petunia."}]}
+        assert (await ask(client, headers["host"], "/users/ida/facts", facts))[0] == 200
+        status, text = await ask(client, headers["host"], TURNS, {"message": message, "turn_id": "host"})
+        assert (status, "Petunia" in text) == (200, True)
+        status, text = await ask(client, headers["stranger"], TURNS, {"message": message, "turn_id": "mine"})
+        assert (status, "speaks as 'stranger'" in text, "Petunia" in text) == (422, True, False)
+        own = {
+            **message,
+            **({"name": "stranger"} if "name" in named else {"author": {"kind": "user", "id": "stranger"}}),
+        }
+        assert (await ask(client, headers["stranger"], TURNS, {"message": own, "turn_id": "mine"}))[0] == 200

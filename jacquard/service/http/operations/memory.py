@@ -11,7 +11,7 @@ from anyio import to_thread
 
 from jacquard.core.errors import ConfigError, InputTooLargeError, TemplateError, WorldUnavailableError
 from jacquard.service.answers import Refusal
-from jacquard.service.http.call_settings import id_from_key, verbs_for
+from jacquard.service.http.call_settings import id_from_key, options_for, verbs_for
 from jacquard.service.http.operation import VIEWER, Call, Operation, Query
 from jacquard.service.values import Scope
 from mnemosyne.core.codec import parse_time
@@ -105,7 +105,7 @@ class ErasureAnswer:
 async def ingest(call: Call) -> IngestResult:
     """Take a text in as evidence."""
     sent = call.read(EvidenceRequest)
-    options, key = sent.options or IngestOptions(), id_from_key(call, "evidence")
+    options, key = options_for(call, sent.options), id_from_key(call, "evidence")
     if key is not None and options.idempotency_key is None:
         options = replace(options, idempotency_key=key)
     ingestor = call.runtime.engine.ingestor_of(call.session_id)

@@ -17,9 +17,10 @@ from jacquard.core.errors import (
 )
 from jacquard.pipeline.record.commit import CommitResult
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
-from jacquard.service.http.call_settings import config_for, id_from_key
+from jacquard.service.http.call_settings import config_for, id_from_key, options_for
 from jacquard.service.http.operation import Call, Operation
-from jacquard.service.http.viewer_guard import check_turn
+from jacquard.service.http.viewer_guard import check_author, check_turn
+from jacquard.turns.host.values import to_message
 from mnemosyne.core.errors import EvidenceNotFoundError, SessionNotFoundError, TurnNotFoundError, TurnNotPendingError
 from mnemosyne.schema.document import ModelUsage, ToolCall
 from mnemosyne.schema.ingest import IngestOptions
@@ -130,9 +131,11 @@ async def prepare(call: Call) -> PreparedTurn:
     turn_id = sent.turn_id or id_from_key(call, "turn")
     if turn_id is not None:
         await check_turn(call, turn_id)
+    message = to_message(message_from_wire(sent.message))
+    check_author(call, message)
     turn = await call.runtime.engine.prepare_turn(
         call.session_id,
-        message_from_wire(sent.message),
+        message,
         config_for(call, sent.config),
         turn_id=turn_id,
         branch_id=sent.branch_id,
@@ -226,8 +229,9 @@ async def abort(call: Call) -> AbortAnswer:
 async def record_tool_call(call: Call) -> PutResult:
     """Write a tool call."""
     sent = call.read(ToolCallRequest)
+    options = options_for(call, sent.options)
     return await call.runtime.engine.record_tool_call(
-        call.session_id, sent.tool_call, sent.result_evidence_ids, result=sent.result, options=sent.options
+        call.session_id, sent.tool_call, sent.result_evidence_ids, result=sent.result, options=options
     )
 
 
