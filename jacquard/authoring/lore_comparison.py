@@ -178,7 +178,7 @@ async def _find_recalled(parts: EngineParts, turn: PlannedTurn) -> dict[str, Ver
 
 async def _choose(parts: EngineParts, turn: PlannedTurn) -> Curation:
     """Return the heuristic's choice, as a turn makes it without a selector."""
-    query = await to_thread.run_sync(build_recall_query, turn)
+    query = replace(await to_thread.run_sync(build_recall_query, turn), patience_seconds=None)
     recall = make_entry_ids_unique(await parts.curation.retriever.recall(query))
     request = build_request(turn, query, None)
     choice = await parts.curation.fall_back(request, recall, "compared", "no model is asked for a comparison")

@@ -30,6 +30,7 @@ class DegradationCode(StrEnum):
     SELECTION_FAILED = "selection_failed"
     SELECTION_LATE = "selection_late"
     NO_EMBEDDER = "no_embedder"
+    EMBEDDER_LOADING = "embedder_loading"
     EMBEDDER_UNAVAILABLE = "embedder_unavailable"
     VECTORS_UNFIT = "vectors_unfit"
     NO_VECTORS = "no_vectors"
@@ -84,6 +85,8 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
         DegradationCode.SELECTION_FAILED: "The model that selects memories failed; the heuristic selected.",
         DegradationCode.SELECTION_LATE: "The model that selects memories had not answered in time; the heuristic selected.",
         DegradationCode.NO_EMBEDDER: "No embedding model is configured: recall went by words alone.",
+        DegradationCode.EMBEDDER_LOADING: "The embedding model is not loaded yet: recall went by words alone. It is loaded behind "
+        "the turn; `Runtime.warm` loads it before.",
         DegradationCode.EMBEDDER_UNAVAILABLE: "The embedding model could not be loaded: recall went by words alone.",
         DegradationCode.VECTORS_UNFIT: "The embedding model does not know this language: its vectors were left out of recall.",
         DegradationCode.NO_VECTORS: "The index holds no vectors for this memory yet: recall went by words alone.",

@@ -96,6 +96,10 @@ class IndexFeeder(Protocol):
         """Index what was written to the scopes, as far as recall has searched them before."""
         ...
 
+    async def warm(self) -> None:
+        """Load the embedding models, as far as they are available."""
+        ...
+
 
 class Cancellation:
     """Tells the work on a selection that its caller has stopped waiting; callbacks run when `end` is called."""

@@ -15,11 +15,13 @@ import anyio
 
 from jacquard.adapters.observe.bus import EventEmitter
 from jacquard.config.sections import RuntimeConfig
+from jacquard.core.degradations import DegradationCode
 from jacquard.memory.consolidate.consolidator import Consolidator
 from jacquard.memory.summarize.roller import SummaryRoller
 from jacquard.pipeline.curation.deadline import CurationDeadline
 from jacquard.pipeline.curation.history_prefetch import HistoryPrefetcher
 from jacquard.pipeline.curation.index_feed import IndexFeed
+from jacquard.pipeline.curation.stream import Curation
 from jacquard.pipeline.skeleton.history import SPARE_MESSAGES
 from jacquard.pipeline.worlds import WorldSource
 from jacquard.turns.parts import EngineParts
@@ -69,6 +71,11 @@ class BackgroundWork:
             await self._prefetcher.wait_until_idle()
         if self._index_feed is not None:
             await self._index_feed.wait_until_idle()
+
+    def follow_turn(self, curation: Curation) -> None:
+        """Start what a prepared turn has shown to be missing."""
+        if self._index_feed is not None and DegradationCode.EMBEDDER_LOADING in curation.degradations:
+            self._index_feed.begin_loading()
 
     def follow_commit(self, session_id: str, turn_id: str, config: RuntimeConfig) -> None:
         """Start what follows a committed turn."""

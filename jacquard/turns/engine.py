@@ -298,7 +298,9 @@ class ContextEngine:
             span.put({"jacquard.prompt.tokens": prompt.report.budget.used_tokens})
         context.stopwatch.lap("weave")
         context.user_message = guard_message(context.user_message, find_audience(turn, curation.entries))
-        return await record_turn(self._parts, prompt, turn, skeleton.anchors, context)
+        recorded = await record_turn(self._parts, prompt, turn, skeleton.anchors, context)
+        running.background.follow_turn(curation)
+        return recorded
 
     async def assemble(
         self, session_id: str, turn_id: str, tail: Sequence[Mapping[str, Any]] = ()

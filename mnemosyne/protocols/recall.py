@@ -94,6 +94,16 @@ class ParallelEmbedder(Embedder, Protocol):
         ...
 
 
+@runtime_checkable
+class LoadingEmbedder(Embedder, Protocol):
+    """An `Embedder` that loads its model with its first call."""
+
+    @property
+    def is_cold(self) -> bool:
+        """Whether loading the model was not tried yet, so that the first call waits for it."""
+        ...
+
+
 class EntrySource(Protocol):
     """The part of a Store that recall reads: entries in the order of writing, and entries by id."""
 

@@ -132,8 +132,9 @@ class RetrievalQuery:
     recalled; nor are narratives of several turns, most of which are, and changes of the quests `shown_quests`, which the
     prompt shows as they are now. `may_know` returns whether the viewer may know a fetched entry
     (None: all of them), so that a restriction written during recall applies too. `patience_seconds`: how long recall may
-    wait for the query's vector (None: as long as the retriever does). `written`: up to which sequence each chain of a scope was
-    written when the turn began, so that nothing has to be asked again (None, or none for a chain: the source is asked).
+    wait for the query's vector; it does not wait for a model to be loaded (None: it waits as long as the retriever does, for that
+    too). `written`: up to which sequence each chain of a scope was written when the turn began, so that nothing has to be asked
+    again (None, or none for a chain: the source is asked).
     """
 
     text: str

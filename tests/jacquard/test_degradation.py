@@ -88,7 +88,7 @@ TABLE = {
     "ContextEngine: version conflict": "test_engine_version_conflict_is_tried_once_more",
     "the index is damaged or behind": "test_the_index_is_down",
     "recall fails": "test_recall_breaks_off",
-    "the embedder is missing": "test_the_embedder_is_missing",
+    "the embedder is missing or not loaded yet": "test_the_embedder_is_missing",
     "the selector's circuit is open": "test_the_selectors_circuit_is_open_after_three_turns_on_a_server_that_hangs",
     "the store is slow": "test_the_store_is_slow_for_one_session",
     "the store stays busy": "test_the_store_stays_busy",

@@ -70,3 +70,5 @@ def test_the_first_turn_needs_no_engine_of_the_index(tmp_path, embedder):
         assert set(imported) <= {"onnxruntime"}
         assert found > 0
         assert not {"index_loading", "index_behind", "no_vectors"} & set(lacks)
+    if embedder != "none":
+        assert (first[2], second[2]) == (["embedder_loading"], [])

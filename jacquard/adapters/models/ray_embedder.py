@@ -20,7 +20,7 @@ from anyio import CapacityLimiter, Lock, to_thread
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from mnemosyne.core.errors import EmbedderUnavailableError
-from mnemosyne.protocols import Embedder, Vectors
+from mnemosyne.protocols import Embedder, LoadingEmbedder, Vectors
 
 OpenEmbedder = Callable[[], Embedder | None]
 """Opens an embedder on a worker, where it is pickled to."""
@@ -58,6 +58,11 @@ class RayEmbedder:
     def lanes(self) -> int:
         """How many calls of `embed` are worth making at a time."""
         return min(_MOST_LANES, _CALLS_PER_WORKER * self._workers)
+
+    @property
+    def is_cold(self) -> bool:
+        """Whether the model that embeds queries was not loaded yet; it is loaded in this process."""
+        return isinstance(self._inner, LoadingEmbedder) and self._inner.is_cold
 
     async def warm(self) -> None:
         """Start Ray, or reach the cluster; EmbedderUnavailableError when that fails. Workers load the model at their first call."""

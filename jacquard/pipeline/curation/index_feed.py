@@ -24,11 +24,29 @@ class IndexFeed:
         self._store, self._feeder, self._tasks = store, feeder, tasks
         self._running: dict[str, anyio.Event] = {}
         self._again: set[str] = set()
+        self._loading: anyio.Event | None = None
 
     async def wait_until_idle(self) -> None:
-        """Return when nothing is being indexed."""
+        """Return when nothing is being indexed or loaded."""
         while self._running:
             await next(iter(self._running.values())).wait()
+        if self._loading is not None:
+            await self._loading.wait()
+
+    def begin_loading(self) -> None:
+        """Start loading the embedding models, which a turn has done without; returns at once."""
+        if self._loading is None:
+            self._loading = anyio.Event()
+            self._tasks.start_soon(self._load, self._loading)
+
+    async def _load(self, done: anyio.Event) -> None:
+        try:
+            await self._feeder.warm()
+        except Exception:
+            _log.exception("the embedding models could not be loaded behind a turn")
+        finally:
+            self._loading = None
+            done.set()
 
     def begin(self, session_id: str) -> None:
         """Start indexing what a committed turn wrote; returns at once."""

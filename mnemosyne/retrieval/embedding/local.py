@@ -66,6 +66,7 @@ class LocalEmbedder:
         self.name = name
         self._export, self._prepare, self._multilingual = export, prepare, multilingual
         self._batch_size, self._device = batch_size, device
+        self.is_cold = True
         self._model: Any = None
         self._words: _Vocabulary | None = None
         # One thread: the model's tokenizer must not be used by two threads, and two forward passes only slow each other
@@ -128,7 +129,10 @@ class LocalEmbedder:
     def _encode(self, texts: list[str], purpose: str) -> Vectors:
         with self._lane:
             if self._model is None:
-                self._load()
+                try:
+                    self._load()
+                finally:
+                    self.is_cold = False
             vectors: Vectors = self._model.encode(texts, purpose)
             return vectors
 

@@ -19,7 +19,7 @@ import numpy as np
 from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.core.off_loop import calculate, size_of
-from mnemosyne.protocols import Embedder, ParallelEmbedder, Vectors
+from mnemosyne.protocols import Embedder, LoadingEmbedder, ParallelEmbedder, Vectors
 from mnemosyne.retrieval.recall.indexing.indexer import FIT
 from mnemosyne.retrieval.recall.multi_query import split_query
 from mnemosyne.retrieval.recall.query_features import recent_text, vector_texts
@@ -54,6 +54,11 @@ class PrefetchingEmbedder:
         """How many calls of `embed` are worth making at a time: as many as for the wrapped embedder."""
         return self._inner.lanes if isinstance(self._inner, ParallelEmbedder) else 1
 
+    @property
+    def is_cold(self) -> bool:
+        """Whether the wrapped embedder has a model that was not loaded yet."""
+        return isinstance(self._inner, LoadingEmbedder) and self._inner.is_cold
+
     async def warm(self) -> None:
         """Load what is slow to load; EmbedderUnavailableError when the model is not available."""
         await self._inner.warm()
@@ -70,8 +75,11 @@ class PrefetchingEmbedder:
         """Embed what a recall of `text` with these keywords after these messages (oldest first) will need; never
         raises.
 
-        A recall that needs other texts embeds them itself.
+        A recall that needs other texts embeds them itself. Nothing is done while the model is not loaded: loading takes the
+        processor from the turn that asks.
         """
+        if self.is_cold:
+            return
         query = RetrievalQuery(text=text, world_id="", recent=tuple(recent), keywords=tuple(keywords))
         size = size_of(text)
         for part in await calculate(split_query, query, size=size):

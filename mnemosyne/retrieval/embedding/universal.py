@@ -46,6 +46,7 @@ class UniversalSentenceEmbedder:
     name = USE_NAME
 
     def __init__(self) -> None:
+        self.is_cold = True
         self._model: Any = None
         # One thread: several only slow each other down. The lock is taken in the worker thread, because a pass keeps
         # running after its caller stops waiting.
@@ -81,7 +82,10 @@ class UniversalSentenceEmbedder:
     def _encode(self, texts: list[str]) -> Vectors:
         with self._lane:
             if self._model is None:
-                self._model = _load()
+                try:
+                    self._model = _load()
+                finally:
+                    self.is_cold = False
             rows = np.asarray(self._model.encode(texts), dtype=np.float32)
         unit: Vectors = rows / np.linalg.norm(rows, axis=1, keepdims=True)
         return unit

@@ -7,7 +7,7 @@ nearness on the quest graph. It knows indexes, embedders and stores by protocol 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache, partial
 from time import perf_counter
@@ -25,6 +25,7 @@ from mnemosyne.protocols import (
     EntrySource,
     EvictingIndex,
     Index,
+    LoadingEmbedder,
     PartialIndex,
     SharedIndex,
     TokenEstimator,
@@ -74,7 +75,8 @@ class HybridRetriever:
     Where a scope has the vectors of another embedder, `open_former` opens that one by its name, and it serves while `feed`
     makes the new vectors (`Encoders`).
 
-    Degradations: `no_embedder`, `embedder_unavailable`, `vectors_unfit` (the model does not know the language of the
+    Degradations: `no_embedder`, `embedder_unavailable`, `embedder_loading` (a query with `patience_seconds` does not wait until
+    a model is loaded), `vectors_unfit` (the model does not know the language of the
     query), `vectors_late`, `no_vectors` (nothing embedded yet), `vectors_behind` (some entries are not embedded yet),
     `encoder_changed` (the vectors of the former embedder serve), `encoder_missing` (it is not available), `vectors_unshared`
     (what hosts share of vectors cannot be used, or is damaged), `index_behind` (some entries are not in the index yet: a recall
@@ -123,12 +125,10 @@ class HybridRetriever:
         self._preview = lru_cache(maxsize=4096)(partial(preview, estimator=estimator))
 
     async def warm(self) -> None:
-        """Load the embedding model; recall works without one that is not available."""
-        if self._embedder is not None:
-            try:
-                await self._embedder.warm()
-            except EmbedderUnavailableError:
-                return
+        """Load the embedding models that serve; recall works without one that is not available."""
+        for embedder in self._encoders.embedders():
+            with suppress(EmbedderUnavailableError):
+                await embedder.warm()
 
     async def sync(self, scope: str, progress: Progress | None = None, *, change_encoder: bool = True) -> int:
         """Index everything that was written to a scope since the last call, with vectors, and maintain the index;
@@ -272,7 +272,12 @@ class HybridRetriever:
                 state.fitness = max(fitness, state.fitness)
                 if fitness < FIT:
                     state.add_degradation("vectors_unfit")
-                if fitness >= self._least_fitness:
+                if fitness < self._least_fitness:
+                    return
+                if patience is not None and isinstance(embedder, LoadingEmbedder) and embedder.is_cold:
+                    # Loading takes the processor from the search by words, which is ready long before.
+                    state.add_degradation("embedder_loading")
+                else:
                     total = np.array([*texts.values()]) @ await embedder.embed([*texts], "query")
                     state.vectors[embedder.name] = np.asarray(total / np.linalg.norm(total), dtype=np.float32)
             except EmbedderUnavailableError as error:

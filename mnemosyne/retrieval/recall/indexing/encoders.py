@@ -85,6 +85,11 @@ class Encoders:
             found.setdefault(id(encoder), (encoder, []))[1].append(scope)
         return list(found.values())
 
+    def embedders(self) -> tuple[Embedder, ...]:
+        """Return the configured embedder, and the former ones that serve scopes of this process."""
+        known = (self.configured, *self._former.values())
+        return tuple(each.embedder for each in known if each is not None and each.embedder is not None)
+
     async def lacks_encoder(self, scope: str) -> bool:
         """Return whether the vectors of a scope are those of an embedder that is not available."""
         if self._index is None or self._embedder is None or scope in self._settled:
