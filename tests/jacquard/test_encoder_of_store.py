@@ -29,8 +29,8 @@ async def play(runtime, said):
         assert await runtime.engine.settle(600)
 
 
-async def ask(runtime):
-    turn = await runtime.engine.prepare_turn("demo", "Which coins did the boatman want?")
+async def ask(runtime, question="Which coins did the boatman want?"):
+    turn = await runtime.engine.prepare_turn("demo", question)
     found = [each.signals.vector for each in turn.report.stream_b.candidates]
     return {each.code for each in turn.report.degradations}, [each for each in found if each is not None]
 
@@ -43,8 +43,10 @@ async def test_minilm_serves_until_e5_takes_over_behind_a_commit(tmp_path):
         assert await runtime.index.encoder_of(scope) == MINILM.name
     async with open_runtime(tmp_path, embedder=E5.package, config=CONFIG) as runtime:
         await runtime.ensure_session("demo")
-        # The first turn may not wait long enough for the former model to be loaded.
-        await ask(runtime)
+        # The former model is loaded behind the first turn that needs it.
+        codes, vectors = await ask(runtime, "What did the boatman want?")
+        assert (codes, vectors) == ({"embedder_loading"}, [])
+        assert await runtime.engine.settle(600)
         codes, vectors = await ask(runtime)
         assert codes & {"encoder_changed", "vectors_late"}
         assert not codes & {"no_vectors", "encoder_missing"}
