@@ -260,9 +260,10 @@ class RemoteEngine:
         body = {"messages": [message_to_wire(each) for each in messages]}
         return await self._ask(SessionHead, "POST", ("sessions", session_id, "adopt"), body)
 
-    async def remember(self, user_id: str, facts: Sequence[UserFact]) -> tuple[UserFact, ...]:
+    async def remember(self, user_id: str, facts: Sequence[UserFact], *, dry_run: bool = False) -> tuple[UserFact, ...]:
         """As `ContextEngine.remember`."""
-        return await self._ask(tuple[UserFact, ...], "POST", ("users", user_id, "facts"), {"facts": list(facts)})
+        body = {"facts": list(facts), "dry_run": dry_run}
+        return await self._ask(tuple[UserFact, ...], "POST", ("users", user_id, "facts"), body)
 
     async def user_facts(self, user_id: str, *, at: datetime | None = None) -> tuple[UserFact, ...]:
         """As `ContextEngine.user_facts`."""

@@ -41,18 +41,22 @@ class RemoteVerbs:
         """As `MemoryVerbs.memory`."""
         return await self._ask(Memory, "GET", ("sessions", session_id, "memory", memory_id), query=self._viewer)
 
-    async def remember(self, session_id: str, text: str, *, title: str = "", key: str | None = None) -> MemoryEdit:
+    async def remember(
+        self, session_id: str, text: str, *, title: str = "", key: str | None = None, dry_run: bool = False
+    ) -> MemoryEdit:
         """As `MemoryVerbs.remember`."""
-        body = {"text": text, "title": title}
+        body = {"text": text, "title": title, "dry_run": dry_run}
         return await self._edit("POST", ("sessions", session_id, "memory"), body, key=key)
 
-    async def edit(self, session_id: str, memory_id: str, text: str) -> MemoryEdit:
+    async def edit(self, session_id: str, memory_id: str, text: str, *, dry_run: bool = False) -> MemoryEdit:
         """As `MemoryVerbs.edit`."""
-        return await self._edit("PATCH", ("sessions", session_id, "memory", memory_id), {"text": text}, once=True)
+        body = {"text": text, "dry_run": dry_run}
+        return await self._edit("PATCH", ("sessions", session_id, "memory", memory_id), body, once=True)
 
-    async def supersede(self, session_id: str, memory_id: str, text: str = "") -> MemoryEdit:
+    async def supersede(self, session_id: str, memory_id: str, text: str = "", *, dry_run: bool = False) -> MemoryEdit:
         """As `MemoryVerbs.supersede`."""
-        return await self._edit("POST", (*_one(session_id, memory_id), "supersede"), {"text": text}, once=True)
+        body = {"text": text, "dry_run": dry_run}
+        return await self._edit("POST", (*_one(session_id, memory_id), "supersede"), body, once=True)
 
     async def pin(self, session_id: str, memory_id: str) -> MemoryEdit:
         """As `MemoryVerbs.pin`."""

@@ -98,7 +98,7 @@ class PruneConfig:
         call=LOWER,
     )
     mask: bool = plain_field(
-        True, doc="Whether `[withheld]` stands in place of what is too sensitive; else it is dropped.", call=LOWER
+        True, doc="Whether `[withheld]` replaces what is too sensitive; otherwise it is dropped.", call=LOWER
     )
     shorten_to: float = bounded_field(0.25, 0, 1, doc="The share of a text that stays when it is shortened.", call=ANY)
     shorten_least_tokens: int = bounded_field(

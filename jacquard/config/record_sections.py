@@ -90,12 +90,14 @@ class ConsolidationConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RedactionConfig:
-    """What is removed from evidence before it is stored (seed 002 sections 8.4 and 18.2).
+    """What is removed from texts before they are stored.
 
     ConfigError where a detector is named for another redactor than the shipped one.
     """
 
-    enabled: bool = plain_field(True, doc="Whether evidence is redacted.")
+    enabled: bool = plain_field(
+        True, doc="Whether texts are redacted: results and documents, and of what users say only secrets."
+    )
     redactor: str = credential_field(
         "patterns",
         Credential.ARGUMENT,

@@ -17,6 +17,8 @@ from jacquard.core.errors import ConfigError
 from mnemosyne.chains.facts import fold_topic, settle_facts
 from mnemosyne.core.codec import format_time, parse_time
 from mnemosyne.core.errors import CodecError, SessionNotFoundError, VersionConflictError
+from mnemosyne.evidence.redactions import redaction_field, redaction_of
+from mnemosyne.privacy.redact import redact_own_words
 from mnemosyne.protocols import Clock, Redactor, Store
 from mnemosyne.schema.document import Actor, Meta, Session, SessionDocument
 from mnemosyne.schema.evidence import Evidence, EvidenceSource, EvidenceType, SourceKind
@@ -33,13 +35,17 @@ _TOPIC, _FROM, _TO, _SOURCE = "topic", "valid_from", "valid_to", "source"
 
 
 class UserFacts:
-    """Remembers facts about users. `redactor` searches their texts first (None: they are stored as they are)."""
+    """Remembers facts about users. `redactor` removes secrets from their texts first (None: they are stored as they are); with
+    `pass_through`, a text that it cannot search is stored as it is.
+    """
 
-    def __init__(self, store: Store, clock: Clock, redactor: Redactor | None = None) -> None:
-        self._store, self._clock, self._redactor = store, clock, redactor
+    def __init__(
+        self, store: Store, clock: Clock, redactor: Redactor | None = None, *, pass_through: bool = False
+    ) -> None:
+        self._store, self._clock, self._redactor, self._pass_through = store, clock, redactor, pass_through
 
-    async def remember(self, user_id: str, facts: Sequence[UserFact]) -> tuple[UserFact, ...]:
-        """Store facts about a user; return them as they are stored, in the order given.
+    async def remember(self, user_id: str, facts: Sequence[UserFact], *, dry_run: bool = False) -> tuple[UserFact, ...]:
+        """Store facts about a user; return them as they are stored, in the order given. With `dry_run` nothing is stored.
 
         What the user's facts say already is returned and not stored again; the same fact with a `valid_to` ends it.
         ConfigError for an empty text or id and for times that cannot be; RedactionError where a text cannot be searched. Then
@@ -50,6 +56,8 @@ class UserFacts:
                 "remember: the user id is empty; give the id by which the user's sessions name their author."
             )
         cleaned = [await self._clean(fact) for fact in facts]
+        if dry_run:
+            return tuple(cleaned)
         session_id = await self._ensure_session(user_id)
         stored = list(await self.facts(user_id))
         now = _later_than(stored, self._clock.now())
@@ -85,9 +93,13 @@ class UserFacts:
                 raise ConfigError(f"remember: {name} of {text!r} has no time zone; give an aware datetime.")
         if fact.valid_from is not None and fact.valid_to is not None and fact.valid_to <= fact.valid_from:
             raise ConfigError(f"remember: {text!r} ends before it begins; valid_to must be later than valid_from.")
+        redacted: tuple[str, ...] = ()
         if self._redactor is not None:
-            text = (await self._redactor.redact(text)).redacted_text
-        return replace(fact, text=text, kind=FactKind(fact.kind), topic=fact.topic.strip(), superseded_by="")
+            (result,) = await redact_own_words(self._redactor, [text], pass_through=self._pass_through)
+            text, redacted = result.redacted_text, result.applied_rules
+        return replace(
+            fact, text=text, kind=FactKind(fact.kind), topic=fact.topic.strip(), superseded_by="", redacted=redacted
+        )
 
     async def _ensure_session(self, user_id: str) -> str:
         session_id = profile_session_id(user_id)
@@ -146,6 +158,7 @@ def _to_evidence(fact: UserFact) -> Evidence:
         trust=fact.trust,
         metadata={name: value for name, value in told.items() if value},
         created_at=fact.recorded_at,
+        extra=redaction_field(fact.redacted, 1),
     )
 
 
@@ -157,6 +170,7 @@ def _from_evidence(evidence: Evidence) -> UserFact | None:
         kind = FactKind(evidence.source.name)
     except (CodecError, ValueError):
         return None
+    redaction = redaction_of(evidence)
     return UserFact(
         text=evidence.content,
         kind=kind,
@@ -167,4 +181,5 @@ def _from_evidence(evidence: Evidence) -> UserFact | None:
         source=str(told.get(_SOURCE, "")),
         fact_id=evidence.evidence_id,
         recorded_at=evidence.created_at,
+        redacted=() if redaction is None else redaction.rules_applied,
     )

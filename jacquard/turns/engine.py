@@ -57,6 +57,7 @@ from jacquard.turns.compose import PromptComposer
 from jacquard.turns.context import TurnContext
 from jacquard.turns.curate import DeferredUsage, TurnCurator
 from jacquard.turns.host.own_task import OwnTask
+from jacquard.turns.host.own_words import mask_secrets
 from jacquard.turns.host.session_lock import SessionLock
 from jacquard.turns.host.values import ChatMessage, to_message, to_reply, to_tool_call, to_user_message
 from jacquard.turns.load import TurnLoader
@@ -84,7 +85,7 @@ from mnemosyne.schema.event import EventType
 from mnemosyne.schema.ingest import IngestOptions
 from mnemosyne.schema.memory import UserFact, profile_session_id
 from mnemosyne.schema.record import PutResult
-from mnemosyne.schema.session import Message, Ref, SessionHead
+from mnemosyne.schema.session import Message, Ref, Role, SessionHead
 from mnemosyne.schema.world import WorldPack
 
 
@@ -124,7 +125,9 @@ class ContextEngine:
         self._worlds = WorldSource(parts.store, parts.worlds, parts.noted)
         self._profiles = ProfileSource(parts.roots)
         redacts = self._config.redaction.enabled
-        self._users = UserFacts(parts.store, parts.clock, parts.redactor if redacts else None)
+        self._redactor = parts.redactor if redacts else None
+        passes = self._config.redaction.on_failure == "pass_through"
+        self._users = UserFacts(parts.store, parts.clock, self._redactor, pass_through=passes)
         self._replies = ReplyCommitter(parts, self._emitter, self._config, self._worlds)
         self._composer = PromptComposer(parts)
         evidence = parts.evidence_parts(redacts=redacts)
@@ -227,8 +230,10 @@ class ContextEngine:
         """Return the prompt of one turn with its receipt, by the engine's configuration or by one for this turn alone.
 
         The same turn id (or the same input after the same turn) with the same configuration is answered from its record.
+        Secrets in the message (keys, cards, passwords) are masked, and the receipt says so (`report.redactions`).
         Raises InputTooLargeError, SessionNotFoundError, WorldUnavailableError where the pack of its world is missing,
-        BudgetExceededError, TemplateError, LayoutError, AssemblerError, StoreError; then nothing was written of the turn.
+        BudgetExceededError, TemplateError, LayoutError, AssemblerError, StoreError, RedactionError for a message that cannot be
+        searched for secrets; then nothing was written of the turn.
         """
         asked = _AskedTurn(message=to_user_message(user_message), turn_id=turn_id, branch_id=branch_id)
 
@@ -267,6 +272,7 @@ class ContextEngine:
 
         async with self._hold("prepare_turn", session_id, emitter, turn_id) as span:
             asked = await find_asked()
+            asked = replace(asked, message=await self._keep_secrets_out(asked.message, turn_config))
             # Before the session is created: an input that is refused leaves nothing behind.
             check_user_message(asked.message.content, turn_config.limits)
             check_parts(asked.message, turn_config.limits)
@@ -406,7 +412,7 @@ class ContextEngine:
 
         A call that has begun is recorded with the status RUNNING, and its end with the same id: what the end leaves out is that of
         the beginning, and the duration is the time between, unless the end says one. Any other call with a stored id replaces that.
-        The arguments are redacted where the engine has a redactor. A `result` is taken
+        The arguments are redacted unless the settings switch that off. A `result` is taken
         in as evidence first (`jacquard.pipeline.record.evidence`); what the prompt had shown is no news and becomes none.
         EvidenceNotFoundError, SessionNotFoundError; ConfigError for a call that cannot be stored and for a result where the
         engine has no ingestor; InputTooLargeError for one that is too long. Then nothing is written.
@@ -415,6 +421,8 @@ class ContextEngine:
             named = tuple(result_evidence_ids or ())
             tool_call = await check_tool_call(self._parts.store, session_id, to_tool_call(tool_call), named, result)
             check_tool_result(result or "", self._config.limits)
+            if options is not None and options.dry_run:
+                raise ConfigError("A tool call has no dry run; leave `dry_run` out, or ask `ingest` for it.")
             if tool_call.status is ToolCallStatus.RUNNING and (named or result is not None):
                 raise ConfigError(f"Tool call {tool_call.tool_call_id!r} is running; give its result with its end.")
             now = self._parts.clock.now()
@@ -425,7 +433,7 @@ class ContextEngine:
             taken = await self._ingest_result(session_id, tool_call, result, options)
             evidence_ids = (*named, *taken.evidence_ids)
             done, degraded = await record_tool_call(
-                self._parts.store, session_id, tool_call, evidence_ids, self._parts.redactor
+                self._parts.store, session_id, tool_call, evidence_ids, self._redactor
             )
             degraded = (*degraded, *taken.degradations)
         shown = None if result is None else taken
@@ -571,15 +579,16 @@ class ContextEngine:
         State and ops stay as they are. ConfigError for an unknown message or an empty text; InputTooLargeError.
         """
         check_user_message(content, self._config.limits)
+        said = await self._keep_secrets_out(Message(role=Role.USER, content=content))
         async with self._hold("edit_message", session_id, self._emitter):
-            return await edit_message(self._parts.store, session_id, message_id, content, branch_id)
+            return await edit_message(self._parts.store, session_id, message_id, said.content, branch_id)
 
     async def adopt_messages(self, session_id: str, messages: Sequence[ChatMessage]) -> SessionHead:
         """Take in messages that were exchanged elsewhere, oldest first, with their roles, authors, times, ids and tool calls.
 
         They follow the head; a session that is not there is started. The same messages again change nothing.
         """
-        adopted = tuple(to_message(message) for message in messages)
+        adopted = [await self._keep_secrets_out(to_message(message)) for message in messages]
         for each in adopted:
             check_parts(each, self._config.limits)
         async with self._hold("adopt_messages", session_id, self._emitter):
@@ -590,8 +599,11 @@ class ContextEngine:
         )
         return head
 
-    async def remember(self, user_id: str, facts: Sequence[UserFact]) -> tuple[UserFact, ...]:
+    async def remember(self, user_id: str, facts: Sequence[UserFact], *, dry_run: bool = False) -> tuple[UserFact, ...]:
         """Store facts about a user, which the prompts of all their sessions show; return them as they are stored.
+
+        They are kept as written, except for secrets (keys, cards, passwords), which `redacted` tells of. With `dry_run` nothing is
+        stored.
 
         A later fact of the same kind and topic ends an earlier one, which is kept. A session is the user's where its
         `meta.actor.user_id` or the author of the message names them. An erasure of the user erases the facts. ConfigError for an
@@ -601,7 +613,9 @@ class ContextEngine:
             check_user_message(fact.text, self._config.limits)
         session_id = profile_session_id(user_id)
         async with self._hold("remember", session_id, self._emitter):
-            stored = await self._users.remember(user_id, facts)
+            stored = await self._users.remember(user_id, facts, dry_run=dry_run)
+        if dry_run:
+            return stored
         await self._emitter.emit(EventType.PERSISTED, session_id, what="facts", facts=len(stored))
         return stored
 
@@ -627,6 +641,13 @@ class ContextEngine:
     async def tasks(self, session_id: str) -> tuple[Task, ...]:
         """Return the to-do list; SessionNotFoundError."""
         return (await self._parts.store.window(session_id, message_limit=1)).tasks
+
+    async def _keep_secrets_out(self, message: Message, config: RuntimeConfig | None = None) -> Message:
+        """Return a message of a user without its secrets, any other unchanged; RedactionError for one that cannot be searched."""
+        settings, redactor = (config or self._config).redaction, self._parts.redactor
+        if redactor is None or not settings.enabled:
+            return message
+        return await mask_secrets(message, redactor, pass_through=settings.on_failure == "pass_through")
 
     def _emitter_of(self, config: RuntimeConfig) -> EventEmitter:
         return EventEmitter(self._parts.events, self._parts.clock).with_tags_of(

@@ -64,7 +64,8 @@ class EngineParts:
     - `shortener`: shortens texts; None: the `summarizer` does, and without that texts are cut by sentences.
     - `summarizer`: None: a rolling summary is made of the gist of each turn, without a model.
     - `consolidator`: the model that turns play into memory; None: nothing is consolidated.
-    - `redactor`: None: what is too sensitive is withheld instead of masked.
+    - `redactor` searches what users say for secrets, and arguments of tools and fetched texts for personal data too; None: nothing
+      is searched.
     - `ingestor`: takes in results of tools, by `ingest_options`; None: the host stores evidence itself.
     - `refiner`: tier 1 of the planner.
     - `ahead`: embeds the user's message while it is planned, and the newest messages after a committed turn.

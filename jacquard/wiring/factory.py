@@ -208,6 +208,7 @@ def _build_ingestor(
         store,
         redactor,
         clock,
+        settings=options_of(settings),
         rules=rules,
         new_id=(ids or UuidV4Generator()).generate,
         hash_text=(hasher or DEFAULT_HASHER).digest,

@@ -55,7 +55,7 @@ class MemoryVerbs:
 
     `author` names the caller in the log of edits. A caller with a `viewer` sees and edits what this viewer may know, one without
     everything. `is_model`: the caller passes on what a model wrote. Every method raises SessionNotFoundError for an unknown
-    session, MemoryNotFoundError for an unknown id, InputTooLargeError and, for what cannot be done, ConfigError.
+    session, MemoryNotFoundError for an unknown id, InputTooLargeError, RedactionError and, for what cannot be done, ConfigError.
     """
 
     def __init__(
@@ -115,17 +115,23 @@ class MemoryVerbs:
         """Return one memory."""
         return await find_memory(self._store, session_id, memory_id, self._viewer, all_viewers=self._is_host)
 
-    async def remember(self, session_id: str, text: str, *, title: str = "", key: str | None = None) -> MemoryEdit:
-        """Store a text as a memory of a session, with its author and time; the same `key` stores it once."""
-        return await self._editor().remember(session_id, text, title=title, key=key)
+    async def remember(
+        self, session_id: str, text: str, *, title: str = "", key: str | None = None, dry_run: bool = False
+    ) -> MemoryEdit:
+        """Store a text as a memory of a session, with its author and time; the same `key` stores it once.
 
-    async def edit(self, session_id: str, memory_id: str, text: str) -> MemoryEdit:
+        It is kept as written, except for secrets (keys, cards, passwords), which `redacted` tells of. With `dry_run` nothing is
+        stored, here and below: the result shows what would be.
+        """
+        return await self._editor().remember(session_id, text, title=title, key=key, dry_run=dry_run)
+
+    async def edit(self, session_id: str, memory_id: str, text: str, *, dry_run: bool = False) -> MemoryEdit:
         """Correct the text of a memory; lore is edited in its world (`edit_lore`), messages by `edit_message` of the engine."""
-        return await self._editor().edit(session_id, memory_id, text)
+        return await self._editor().edit(session_id, memory_id, text, dry_run=dry_run)
 
-    async def supersede(self, session_id: str, memory_id: str, text: str = "") -> MemoryEdit:
+    async def supersede(self, session_id: str, memory_id: str, text: str = "", *, dry_run: bool = False) -> MemoryEdit:
         """Say that a memory holds no longer, and what holds now, if anything does."""
-        return await self._editor().supersede(session_id, memory_id, text)
+        return await self._editor().supersede(session_id, memory_id, text, dry_run=dry_run)
 
     async def pin(self, session_id: str, memory_id: str) -> MemoryEdit:
         """Show a memory in every prompt while it fits."""

@@ -31,13 +31,13 @@ from mnemosyne.evidence.rules import (
 )
 from mnemosyne.evidence.selectors import make_ref
 from mnemosyne.host_parts import HashText, UuidV4Generator, digests_of, hash_with_sha256
-from mnemosyne.privacy.redact import redact_tree
+from mnemosyne.privacy.redact import own_word_rules, redact_tree, to_redaction_error
 from mnemosyne.protocols import Clock, EvidenceIngestor, OriginalVault, Redactor, Store, TextSelector
 from mnemosyne.schema.evidence import Evidence, EvidenceLinks, EvidenceSource, EvidenceType
 from mnemosyne.schema.ingest import IngestOptions, IngestResult
 from mnemosyne.schema.memory import Trust
 from mnemosyne.schema.query import EvidenceFilter
-from mnemosyne.schema.redaction import RedactionRecord
+from mnemosyne.schema.redaction import RedactionRecord, RedactionRules
 
 WITHHELD = "withheld"
 HAS_SENSITIVE = "has_sensitive"
@@ -72,8 +72,9 @@ class SessionIngestor:
 class RedactingIngestor:
     """The built-in `EvidenceIngestor`.
 
-    `vault` keeps originals for calls that ask for it. `rules` say how long evidence of a type is used. `hash_text` names what
-    was ingested; what was stored under the default hash is recognised too. A text that it cannot hash is stored without a
+    `settings` are options that count for every text, whatever a call asks for: if redaction is switched off there, nothing is
+    redacted. `vault` keeps originals for calls that ask for it. `rules` say how long evidence of a type is used. `hash_text` names
+    what was ingested; what was stored under the default hash is recognised too. A text that it cannot hash is stored without a
     search for duplicates (`dedup_skipped`). `text_selector` follows selectors.
     """
 
@@ -83,6 +84,7 @@ class RedactingIngestor:
         redactor: Redactor,
         clock: Clock,
         *,
+        settings: IngestOptions | None = None,
         vault: OriginalVault | None = None,
         rules: IngestRules | None = None,
         new_id: Callable[[], str] | None = None,
@@ -90,6 +92,7 @@ class RedactingIngestor:
         text_selector: TextSelector | None = None,
     ) -> None:
         self._store, self._redactor, self._clock = store, redactor, clock
+        self._settings = settings or IngestOptions()
         self._vault, self._rules = vault, rules or IngestRules()
         self._new_id, self._hash_text = new_id or UuidV4Generator().generate, hash_text
         self._selector = text_selector
@@ -106,7 +109,7 @@ class RedactingIngestor:
         options: IngestOptions | None = None,
     ) -> IngestResult:
         """Store a text as evidence, or return the evidence item that holds it already; see `EvidenceIngestor.ingest`."""
-        chosen = options or IngestOptions()
+        chosen = self._with_settings(options or IngestOptions())
         fresh = await to_thread.run_sync(without_shown, content, chosen.shown)
         if fresh.sources and not fresh.text:
             return IngestResult(evidence=None, recalled=fresh.sources)
@@ -127,8 +130,9 @@ class RedactingIngestor:
         known = await self._find_known(session_id, evidence_id, source, evidence_type, digests, chosen)
         record = _build_record(evidence_id if known is None else known.evidence_id, cleaned)
         if known is not None:
-            known = await self._lower_trust(session_id, known, cleaned, source, evidence_type, chosen)
-            if is_document(known):
+            if not chosen.dry_run:
+                known = await self._lower_trust(session_id, known, cleaned, source, evidence_type, chosen)
+            if is_document(known) and not chosen.dry_run:
                 await write_passages(self._store, session_id, known)
             return IngestResult(
                 evidence=known, redaction=record, recalled=fresh.sources, degradations=tuple(cleaned.degradations)
@@ -139,19 +143,11 @@ class RedactingIngestor:
         evidence = await self._build_evidence(
             session_id, evidence_id, cleaned, source, evidence_type, chosen, digests[0]
         )
-        if chosen.keep_original and cleaned.rules and self._vault is not None:
-            try:
-                await self._vault.put(session_id, evidence.evidence_id, news.content)
-            except OSError:
-                cleaned.degradations.append("original_failed")
-        await self._store.put_evidence(session_id, replace(evidence, links=links or EvidenceLinks()))
-        if is_document(evidence):
-            await write_passages(self._store, session_id, evidence)
-            older = None if supersedes is None else await self._store.get_evidence(session_id, supersedes)
-            if older is not None and is_document(older):
-                await remove_passages(self._store, session_id, older)
+        evidence = replace(evidence, links=links or EvidenceLinks())
+        if not chosen.dry_run:
+            await self._write(session_id, evidence, supersedes, news.content, cleaned, chosen)
         return IngestResult(
-            evidence=replace(evidence, links=links or EvidenceLinks()),
+            evidence=evidence,
             is_new=True,
             redaction=record,
             recalled=fresh.sources,
@@ -159,38 +155,71 @@ class RedactingIngestor:
             degradations=tuple(cleaned.degradations),
         )
 
+    def _with_settings(self, chosen: IngestOptions) -> IngestOptions:
+        return replace(
+            chosen,
+            redact=chosen.redact and self._settings.redact,
+            pass_through=chosen.pass_through or self._settings.pass_through,
+            keep_original=chosen.keep_original or self._settings.keep_original,
+            store_content=chosen.own_words or (chosen.store_content and self._settings.store_content),
+        )
+
+    async def _write(
+        self,
+        session_id: str,
+        evidence: Evidence,
+        supersedes: str | None,
+        original: str,
+        cleaned: _RedactedText,
+        chosen: IngestOptions,
+    ) -> None:
+        if chosen.keep_original and cleaned.rules and self._vault is not None:
+            try:
+                await self._vault.put(session_id, evidence.evidence_id, original)
+            except OSError:
+                cleaned.degradations.append("original_failed")
+        await self._store.put_evidence(session_id, evidence)
+        if is_document(evidence):
+            await write_passages(self._store, session_id, evidence)
+            older = None if supersedes is None else await self._store.get_evidence(session_id, supersedes)
+            if older is not None and is_document(older):
+                await remove_passages(self._store, session_id, older)
+
     async def _redact(self, news: _UnredactedText, chosen: IngestOptions) -> _RedactedText:
         """Return what may be stored; if the redactor fails, only the kind of source is kept."""
         cleaned = _RedactedText(content=news.content, source=news.source, metadata=news.metadata, args=chosen.args)
         if not chosen.redact:
             cleaned.degradations.append("redaction_off")
             return cleaned
+        rules = own_word_rules(self._redactor) if chosen.own_words else chosen.redaction_rules
         try:
-            result = await self._redactor.redact(news.content, chosen.redaction_rules)
-            metadata, in_metadata = await redact_tree(self._redactor, news.metadata, chosen.redaction_rules)
-            args, _ = await redact_tree(self._redactor, chosen.args, chosen.redaction_rules)
-            source, in_source = await self._redact_source(news.source, chosen)
+            result = await self._redactor.redact(news.content, rules)
+            metadata, in_metadata = await redact_tree(self._redactor, news.metadata, rules)
+            args, _ = await redact_tree(self._redactor, chosen.args, rules)
+            source, in_source = await self._redact_source(news.source, rules)
         except Exception as error:
+            if chosen.own_words and not chosen.pass_through:
+                raise to_redaction_error(error) from error
             # Whatever a redactor raises, the text was not searched to its end and must be withheld.
             return self._withhold(cleaned, chosen, error)
-        rules = (*result.applied_rules, *in_metadata, *in_source)
+        applied = (*result.applied_rules, *in_metadata, *in_source)
         return _RedactedText(
             content=result.redacted_text,
             source=source,
             metadata=metadata,
             args=args,
-            rules=tuple(dict.fromkeys(rules)),
+            rules=tuple(dict.fromkeys(applied)),
             fields=int(result.has_sensitive) + len(in_metadata) + len(in_source),
         )
 
     async def _redact_source(
-        self, source: EvidenceSource, chosen: IngestOptions
+        self, source: EvidenceSource, rules: RedactionRules | None
     ) -> tuple[EvidenceSource, tuple[str, ...]]:
-        name = await self._redactor.redact(source.name, chosen.redaction_rules)
-        extra, applied = await redact_tree(self._redactor, dict(source.extra), chosen.redaction_rules)
+        name = await self._redactor.redact(source.name, rules)
+        extra, applied = await redact_tree(self._redactor, dict(source.extra), rules)
         uri, in_uri = source.uri, tuple[str, ...]()
         if not uri.startswith(OWN_SCHEME):
-            found = await self._redactor.redact(uri, chosen.redaction_rules)
+            found = await self._redactor.redact(uri, rules)
             uri, in_uri = found.redacted_text, found.applied_rules[:1]
         return replace(source, name=name.redacted_text, uri=uri, extra=extra), (
             *name.applied_rules[:1],

@@ -28,6 +28,7 @@ from mnemosyne.privacy.rules import (
     RULE_NAMES,
     RULES,
     SECRET_KEY,
+    SECRETS,
     Rule,
     Signs,
     signs_of,
@@ -82,8 +83,8 @@ class RegexRedactor:
         return (await self.redact_all((text,), rules))[0]
 
     async def redact_all(self, texts: Sequence[str], rules: RedactionRules | None = None) -> list[RedactResult]:
-        """Return the result for each text, as `redact` does; all in one worker thread, because a switch to it costs more than
-        the search of a short text.
+        """Return the result for each text, as `redact` does; all of them in one worker thread, because a switch to it costs more
+        than the search of a short text.
         """
         wanted = self.rules if rules is None else rules
         results = await to_thread.run_sync(_redact_all, texts, wanted, wanted is not self.rules)
@@ -185,6 +186,47 @@ def _redact_checked(text: str, rules: RedactionRules) -> tuple[str, tuple[str, .
     raise RedactionError("The rules find more after each redaction; check your own patterns.")
 
 
+def own_word_rules(redactor: Redactor) -> RedactionRules:
+    """Return the rules for what users say or ask to remember: it is kept as written, except for secrets and for what the host's own
+    patterns, words and fields name.
+    """
+    rules = getattr(redactor, "rules", None)
+    known = rules if isinstance(rules, RedactionRules) else RedactionRules()
+    return replace(known, dictionaries=tuple(name for name in known.dictionaries if name == SECRETS))
+
+
+async def redact_own_words(
+    redactor: Redactor, texts: Sequence[str], *, pass_through: bool = False
+) -> Sequence[RedactResult]:
+    """Return what users say or ask to remember, by `own_word_rules`.
+
+    RedactionError for what cannot be searched, whatever the redactor raises; `pass_through` returns it unchanged.
+    """
+    try:
+        return await redact_all(redactor, texts, own_word_rules(redactor))
+    except Exception as error:
+        if pass_through:
+            return [RedactResult(redacted_text=text) for text in texts]
+        raise to_redaction_error(error) from error
+
+
+def to_redaction_error(error: Exception) -> RedactionError:
+    """Return the error for a text of a user that a redactor could not search, whatever it raised."""
+    why = str(error) if isinstance(error, RedactionError) else f"The redactor failed ({type(error).__name__})."
+    return RedactionError(
+        f"The text could not be searched for secrets, so it was not stored. {why} Try again, or switch `redaction.enabled` off."
+    )
+
+
+async def redact_all(
+    redactor: Redactor, texts: Sequence[str], rules: RedactionRules | None = None
+) -> Sequence[RedactResult]:
+    """Return the result of a redactor for each text; RedactionError as for the redactor."""
+    if isinstance(redactor, RegexRedactor):
+        return await redactor.redact_all(texts, rules)
+    return [await redactor.redact(text, rules) for text in texts]
+
+
 async def redact_tree(
     redactor: Redactor, tree: Any, rules: RedactionRules | None = None
 ) -> tuple[Any, tuple[str, ...]]:
@@ -195,10 +237,7 @@ async def redact_tree(
     """
     size = size_of(tree)
     texts = tuple(await calculate(lambda: dict.fromkeys(_texts_of(tree)), size=size))
-    if isinstance(redactor, RegexRedactor):
-        results = await redactor.redact_all(texts, rules)
-    else:
-        results = [await redactor.redact(text, rules) for text in texts]
+    results = await redact_all(redactor, texts, rules)
     return await calculate(_rebuild_tree, tree, dict(zip(texts, results, strict=True)), size=size)
 
 

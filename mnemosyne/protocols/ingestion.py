@@ -105,6 +105,7 @@ class EvidenceIngestor(Protocol):
     2. The same text of the same source is one evidence item; the second call returns the first one's.
     3. Text that the prompt had shown never becomes new evidence.
     4. Expired evidence is not used, not even as a duplicate.
+    5. With `dry_run` nothing is stored, and the result says what would be.
     """
 
     async def ingest(
@@ -121,7 +122,7 @@ class EvidenceIngestor(Protocol):
         """Store a text as evidence and return the evidence item, or the existing one with the same text and source.
 
         SessionNotFoundError; EvidenceNotFoundError for an unknown id in `derived_from`; ValueError for a confidence
-        outside 0..1 or a time to live that is not positive.
+        outside 0..1 or a time to live that is not positive; RedactionError for a user's own words that cannot be searched.
         """
         ...
 

@@ -32,7 +32,9 @@ class IngestOptions:
     the call that returned the text: they identify the source like a uri. `selectors` name the parts to be shown in a
     prompt (empty: the whole). `shown` is what the prompt contained when the text was written: parts that repeat it are
     left out. `idempotency_key` names the evidence item: the same key gives the same item again. `as_document`: the text is
-    knowledge to be recalled by its passages, not a result to be shown.
+    knowledge to be recalled by its passages, not a result to be shown. `own_words`: a user asks to keep the text, so that only
+    secrets are removed from it, its content is stored in any case, and a text that cannot be searched is refused. `dry_run`:
+    nothing is stored, and the result is what it would be.
     """
 
     redact: bool = True
@@ -50,6 +52,8 @@ class IngestOptions:
     shown: tuple[ShownText, ...] = ()
     idempotency_key: str | None = None
     as_document: bool = False
+    own_words: bool = False
+    dry_run: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -159,7 +159,8 @@ class UserFact:
     It holds from `valid_from` (None: from when it was recorded) up to, not including, `valid_to` (None: until another replaces
     it). Facts of one kind and `topic` exclude each other: a later one ends the earlier one, which is kept and names it in
     `superseded_by`; a fact without a topic stands by itself. `source` says where it is known from (a session, a turn).
-    `fact_id`, `recorded_at` and `superseded_by` are set by the store. Times are aware.
+    `fact_id`, `recorded_at` and `superseded_by` are set by the store, and `redacted` names the rules by which secrets were removed
+    from the text. Times are aware.
     """
 
     text: str
@@ -172,6 +173,7 @@ class UserFact:
     fact_id: str = ""
     recorded_at: datetime | None = None
     superseded_by: str = ""
+    redacted: tuple[str, ...] = ()
 
 
 _PROFILE = "user-profile-"

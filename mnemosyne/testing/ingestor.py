@@ -149,6 +149,31 @@ class IngestorContract:
             assert again.evidence is not None
             assert again.evidence.expires_at == setup.clock.at + timedelta(seconds=60)
 
+    async def test_rule_1_a_users_own_words_stay_without_their_secrets(self) -> None:
+        """Personal data stays as written; what cannot be searched is refused."""
+        own = IngestOptions(own_words=True)
+        async with self._open_setup() as setup:
+            done = await setup.take("My name is Ana Silva, 13800138000; password: hunter2!x", options=own)
+            assert done.evidence is not None
+            assert done.evidence.content == "My name is Ana Silva, 13800138000; password: [redacted:secret]"
+            assert done.redaction is not None
+            assert done.redaction.rules_applied == ("secret",)
+        async with self._open_setup(BrokenRedactor()) as setup:
+            with pytest.raises(RedactionError):
+                await setup.take("My name is Ana Silva", options=own)
+            assert await setup.store.list_evidences(SESSION) == ()
+
+    async def test_rule_5_a_dry_run_stores_nothing(self) -> None:
+        """It returns what would be stored."""
+        async with self._open_setup() as setup:
+            told = "call 13800138000"
+            shown = await setup.take(told, options=IngestOptions(dry_run=True, as_document=True))
+            assert await setup.store.list_evidences(SESSION) == ()
+            done = await setup.take(told, options=IngestOptions(as_document=True))
+            assert done.evidence is not None
+            assert shown.evidence is not None
+            assert (shown.evidence.content, shown.is_new) == (done.evidence.content, True)
+
     async def test_a_session_must_be_there(self) -> None:
         """Text of an unknown session is refused."""
         async with self._open_setup() as setup:

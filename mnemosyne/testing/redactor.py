@@ -58,6 +58,13 @@ class RedactorContract:
         assert "dragon-12" not in result.redacted_text
         assert "pet" in result.redacted_text
 
+    async def test_rule_1_rules_of_a_call_leave_the_rest_alone(self) -> None:
+        """Where they name secrets alone, personal data stays."""
+        text = "My name is Ana Silva, 13800138000; password: hunter2!x"
+        result = await self.make_redactor().redact(text, RedactionRules(dictionaries=("secrets",)))
+        assert result.redacted_text.startswith("My name is Ana Silva, 13800138000; password: ")
+        assert "hunter2" not in result.redacted_text
+
     async def test_rule_2_redacting_again_changes_nothing(self) -> None:
         """A result is left as it is, and holds nothing more to find."""
         redactor = self.make_redactor()

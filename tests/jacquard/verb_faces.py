@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import ClassVar
 
 import httpx
@@ -11,7 +12,7 @@ from anyio import to_thread
 from mcp import Client
 from typer.testing import CliRunner
 
-from jacquard import MemoryVerbs, RuntimeConfig, open_runtime
+from jacquard import MemoryVerbs, RedactionConfig, RuntimeConfig, open_runtime
 from jacquard.cli.app import app as command
 from jacquard.client import RemoteEngine
 from jacquard.config.service import ServiceSettings
@@ -24,6 +25,10 @@ from jacquard.service.values import Principal
 from mnemosyne.core import codec
 
 ASSISTANT = RuntimeConfig(profile="assistant")
+
+
+def assistant(*, redacts):
+    return replace(ASSISTANT, redaction=RedactionConfig(enabled=redacts))
 
 
 def plain(value):
@@ -93,11 +98,12 @@ class Tools:
 class Commands:
     """The verbs as commands."""
 
-    def __init__(self, folder, author):
-        self.store, self.author = ["--store", str(folder / "store")], author
+    def __init__(self, folder, author, *, redacts):
+        self.store, self.author, self.redacts = ["--store", str(folder / "store")], author, redacts
 
     def run(self, *args):
-        done = CliRunner().invoke(command, [*args, *self.store], env={"JACQUARD_PROFILE": "assistant"})
+        env = {"JACQUARD_PROFILE": "assistant", "JACQUARD_REDACTION__ENABLED": str(self.redacts).lower()}
+        done = CliRunner().invoke(command, [*args, *self.store], env=env)
         assert done.exit_code == 0, done.output
         return done.stdout
 
@@ -105,7 +111,9 @@ class Commands:
         return json.loads(await to_thread.run_sync(self.run, *args, "--json"))
 
     async def call(self, verb, session, *args, **options):
-        said = [f"--{name}={value}" for name, value in options.items()]
+        said = [
+            f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}") for name, value in options.items()
+        ]
         by = ["--author", self.author] if verb not in ("search", "memory", "log") else []
         embedder = ["--embedder", "none"] if verb == "search" else []
         told = await self.ask("memory", {"memory": "show"}.get(verb, verb), *args, *said, *by, *embedder, "-s", session)
@@ -118,15 +126,16 @@ class Commands:
 
 
 @asynccontextmanager
-async def open_python(folder):
-    async with open_runtime(str(folder / "store"), embedder="none", config=ASSISTANT) as runtime:
+async def open_python(folder, *, redacts=True):
+    config = assistant(redacts=redacts)
+    async with open_runtime(str(folder / "store"), embedder="none", config=config) as runtime:
         await runtime.ensure_session("s")
         yield Methods(runtime.engine, MemoryVerbs(runtime, author="ana"))
 
 
 @asynccontextmanager
-async def open_http(folder):
-    service = build_app(ServiceSettings(store=str(folder / "store"), embedder="none"), ASSISTANT)
+async def open_http(folder, *, redacts=True):
+    service = build_app(ServiceSettings(store=str(folder / "store"), embedder="none"), assistant(redacts=redacts))
     transport = httpx.ASGITransport(service)
     async with (
         service.router.lifespan_context(service),
@@ -138,27 +147,27 @@ async def open_http(folder):
 
 
 @asynccontextmanager
-async def connect(folder, principal=None, mode="auto", **settings):
+async def connect(folder, principal=None, mode="auto", *, redacts=True, **settings):
     """Give a client of an MCP server in this process, on `folder / "store"`."""
     given = ServiceSettings(store=str(folder / "store"), embedder="none", **settings)
     who = principal or Principal()
-    async with TenantRuntimes(given, ASSISTANT) as tenants:
+    async with TenantRuntimes(given, assistant(redacts=redacts)) as tenants:
         server = build_server(Service(tenants=tenants), lambda _: RequestNote(principal=who))
         async with Client(server, mode=mode) as client:
             yield client
 
 
 @asynccontextmanager
-async def open_mcp(folder):
-    async with connect(folder, Principal(author="ana")) as client:
+async def open_mcp(folder, *, redacts=True):
+    async with connect(folder, Principal(author="ana"), redacts=redacts) as client:
         tools = Tools(client)
         await tools.ask("start_session", session_id="s")
         yield tools
 
 
 @asynccontextmanager
-async def open_command(folder):
-    commands = Commands(folder, "ana")
+async def open_command(folder, *, redacts=True):
+    commands = Commands(folder, "ana", redacts=redacts)
     await commands.prompt("Hello.")
     yield commands
 

@@ -80,25 +80,27 @@ class MemoryEditor:
         self._author, self._viewer, self._all_viewers, self._is_model = author, viewer, all_viewers, is_model
         self._recall = recall
 
-    async def remember(self, session_id: str, text: str, *, title: str = "", key: str | None = None) -> MemoryEdit:
-        """Store a text as a memory of the session; the same `key` stores it once.
+    async def remember(
+        self, session_id: str, text: str, *, title: str = "", key: str | None = None, dry_run: bool = False
+    ) -> MemoryEdit:
+        """Store a text as a memory of the session, without its secrets; the same `key` stores it once.
 
-        ConfigError for an empty text, one that is too long, and one that the prompt of the last turn had shown;
-        SessionNotFoundError.
+        With `dry_run` nothing is stored, here and below. ConfigError for an empty text, one that is too long, and one that the
+        prompt of the last turn had shown; RedactionError for one that cannot be searched; SessionNotFoundError.
         """
-        return await self._write(session_id, MemoryAction.REMEMBER, text, title=title, key=key)
+        return await self._write(session_id, MemoryAction.REMEMBER, text, title=title, key=key, dry_run=dry_run)
 
-    async def edit(self, session_id: str, memory_id: str, text: str) -> MemoryEdit:
-        """Correct a memory: recall finds the new text, and no longer the old one. ConfigError as of `remember`, and for an id
-        that is not there.
+    async def edit(self, session_id: str, memory_id: str, text: str, *, dry_run: bool = False) -> MemoryEdit:
+        """Correct a memory: recall finds the new text, and no longer the old one. Errors as of `remember`, and ConfigError for an
+        id that is not there.
         """
         memory = await self._find(session_id, memory_id)
-        return await self._replace(session_id, memory, MemoryAction.EDIT, text)
+        return await self._replace(session_id, memory, MemoryAction.EDIT, text, dry_run=dry_run)
 
-    async def supersede(self, session_id: str, memory_id: str, text: str = "") -> MemoryEdit:
-        """Say that a memory holds no longer, and what holds now, if anything does. ConfigError as of `edit`."""
+    async def supersede(self, session_id: str, memory_id: str, text: str = "", *, dry_run: bool = False) -> MemoryEdit:
+        """Say that a memory holds no longer, and what holds now, if anything does. Errors as of `edit`."""
         memory = await self._find(session_id, memory_id)
-        return await self._replace(session_id, memory, MemoryAction.SUPERSEDE, text)
+        return await self._replace(session_id, memory, MemoryAction.SUPERSEDE, text, dry_run=dry_run)
 
     async def pin(self, session_id: str, memory_id: str) -> MemoryEdit:
         """Show a memory in every prompt while it fits; recall then leaves it out. ConfigError for an id that is not there."""
@@ -153,13 +155,18 @@ class MemoryEditor:
     async def _find(self, session_id: str, memory_id: str) -> Memory:
         return await find_memory(self._store, session_id, memory_id, self._viewer, all_viewers=self._all_viewers)
 
-    async def _replace(self, session_id: str, memory: Memory, action: MemoryAction, text: str) -> MemoryEdit:
+    async def _replace(
+        self, session_id: str, memory: Memory, action: MemoryAction, text: str, *, dry_run: bool
+    ) -> MemoryEdit:
         if text.strip() == memory.text.strip():
             raise ConfigError(f"Memory {memory.memory_id!r} has this text already.")
-        pinned = await self._pin_of(session_id, memory.memory_id)
+        pinned = None if dry_run else await self._pin_of(session_id, memory.memory_id)
         has_successor = bool(text.strip()) or action is not MemoryAction.SUPERSEDE
         if has_successor:
-            done = await self._write(session_id, action, text, title=memory.title, replaced=memory)
+            done = await self._write(session_id, action, text, title=memory.title, replaced=memory, dry_run=dry_run)
+        elif dry_run:
+            name, before = memory.memory_id, memory.text
+            done = MemoryEdit(edit_id="", action=action, memory_id=name, author=self._author, at=None, before=before)
         else:
             more = {} if pinned is None else {WAS_PINNED: "yes"}
             done = _required(await self._record(session_id, action, memory, memory.entry_ids, more))
@@ -178,6 +185,7 @@ class MemoryEditor:
         title: str = "",
         replaced: Memory | None = None,
         key: str | None = None,
+        dry_run: bool = False,
     ) -> MemoryEdit:
         if not text.strip():
             raise ConfigError("The text is empty; give what is to be remembered.")
@@ -197,6 +205,8 @@ class MemoryEditor:
             options=IngestOptions(
                 dedup=False,
                 as_document=True,
+                own_words=True,
+                dry_run=dry_run,
                 trust=self._trust_of(replaced),
                 idempotency_key=None if key is None else f"memory {key}",
                 shown=await self._find_known(session_id, text, replaced) if self._is_model else (),
@@ -206,7 +216,10 @@ class MemoryEditor:
             raise ConfigError(
                 "Nothing of this text is new: memory or the prompt of the last turn has it. It is not remembered again."
             )
-        return _required(done.evidence)
+        edit = _required(done.evidence)
+        if not dry_run or not done.is_new:
+            return edit
+        return replace(edit, edit_id="", memory_id="" if replaced is None else replaced.memory_id)
 
     async def _find_known(self, session_id: str, text: str, replaced: Memory | None) -> tuple[ShownText, ...]:
         """Return the texts that a model knows from memory: what its prompt showed, but for what the user has just said, and what

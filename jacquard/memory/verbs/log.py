@@ -11,6 +11,7 @@ from typing import Any
 
 from jacquard.memory.verbs.values import MemoryAction, MemoryEdit
 from mnemosyne.core.errors import SessionNotFoundError
+from mnemosyne.evidence.redactions import redaction_of
 from mnemosyne.protocols import Store
 from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.memory import UNDONE_AT
@@ -56,6 +57,7 @@ def edit_of(evidence: Evidence) -> MemoryEdit | None:
         action = MemoryAction(str(told.get(ACTION)))
     except ValueError:
         return None
+    redaction = redaction_of(evidence)
     return MemoryEdit(
         edit_id=evidence.evidence_id,
         action=action,
@@ -67,6 +69,7 @@ def edit_of(evidence: Evidence) -> MemoryEdit | None:
         title=evidence.source.name,
         undone_at=str(told.get(UNDONE_AT, "")),
         undone_by=str(told.get(UNDONE_BY, "")),
+        redacted=() if redaction is None else redaction.rules_applied,
     )
 
 

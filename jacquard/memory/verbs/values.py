@@ -42,8 +42,9 @@ class Memory:
 class MemoryEdit:
     """One edit in the log of a session. `memory_id` is the memory that it was made on; of REMEMBER it is `edit_id`.
 
-    An EDIT, and a SUPERSEDE with a text, make a memory whose id is `edit_id`. `before` and `after` are its texts, empty where
-    there is none. Times are aware.
+    An EDIT, and a SUPERSEDE with a text, make a memory whose id is `edit_id`, which is empty if nothing was stored (`dry_run`).
+    `before` and `after` are its texts, empty where there is none. `redacted` names the rules by which secrets were removed.
+    Times are aware.
     """
 
     edit_id: str
@@ -56,6 +57,7 @@ class MemoryEdit:
     title: str = ""
     undone_at: str = ""
     undone_by: str = ""
+    redacted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 from filament import unescape
 from jacquard.config.sections import RuntimeConfig
+from jacquard.core.block_kinds import INPUT_ID
 from jacquard.core.blocks import BlockKind, PromptBlock, SkeinTemplate
 from jacquard.core.degradations import Degradation
 from jacquard.core.plan import plan_to_json
@@ -31,10 +32,12 @@ from jacquard.pipeline.weaving.layers import share
 from jacquard.pipeline.weaving.policies import rules_of, tier_tokens_of
 from jacquard.pipeline.weaving.prompt import Prompt, PromptLayout, complete, lay_out
 from mnemosyne.chains.uris import entry_uri
+from mnemosyne.evidence.redactions import redaction_of
 from mnemosyne.host_parts import HashText, hash_with_sha256
 from mnemosyne.schema.memory import EMPTY, document_of
 from mnemosyne.schema.package import PackageMessage
 from mnemosyne.schema.record import SessionWindow
+from mnemosyne.schema.redaction import RedactionRecord
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -129,7 +132,12 @@ def build_turn_prompt(inputs: PromptInputs, laid: PromptLayout, carried: Mapping
         state_cut=inputs.skeleton.state_cut,
         evidence=inputs.skeleton.results.decisions,
         left_out=(*inputs.turn.left_out, *inputs.skeleton.results.left_out),
-        redactions=find_redactions(prompt.stages[-1].blocks(), prompt.decisions, inputs.skeleton.results.redactions),
+        redactions=find_redactions(
+            prompt.stages[-1].blocks(),
+            prompt.decisions,
+            inputs.skeleton.results.redactions,
+            _said_redactions(inputs.turn),
+        ),
         profile=inputs.turn.profile.profile_id,
         as_written=bool(inputs.layout.boundary),
         activation=activation_decisions(inputs.turn),
@@ -201,6 +209,14 @@ def _build_prepared_turn(inputs: PromptInputs, prompt: Prompt, report: Report) -
         newest_evidence=inputs.skeleton.results.newest,
         other_tokens=smooth_other_tokens(report.budget.used_tokens - said_tokens, inputs.turn.window),
     )
+
+
+def _said_redactions(turn: PlannedTurn) -> dict[str, RedactionRecord]:
+    """Return what was redacted of the messages of a turn before they were stored, by the ids of their blocks."""
+    said = {each.message.message_id: each.message for each in turn.history or turn.window.messages}
+    if turn.message is not None:
+        said[INPUT_ID] = turn.message
+    return {name: record for name, each in said.items() if (record := redaction_of(each)) is not None}
 
 
 def layer_attributes(stream_b: StreamBReport) -> dict[str, dict[str, str]]:

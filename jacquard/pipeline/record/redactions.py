@@ -18,26 +18,31 @@ WITHHELD_CLASS = "withheld"
 
 _PLACEHOLDER = re.compile(r"\[redacted:([a-z_]{1,40})\]")
 _SPOKEN = frozenset({BlockKind.MESSAGE, BlockKind.INPUT})
-"""Speakers may write a placeholder themselves; their texts count only where the prompt masked them."""
+"""Speakers may write a placeholder themselves; their texts count only if something was removed from them."""
 
 
 def find_redactions(
-    blocks: Sequence[PromptBlock], decisions: Sequence[BlockDecision], stored: Sequence[RedactionRecord]
+    blocks: Sequence[PromptBlock],
+    decisions: Sequence[BlockDecision],
+    stored: Sequence[RedactionRecord],
+    said: Mapping[str, RedactionRecord],
 ) -> tuple[RedactionRecord, ...]:
     """Return a record for each block of a prompt in which something is redacted, in reading order.
 
-    `stored` says what was redacted of evidence before it was stored; `decisions` say which blocks were masked in this prompt.
+    `stored` says what was redacted of evidence before it was stored, `said` of messages by the ids of their blocks; `decisions` say
+    which blocks were withheld in this prompt.
     """
     masked = {each.block_id for each in decisions if each.code == MASKED}
     by_evidence = {each.evidence_id: each for each in stored}
     found = []
     for block in blocks:
         is_masked = block.block_id in masked
-        if block.kind in _SPOKEN and not is_masked:
+        record = said.get(block.block_id) if block.kind in _SPOKEN else None
+        if block.kind in _SPOKEN and not is_masked and record is None:
             continue
         evidence_id = block.refs[0].evidence_id if block.kind is BlockKind.EVIDENCE and block.refs else ""
         counts = _count_classes(block.content, is_masked=is_masked)
-        record = by_evidence.get(evidence_id)
+        record = record or by_evidence.get(evidence_id)
         if record is None and counts:
             record = RedactionRecord(evidence_id=evidence_id, rules_applied=tuple(counts), fields_redacted=1)
         if record is not None:

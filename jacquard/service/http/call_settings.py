@@ -39,6 +39,7 @@ OPEN_OPTIONS = frozenset(
         "confidence",
         "dedup",
         "derived_from",
+        "dry_run",
         "idempotency_key",
         "selectors",
         "shown",

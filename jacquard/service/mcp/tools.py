@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from jacquard.client.wire import SentMessage
+from jacquard.core.block_kinds import INPUT_ID
 from jacquard.service.http.operation import Call, Operation, Run
 from jacquard.service.http.operations.turns import prepare
 from jacquard.service.http.routes import OPERATIONS
@@ -45,7 +46,8 @@ class Tool:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnPrompt:
     """The prompt of a prepared turn. With a `reply`, the turn is complete without a model. `receipt` is the resource that says why
-    each part is in the prompt; `degradations` are codes of what had to be left out.
+    each part is in the prompt; `degradations` are codes of what had to be left out, `redacted` the rules by which secrets were
+    removed from the message.
     """
 
     turn_id: str
@@ -54,6 +56,7 @@ class TurnPrompt:
     reply: str | None = None
     receipt: str = ""
     degradations: tuple[str, ...] = ()
+    redacted: tuple[str, ...] = ()
 
 
 async def _prepare_prompt(call: Call) -> TurnPrompt:
@@ -65,6 +68,9 @@ async def _prepare_prompt(call: Call) -> TurnPrompt:
         reply=turn.reply,
         receipt=receipt_uri(turn.session_id, turn.turn_id),
         degradations=tuple(each.code for each in turn.report.degradations),
+        redacted=tuple(
+            rule for each in turn.report.redactions if each.block_id == INPUT_ID for rule in each.rules_applied
+        ),
     )
 
 

@@ -1,7 +1,7 @@
 """Which of a session's stored messages the messages of a client are. Pure, about linear in their number.
 
 Clients change what they got: they trim spaces, correct marks of emphasis and quotation, and put the speaker's name before the
-text. Such a message is still the same.
+text. Such a message is still the same, and so is one that is stored without its secrets.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ MOST_SKIPPED = 4
 """How many of the client's oldest messages may be unknown before the first known one."""
 
 _IGNORED = re.compile(r"[\s*_~`\"'“”‘’„«»「」『』]+")
+_MASK = "[redacted:"
+_MASKED = re.compile(r"\[redacted:[a-z]{1,40}\]")
+"""A secret that was removed, in the form that `_key` gives it."""
 _NAME = re.compile(r"\A[^\n:：]{1,60}[:：]\s*(?=\S)")
 
 
@@ -38,7 +41,8 @@ class MessageForm:
         """Return whether both are one message, of which one may begin with the speaker's name."""
         if self.role is not other.role or self.parts != other.parts:
             return False
-        return self.text == other.text or self.bare == other.text or self.text == other.bare
+        pairs = (self.text, other.text), (self.bare, other.text), (self.text, other.bare)
+        return any(_is_alike(*pair) or _is_alike(*pair[::-1]) for pair in pairs)
 
 
 def form_of(message: Message) -> MessageForm:
@@ -78,6 +82,22 @@ def _agreement(shown: Sequence[MessageForm], stored: Sequence[MessageForm]) -> i
     return next(
         (at for at, (mine, theirs) in enumerate(pairs) if not mine.is_same(theirs)), min(len(shown), len(stored))
     )
+
+
+def _is_alike(said: str, stored: str) -> bool:
+    """Return whether a text is the stored one, with something in each place from which a secret was removed."""
+    if said == stored or _MASK not in stored:
+        return said == stored
+    first, *others = _MASKED.split(stored)
+    if not others or not said.startswith(first):
+        return False
+    place = len(first)
+    for piece in others[:-1]:
+        place = said.find(piece, place + 1)
+        if place < 0:
+            return False
+        place += len(piece)
+    return len(said) - len(others[-1]) > place and said.endswith(others[-1])
 
 
 def _key(text: str) -> str:

@@ -34,6 +34,7 @@ from jacquard.service.values import Principal
 from jacquard.templating.profiles import ReplyForm
 from jacquard.turns.writing.branches import find_input
 from jacquard.wiring.runtime import Runtime
+from mnemosyne.chains.messages.message_parts import message_from_chat
 from mnemosyne.core.errors import SessionNotFoundError
 from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage, ToolCall
@@ -172,7 +173,7 @@ class TurnKeeper:
         said = None if pending is None else find_input(pending)
         if pending is None or said is None or pending.prompt is None:
             return None
-        if said.content != text_of(request.messages[request.last_user].get("content")):
+        if not form_of(said).is_same(form_of(message_from_chat(request.messages[request.last_user]))):
             return None
         return turn_from_record(pending, 0), await self._take_again(runtime, pending, said)
 

@@ -96,6 +96,7 @@ def open_ingest_services(
             store,
             redactor,
             clock,
+            settings=options_of(settings),
             vault=vault,
             rules=rules,
             new_id=(host.id_generator or UuidV4Generator()).generate,

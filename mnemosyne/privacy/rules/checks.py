@@ -140,7 +140,7 @@ def is_hard_to_guess(text: str) -> bool:
 
 
 def is_quoted_secret(text: str) -> bool:
-    """Return whether what stands in quotes after `password` and the like is one: it has a digit, or letters of both cases and a
+    """Return whether the words in quotes after `password` and the like are one: it has a digit, or letters of both cases and a
     sign in one word. A sentence on passwords, and a variable of a template, are none.
     """
     words = re.findall(r"[a-z]+", text.lower())

@@ -277,6 +277,7 @@ OPTIONS = {
     "pass_through": True,
     "keep_original": True,
     "store_content": False,
+    "own_words": True,
 }
 """Options of ingestion that are the operator's, each with a value that is not its default."""
 

@@ -100,6 +100,37 @@ async def test_append(tmp_path, server):
         assert await branches(http) == 1
 
 
+async def test_a_message_that_is_stored_without_its_secrets_is_the_same_message(tmp_path, server):
+    key, card = "sk-proj-AbCdEf1234567890ghIJkl", "4945 8073 0215 7365"
+    said = [f"Anna: my key is {key}, and the card is {card}.", key, "What is the password: hunter2!x for?", "Thanks."]
+    async with open_http(tmp_path, server) as http:
+        messages = await talk(http, said)
+        assert await branches(http) == 1
+        told = await stored(http)
+    assert [message["content"] for message in told if message["role"] == "user"] == [
+        "Anna: my key is [redacted:api_key], and the card is [redacted:bank_card].",
+        "[redacted:api_key]",
+        "What is the password: [redacted:secret] for?",
+        "Thanks.",
+    ]
+    assert [each for each in server.requests[-1].body["messages"] if each["role"] == "user"] == messages[:-1:2]
+
+
+@pytest.mark.parametrize(
+    ("said", "is_same"),
+    [
+        ("my key is sk-AbCdEf1234567890ghIJkl now", True),
+        ("my key is now", False),
+        ("my key was sk-AbCdEf1234567890ghIJkl now", False),
+        ("my key is sk-AbCdEf1234567890ghIJkl then", False),
+    ],
+)
+def test_what_stands_around_a_removed_secret_decides(said, is_same):
+    stored = form_of(Message(role=Role.USER, content="my key is [redacted:api_key] now"))
+    assert form_of(Message(role=Role.USER, content=said)).is_same(stored) is is_same
+    assert stored.is_same(form_of(Message(role=Role.USER, content=said))) is is_same
+
+
 async def test_edit_of_an_earlier_message_keeps_what_follows(tmp_path, server):
     async with open_http(tmp_path, server) as http:
         messages = await talk(http, ["My cat is Ink.", "How is Oslo?"])

@@ -149,14 +149,15 @@ async def test_an_engine_that_fails_lets_the_call_go_through(tmp_path, server):
 TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
 
 
-async def test_results_of_tools_go_on_with_the_same_turn(tmp_path, server):
+@pytest.mark.parametrize(("secret", "kept"), [("", ""), (" PIN: 4471, please.", " PIN: [redacted:secret], please.")])
+async def test_results_of_tools_go_on_with_the_same_turn(tmp_path, server, secret, kept):
     async with open_http(tmp_path, server) as http:
         chat = Chat(http, shows=3, tools=[TOOL])
         await chat.say("My sister Runa keeps bees behind the mill in Oslo.")
         for number in range(4):
             await chat.say(f"Now let us talk about the tea of day {number}.")
         server.set_script('tool:weather {"city": "Oslo"}', "text:It rains on the bees.")
-        chat.messages.append({"role": "user", "content": "How is the weather for my sister Runa's bees?"})
+        chat.messages.append({"role": "user", "content": f"How is the weather for my sister Runa's bees?{secret}"})
         messages = [SYSTEM, *chat.messages[-3:]]
         first = await http.post("/v1/chat/completions", json={"messages": messages}, headers=chat.headers)
         call = first.json()["choices"][0]["message"]
@@ -165,7 +166,8 @@ async def test_results_of_tools_go_on_with_the_same_turn(tmp_path, server):
             "/v1/chat/completions", json={"messages": [*messages, call, result]}, headers=chat.headers
         )
         assert second.headers["x-jacquard-receipt"] == first.headers["x-jacquard-receipt"]
-        assert (await history(http))[-2:] == [messages[-1]["content"], "It rains on the bees."]
+        asked = messages[-1]["content"].removesuffix(secret) + kept
+        assert (await history(http))[-2:] == [asked, "It rains on the bees."]
         document = (await http.get("/api/v1/sessions/tea/document")).json()
     one, two = (request.body["messages"] for request in server.requests)
     assert two == [*one, call, result]

@@ -14,6 +14,9 @@ from jacquard.wiring.verbs import MemoryVerbs
 ViewerOption = Annotated[
     str | None, typer.Option("--viewer", metavar="NAME", help="See and edit what this character may know. [everything]")
 ]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Store nothing; show what would be stored, and what of it would be masked.")
+]
 AuthorOption = Annotated[str, typer.Option("--author", metavar="NAME", help="Who makes the edit; the log keeps it.")]
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from jacquard.cli.commands.memory.options import AuthorOption, ViewerOption, using_verbs
+from jacquard.cli.commands.memory.options import AuthorOption, DryRunOption, ViewerOption, using_verbs
 from jacquard.cli.shared import (
     DEFAULT_STORE,
     EmbedderOption,
@@ -89,17 +89,18 @@ def remember(
     session: SessionOption,
     title: Annotated[str, typer.Option("--title", metavar="TEXT", help="Its title.")] = "",
     key: Annotated[str | None, typer.Option("--key", metavar="KEY", help="The same key stores the text once.")] = None,
+    dry_run: DryRunOption = False,
     author: AuthorOption = "host",
     viewer: ViewerOption = None,
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:
-    """Store a text as a memory; with --viewer, for that character alone."""
+    """Store a text as a memory, as written except for secrets; with --viewer, for that character alone."""
     said = read_input() if text == "-" else text
 
     async def work() -> MemoryEdit:
         async with using_verbs(store, author=author, viewer=viewer) as verbs:
-            return await verbs.remember(session, said, title=title, key=key)
+            return await verbs.remember(session, said, title=title, key=key, dry_run=dry_run)
 
     _print_edit(run(work), as_json=as_json)
 
@@ -109,6 +110,7 @@ def edit(
     memory_id: MemoryArgument,
     text: TextArgument,
     session: SessionOption,
+    dry_run: DryRunOption = False,
     author: AuthorOption = "host",
     viewer: ViewerOption = None,
     store: StoreOption = DEFAULT_STORE,
@@ -119,7 +121,7 @@ def edit(
 
     async def work() -> MemoryEdit:
         async with using_verbs(store, author=author, viewer=viewer) as verbs:
-            return await verbs.edit(session, memory_id, said)
+            return await verbs.edit(session, memory_id, said, dry_run=dry_run)
 
     _print_edit(run(work), as_json=as_json)
 
@@ -129,6 +131,7 @@ def supersede(
     memory_id: MemoryArgument,
     session: SessionOption,
     text: Annotated[str, typer.Argument(metavar="[TEXT]", help="What holds now, if anything does.")] = "",
+    dry_run: DryRunOption = False,
     author: AuthorOption = "host",
     viewer: ViewerOption = None,
     store: StoreOption = DEFAULT_STORE,
@@ -138,7 +141,7 @@ def supersede(
 
     async def work() -> MemoryEdit:
         async with using_verbs(store, author=author, viewer=viewer) as verbs:
-            return await verbs.supersede(session, memory_id, text)
+            return await verbs.supersede(session, memory_id, text, dry_run=dry_run)
 
     _print_edit(run(work), as_json=as_json)
 
@@ -254,7 +257,9 @@ def _show_edit(done: MemoryEdit) -> None:
     at = "" if done.at is None else f" at {format_time(done.at)}"
     on = "" if done.action is MemoryAction.REMEMBER else f" of {done.memory_id}"
     undone = f" · undone by {done.undone_by} at {done.undone_at}" if done.undone_at else ""
-    show(f"{done.edit_id} · {done.action.value}{on} · by {done.author}{at}{undone}", "bold")
+    show(f"{done.edit_id or 'not stored'} · {done.action.value}{on} · by {done.author}{at}{undone}", "bold")
     for mark, text in (("-", done.before), ("+", done.after)):
         if text:
             show(f"{mark} {text}")
+    if done.redacted:
+        show(f"masked: {', '.join(done.redacted)}", "dim")

@@ -41,9 +41,10 @@ class EvidenceRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FactsRequest:
-    """Facts about a user."""
+    """Facts about a user. With `dry_run` nothing is stored."""
 
     facts: tuple[UserFact, ...]
+    dry_run: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -140,7 +141,8 @@ async def get_evidence(call: Call) -> Evidence:
 
 async def remember(call: Call) -> tuple[UserFact, ...]:
     """Store facts about a user."""
-    return await call.runtime.engine.remember(call.ids["user_id"], call.read(FactsRequest).facts)
+    sent = call.read(FactsRequest)
+    return await call.runtime.engine.remember(call.ids["user_id"], sent.facts, dry_run=sent.dry_run)
 
 
 async def list_facts(call: Call) -> tuple[UserFact, ...]:

@@ -11,7 +11,7 @@ from jacquard.memory.verbs.values import FoundMemory, Memory, MemoryEdit
 from jacquard.service.http.call_settings import id_from_key, verbs_for
 from jacquard.service.http.operation import AUTHOR, VIEWER, Call, Operation, Query
 from jacquard.service.values import Scope
-from mnemosyne.core.errors import SessionNotFoundError, StateOpError, VersionConflictError
+from mnemosyne.core.errors import RedactionError, SessionNotFoundError, StateOpError, VersionConflictError
 from mnemosyne.schema.memory import LoreCategory, MemoryEntry
 from mnemosyne.schema.session import SessionHead
 
@@ -26,17 +26,19 @@ class SearchRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RememberRequest:
-    """A text to remember."""
+    """A text to remember. With `dry_run` nothing is stored."""
 
     text: str
     title: str = ""
+    dry_run: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryTextRequest:
-    """A new text for a memory; an empty one for `supersede` alone."""
+    """A new text for a memory; an empty one for `supersede` alone. With `dry_run` nothing is stored."""
 
     text: str = ""
+    dry_run: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,19 +89,19 @@ async def remember(call: Call) -> MemoryEdit:
     """Remember a text."""
     sent = call.read(RememberRequest)
     key = id_from_key(call, "memory")
-    return await verbs_for(call).remember(call.session_id, sent.text, title=sent.title, key=key)
+    return await verbs_for(call).remember(call.session_id, sent.text, title=sent.title, key=key, dry_run=sent.dry_run)
 
 
 async def edit(call: Call) -> MemoryEdit:
     """Correct a memory."""
     sent = call.read(MemoryTextRequest)
-    return await verbs_for(call).edit(call.session_id, call.ids["memory_id"], sent.text)
+    return await verbs_for(call).edit(call.session_id, call.ids["memory_id"], sent.text, dry_run=sent.dry_run)
 
 
 async def supersede(call: Call) -> MemoryEdit:
     """Say that a memory holds no longer."""
     sent = call.read(MemoryTextRequest)
-    return await verbs_for(call).supersede(call.session_id, call.ids["memory_id"], sent.text)
+    return await verbs_for(call).supersede(call.session_id, call.ids["memory_id"], sent.text, dry_run=sent.dry_run)
 
 
 async def pin(call: Call) -> MemoryEdit:
@@ -156,7 +158,7 @@ async def edit_lore(call: Call) -> MemoryEntry:
 _MEMORY = "/api/v1/sessions/{session_id}/memory"
 _ONE = f"{_MEMORY}/{{memory_id}}"
 _LOG = "/api/v1/sessions/{session_id}/memory-log"
-_ERRORS = (SessionNotFoundError, MemoryNotFoundError, ConfigError)
+_ERRORS = (SessionNotFoundError, MemoryNotFoundError, ConfigError, RedactionError)
 
 
 def _operation(name: str, method: str, path: str, doc: str, run: Any, **more: Any) -> Operation:
