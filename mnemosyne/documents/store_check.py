@@ -10,6 +10,7 @@ from mnemosyne.core.errors import ContextEngineError, DamagedRecordError, StoreE
 from mnemosyne.damage import DamageNote, LostTree, note_of
 from mnemosyne.protocols import Store, StoreUpkeep
 from mnemosyne.schema.memory import Chain, session_scope, world_scope
+from mnemosyne.schema.world import BARE_DIGEST
 
 _ALL = 1_000_000
 _PAGE = 1_000
@@ -63,7 +64,7 @@ async def check_store(store: Store, report: Callable[[str], None] = lambda line:
     for world_id, digest in worlds.items():
         report(world_scope(world_id))
         async with checked.part(world_scope(world_id), f"The pack of world {world_id!r}"):
-            if digest and await store.pack(world_id, digest) is None:
+            if await lacks_pack(store, world_id, digest):
                 raise StoreError(f"version {digest} has no pack")
         await _check_entries(checked, world_scope(world_id), (Chain.LORE,))
     async with checked.part("", "The records of erasures"):
@@ -73,6 +74,13 @@ async def check_store(store: Store, report: Callable[[str], None] = lambda line:
             checked.refused.append(DamageNote(scope="", what="The store", reason=fault, effect=_REBUILD))
     noted = store.damage_log.since(mark)
     return StoreCheck(sessions=len(names), worlds=len(worlds), turns=checked.turns, damage=(*noted, *checked.refused))
+
+
+async def lacks_pack(store: Store, world_id: str, digest: str) -> bool:
+    """Return whether the pack of a world's present version is missing; a world without a pack has none. Errors are those of
+    `Store.pack`.
+    """
+    return digest not in ("", BARE_DIGEST) and await store.pack(world_id, digest) is None
 
 
 async def _check_session(checked: _Checked, name: str) -> None:

@@ -6,7 +6,7 @@ settings.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,7 +17,13 @@ from typing import Any
 from anyio import to_thread
 
 from jacquard.core.errors import ConfigError
-from jacquard.service.upkeep.checks.host import check_files, check_settings, find_packages, find_snapshot_address
+from jacquard.service.upkeep.checks.host import (
+    check_files,
+    check_settings,
+    find_embedder_name,
+    find_packages,
+    find_snapshot_address,
+)
 from jacquard.service.upkeep.checks.index_folder import MOST_SCOPES, check_index
 from jacquard.service.upkeep.checks.records import check_records, check_worlds, read_figures
 from jacquard.service.upkeep.checks.shared_index import check_shared_index
@@ -35,10 +41,12 @@ from mnemosyne.stores.sql.schema import REVISION
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Doctor:
-    """Looks at the store of an address with the settings of a file. `deep`: every record is read, as `jacquard check` does."""
+    """Looks at the store of an address with the settings of a file. `embedder`: by default that of the service. `deep`: every
+    record is read, as `jacquard check` does.
+    """
 
     store: str
-    embedder: str = "auto"
+    embedder: str | None = None
     config: Path | None = None
     deep: bool = False
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -67,14 +75,16 @@ class Doctor:
                 tenants = await store.tenants() if isinstance(store, StoreUpkeep) else ("default",)
                 known["reachable"] = True
                 known["leases"], faults = await check_leases(store, self.now())
-                serving, unserved = await self._find_serving(store)
-                found += [*faults, *unserved]
-                known["embedder"] = serving or "none: recall goes by words alone"
-            for tenant in tenants:
+                found += faults
+            serving: dict[str, str] = {}
+            for tenant in tenants or ("default",):
                 here = await to_thread.run_sync(locate_store, self.store, tenant)
                 async with self._open(here, tenant) as store:
-                    await self._look_at_tenant(tenant, store, here, serving, content, found)
+                    serving[tenant], faults = await self._find_serving(store)
+                    found += [each for each in faults if each not in found]
+                    await self._look_at_tenant(tenant, store, here, serving[tenant], content, found)
             known |= {name: tuple(values) for name, values in content.items()}
+            known["embedder"] = _describe_serving(serving)
         except StoreError as error:
             do = "See that the database runs and answers."
             found.append(wrong("store_unavailable", str(error), do))
@@ -113,11 +123,21 @@ class Doctor:
             await store.close()
 
     async def _find_serving(self, store: Store) -> tuple[str, list[Finding]]:
-        """Return the name of the configured embedder; empty where there is none."""
+        """Return the name of the configured embedder of a tenant; empty if there is none."""
         try:
-            language = await find_language(store, None) if self.embedder == "auto" else None
-            found = await to_thread.run_sync(partial(open_embedder, self.embedder, language=language))
+            configured = await to_thread.run_sync(find_embedder_name, self.config)
+            name = self.embedder or configured
+            language = await find_language(store, None) if name == "auto" else None
+            found = await to_thread.run_sync(partial(open_embedder, name, language=language))
         except (MnemosyneError, ConfigError) as error:
             do = "Name another by --embedder, or install it."
             return "", [wrong("embedder", str(error), do)]
         return "" if found is None else found.name, []
+
+
+def _describe_serving(serving: Mapping[str, str]) -> str:
+    """Return the names of the embedders, each with its tenants if there are several."""
+    tenants: dict[str, list[str]] = {}
+    for tenant, name in serving.items():
+        tenants.setdefault(name or "none: recall goes by words alone", []).append(tenant)
+    return "; ".join(name if len(tenants) == 1 else f"{name} ({', '.join(each)})" for name, each in tenants.items())

@@ -158,8 +158,9 @@ def test_vectors_in_postgresql(postgres_url):
     assert (shared["missing"], shared["orphaned_vectors"], shared["orphaned_segments"]) == (2, 4, 0)
     assert "jacquard reindex" in finding(told, "vectors_missing")["do"]
     assert "jacquard housekeeping --once" in finding(told, "vectors_orphaned")["do"]
-    remedy = finding(told, "encoder_changed")["do"]
-    run(postgres_url, remedy[remedy.index("DELETE") :])
+    # Another host may use them.
+    assert "DELETE" not in json.dumps(told)
+    run(postgres_url, "DELETE FROM vectors WHERE encoder = 'former'")
     assert COMMANDS.invoke(app, ["housekeeping", "--once", "--store", postgres_url]).exit_code == 0
     again = examine(postgres_url, "--embedder", MODEL)
     assert codes(again) == {"vectors_missing"}

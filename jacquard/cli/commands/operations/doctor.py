@@ -10,7 +10,6 @@ import typer
 from jacquard.cli.shared import (
     DEFAULT_STORE,
     ConfigOption,
-    EmbedderOption,
     JsonOption,
     StoreOption,
     print_json,
@@ -27,7 +26,10 @@ def doctor(
         bool, typer.Option("--deep", help="Read every record and archive too, which may take long.")
     ] = False,
     store: StoreOption = DEFAULT_STORE,
-    embedder: EmbedderOption = "auto",
+    embedder: Annotated[
+        str | None,
+        typer.Option("--embedder", metavar="NAME", help="As of `weave`. [service.embedder of the settings, else auto]"),
+    ] = None,
     config: ConfigOption = None,
     json_output: JsonOption = False,
 ) -> None:

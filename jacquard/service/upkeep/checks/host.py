@@ -7,6 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from jacquard.config.in_force import settings_in_force
+from jacquard.config.service import load_service_settings
 from jacquard.config.settings import load_config
 from jacquard.core.errors import ConfigError
 from jacquard.service.upkeep.findings import Finding, InForce, stale, wrong
@@ -59,6 +60,14 @@ def find_snapshot_address(config: Path | None) -> str:
         return load_config(config).snapshots.address
     except ConfigError:
         return ""
+
+
+def find_embedder_name(config: Path | None) -> str:
+    """Return the embedder that the settings name; 'auto' if they are wrong."""
+    try:
+        return load_service_settings(config).embedder
+    except ConfigError:
+        return "auto"
 
 
 def check_files(location: StoreLocation) -> list[Finding]:

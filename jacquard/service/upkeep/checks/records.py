@@ -10,7 +10,7 @@ from jacquard.core.degradations import DegradationCode
 from jacquard.service.upkeep.findings import Finding, TenantFigures, stale, wrong
 from jacquard.wiring.world_notes import WORLDS_FILE, WorldNotes
 from mnemosyne.core.errors import DamagedRecordError, MnemosyneError
-from mnemosyne.documents.store_check import check_store
+from mnemosyne.documents.store_check import check_store, lacks_pack
 from mnemosyne.protocols import Store, StoreUpkeep
 from mnemosyne.stores.locate import StoreLocation
 
@@ -39,12 +39,12 @@ async def check_worlds(store: Store, location: StoreLocation, tenant: str) -> li
     for world_id, digest in (await store.worlds()).items():
         try:
             noted = await to_thread.run_sync(notes.find, world_id)
-            pack = await store.pack(world_id, digest) if digest else None
+            is_missing = await lacks_pack(store, world_id, digest)
         except MnemosyneError as error:
             do = "Mend the pack, or name its folder by --world DIR."
             found.append(wrong("world_pack", str(error), do))
             continue
-        if digest and pack is None:
+        if is_missing:
             found.append(
                 wrong(
                     "pack_missing",

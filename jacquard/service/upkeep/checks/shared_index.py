@@ -83,11 +83,10 @@ def _judge_vectors(figures: SharedIndexFigures, serving: str) -> list[Finding]:
             DegradationCode.ENCODER_CHANGED.value,
             f"{number:,} vectors of tenant {figures.tenant!r} in the store are those of {name}; the configured model is "
             f"{serving}.",
-            "`jacquard reindex` makes those of the configured model. When no host is configured for the former any more, "
-            f"delete them: DELETE FROM vectors WHERE tenant = {_quote(figures.tenant)} AND encoder = {_quote(name)};",
+            "`jacquard reindex` makes those of the configured model. The others stay, because another host may use them.",
         )
         for name, number in sorted(figures.vectors.items())
-        if serving and name != serving
+        if figures.missing and name != serving
     ]
     return found
 
@@ -112,8 +111,3 @@ def _judge_segments(figures: SharedIndexFigures, scopes: list[SharedScope]) -> l
             )
         )
     return found
-
-
-def _quote(text: str) -> str:
-    """Return a text as SQL writes it."""
-    return "'" + text.replace("'", "''") + "'"
