@@ -85,9 +85,8 @@ def describe(error: Exception) -> ErrorBody:
     return ErrorBody(code=code_of(type(error)), message=str(error), facts=_facts_of(error))
 
 
-def answer_error(error: Exception) -> Response:
-    """Return the answer for an error."""
-    body = describe(error)
+def answer_error(error: Exception, body: ErrorBody) -> Response:
+    """Return the answer for an error with what it says of it."""
     status = 500 if body is INTERNAL else status_of(type(error))
     seconds = getattr(error, "seconds", None)
     return answer_fault(status, body, {} if seconds is None else {"retry-after": str(seconds)})

@@ -13,6 +13,7 @@ from entry_points import LIMITS, MEASURED_CHARS, Run, entry
 from filament import FilamentError, load_yaml, parse_reply
 from jacquard import JacquardError
 from jacquard.service.answers import Refusal
+from jacquard.service.host_paths import hide_places
 from jacquard.service.http.endpoints import read_parameter, spell_path
 from jacquard.service.http.operations.turns import OPERATIONS, TurnRequest
 from jacquard.service.ids import MOST_CHARS as MOST_ID_CHARS
@@ -67,6 +68,12 @@ def give_id(text: str) -> None:
         check_ids(given)
     check_id("session_id", text)
     assert len(text) <= MOST_ID_CHARS
+
+
+@entry("service: a sentence about what failed", MEASURED_CHARS)
+def tell_error(text: str) -> None:
+    for sentence in (text, f"'/srv/{text}'", f"/srv/north/{text} cannot be used: {text}"):
+        assert hide_places({"reason": [sentence]}) == {"reason": [hide_places(sentence)]}
 
 
 # --- the proxy: calls of clients --------------------------------------------------------------------------------------

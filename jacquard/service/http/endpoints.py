@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from jacquard.service.access.principals import RequestNote, act_as, note_of
 from jacquard.service.access.records import ServiceRecords
 from jacquard.service.answers import JSON, Refusal, answer_error, describe
+from jacquard.service.host_paths import error_for
 from jacquard.service.http.operation import Call, Operation, Query
 from jacquard.service.ids import check_id, check_ids
 from jacquard.service.tenants import TenantRuntimes
@@ -85,8 +86,8 @@ def make_endpoint(operation: Operation, tenants: TenantRuntimes, records: Servic
         except Refusal:
             raise
         except Exception as error:
-            answer = answer_error(error)
-            note.error_code = describe(error).code
+            body = error_for(note.principal, describe(error))
+            answer, note.error_code = answer_error(error, body), body.code
             if answer.status_code == 500:
                 note.error = error
             return answer

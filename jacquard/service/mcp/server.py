@@ -24,6 +24,7 @@ from jacquard.client.wire import ErrorBody
 from jacquard.config.service import ServiceSettings
 from jacquard.service.access.principals import RequestNote
 from jacquard.service.answers import INTERNAL, Refusal, describe
+from jacquard.service.host_paths import error_for
 from jacquard.service.http.endpoints import check_access
 from jacquard.service.mcp.calls import Service, call_tool
 from jacquard.service.mcp.prompts import get_prompt, list_prompts
@@ -205,7 +206,7 @@ def _as_model(principal: Principal, context: Context) -> Principal:
 
 def _describe(error: Exception, note: RequestNote) -> ErrorBody:
     """Return what a client is told of an error, and write it into the note."""
-    body = error.body if isinstance(error, Refusal) else describe(error)
+    body = error.body if isinstance(error, Refusal) else error_for(note.principal, describe(error))
     note.error_code = body.code
     if body is INTERNAL:
         note.error = error

@@ -279,7 +279,7 @@ class Doors:
 
 
 @asynccontextmanager
-async def open_doors(folder, upstream):
+async def open_doors(folder, upstream, *, world=str(WORLD), is_prepared=True):
     """Open a service with all callers of the table; `upstream` is its model server."""
     store, headers = str(folder / "store"), {}
     async with using_records(store) as records:
@@ -290,7 +290,7 @@ async def open_doors(folder, upstream):
             headers[each.name] = {"Authorization": f"Bearer {token}"} if token else {}
     settings = ServiceSettings(
         store=store,
-        world=str(WORLD),
+        world=world,
         embedder="none",
         tenants=True,
         upstream=upstream.base_url,
@@ -302,7 +302,8 @@ async def open_doors(folder, upstream):
         httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://memory.example", timeout=None) as client,
     ):
         doors = Doors(client, headers)
-        await doors.prepare_tenant()
+        if is_prepared:
+            await doors.prepare_tenant()
         yield doors
 
 

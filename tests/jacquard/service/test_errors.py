@@ -13,7 +13,7 @@ from filament import FilamentError
 from jacquard import ConfigError
 from jacquard.client.errors import ServiceError, code_of, error_of
 from jacquard.config.service import ServiceSettings
-from jacquard.service.answers import STATUSES, answer_error, status_of
+from jacquard.service.answers import STATUSES, answer_error, describe, status_of
 from jacquard.service.http.routes import OPERATIONS
 from jacquard.service.running.application import build_app
 from mnemosyne import ContextEngineError, VersionConflictError
@@ -47,7 +47,7 @@ def test_every_error_has_a_code_of_its_own():
 
 @pytest.mark.parametrize("kind", ERRORS, ids=lambda kind: kind.__name__)
 def test_every_error_is_answered_and_is_itself_again_at_the_client(kind):
-    answer = answer_error(make(kind))
+    answer = answer_error(make(kind), describe(make(kind)))
     assert 400 <= answer.status_code < 600
     assert answer.status_code == status_of(kind)
     told = json.loads(bytes(answer.body))["error"]

@@ -8,8 +8,9 @@ import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
 from starlette.responses import Response, StreamingResponse
 
+from jacquard.service.host_paths import event_for
 from jacquard.service.http.operation import Call, Operation
-from jacquard.service.values import Scope
+from jacquard.service.values import Principal, Scope
 from mnemosyne.core import codec
 from mnemosyne.core.errors import SessionNotFoundError
 from mnemosyne.protocols import EventBus
@@ -26,18 +27,17 @@ async def stream_events(call: Call) -> Response:
     """Stream the events of a session from now on."""
     session_id, runtime = call.session_id, call.runtime
     await runtime.store.head(session_id)
-    return StreamingResponse(
-        _stream(runtime.watchers.events, session_id), media_type="text/event-stream", headers=HEADERS
-    )
+    stream = _stream(runtime.watchers.events, session_id, call.principal)
+    return StreamingResponse(stream, media_type="text/event-stream", headers=HEADERS)
 
 
-async def _stream(bus: EventBus, session_id: str) -> AsyncIterator[bytes]:
+async def _stream(bus: EventBus, session_id: str, principal: Principal) -> AsyncIterator[bytes]:
     sender, receiver = anyio.create_memory_object_stream[Event](MOST_WAITING)
 
     def pass_on(event: Event) -> None:
         if event.session_id == session_id:
             try:
-                sender.send_nowait(event)
+                sender.send_nowait(event_for(principal, event))
             except anyio.WouldBlock:
                 return
 

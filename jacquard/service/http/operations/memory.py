@@ -11,6 +11,7 @@ from anyio import to_thread
 
 from jacquard.core.errors import ConfigError, InputTooLargeError, TemplateError, WorldUnavailableError
 from jacquard.service.answers import Refusal
+from jacquard.service.host_paths import texts_for
 from jacquard.service.http.call_settings import id_from_key, options_for, verbs_for
 from jacquard.service.http.operation import VIEWER, Call, Operation, Query
 from jacquard.service.values import Scope
@@ -243,8 +244,8 @@ async def erase(call: Call) -> ErasureAnswer:
         evidences=report.plan.evidences,
         originals=report.originals,
         audit_id=report.outcome.audit_id,
-        remains=report.proof.places,
-        faults=report.faults,
+        remains=texts_for(call.principal, report.proof.places),
+        faults=texts_for(call.principal, report.faults),
         not_covered=report.not_covered,
     )
 

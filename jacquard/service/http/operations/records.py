@@ -16,6 +16,7 @@ from jacquard.core.errors import ConfigError
 from jacquard.core.receipt import Report
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_from_record
 from jacquard.pipeline.record.prompt_snapshot import read_snapshot
+from jacquard.service.host_paths import turn_for
 from jacquard.service.http.operation import Call, Operation, Query
 from jacquard.wiring.parts.named_parts import open_token_estimator
 from mnemosyne.core.errors import DamagedRecordError, SessionNotFoundError, TurnNotFoundError
@@ -104,7 +105,7 @@ async def _load(call: Call) -> tuple[TurnRecord, PreparedTurn]:
         raise ConfigError(
             f"Turn {record.turn_id!r} was imported: no prompt was made for it, so there is nothing to show."
         )
-    return record, await to_thread.run_sync(turn_from_record, record, 0)
+    return record, turn_for(call.principal, await to_thread.run_sync(turn_from_record, record, 0))
 
 
 _TURN = "/api/v1/sessions/{session_id}/turns/{turn_id}"

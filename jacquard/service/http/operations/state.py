@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from jacquard.core.errors import ConfigError, SummarizerError
 from jacquard.memory.consolidate.consolidator import ConsolidationResult
+from jacquard.service.host_paths import texts_for
 from jacquard.service.http.operation import Call, Operation, Query
 from jacquard.service.values import Scope
 from jacquard.turns.writing.repair import RepairResult
@@ -61,9 +62,10 @@ async def summarize(call: Call) -> Summary | None:
 async def consolidate(call: Call) -> ConsolidationResult:
     """Turn what was played into memory."""
     sent = call.read(ConsolidateRequest)
-    return await call.runtime.engine.consolidate(
+    done = await call.runtime.engine.consolidate(
         call.session_id, branch_id=sent.branch_id, chapter_ends=sent.chapter_ends
     )
+    return replace(done, failures=texts_for(call.principal, done.failures))
 
 
 async def repair(call: Call) -> RepairResult:

@@ -17,6 +17,7 @@ from jacquard.core.errors import (
 )
 from jacquard.pipeline.record.commit import CommitResult
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
+from jacquard.service.host_paths import turn_for
 from jacquard.service.http.call_settings import config_for, id_from_key, options_for
 from jacquard.service.http.operation import Call, Operation
 from jacquard.service.http.viewer_guard import check_author, check_turn
@@ -144,11 +145,11 @@ async def prepare(call: Call) -> PreparedTurn:
 
 
 async def _checked(call: Call, turn: PreparedTurn) -> PreparedTurn:
-    """Return a turn that is of the viewer of the token: one that is there already is answered from its record, whoever it was
-    made for. TurnNotFoundError.
+    """Return a turn for the caller. TurnNotFoundError if it is not of the viewer of the token: a turn that is there already is
+    answered from its record, whoever it was made for.
     """
     await check_turn(call, turn.turn_id)
-    return turn
+    return turn_for(call.principal, turn)
 
 
 async def prepare_turn(call: Call) -> bytes:

@@ -1,0 +1,81 @@
+"""Hides places of this host in what a service with tenants answers: paths of files, addresses of stores."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from jacquard.client.wire import ErrorBody
+from jacquard.pipeline.record.prepared_turn import PreparedTurn
+from jacquard.service.values import Principal
+from mnemosyne.schema.event import Event
+
+_ROOTS = {"app", "data", "etc", "home", "mnt", "opt", "root", "srv", "tmp", "usr", "var", "Users", "Volumes"}
+"""Names with which paths begin. Other texts begin with a slash too: addresses of the service, places in the state."""
+with suppress(OSError):
+    _ROOTS.update(each.name for each in Path("/").iterdir())
+
+_PLACE = re.compile(
+    r"""(?P<quote>['"`])(?:file://)?(?:/|[A-Za-z]:[\\/]|\\\\)[^'"`\n]*(?P=quote)
+    |(?<![\w/.~-])(?:file://)?(?:/|[A-Za-z]:[\\/]|\\\\)[^\s'"`,;:()<>\]]+
+    |\b(?P<scheme>postgres(?:ql)?|s3|gs|abfss?|memory)://[^\s'"`,;()<>\]]+""",
+    re.VERBOSE,
+)
+
+
+def hide_places(value: Any) -> Any:
+    """Return JSON data whose texts name only the last part of each path of this host."""
+    if isinstance(value, str):
+        return _PLACE.sub(_shorten, value)
+    if isinstance(value, Mapping):
+        # What a caller has named stays as it was sent.
+        return {name: each if name.endswith("_id") else hide_places(each) for name, each in value.items()}
+    return [hide_places(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def error_for(principal: Principal, error: ErrorBody) -> ErrorBody:
+    """Return what a caller is told of an error: a tenant nothing of this host."""
+    if not principal.token_id:
+        return error
+    return replace(error, message=hide_places(error.message), facts=hide_places(error.facts))
+
+
+def texts_for(principal: Principal, texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return sentences about what failed, for a caller."""
+    return tuple(hide_places(texts)) if principal.token_id else texts
+
+
+def event_for(principal: Principal, event: Event) -> Event:
+    """Return an event for a caller."""
+    return replace(event, payload=hide_places(event.payload)) if principal.token_id else event
+
+
+def turn_for(principal: Principal, turn: PreparedTurn) -> PreparedTurn:
+    """Return a turn for a caller: the receipt of a tenant says nothing of this host where a part of the turn failed."""
+    if not principal.token_id:
+        return turn
+    report = turn.report
+    planned = hide_places({name: report.plan[name] for name in ("reasons", "tier1") if name in report.plan})
+    shown = replace(
+        report,
+        stream_b=replace(report.stream_b, reason=hide_places(report.stream_b.reason)),
+        degradations=tuple(replace(each, detail=hide_places(each.detail)) for each in report.degradations),
+        plan={**report.plan, **planned},
+        errors=hide_places(report.errors),
+    )
+    plan = replace(turn.plan, reasons=tuple(hide_places(turn.plan.reasons)), tier1=hide_places(turn.plan.tier1))
+    return replace(turn, report=shown, plan=plan)
+
+
+def _shorten(found: re.Match[str]) -> str:
+    text, quote = found[0], found["quote"] or ""
+    if found["scheme"]:
+        return f"{found['scheme']}://…"
+    parts = re.split(r"[/\\]+", text.strip(quote).removeprefix("file://").rstrip("/\\"))
+    if text.lstrip(quote).startswith(("/", "file:///")) and (len(parts) < 2 or parts[1] not in _ROOTS):
+        return text
+    return f"{quote}…/{parts[-1]}{quote}"
