@@ -1,4 +1,4 @@
-"""Guards of tokens that are bound to a viewer: they touch turns that were prepared for this viewer, and speak as it.
+"""Guards of tokens that are bound to a viewer: they touch only turns that were prepared for this viewer, and speak as it.
 
 A turn's id leads to its recorded prompt and reply, and an engine answers whoever names it; such a token must not get there.
 """
@@ -10,11 +10,14 @@ from typing import Any
 
 from jacquard.core.errors import ConfigError
 from jacquard.pipeline.record.prompt_snapshot import SNAPSHOT_KEY
+from jacquard.service.answers import Refusal
 from jacquard.service.http.operation import Call
 from mnemosyne.chains.audience import may_read, read_audience
-from mnemosyne.core.errors import SessionNotFoundError, TurnNotFoundError
+from mnemosyne.core.errors import BranchNotFoundError, SessionNotFoundError, TurnNotFoundError
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import AuthorKind, Message
+
+_PAGE = 50
 
 
 async def check_turn(call: Call, turn_id: str | None, *, is_committed: bool = False) -> None:
@@ -33,6 +36,45 @@ async def check_turn(call: Call, turn_id: str | None, *, is_committed: bool = Fa
         return
     if record is not None and not _is_of(record, viewer):
         raise TurnNotFoundError(call.session_id, record.turn_id)
+
+
+async def check_left_turns(call: Call, turn_id: str | None = None, *, branch_id: str | None = None) -> None:
+    """Raise Refusal if the session, which is to go on after a turn (None: before the first) or on a branch, would leave turns that
+    were not prepared for the viewer of the token. Without a viewer nothing is read.
+    """
+    viewer, store, session_id = call.principal.viewer, call.runtime.store, call.session_id
+    if viewer is None:
+        return
+    try:
+        common = await _find_common_depth(call, turn_id, branch_id)
+        before: int | None = None
+        while page := await store.turns(session_id, limit=_PAGE, before_depth=before):
+            for each in reversed(page):
+                if each.depth <= common:
+                    return
+                if not _is_of(await store.turn(session_id, each.turn_id), viewer):
+                    sentence = (
+                        f"Turn {each.turn_id!r} is not of this caller, which may leave only turns of its own behind."
+                    )
+                    raise Refusal(403, "viewer_bound", sentence)
+            before = page[0].depth
+    except (TurnNotFoundError, BranchNotFoundError, SessionNotFoundError):
+        # The engine says so.
+        return
+
+
+async def _find_common_depth(call: Call, turn_id: str | None, branch_id: str | None) -> int:
+    """Return the depth up to which the active branch and the way to a turn, or to the head of a branch, are the same."""
+    store, session_id = call.runtime.store, call.session_id
+    kept: dict[str, int] = {}
+    if branch_id is not None:
+        kept = {span.branch_id: span.upto_depth for span in (await store.head(session_id, branch_id)).lineage}
+    elif turn_id is not None:
+        turn = await store.turn(session_id, turn_id)
+        older = (await store.head(session_id, turn.branch_id)).lineage[1:]
+        kept = {span.branch_id: span.upto_depth for span in older} | {turn.branch_id: turn.depth}
+    active = (await store.head(session_id)).lineage
+    return max((min(span.upto_depth, kept[span.branch_id]) for span in active if span.branch_id in kept), default=0)
 
 
 def check_author(call: Call, message: Message) -> None:

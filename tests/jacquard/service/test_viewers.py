@@ -143,3 +143,46 @@ async def test_a_viewer_reads_no_facts_about_a_user_by_speaking_as_that_one(tmp_
             **({"name": "stranger"} if "name" in named else {"author": {"kind": "user", "id": "stranger"}}),
         }
         assert (await ask(client, headers["stranger"], TURNS, {"message": own, "turn_id": "mine"}))[0] == 200
+
+
+async def play_turn(client, headers, name, turn_id):
+    assert (await ask(client, headers[name], TURNS, {"message": f"I am {name}.", "turn_id": turn_id}))[0] == 200
+    reply = {"message": "I hear you.", "turn_id": turn_id}
+    assert (await ask(client, headers[name], "/sessions/s/reply", reply))[0] == 200
+
+
+async def test_a_viewer_leaves_no_turn_of_another_behind(tmp_path):
+    async with play(tmp_path) as (client, headers):
+        stranger = headers["stranger"]
+        await play_turn(client, headers, "stranger", "t1")
+        await play_turn(client, headers, "chief", "t2")
+        await play_turn(client, headers, "stranger", "t3")
+        for path, body in (
+            ("rollback", {"turn_id": "t1"}),
+            ("rollback", {"turn_id": None}),
+            ("fork", {"turn_id": "t1"}),
+            ("fork", {}),
+            ("swipe", {"turn_id": "t1"}),
+        ):
+            status, text = await ask(client, stranger, f"/sessions/s/{path}", body)
+            assert (status, "viewer_bound" in text) == (403, True), (path, body)
+        head = (await client.get("/sessions/s", headers=stranger)).json()
+        assert (head["branch_id"], head["turn_id"]) == ("main", "t3")
+
+
+async def test_a_viewer_goes_back_over_its_own_turns_and_forth_again(tmp_path):
+    async with play(tmp_path) as (client, headers):
+        stranger = headers["stranger"]
+        await play_turn(client, headers, "chief", "t1")
+        for turn_id in ("t2", "t3"):
+            await play_turn(client, headers, "stranger", turn_id)
+        assert (await ask(client, stranger, "/sessions/s/rollback", {"turn_id": "t2"}))[0] == 200
+        await play_turn(client, headers, "stranger", "t4")
+        assert (await ask(client, stranger, "/sessions/s/switch", {"branch_id": "main"}))[0] == 200
+        assert (await ask(client, stranger, "/sessions/s/swipe", {"turn_id": "t2"}))[0] == 200
+        for branch_id in ("main", "no"):
+            status = {"main": 200, "no": 404}[branch_id]
+            assert (await ask(client, stranger, "/sessions/s/switch", {"branch_id": branch_id}))[0] == status
+        await play_turn(client, headers, "chief", "t5")
+        assert (await ask(client, stranger, "/sessions/s/switch", {"branch_id": "back-1"}))[0] == 403
+        assert (await ask(client, headers["host"], "/sessions/s/switch", {"branch_id": "back-1"}))[0] == 200

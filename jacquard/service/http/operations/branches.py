@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from jacquard.service.http.call_settings import id_from_key
 from jacquard.service.http.operation import Call, Operation
+from jacquard.service.http.viewer_guard import check_left_turns
 from mnemosyne.core.errors import (
     BranchExistsError,
     BranchNotFoundError,
@@ -46,6 +47,7 @@ async def fork(call: Call) -> SessionHead:
     """Open a branch."""
     sent = call.read(ForkRequest)
     branch_id = sent.branch_id or id_from_key(call, "branch")
+    await check_left_turns(call, sent.turn_id)
     try:
         return await call.runtime.engine.fork(call.session_id, sent.turn_id, branch_id)
     except BranchExistsError:
@@ -57,12 +59,16 @@ async def fork(call: Call) -> SessionHead:
 
 async def switch(call: Call) -> SessionHead:
     """Make another branch the active one."""
-    return await call.runtime.engine.switch(call.session_id, call.read(SwitchRequest).branch_id)
+    branch_id = call.read(SwitchRequest).branch_id
+    await check_left_turns(call, branch_id=branch_id)
+    return await call.runtime.engine.switch(call.session_id, branch_id)
 
 
 async def rollback(call: Call) -> SessionHead:
     """Go back to a committed turn."""
-    return await call.runtime.engine.rollback(call.session_id, call.read(RollbackRequest).turn_id)
+    turn_id = call.read(RollbackRequest).turn_id
+    await check_left_turns(call, turn_id)
+    return await call.runtime.engine.rollback(call.session_id, turn_id)
 
 
 _SESSION = "/api/v1/sessions/{session_id}"

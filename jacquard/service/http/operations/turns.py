@@ -20,7 +20,7 @@ from jacquard.pipeline.record.prepared_turn import PreparedTurn
 from jacquard.service.host_paths import turn_for
 from jacquard.service.http.call_settings import config_for, id_from_key, options_for
 from jacquard.service.http.operation import Call, Operation
-from jacquard.service.http.viewer_guard import check_author, check_turn
+from jacquard.service.http.viewer_guard import check_author, check_left_turns, check_turn
 from jacquard.turns.host.values import to_message
 from mnemosyne.core.errors import EvidenceNotFoundError, SessionNotFoundError, TurnNotFoundError, TurnNotPendingError
 from mnemosyne.schema.document import ModelUsage, ToolCall
@@ -162,6 +162,9 @@ async def swipe(call: Call) -> bytes:
     sent = call.read(AgainRequest)
     config = config_for(call, sent.config)
     await check_turn(call, sent.turn_id, is_committed=True)
+    if sent.turn_id is not None and call.principal.viewer is not None:
+        again = await call.runtime.store.turn(call.session_id, sent.turn_id)
+        await check_left_turns(call, again.parent_id)
     turn = await call.runtime.engine.swipe(call.session_id, config, turn_id=sent.turn_id)
     return encode_turn(await _checked(call, turn))
 
