@@ -1,18 +1,22 @@
 """The engine for hosts without an event loop: the same methods, each of which returns when its work is done.
 
-    from jacquard.sync import create_context_engine
+    from jacquard.sync import create_context_engine, open_runtime
 
     with create_context_engine(MemoryStore()) as engine:
         turn = engine.prepare_turn("s1", "Hello.")
 
-The engine runs on an event loop in a thread of its own, so several threads may call it at once. It cannot be used on the
-thread of an event loop, which it would block.
+    with open_runtime("saves", world="worlds/mine") as runtime:
+        runtime.ensure_session("s1")
+        turn = runtime.engine.prepare_turn("s1", "Hello.")
+
+The functions take the arguments of those of the same name in `jacquard`. The engine runs on an event loop in a thread of
+its own, so several threads may call it at once. It cannot be used on the thread of an event loop, which it would block.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, contextmanager
 from functools import partial, wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
@@ -20,19 +24,20 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from jacquard.turns.engine import ContextEngine
-from jacquard.wiring import factory
-from jacquard.wiring.runtime import Runtime, open_runtime
+from jacquard.wiring import factory, runtime
+from jacquard.wiring.runtime import Runtime
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _blocking(method: Callable[Concatenate[ContextEngine, P], Awaitable[T]]) -> Callable[Concatenate[SyncEngine, P], T]:
-    """Return a method that runs the engine's method of that name and waits for it."""
+def _blocking(method: Callable[Concatenate[Any, P], Awaitable[T]]) -> Callable[Concatenate[Any, P], T]:
+    """Return a method that runs the method of that name of the engine, or of the runtime, and waits for it."""
 
     @wraps(method)
-    def call(self: SyncEngine, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self.run(method, self.engine, *args, **kwargs)
+    def call(self: SyncEngine | SyncRuntime, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        inner = self.engine if isinstance(self, SyncEngine) else self.runtime
+        return self.run(method, inner, *args, **kwargs)
 
     return call
 
@@ -94,19 +99,68 @@ class SyncEngine:
     user_facts = _blocking(ContextEngine.user_facts)
 
 
-def create_context_engine(*args: Any, **parts: Any) -> SyncEngine:
-    """Return an open engine with the shipped parts; the arguments are those of `jacquard.create_context_engine`."""
-    return SyncEngine(factory.create_context_engine(*args, **parts))
+class SyncRuntime:
+    """A `Runtime` whose methods block; `engine` is its engine, which blocks too, and `runtime` the runtime itself."""
+
+    def __init__(self, runtime: Runtime, portal: BlockingPortal) -> None:
+        self.runtime = runtime
+        self.engine = SyncEngine(runtime.engine, portal)
+
+    def run(self, work: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
+        """As `SyncEngine.run`."""
+        return self.engine.run(work, *args, **kwargs)
+
+    action = _blocking(Runtime.action)
+    archive_session = _blocking(Runtime.archive_session)
+    archived_sessions = _blocking(Runtime.archived_sessions)
+    ensure_session = _blocking(Runtime.ensure_session)
+    forget = _blocking(Runtime.forget)
+    import_session = _blocking(Runtime.import_session)
+    import_world = _blocking(Runtime.import_world)
+    open_archived = _blocking(Runtime.open_archived)
+    plan_erasure = _blocking(Runtime.plan_erasure)
+    sweep = _blocking(Runtime.sweep)
+    sync = _blocking(Runtime.sync)
+    warm = _blocking(Runtime.warm)
+    world_of = _blocking(Runtime.world_of)
 
 
-@contextmanager
-def open_engine(*args: Any, **options: Any) -> Iterator[tuple[SyncEngine, Runtime]]:
-    """Open a store with its index, and an engine on it; the arguments are those of `jacquard.open_runtime`.
+def _creates_engine(create: Callable[P, ContextEngine]) -> Callable[P, SyncEngine]:
+    @wraps(create)
+    def create_blocking(*args: P.args, **kwargs: P.kwargs) -> SyncEngine:
+        return SyncEngine(create(*args, **kwargs))
 
-    Gives the engine, and the runtime whose coroutine functions `SyncEngine.run` calls.
-    """
-    with (
-        start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(open_runtime(*args, **options)) as runtime,
-    ):
-        yield SyncEngine(runtime.engine, portal), runtime
+    return create_blocking
+
+
+def _opens_runtime(
+    open_async: Callable[P, AbstractAsyncContextManager[Runtime]],
+) -> Callable[P, AbstractContextManager[SyncRuntime]]:
+    @wraps(open_async)
+    @contextmanager
+    def open_blocking(*args: P.args, **kwargs: P.kwargs) -> Iterator[SyncRuntime]:
+        with (
+            start_blocking_portal() as portal,
+            portal.wrap_async_context_manager(open_async(*args, **kwargs)) as opened,
+        ):
+            yield SyncRuntime(opened, portal)
+
+    return open_blocking
+
+
+def _opens_engine(
+    open_blocking: Callable[P, AbstractContextManager[SyncRuntime]],
+) -> Callable[P, AbstractContextManager[tuple[SyncEngine, Runtime]]]:
+    @wraps(open_blocking)
+    @contextmanager
+    def open_both(*args: P.args, **kwargs: P.kwargs) -> Iterator[tuple[SyncEngine, Runtime]]:
+        with open_blocking(*args, **kwargs) as opened:
+            yield opened.engine, opened.runtime
+
+    return open_both
+
+
+create_context_engine = _creates_engine(factory.create_context_engine)
+open_runtime = _opens_runtime(runtime.open_runtime)
+open_engine = _opens_engine(open_runtime)
+"""As `open_runtime`; gives the engine, and the runtime whose coroutine functions `SyncEngine.run` calls."""

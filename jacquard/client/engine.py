@@ -103,9 +103,7 @@ class RemoteEngine:
         address = ("sessions", session_id, "turns")
         return decode_turn(await self._connection.call("POST", address, body, keyed=False))
 
-    async def assemble(
-        self, session_id: str, turn_id: str, tail: Sequence[Mapping[str, Any]] = ()
-    ) -> list[dict[str, Any]]:
+    async def assemble(self, session_id: str, turn_id: str, tail: Sequence[Mapping[str, Any]] = ()) -> list[Any]:
         """As `ContextEngine.assemble`."""
         address = ("sessions", session_id, "turns", turn_id, "assemble")
         told = await self._ask(dict, "POST", address, {"tail": [dict(each) for each in tail]})

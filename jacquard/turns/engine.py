@@ -308,9 +308,7 @@ class ContextEngine:
         running.background.follow_turn(curation)
         return recorded
 
-    async def assemble(
-        self, session_id: str, turn_id: str, tail: Sequence[Mapping[str, Any]] = ()
-    ) -> list[dict[str, Any]]:
+    async def assemble(self, session_id: str, turn_id: str, tail: Sequence[Mapping[str, Any]] = ()) -> list[Any]:
         """Return the prompt of a prepared turn again, followed by the host's own tool calls and results, untouched.
 
         The store is only read. ToolPairError for half of a tool call; BudgetExceededError when prompt and tail together pass

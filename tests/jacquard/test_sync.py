@@ -7,17 +7,18 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from jacquard import ContextEngine
-from jacquard.sync import SyncEngine, create_context_engine, open_engine
+from jacquard import ContextEngine, Runtime
+from jacquard.sync import SyncEngine, SyncRuntime, create_context_engine, open_engine, open_runtime
 from mnemosyne import MemoryStore, SessionNotFoundError
 
 NOT_CALLED = {"close", "__aenter__", "__aexit__"}
 
 
-def test_every_method_of_the_engine_is_there_with_its_signature():
-    for name, method in inspect.getmembers(ContextEngine, inspect.iscoroutinefunction):
+@pytest.mark.parametrize(("blocking", "kind"), [(SyncEngine, ContextEngine), (SyncRuntime, Runtime)])
+def test_every_method_is_there_with_its_signature(blocking, kind):
+    for name, method in inspect.getmembers(kind, inspect.iscoroutinefunction):
         if not name.startswith("_") and name not in NOT_CALLED:
-            assert inspect.signature(getattr(SyncEngine, name)) == inspect.signature(method), name
+            assert inspect.signature(getattr(blocking, name)) == inspect.signature(method), name
 
 
 def test_a_turn_without_an_event_loop():
@@ -42,6 +43,18 @@ def test_several_threads_call_one_engine():
 
     with create_context_engine(MemoryStore()) as engine, ThreadPoolExecutor(8) as threads:
         assert list(threads.map(play, range(8))) == [1] * 8
+
+
+def test_a_runtime_without_an_event_loop(tmp_path):
+    with open_runtime(tmp_path / "store", world="examples/whispering_forest/en", embedder="none") as runtime:
+        head = runtime.ensure_session("s", index=False)
+        turn = runtime.engine.prepare_turn("s", "Hello.")
+        assert runtime.engine.commit_assistant_message("s", "Hi.").turn_id == turn.turn_id
+        assert runtime.world_of("s").world_id == head.world_id
+        with pytest.raises(SessionNotFoundError):
+            runtime.world_of("nobody")
+    with open_runtime(tmp_path / "store", embedder="none") as runtime:
+        assert runtime.run(runtime.runtime.store.head, "s").depth == 41
 
 
 def test_a_store_is_opened_and_closed_with_the_engine(tmp_path):

@@ -118,7 +118,7 @@ class PreparedTurn:
         """The prompt under the names of seed 002 section 5.1.3."""
         return AssembledInput(parts=self.messages, text=self.text, total_tokens=self.report.budget.used_tokens)
 
-    def to_openai(self) -> list[dict[str, Any]]:
+    def to_openai(self) -> list[Any]:
         """Return the prompt as messages of the OpenAI API, with tool calls, their ids, and parts that are no text."""
         return to_openai(self.messages, self.attachments)
 

@@ -65,7 +65,7 @@ def _attachment_of(place: int, message_id: str, message: Message) -> Attachment:
     )
 
 
-def to_openai(messages: Sequence[PromptMessage], attachments: Sequence[Attachment] = ()) -> list[dict[str, Any]]:
+def to_openai(messages: Sequence[PromptMessage], attachments: Sequence[Attachment] = ()) -> list[Any]:
     """Return a prompt as messages of the OpenAI chat API; each is a new dict."""
     return [plain for _, plain in _openai_messages(messages, attachments)]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from filament import choose_boundary, escape_attribute
 from jacquard.core.blocks import FRAME, BlockKind, Position, PromptBlock, Skein, is_of_kind
@@ -20,7 +20,16 @@ from mnemosyne.schema.session import Role
 MESSAGE_OVERHEAD_TOKENS = 4
 
 
-class PromptMessage(dict[str, str]):
+if TYPE_CHECKING:
+
+    class _AcceptedMessage(dict[str, str], Any):  # type: ignore[misc]
+        """A dict that fits the message types of every client: each has TypedDicts of its own, which no other dict fits."""
+
+else:
+    _AcceptedMessage = dict
+
+
+class PromptMessage(_AcceptedMessage):
     """One role message as it is sent to a provider: a dict of `role` and `content`, which are attributes too.
 
     It is a dict so that every client accepts it, and so that it can be written as JSON. It cannot be changed, because
