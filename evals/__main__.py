@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import sys
 
+from jacquard.wiring.installation import check_packages
+
 try:
+    check_packages("evals")
     from evals.app import app
     from jacquard.cli.main import replace_unwritable
 except ImportError as error:

@@ -2,7 +2,7 @@
 
 Other projects on the package index own the import names `jacquard`, `mnemosyne`, `filament` and `evals`. Installed into one
 environment, the files of both lie in one folder, and the later one replaces those of the same name. It must not import
-anything of the packages that it checks.
+anything of the packages that it checks. Where `jacquard/__init__.py` itself was replaced, `startup/` calls it.
 """
 
 from __future__ import annotations
@@ -36,25 +36,34 @@ PACKAGES = {
 _INSTALLED = ("site-packages", "dist-packages")
 
 
-def check_installation() -> None:
-    """Raise ImportError if a package of this distribution holds files of another distribution.
+def check_packages(*names: str) -> None:
+    """Raise ImportError if one of these packages holds files of another project."""
+    for name in names:
+        fault = find_fault(name)
+        if fault is not None:
+            raise ImportError(fault)
+
+
+def find_fault(name: str) -> str | None:
+    """Return a sentence that says where files of another project are, and what to do; None where all are ours.
 
     Files beside ours are looked for only where packages are installed, not in a checkout.
     """
-    for name, (docstring, entries) in PACKAGES.items():
-        spec = find_spec(name)
-        if spec is None and name == "evals":
-            continue
-        if spec is None or spec.origin is None:
-            raise ImportError(f"The package {name!r} is missing. {_advise(name)}")
-        folder = Path(spec.origin).parent
-        with Path(spec.origin).open(encoding="utf-8", errors="replace") as file:
-            is_ours = file.readline().startswith(f'"""{docstring}')
-        foreign = _find_foreign(folder, frozenset(entries.split())) if folder.parent.name in _INSTALLED else ()
-        if not is_ours or foreign:
-            which = f"{', '.join(foreign)} in {folder}" if is_ours else spec.origin
-            verb = "belong" if is_ours and len(foreign) > 1 else "belongs"
-            raise ImportError(f"{which} {verb} to another project with the import name {name!r}. {_advise(name)}")
+    spec = find_spec(name)
+    if spec is None or spec.origin is None:
+        return f"The package {name!r} is missing. {_advise(name)}"
+    folder = Path(spec.origin).parent
+    docstring, entries = PACKAGES[name]
+    with Path(spec.origin).open(encoding="utf-8", errors="replace") as file:
+        is_ours = file.readline().startswith(f'"""{docstring}')
+    is_installed = folder.parent.name in _INSTALLED
+    foreign = _find_foreign(folder, frozenset(entries.split())) if is_installed else ()
+    if is_ours and not foreign:
+        return None
+    which = f"{', '.join(foreign)} in {folder}" if is_ours else spec.origin
+    verb = "belong" if is_ours and len(foreign) > 1 else "belongs"
+    advice = _advise(name) if is_installed else f"Rename the folder {folder}, or start Python elsewhere."
+    return f"{which} {verb} to another project with the import name {name!r}. {advice}"
 
 
 def _find_foreign(folder: Path, known: frozenset[str]) -> tuple[str, ...]:
@@ -69,6 +78,7 @@ def _advise(name: str) -> str:
     owners = import_module("importlib.metadata").packages_distributions().get(name, ())
     others = sorted({each for each in owners if each != DISTRIBUTION})
     remove = f"pip uninstall {' '.join(others)}; " if others else ""
+    # No index has this distribution yet, so it is installed from a checkout.
     return (
-        f"Remove it and install {DISTRIBUTION} again: {remove}pip install --force-reinstall --no-deps {DISTRIBUTION}."
+        f"Remove it and install Jacquard again: {remove}pip install --force-reinstall --no-deps . in a checkout of it."
     )

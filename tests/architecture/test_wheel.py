@@ -5,77 +5,32 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import sysconfig
-import venv
 import zipfile
-from email import message_from_bytes
-from importlib.metadata import distribution
-from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
-
-ROOT = Path(__file__).parents[2]
+from environments import ROOT, make_environment
 
 
 @pytest.fixture(scope="module", params=["linked", pytest.param("installed", marks=pytest.mark.full)])
-def environment(request, tmp_path_factory):
-    """Return a folder with the wheel, and an environment `env` that holds it with what it requires and nothing else.
-
-    The packages that it requires are links to those of this environment; the long form installs them.
-    """
-    home = tmp_path_factory.mktemp("wheel")
-    # The wheel is built from the sdist, as an installer without a wheel does.
-    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(home), str(ROOT)]
-    subprocess.run(build, check=True, capture_output=True)
-    (wheel,) = home.glob("*.whl")
-    # This environment's pip installs into the new one, which then needs none of its own.
-    venv.create(home / "env", with_pip=False)
-    pip = [sys.executable, "-m", "pip", "--python", str(home / "env"), "install", "--quiet", "--no-compile"]
-    if request.param == "linked":
-        link_requirements(wheel, home / "env")
-        words = ["--no-deps", "--no-index", str(wheel)]
-    else:
-        words = ["-c", str(ROOT / "constraints.txt"), f"{wheel}[testing]"]
-    subprocess.run([*pip, *words], check=True, capture_output=True, cwd=home)
-    return home
-
-
-def link_requirements(wheel: Path, env: Path) -> None:
-    """Link what the wheel requires with its extra `testing`, and what that requires in turn, into an environment."""
-    archive = zipfile.ZipFile(wheel)
-    (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-    site = Path(sysconfig.get_path("purelib", vars={"base": str(env), "platbase": str(env)}))
-    waiting = [(text, {"testing"}) for text in message_from_bytes(archive.read(metadata)).get_all("Requires-Dist", [])]
-    seen = set()
-    while waiting:
-        text, extras = waiting.pop()
-        wanted = Requirement(text)
-        key = (wanted.name, frozenset(wanted.extras))
-        if key in seen or not any(wanted.marker is None or wanted.marker.evaluate({"extra": e}) for e in extras | {""}):
-            continue
-        seen.add(key)
-        found = distribution(wanted.name)
-        for top in {file.parts[0] for file in found.files or ()} - {"..", "__pycache__"}:
-            if not (site / top).exists():
-                (site / top).symlink_to(found.locate_file(top))
-        waiting += [(each, set(wanted.extras)) for each in found.requires or ()]
+def environment(request, wheel, tmp_path_factory):
+    return make_environment(tmp_path_factory.mktemp("alone"), wheel, "testing", is_linked=request.param == "linked")
 
 
 def test_the_wheel_weaves_a_prompt_without_the_repository_or_any_extra(environment):
-    jacquard = environment / "env" / "bin" / "jacquard"
-    subprocess.run([jacquard, "init", "world"], check=True, capture_output=True, cwd=environment)
-    weave = [jacquard, "weave", "--world", "world", "--session", "s", "--input", "Hello there"]
-    done = subprocess.run(weave, check=True, capture_output=True, text=True, cwd=environment)
+    environment.run("jacquard", "init", "world", check=True)
+    weave = ("weave", "--world", "world", "--session", "s", "--input", "Hello there")
+    done = environment.run("jacquard", *weave, check=True)
     assert '<context_layer type="deterministic">' in done.stdout
     assert "Hello there" in done.stdout
 
 
-def test_the_wheel_holds_packages_and_templates_only(environment):
-    (wheel,) = environment.glob("*.whl")
+def test_the_wheel_holds_packages_and_templates_only(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.split("/")[0] for name in names}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {"filament", "mnemosyne", "jacquard", "evals"}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {
+        *("filament", "mnemosyne", "jacquard", "evals"),
+        *("jacquard_context.pth", "jacquard_context_startup.py"),
+    }
     prompts = [
         path.relative_to(ROOT).as_posix() for path in (ROOT / "jacquard" / "adapters" / "prompts").glob("*/*.t*")
     ]
@@ -85,8 +40,8 @@ def test_the_wheel_holds_packages_and_templates_only(environment):
     assert {*plays, "evals/plays/gate.json", "jacquard/authoring/replay/turn_page.html.j2"} <= set(names)
 
 
-def test_wheel_and_sdist_are_fit_for_the_package_index(environment):
-    packages = sorted(map(str, (*environment.glob("*.whl"), *environment.glob("*.tar.gz"))))
+def test_wheel_and_sdist_are_fit_for_the_package_index(wheel):
+    packages = sorted(map(str, (*wheel.parent.glob("*.whl"), *wheel.parent.glob("*.tar.gz"))))
     assert len(packages) == 2
     subprocess.run([sys.executable, "-m", "twine", "check", "--strict", *packages], check=True, capture_output=True)
     # W002: files of the same text in two languages. W009: four packages are one distribution.
@@ -96,17 +51,15 @@ def test_wheel_and_sdist_are_fit_for_the_package_index(environment):
 
 
 def test_the_harness_of_the_wheel_says_which_extra_it_needs(environment):
-    run = [environment / "env" / "bin" / "python", "-m", "evals", "--help"]
-    done = subprocess.run(run, capture_output=True, text=True, cwd=environment)
+    done = environment.run("python", "-m", "evals", "--help")
     assert done.returncode == 1
-    assert "pip install 'jacquard-context[evals]'" in done.stderr
+    assert 'pip install ".[evals]"' in done.stderr
     assert "Traceback" not in done.stderr
 
 
 @pytest.mark.full
-def test_the_gate_runs_from_the_wheel_with_the_example_worlds_in_it(environment):
-    (wheel,) = environment.glob("*.whl")
-    place = environment / "alone"
+def test_the_gate_runs_from_the_wheel_with_the_example_worlds_in_it(wheel, tmp_path):
+    place = tmp_path / "alone"
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(place), str(wheel)]
     subprocess.run(install, check=True, capture_output=True)
     run = [sys.executable, "-m", "evals", "gate"]
@@ -143,10 +96,8 @@ class TestSmoke(EngineSmoke):
 
 
 def test_the_shipped_suites_run_from_the_wheel_and_find_a_part_that_breaks_its_rules(environment):
-    (environment / "test_mine.py").write_text(SUITES, encoding="utf-8")
-    bare = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    run = [environment / "env" / "bin" / "python", "-m", "pytest", "-q", "-W", "error", "test_mine.py"]
-    done = subprocess.run(run, capture_output=True, text=True, cwd=environment, env=bare)
+    (environment.folder / "test_mine.py").write_text(SUITES, encoding="utf-8")
+    done = environment.run("python", "-m", "pytest", "-q", "-W", "error", "test_mine.py")
     failed = {line.split()[1].partition("::")[2] for line in done.stdout.splitlines() if line.startswith("FAILED")}
     assert {name.partition("::")[0] for name in failed} == {"TestLazy"}, done.stdout
     assert {name.partition("::")[2] for name in failed} == {
