@@ -4,9 +4,16 @@ These are the public names of the package. `__init__.pyi` lists them with the mo
 name is first used, so that `import jacquard` stays fast.
 """
 
-import lazy_loader
+from importlib import import_module
 
-from jacquard.wiring.installation import check_installation
+from jacquard.wiring.installation import check_packages
 
-check_installation()
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+check_packages("filament", "mnemosyne", "jacquard")
+__getattr__, __dir__, __all__ = import_module("mnemosyne.core.optional_packages").attach_names(
+    __name__,
+    __file__,
+    {
+        ("opentelemetry", "otel"): ("OtelTracing",),
+        ("prometheus_client", "prometheus"): ("PrometheusMetrics",),
+    },
+)

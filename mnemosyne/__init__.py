@@ -4,6 +4,15 @@ These are the public names of the package. `__init__.pyi` lists them with the mo
 name is first used, so that `import mnemosyne` stays fast.
 """
 
-import lazy_loader
+from mnemosyne.core.optional_packages import attach_names
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_names(
+    __name__,
+    __file__,
+    {
+        ("litellm", "models"): ("RemoteEmbedder",),
+        ("psycopg", "postgres"): ("PostgresSessionLocks", "PostgresStore"),
+        ("tiktoken", "tokens"): ("TiktokenEstimator",),
+        ("tokenizers", "onnx"): ("LocalEmbedder", "TokenizerFileEstimator", "export_model", "model_folder"),
+    },
+)

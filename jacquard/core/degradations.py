@@ -12,6 +12,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from mnemosyne.core.masking.credentials import mask_credentials
+from mnemosyne.core.optional_packages import install_command
 
 
 class DegradationCode(StrEnum):
@@ -106,7 +107,7 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
         DegradationCode.INDEX_LOADING: "This memory was still being read: recall searched its last checkpoint and what was written "
         "since, or, where it has none, the entries written last.",
         DegradationCode.INDEX_IN_MEMORY: "LanceDB is not installed: each process builds an index of this size again in memory. "
-        "`pip install 'jacquard-context[lance]'` keeps it on disk.",
+        f"To keep it on disk: {install_command('lance')}.",
         DegradationCode.SNAPSHOT_OLD: "The published index of this world is older than the world: what has changed since was added "
         "from the store, in this process. `jacquard snapshot publish` makes a new one.",
         DegradationCode.SNAPSHOT_UNREACHABLE: "The published indexes cannot be reached: the newest that this host has fetched is "

@@ -38,11 +38,13 @@ from jacquard.integrations.core.values import (
 )
 from jacquard.sync import SyncEngine
 from jacquard.turns.engine import ContextEngine
+from mnemosyne.core.optional_packages import silence
 from mnemosyne.schema.document import ModelUsage, Task, TaskStatus, ToolCall
 from mnemosyne.schema.session import Author, AuthorKind, Message, Role
 
 REQUIREMENT = Requirement(extra="crewai", distribution="crewai", floor="1.15.6")
 
+silence("crewai")
 try:
     from crewai import Agent, Crew
     from crewai.llms.base_llm import BaseLLM

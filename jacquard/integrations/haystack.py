@@ -38,11 +38,13 @@ from jacquard.integrations.core.values import (
 )
 from jacquard.sync import SyncEngine
 from jacquard.turns.engine import ContextEngine
+from mnemosyne.core.optional_packages import silence
 from mnemosyne.schema.document import ModelUsage, ToolCall
 from mnemosyne.schema.session import Message, Role
 
 REQUIREMENT = Requirement(extra="haystack", distribution="haystack-ai", floor="3.4")
 
+silence("haystack")
 try:
     from haystack import Document, component
     from haystack.components.agents import Agent

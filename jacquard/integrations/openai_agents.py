@@ -31,11 +31,13 @@ from jacquard.integrations.core.values import (
 )
 from jacquard.sync import SyncEngine
 from jacquard.turns.engine import ContextEngine
+from mnemosyne.core.optional_packages import silence
 from mnemosyne.schema.document import ModelUsage, ToolCall
 from mnemosyne.schema.session import Author, AuthorKind, Message, Role
 
 REQUIREMENT = Requirement(extra="openai-agents", distribution="openai-agents", floor="0.24")
 
+silence("agents")
 try:
     from agents import RunConfig, RunHooks
     from agents.run import CallModelData, ModelInputData

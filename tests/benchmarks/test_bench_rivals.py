@@ -150,7 +150,7 @@ def test_a_framework_that_is_named_and_absent_ends_the_run():
         pytest.skip("every stack is installed here")
     done = CliRunner().invoke(app, ["rivals", "--only", absent[0]])
     assert done.exit_code == 1
-    assert f"jacquard-context[local,evals,{EXTRA}]" in done.stderr
+    assert f'pip install ".[local,evals,{EXTRA}]"' in done.stderr
 
 
 def test_words_and_fusion():

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from servers.address_watch import watch_addresses
 
 from jacquard.testing.server import ScriptedServer
 
@@ -45,16 +45,17 @@ def test_an_example_is_short(name):
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)
-def test_an_example_runs(name, tmp_path):
+def test_an_example_runs_and_reaches_no_other_server(name, tmp_path):
     module, tool = FRAMEWORKS[name]
     if not is_installed(module):
         pytest.skip(f"{module} is not installed here: make test-frameworks")
     arguments = '{"city": "Oslo"}' if tool == "weather" else "{}"
-    with ScriptedServer(f"tool:{tool} {arguments}", "text:It rains in Oslo.") as server:
+    server = ScriptedServer(f"tool:{tool} {arguments}", "text:It rains in Oslo.")
+    with server, watch_addresses(tmp_path / "watch") as watch:
         address = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_BASE": server.base_url, "OPENAI_API_KEY": "none"}
         done = subprocess.run(
             [sys.executable, FOLDER / f"{name}.py"],
-            env={**os.environ, **address},
+            env=watch.environment | address,
             capture_output=True,
             text=True,
             cwd=tmp_path,
@@ -65,3 +66,4 @@ def test_an_example_runs(name, tmp_path):
         assert "governed_calls=2, ungoverned_calls=0, tool_calls=1, usages=2" in done.stdout
         assert "problems=()" in done.stdout
         assert len(server.requests) == 2
+        assert watch.outside() == []

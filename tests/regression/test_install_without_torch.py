@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
-EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
 OURS = "jacquard-context"
 
 
@@ -20,12 +22,12 @@ def drawn_in(requirements):
     found, waiting = set(), [Requirement(each) for each in requirements]
     while waiting:
         wanted = waiting.pop()
-        key = (wanted.name.lower(), tuple(sorted(wanted.extras)))
+        key = (canonicalize_name(wanted.name), tuple(sorted(wanted.extras)))
         if key in found:
             continue
         found.add(key)
         if wanted.name == OURS:
-            needed = [each for extra in wanted.extras for each in EXTRAS[extra]]
+            needed = [*PROJECT["dependencies"], *(each for extra in wanted.extras for each in EXTRAS[extra])]
         else:
             try:
                 needed = requires(wanted.name) or []

@@ -1,4 +1,4 @@
-"""Small models through LiteLLM; the only module that imports litellm.
+"""Small models through LiteLLM.
 
 LiteLLM takes seconds to load, blocks the event loop of its first call for another second, leaves logging tasks running
 and caches clients by event loop (measured: lab 2). So it runs on a thread with its own event loop, which all models of
@@ -9,12 +9,9 @@ future, and nothing outlives `close`. This module is imported only when a config
 from __future__ import annotations
 
 import asyncio
-import importlib
 import inspect
-import os
 import socket
 import threading
-import warnings
 from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
@@ -29,6 +26,7 @@ from mnemosyne.core.masking.addresses import mask_address, secrets_of, split_cre
 from mnemosyne.core.masking.call_logs import REPEATED, sending, watch_call_logs
 from mnemosyne.core.masking.credentials import mask_credentials, remember_address, remember_secrets
 from mnemosyne.core.masking.quotes import SentTexts
+from mnemosyne.core.optional_packages import import_litellm, missing_package
 
 T = TypeVar("T")
 REHEARSED = frozenset({"openai", "hosted_vllm", "anthropic", "gemini", "ollama", "mistral"})
@@ -105,15 +103,14 @@ _loaded: dict[str, Any] = {}
 
 
 def _litellm() -> Any:
-    """Import litellm without its log output; runs in the model thread only."""
+    """Import litellm; runs in the model thread only."""
     if "litellm" not in _loaded:
-        os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
-        # Its first call builds types for which some releases of pydantic print a warning on the user's terminal.
-        warnings.filterwarnings("ignore", "Item .* on TypedDict class .* is using the `ReadOnly`", UserWarning)
-        module: Any = importlib.import_module("litellm")
-        module.suppress_debug_info = True
-        _loaded["litellm"] = module
+        _loaded["litellm"] = import_litellm()
     return _loaded["litellm"]
+
+
+def _missing(error: ImportError) -> str:
+    return missing_package("This model", "litellm", "models", error)
 
 
 def _schema_argument(schema: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -190,7 +187,7 @@ class LiteLlmModel:
         try:
             return await _litellm().acompletion(**arguments)
         except ImportError as error:
-            raise ProviderError(503, f"LiteLLM is not installed ({error}); install the extra `models`") from None
+            raise ProviderError(503, _missing(error)) from None
         except Exception as error:
             raise self._provider_error(error, sent, api_key) from None
 
@@ -256,7 +253,7 @@ class LiteLlmModel:
             async with asyncio.timeout(request.timeout_seconds):
                 reply = await litellm.acompletion(**self._arguments(request), **self._endpoint_arguments())
         except ImportError as error:
-            raise ModelError("unavailable", f"LiteLLM is not installed ({error}); install the extra `models`") from None
+            raise ModelError("unavailable", _missing(error)) from None
         except TimeoutError:
             raise ModelError("timeout", f"{self.model} did not answer in {request.timeout_seconds:g} s") from None
         except Exception as error:  # litellm passes on any exception of its providers

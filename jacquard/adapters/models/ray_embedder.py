@@ -12,7 +12,6 @@ import socket
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from importlib import import_module
 from typing import Any, Literal
 
 import numpy as np
@@ -20,6 +19,7 @@ from anyio import CapacityLimiter, Lock, to_thread
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from mnemosyne.core.errors import EmbedderUnavailableError
+from mnemosyne.core.optional_packages import import_silent, missing_package
 from mnemosyne.protocols import Embedder, LoadingEmbedder, Vectors
 
 OpenEmbedder = Callable[[], Embedder | None]
@@ -94,14 +94,10 @@ class RayEmbedder:
         """Do what `warm` does. Blocks. It starts processes, which is best done before other packages have started threads.
         EmbedderUnavailableError as from `warm`.
         """
-        # Read when ray is imported, by this process and by those that it starts.
-        os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
         try:
-            ray = import_module("ray")
+            ray = import_silent("ray")
         except ImportError as error:
-            raise EmbedderUnavailableError(
-                f"The engine ray cannot be imported ({error}): pip install 'jacquard-context[ray]'."
-            ) from error
+            raise EmbedderUnavailableError(missing_package("This engine", "ray", "ray", error)) from error
         alone = {
             # Without it Ray joins whatever cluster its folder for temporary files names.
             "address": "local",

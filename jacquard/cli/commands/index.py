@@ -34,6 +34,7 @@ from jacquard.cli.shared import (
 )
 from jacquard.wiring.runtime import Runtime
 from mnemosyne.core.codec import to_plain
+from mnemosyne.core.optional_packages import install_command
 from mnemosyne.documents.store_check import check_store
 from mnemosyne.protocols import StoreUpkeep
 from mnemosyne.retrieval.recall.indexing.rebuild import RebuildResult
@@ -93,7 +94,7 @@ def reindex(
             say(
                 "LanceDB is not installed: this index was made in memory and ends with the command. Each process makes it anew"
             )
-            say("from the store; nothing is lost by that. pip install 'jacquard-context[lance]' keeps it on disk.")
+            say(f"from the store; nothing is lost by that. To keep it on disk: {install_command('lance')}.")
         faults = dict.fromkeys(each.fault for each in done if each.fault)
         if faults:
             raise fail("\n".join(faults))

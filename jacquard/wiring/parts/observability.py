@@ -19,6 +19,7 @@ from jacquard.config.sections import ObservabilityConfig, RuntimeConfig
 from jacquard.core.errors import ConfigError
 from jacquard.core.protocols import LlmAdapter, Selector
 from jacquard.pipeline.curation.stream import CurationStream
+from mnemosyne.core.optional_packages import missing_package
 from mnemosyne.protocols import EventBus, Retriever, SessionLocks
 from mnemosyne.stores.file.session_locks import FileSessionLocks
 from mnemosyne.stores.locate import StoreLocation
@@ -41,10 +42,10 @@ def open_observability(settings: ObservabilityConfig) -> Observability:
     tracing: Tracing = NO_TRACING
     metrics: Any = None
     if settings.tracing:
-        _require("opentelemetry.trace", "observability.tracing", "otel")
+        _require("opentelemetry.trace", "opentelemetry-api", "observability.tracing", "otel")
         tracing = import_module("jacquard.adapters.observe.otel").OtelTracing()
     if settings.metrics:
-        _require("prometheus_client", "observability.metrics", "prometheus")
+        _require("prometheus_client", "prometheus-client", "observability.metrics", "prometheus")
         metrics = import_module("jacquard.adapters.observe.prometheus").PrometheusMetrics()
         events.on_all(metrics.count)
     return Observability(events=events, tracing=tracing, metrics=metrics)
@@ -67,10 +68,9 @@ def build_curation_stream(
     return CurationStream(TracedRetriever(retriever, tracing), chooser, TracedSelector(fallback, tracing))
 
 
-def _require(module: str, setting: str, extra: str) -> None:
-    package = module.partition(".")[0]
-    if find_spec(package) is None or find_spec(module) is None:
-        raise ConfigError(f"{setting} needs {package}: pip install 'jacquard-context[{extra}]'.")
+def _require(module: str, package: str, setting: str, extra: str) -> None:
+    if find_spec(module.partition(".")[0]) is None or find_spec(module) is None:
+        raise ConfigError(missing_package(setting, package, extra))
 
 
 def open_locks(location: StoreLocation, index: Path, tenant: str, settings: RuntimeConfig) -> SessionLocks | None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from mnemosyne.core.errors import EmbedderUnavailableError
+from mnemosyne.core.optional_packages import missing_package
 from mnemosyne.retrieval.embedding.bert.folder import is_bert_folder
 from mnemosyne.retrieval.embedding.export_note import MODEL_FILE, cached_export_folder, replace_folder
 from mnemosyne.retrieval.embedding.local import model_folder
@@ -73,10 +74,8 @@ def _write_export(name: str, source: Path, place: Path) -> float | None:
     lacking = [package for package in _TORCH if find_spec(package) is None]
     is_bert = is_bert_folder(source)
     if lacking and not is_bert:
-        raise EmbedderUnavailableError(
-            f"The embedding model {name!r} is no BERT with mean pooling, and exporting another kind needs "
-            f"{', '.join(lacking)}: pip install 'jacquard-context[export]'."
-        )
+        kind = f"The embedding model {name!r} is not a BERT with mean pooling, and exporting another kind"
+        raise EmbedderUnavailableError(missing_package(kind, ", ".join(lacking), "export"))
     if is_bert:
         write_bert_export(name, source, place)
     if lacking:

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 from tokenizers import Tokenizer
 
+from mnemosyne.core.optional_packages import import_silent
 from mnemosyne.protocols import Vectors
 from mnemosyne.retrieval.embedding.export_note import MODEL_FILE, TOKENIZER_FILE, ExportNote
 
+onnxruntime = import_silent("onnxruntime")
 _LEAST = 1e-12
 
 

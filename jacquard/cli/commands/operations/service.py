@@ -29,6 +29,7 @@ from jacquard.service.access.tokens import TokenRecord
 from jacquard.service.values import Principal, Scope
 from mnemosyne.core.codec import format_time
 from mnemosyne.core.errors import MnemosyneError
+from mnemosyne.core.optional_packages import missing_package
 from mnemosyne.stores.locate import DEFAULT_TENANT
 
 tokens = typer.Typer(no_args_is_help=True, help="Tokens of the service: who may call it, and for what.")
@@ -66,9 +67,7 @@ def serve(
     try:
         from jacquard.service.running.server import serve as run_server
     except ImportError as error:
-        raise fail(
-            f"The service needs packages that are not installed ({error.name}): pip install 'jacquard-context[serve]'"
-        ) from error
+        raise fail(missing_package("The service", _package_of(error), "serve")) from error
     given: dict[str, Any] = {
         "host": host,
         "port": port,
@@ -86,6 +85,10 @@ def serve(
         raise fail(str(error), code=2) from error
     except (JacquardError, MnemosyneError) as error:
         raise fail(str(error)) from error
+
+
+def _package_of(error: ImportError) -> str:
+    return (error.name or "a package").partition(".")[0]
 
 
 def mcp(
@@ -111,9 +114,7 @@ def mcp(
     try:
         from jacquard.service.running.stdio import run_stdio
     except ImportError as error:
-        raise fail(
-            f"MCP needs packages that are not installed ({error.name}): pip install 'jacquard-context[mcp]'"
-        ) from error
+        raise fail(missing_package("MCP", _package_of(error), "mcp")) from error
     given = {"store": store, "world": None if world is None else str(world), "embedder": embedder}
     name_store()
     caller = Principal(tenant=tenant, scope=scope if viewer is None else Scope.PLAY, viewer=viewer, author=author)

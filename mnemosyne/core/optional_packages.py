@@ -1,0 +1,92 @@
+"""Optional packages: imports that send and fetch nothing, names that need a package, and the command that installs it."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import lazy_loader
+
+_SWITCHES: Mapping[str, Mapping[str, str]] = {
+    # Otherwise a device id is written into the user's cache folder, and events are sent to Microsoft from the import on.
+    "onnxruntime": {"ORT_DISABLE_TELEMETRY": "1"},
+    # Otherwise the import fetches a price list, and the first call of a model of Anthropic a list of headers.
+    "litellm": {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True"},
+    # Read by the processes that Ray starts, too.
+    "ray": {"RAY_USAGE_STATS_ENABLED": "0"},
+    "crewai": {"CREWAI_DISABLE_TELEMETRY": "true"},
+    "haystack": {"HAYSTACK_TELEMETRY_ENABLED": "false"},
+    # Otherwise the Agents SDK sends each run with its prompts to OpenAI, whichever model server is used.
+    "agents": {"OPENAI_AGENTS_DISABLE_TRACING": "1"},
+}
+"""Environment variables by package; each is read when the package is first imported or used."""
+
+
+def silence(package: str) -> None:
+    """Switch off telemetry and downloads of a package, for the whole process, unless the environment says otherwise.
+
+    Call it before the package is imported.
+    """
+    for name, value in _SWITCHES[package].items():
+        os.environ.setdefault(name, value)
+
+
+def import_silent(package: str) -> Any:
+    """Import a package after `silence`. Raises ImportError."""
+    silence(package)
+    return import_module(package)
+
+
+def import_litellm() -> Any:
+    """Import litellm as `import_silent` does; it also prints no advice, and counts tokens without downloads."""
+    # Its first call builds types for which some releases of pydantic print a warning on the user's terminal.
+    warnings.filterwarnings("ignore", "Item .* on TypedDict class .* is using the `ReadOnly`", UserWarning)
+    litellm = import_silent("litellm")
+    # The advice would be printed on standard output, in the middle of a caller's JSON.
+    litellm.suppress_debug_info = True
+    # Otherwise counting tokens for a model named llama-2 or llama-3 fetches a tokenizer from Hugging Face.
+    litellm.disable_hf_tokenizer_download = True
+    return litellm
+
+
+def attach_names(
+    package: str, file: str, needs: Mapping[tuple[str, str], Sequence[str]]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return `__getattr__`, `__dir__` and `__all__` of a package, with the names of its `__init__.pyi`.
+
+    `needs`: names by the optional package that they need, and its extra. Where that is not installed, these names are left out
+    of `__dir__` and `__all__`, and importing one is a ModuleNotFoundError that says how to install it.
+    """
+    load, list_names, names = lazy_loader.attach_stub(package, file)
+    lacking = {
+        name: missing_package(f"{package}.{name}", needed, extra)
+        for (needed, extra), users in needs.items()
+        if find_spec(needed) is None
+        for name in users
+    }
+
+    def load_name(name: str) -> Any:
+        if name in lacking:
+            raise ModuleNotFoundError(lacking[name])
+        return load(name)
+
+    return (
+        load_name,
+        lambda: [name for name in list_names() if name not in lacking],
+        [name for name in names if name not in lacking],
+    )
+
+
+def install_command(*extras: str) -> str:
+    """Return the command that installs extras of this distribution: from a checkout, because no index has it yet."""
+    return f'pip install ".[{",".join(extras)}]" in a checkout of Jacquard'
+
+
+def missing_package(user: str, package: str, extra: str, error: ImportError | None = None) -> str:
+    """Return the sentence that `user` needs a package that is missing or, with `error`, cannot be imported."""
+    reason = "" if error is None else f" ({error})"
+    return f"{user} needs {package}{reason}: {install_command(extra)}"
