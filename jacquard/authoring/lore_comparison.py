@@ -133,8 +133,8 @@ async def _plan_turn(
     parts: EngineParts, config: RuntimeConfig, window: SessionWindow, world: WorldPack, user_message: str
 ) -> PlannedTurn:
     """Return the turn that the input makes, as far as both ways depend on it."""
-    turn_id, pending = turn_id_after(window, user_message), window.pending
-    if pending is not None and not is_retry(pending, user_message):
+    turn_id, pending = turn_id_after(window, user_message, config.viewer), window.pending
+    if pending is not None and not is_retry(pending, user_message, config.viewer):
         window = replace(with_unanswered(window), head=head_after(window.head, pending))
     window = keep_known(window, config.viewer)
     plan = await to_thread.run_sync(parts.planner.plan, user_message, window, world)

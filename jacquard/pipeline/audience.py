@@ -20,10 +20,11 @@ from mnemosyne.schema.session import Message
 _PLACED = frozenset({LoreCategory.AXIOM.value, LoreCategory.DIRECTIVE.value})
 
 
-def find_audience(turn: PlannedTurn, chosen: Iterable[MemoryEntry]) -> Audience:
+def find_audience(turn: PlannedTurn, chosen: Iterable[MemoryEntry], found: Audience = ()) -> Audience:
     """Return the viewers who may know a turn; empty means everyone.
 
-    What its prompt may have shown counts: chosen memories, axioms and directives, world info, the history, and the summary.
+    What its prompt may have shown counts: chosen memories, axioms and directives, world info, the history, the summary, and what
+    was `found` in guarded turns.
     """
     gone = turn.hidden | turn.lore.withheld
     placed = [entry for entry in turn.world.lore if entry.kind in _PLACED and entry.entry_id not in gone]
@@ -33,6 +34,7 @@ def find_audience(turn: PlannedTurn, chosen: Iterable[MemoryEntry]) -> Audience:
             *map(audience_of_entry, (*placed, *turn.lore.active, *chosen)),
             audience_of_messages(item.message for item in turn.history or ()),
             read_audience(summary.summary.extra) if summary is not None else (),
+            found,
         )
     )
 

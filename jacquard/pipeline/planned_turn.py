@@ -61,8 +61,8 @@ class PlannedTurn:
     what is remembered about them, former facts too. `lore` is what the rules of world info set off (nothing where entries are
     recalled).
 
-    `evidences` are the session's evidence that may be shown (`jacquard.pipeline.evidence.candidates.CANDIDATES`), `blocks` its
-    context blocks, as they were when the turn began (None: the store is asked when they are needed). `written` says how far
+    `evidences` are the session's evidence that may be shown (`jacquard.pipeline.evidence.candidates.candidate_filters`), `blocks`
+    its context blocks, as they were when the turn began (None: the store is asked when they are needed). `written` says how far
     memory was written then (`TurnInputs`).
     """
 

@@ -33,7 +33,7 @@ from jacquard.memory.user_facts import UserFacts
 from jacquard.pipeline.audience import find_audience, guard_message
 from jacquard.pipeline.record.commit import CommitResult
 from jacquard.pipeline.record.events import emit_error, emit_tool_call, emit_usage
-from jacquard.pipeline.record.evidence import IngestedResult, ingest_call_result
+from jacquard.pipeline.record.evidence import IngestedResult, find_turn_of_call, ingest_call_result, place_in_turn
 from jacquard.pipeline.record.prepared_turn import (
     PreparedTurn,
     turn_from_record,
@@ -82,9 +82,10 @@ from mnemosyne.evidence import SessionIngestor
 from mnemosyne.protocols import EvidenceIngestor
 from mnemosyne.schema.document import ModelUsage, Summary, Task, ToolCall, ToolCallStatus
 from mnemosyne.schema.event import EventType
+from mnemosyne.schema.evidence import EvidenceLinks
 from mnemosyne.schema.ingest import IngestOptions
 from mnemosyne.schema.memory import UserFact, profile_session_id
-from mnemosyne.schema.record import PutResult
+from mnemosyne.schema.record import PutResult, TurnRecord
 from mnemosyne.schema.session import Message, Ref, Role, SessionHead
 from mnemosyne.schema.world import WorldPack
 
@@ -303,7 +304,9 @@ class ContextEngine:
                     skeleton = await self._skeletons.render(turn, limit.tokens)
             span.put({"jacquard.prompt.tokens": prompt.report.budget.used_tokens})
         context.stopwatch.lap("weave")
-        context.user_message = guard_message(context.user_message, find_audience(turn, curation.entries))
+        context.user_message = guard_message(
+            context.user_message, find_audience(turn, curation.entries, skeleton.results.audience)
+        )
         recorded = await record_turn(self._parts, prompt, turn, skeleton.anchors, context)
         running.background.follow_turn(curation)
         return recorded
@@ -394,8 +397,16 @@ class ContextEngine:
         return await self._replies.abort(session_id, turn_id, message_id)
 
     def ingestor_of(self, session_id: str) -> SessionIngestor:
-        """Return what takes texts from outside into a session as evidence. ConfigError where the engine has no ingestor."""
-        return SessionIngestor(self._require_ingestor(), session_id)
+        """Return what takes texts from outside into a session as evidence. ConfigError where the engine has no ingestor.
+
+        With links that name a turn the evidence is what that turn found: it is known on its branch, to those who may know the turn.
+        Without, it is of the session.
+        """
+
+        async def place(links: EvidenceLinks, metadata: Mapping[str, Any]) -> tuple[EvidenceLinks, Mapping[str, Any]]:
+            return place_in_turn(await self._parts.store.turn(session_id, str(links.turn_id)), links, metadata)
+
+        return SessionIngestor(self._require_ingestor(), session_id, place)
 
     async def record_tool_call(
         self,
@@ -407,6 +418,9 @@ class ContextEngine:
         options: IngestOptions | None = None,
     ) -> PutResult:
         """Write a tool call, linked both ways with the evidence of its results, and with its task where it names one.
+
+        It belongs to the turn that it names (`extra.turn_id`), else to the one that waits for its reply: what it returned is known
+        on the branch of that turn, to those who may know the turn. The result of a call outside of every turn is of the session.
 
         A call that has begun is recorded with the status RUNNING, and its end with the same id: what the end leaves out is that of
         the beginning, and the duration is the time between, unless the end says one. Any other call with a stored id replaces that.
@@ -427,25 +441,29 @@ class ContextEngine:
             continued = await continue_tool_call(self._parts.store, session_id, tool_call, now)
             if continued.is_known:
                 return PutResult(version=(await self._parts.store.head(session_id)).version)
-            tool_call = continued.call
-            taken = await self._ingest_result(session_id, tool_call, result, options)
+            tool_call, store = continued.call, self._parts.store
+            turn = await find_turn_of_call(store, session_id, tool_call)
+            taken = await self._ingest_result(session_id, tool_call, result, options, turn)
             evidence_ids = (*named, *taken.evidence_ids)
-            done, degraded = await record_tool_call(
-                self._parts.store, session_id, tool_call, evidence_ids, self._redactor
-            )
+            done, degraded = await record_tool_call(store, session_id, tool_call, evidence_ids, self._redactor, turn)
             degraded = (*degraded, *taken.degradations)
         shown = None if result is None else taken
         await emit_tool_call(self._emitter, session_id, tool_call, shown, degraded, was_begun=continued.was_begun)
         return done
 
     async def _ingest_result(
-        self, session_id: str, call: ToolCall, result: str | None, options: IngestOptions | None
+        self,
+        session_id: str,
+        call: ToolCall,
+        result: str | None,
+        options: IngestOptions | None,
+        turn: TurnRecord | None,
     ) -> IngestedResult:
         if result is None:
             return IngestedResult()
         ingestor = self._require_ingestor()
         ingest_options = options or self._parts.ingest_options or IngestOptions()
-        return await ingest_call_result(self._parts.store, ingestor, session_id, call, result, ingest_options)
+        return await ingest_call_result(self._parts.store, ingestor, session_id, call, result, ingest_options, turn)
 
     def _require_ingestor(self) -> EvidenceIngestor:
         if self._parts.ingestor is None:

@@ -21,7 +21,7 @@ from jacquard.memory.user_facts import UserFacts, find_user
 from jacquard.pipeline.curation.prefetch import is_late
 from jacquard.pipeline.curation.recall_query import find_hidden_entries, known_keywords, recent_texts
 from jacquard.pipeline.curation.searched_text import find_searched_text
-from jacquard.pipeline.evidence.candidates import CANDIDATES, mark_newest
+from jacquard.pipeline.evidence.candidates import candidate_filters, mark_newest
 from jacquard.pipeline.evidence.context_blocks import CONTEXT_BLOCKS
 from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.planning.actions import apply_action, read_input
@@ -36,6 +36,7 @@ from jacquard.pipeline.planning.activation import (
 from jacquard.pipeline.planning.turn_planner import TurnPlanner
 from jacquard.pipeline.record.events import emit_loaded, emit_planned
 from jacquard.pipeline.record.prepared_turn import request_fingerprint, turn_id_of
+from jacquard.pipeline.record.prompt_snapshot import viewer_of
 from jacquard.pipeline.refusals import find_last_report
 from jacquard.pipeline.skeleton.history import SPARE_MESSAGES, find_other_tokens, history_limits
 from jacquard.pipeline.worlds import WorldSource, translate_bare_world
@@ -109,7 +110,7 @@ class TurnLoader:
         if self._host_mark:
             digest = f"{digest}\0{self._host_mark}"
         context.fingerprint = request_fingerprint(text, context.config, digest)
-        turn_id = context.requested_turn_id or turn_id_after(window, text)
+        turn_id = context.requested_turn_id or turn_id_after(window, text, context.config.viewer)
         context.turn_id = turn_id
         record = window.pending
         if record is None or record.turn_id != turn_id:
@@ -200,7 +201,7 @@ class TurnLoader:
             context.session_id,
             message_limit=context.config.history.max_messages + SPARE_MESSAGES,
             branch_id=context.branch_id,
-            evidences=CANDIDATES if context.config.evidence.enabled else (),
+            evidences=candidate_filters(context.config.viewer) if context.config.evidence.enabled else (),
             blocks=CONTEXT_BLOCKS,
         )
         context.evidences = inputs.evidences if context.config.evidence.enabled else None
@@ -229,7 +230,8 @@ class TurnLoader:
         config, pending = context.config, window.pending
         limits = history_limits(config, find_other_tokens(window))
         most_tokens = config.budget.prompt_tokens() // 2
-        if pending is None or pending.turn_id == context.turn_id or is_retry(pending, context.user_message.content):
+        text = context.user_message.content
+        if pending is None or pending.turn_id == context.turn_id or is_retry(pending, text, config.viewer):
             load = partial(self._load_window, context)
             ready = await self._roller.prepare_summary(window, config, limits, most_tokens, load)
             context.degradations += ready.degradations
@@ -310,17 +312,21 @@ def keep_known(window: SessionWindow, viewer: str | None) -> SessionWindow:
     return window if len(known) == len(window.messages) else replace(window, messages=known)
 
 
-def turn_id_after(window: SessionWindow, text: str) -> str:
+def turn_id_after(window: SessionWindow, text: str, viewer: str | None) -> str:
     """Return the id of the turn that this input makes: in the place of the waiting one for its own input, else after it."""
     head, pending = window.head, window.pending
-    if pending is None or is_retry(pending, text):
+    if pending is None or is_retry(pending, text, viewer):
         return turn_id_of(head.session_id, head.branch_id, head.turn_id, head.depth + 1, text)
     return turn_id_of(head.session_id, head.branch_id, pending.turn_id, head.depth + 2, text)
 
 
-def is_retry(pending: TurnRecord, text: str) -> bool:
-    """Return whether an input is that of the waiting turn once more, whatever the turn is called now."""
-    return bool(pending.messages) and pending.messages[-1].content == text
+def is_retry(pending: TurnRecord, text: str, viewer: str | None) -> bool:
+    """Return whether an input is that of the waiting turn once more, whatever the turn is called now. The same words of another
+    viewer are another input.
+    """
+    if not pending.messages or pending.messages[-1].content != text:
+        return False
+    return pending.prompt is None or viewer_of(pending) == viewer
 
 
 def _use_configured_template(plan: PlanContext, config: RuntimeConfig) -> PlanContext:

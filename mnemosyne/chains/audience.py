@@ -6,22 +6,17 @@ is made of it: a model may repeat what it was shown. The viewers are kept in a f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from mnemosyne.schema.memory import NOBODY as NOBODY
 from mnemosyne.schema.memory import VIEWERS as VIEWERS
 from mnemosyne.schema.memory import MemoryEntry
+from mnemosyne.schema.memory import read_audience as read_audience
 from mnemosyne.schema.session import Message
 
 Audience = tuple[str, ...]
 """The viewers who may know something, in alphabetical order; empty means everyone."""
-
-
-def read_audience(extra: Mapping[str, Any]) -> Audience:
-    """Return the viewers that a message, a summary or a memory is kept for, by its further fields."""
-    told = extra.get(VIEWERS)
-    return tuple(each for each in told if isinstance(each, str)) if isinstance(told, list | tuple) else ()
 
 
 def audience_of_entry(entry: MemoryEntry) -> Audience:

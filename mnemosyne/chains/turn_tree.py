@@ -54,6 +54,13 @@ def check_place(head: SessionHead, record: TurnRecord) -> None:
         )
 
 
+def is_on_path(head: SessionHead, branch_id: str, depth: int, status: str) -> bool:
+    """Return whether a turn is on the path to a head, or waits for its reply behind it; an abandoned one is on none."""
+    if status == TurnStatus.COMMITTED:
+        return any(span.branch_id == branch_id and depth <= span.upto_depth for span in head.lineage)
+    return status == TurnStatus.PREPARED and branch_id == head.branch_id
+
+
 def is_same(stored: TurnRecord, given: TurnRecord) -> bool:
     """Return whether two records are the same, except for the time of writing, which may differ between two calls. A stored
     one that is damaged is not.
@@ -104,8 +111,8 @@ def turn_of(entry: MemoryEntry) -> str:
 
 
 def place_of_document(entry: MemoryEntry, head: SessionHead) -> MemoryEntry | None:
-    """Return a passage of a document, placed before the first turn, which is on the path of every branch; None for an entry
-    that is none, or that names a turn.
+    """Return a passage of a document of the session, placed before the first turn, which is on the path of every branch; None for
+    an entry that is none, or that names a turn.
     """
     if entry.turn_id is not None or document_of(entry) is None:
         return None

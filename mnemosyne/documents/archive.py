@@ -31,7 +31,8 @@ from mnemosyne.damage import note_of, without_lost
 from mnemosyne.documents.brought import lower_claims
 from mnemosyne.documents.faults import Fault, raise_errors
 from mnemosyne.protocols import Store
-from mnemosyne.schema.document import SessionDocument
+from mnemosyne.schema.document import Session, SessionDocument, ToolCall
+from mnemosyne.schema.evidence import ContextBlock, Evidence
 from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry, session_scope
 from mnemosyne.schema.record import HiddenRecords, PathSummary, SessionStart, TurnCommit, TurnRecord
 from mnemosyne.schema.session import SessionHead
@@ -63,7 +64,8 @@ class TurnTree:
     `state` is the state before the first turn; later states follow from the turns' ops, except those in `states` (by
     turn id). `turns` and `branches` are ordered parents first. `told` is the branch of the document's messages (the
     name is part of the stored format). `pending` are prepared turns that wait for a reply, `abandoned` those that never
-    got one; `summaries` and `unsummed` are as in `HiddenRecords`. `has_pack`: the session continues in a world with a
+    got one; `summaries` and `unsummed` are as in `HiddenRecords`. `evidences`, `tool_calls` and `blocks` are what turns of other
+    branches alone found. `has_pack`: the session continues in a world with a
     pack (None: written by a release that did not record it).
     """
 
@@ -83,6 +85,9 @@ class TurnTree:
     pending: tuple[TurnRecord, ...] = ()
     abandoned: tuple[TurnRecord, ...] = ()
     has_pack: bool | None = None
+    evidences: tuple[Evidence, ...] = ()
+    tool_calls: tuple[ToolCall, ...] = ()
+    blocks: tuple[ContextBlock, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,8 +122,23 @@ async def export_session(
         created = document.meta.created_at if document.meta is not None else None
         tree = await read_tree(store, session_id, branch_id)
         if tree.world_id or len(tree.turns) > 1 or describe_tree(tree):
+            tree = await _with_other_parts(store, session_id, tree, document)
             extra[TREE] = to_plain(replace(tree, locale=locale, created_at=created))
     return replace(document, extra=extra)
+
+
+async def _with_other_parts(store: Store, session_id: str, tree: TurnTree, document: SessionDocument) -> TurnTree:
+    """Return a tree with what the session has of evidence, calls and blocks that the document of one branch has not."""
+    known = {block.block_id for block in document.context_blocks}
+    evidences = [each for each in await store.list_evidences(session_id) if each.evidence_id not in document.evidences]
+    named = dict.fromkeys(each.links.tool_call_id for each in evidences if each.links.tool_call_id)
+    calls = [await store.tool_call(session_id, name) for name in named]
+    return replace(
+        tree,
+        evidences=tuple(evidences),
+        tool_calls=tuple(each for each in calls if each is not None),
+        blocks=tuple(e for e in await store.list_context_blocks(session_id) if e.block_id not in known),
+    )
 
 
 async def read_tree(store: Store, session_id: str, branch_id: str | None = None) -> TurnTree:
@@ -319,12 +339,29 @@ async def import_session(store: Store, document: SessionDocument, *, session_id:
         )
     await _write_tree(store, name, tree)
     await store.switch(name, tree.told)
+    await _write_other_parts(store, name, tree)
     await store.put_session(name, _without_waiting(bare, tree))
     for turn in tree.pending:
         head = await store.head(name, turn.branch_id)
         await store.save_prepared(replace(turn, session_id=name), expected_version=head.version)
     head = await store.switch(name, tree.active)
     return ImportReport(session_id=name, branch_id=head.branch_id, version=head.version, turns=len(tree.turns))
+
+
+async def _write_other_parts(store: Store, name: str, tree: TurnTree) -> None:
+    lowered = lower_claims(
+        SessionDocument(
+            session=Session(session_id=name),
+            evidences={each.evidence_id: each for each in tree.evidences},
+            context_blocks=tree.blocks,
+        )
+    )
+    for evidence in lowered.evidences.values():
+        await store.put_evidence(name, evidence)
+    await store.append_tool_calls(name, tree.tool_calls)
+    cited = {ref.evidence_id for block in lowered.context_blocks for ref in block.refs if not ref.remote}
+    if cited <= lowered.evidences.keys():
+        await store.put_context_blocks(name, lowered.context_blocks)
 
 
 def _without_waiting(document: SessionDocument, tree: TurnTree) -> SessionDocument:

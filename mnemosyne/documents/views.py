@@ -10,10 +10,10 @@ blocks, and the summary if it belongs to a turn).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from mnemosyne.core.errors import SchemaValidationError
 from mnemosyne.documents.session_json import document_from_json, document_to_json
@@ -31,6 +31,10 @@ from mnemosyne.schema.evidence import ContextBlock, Evidence
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.record import SessionStart
 from mnemosyne.schema.session import Message, Ref, WindowMessage
+
+T = TypeVar("T")
+TURN_ID = "turn_id"
+"""The field of a tool call (in `extra`) with the turn in which it was made."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,21 +116,85 @@ def with_locale(frame: SessionDocument, locale: str) -> SessionDocument:
     return replace(frame, meta=replace(frame.meta, locale=locale))
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FoundParts:
+    """What was found in the turns of a session: its evidence, the calls of tools, and the blocks that refer to evidence."""
+
+    evidences: tuple[Evidence, ...] = ()
+    tool_calls: tuple[ToolCall, ...] = ()
+    blocks: tuple[ContextBlock, ...] = ()
+
+    def turn_ids(self) -> set[str]:
+        """Return the turns that these parts name."""
+        named = {each.links.turn_id or "" for each in self.evidences} | {turn_of_call(each) for each in self.tool_calls}
+        return named - {""}
+
+    def split(self, aside: Collection[str], messages: Iterable[Message]) -> tuple[FoundParts, FoundParts]:
+        """Return what a branch with these messages has, and what belongs to the turns `aside` alone: the document of the branch is
+        without it, and writing that document leaves it as it is. What a message refers to belongs to the branch.
+        """
+        cited = {ref.evidence_id for message in messages for ref in message.refs}
+        gone = {each.evidence_id for each in self.evidences if each.links.turn_id in aside} - cited
+
+        def select(*, is_aside: bool) -> FoundParts:
+            return FoundParts(
+                evidences=tuple(e for e in self.evidences if (e.evidence_id in gone) is is_aside),
+                tool_calls=tuple(c for c in self.tool_calls if (turn_of_call(c) in aside) is is_aside),
+                blocks=tuple(b for b in self.blocks if any(r.evidence_id in gone for r in b.refs) is is_aside),
+            )
+
+        return select(is_aside=False), select(is_aside=True)
+
+    def replaced_by(self, document: SessionDocument, aside: Collection[str]) -> FoundParts:
+        """Return the parts of a session after a document is written; what belongs to the turns `aside` stays."""
+        session = document.session
+        calls = () if session.tool_state is None else session.tool_state.tool_calls
+        others = self.split(aside, session.messages)[1]
+        return FoundParts(
+            evidences=_with_others(
+                document.evidences.values(), self.evidences, others.evidences, lambda each: each.evidence_id
+            ),
+            tool_calls=_with_others(calls, self.tool_calls, others.tool_calls, lambda each: each.tool_call_id),
+            blocks=_with_others(document.context_blocks, self.blocks, others.blocks, lambda each: each.block_id),
+        )
+
+
+def turn_of_call(call: ToolCall) -> str:
+    """Return the turn in which a tool was called; empty where the call does not say it."""
+    told = call.extra.get(TURN_ID)
+    return told if isinstance(told, str) else ""
+
+
+def _with_others(
+    given: Iterable[T], stored: Sequence[T], others: Sequence[T], name: Callable[[T], str]
+) -> tuple[T, ...]:
+    """Return the given items with those of `others` that are not among them, each before the item that it was stored before."""
+    placed = {name(item): item for item in given}
+    rest = {name(item): item for item in others if name(item) not in placed}
+    if not rest:
+        return tuple(placed.values())
+    places = {name(item): place for place, item in enumerate(stored)}
+    made: list[T] = []
+    for key, item in placed.items():
+        for other in [each for each in rest if places[each] < places.get(key, len(stored))]:
+            made.append(rest.pop(other))
+        made.append(item)
+    return (*made, *rest.values())
+
+
 def compose_document(
     frame: SessionDocument,
     *,
     messages: Iterable[Message],
     summary: Summary | None,
     tasks: Iterable[Task] = (),
-    tool_calls: Iterable[ToolCall] = (),
     model_usage: Iterable[ModelUsage] = (),
-    evidences: Iterable[Evidence] = (),
-    blocks: Iterable[ContextBlock] = (),
+    found: FoundParts,
     version: int | None = None,
 ) -> SessionDocument:
     """Return the document of a frame and its parts, each in order; `frame_of` is the inverse."""
     session = frame.session
-    state, calls, usages = session.task_state, tuple(tool_calls), tuple(model_usage)
+    state, calls, usages = session.task_state, found.tool_calls, tuple(model_usage)
     tools = session.tool_state
     if calls:
         tools = replace(tools or ToolState(), tool_calls=calls)
@@ -141,8 +209,8 @@ def compose_document(
             tool_state=tools,
             model_usage=usages if usages or session.model_usage is not None else None,
         ),
-        evidences={evidence.evidence_id: evidence for evidence in evidences},
-        context_blocks=tuple(blocks),
+        evidences={evidence.evidence_id: evidence for evidence in found.evidences},
+        context_blocks=found.blocks,
     )
 
 

@@ -7,15 +7,16 @@ protocol.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from mnemosyne.core.errors import TurnNotFoundError
 from mnemosyne.core.off_loop import calculate
 from mnemosyne.core.regexes import Span
 from mnemosyne.protocols import Store
-from mnemosyne.schema.evidence import Evidence
+from mnemosyne.schema.evidence import Evidence, readers_of
 from mnemosyne.schema.memory import (
     DOCUMENT,
     DOCUMENT_ID,
@@ -29,6 +30,7 @@ from mnemosyne.schema.memory import (
     MemoryEntry,
     session_scope,
 )
+from mnemosyne.schema.query import EvidenceFilter
 
 IS_DOCUMENT = "document"
 """The key in an evidence item's metadata that says that its content is a document (true): it is recalled by passages."""
@@ -40,7 +42,7 @@ MOST_WEIGHT = 1_000
 LEAST_WEIGHT = 60
 """A passage that would be smaller is joined with its neighbour; a heading begins another where what is before it has this size."""
 
-_KEPT = ("sensitivity", VIEWERS)
+_KEPT = ("sensitivity",)
 _HEADING = re.compile(r"^[ ]{0,3}#{1,6}[ \t]+([^\n]{1,200})", re.MULTILINE)
 _ENDS = (
     re.compile(r"\n[ \t]*\n\s*"),
@@ -138,6 +140,8 @@ def document_entries(session_id: str, evidence: Evidence) -> tuple[MemoryEntry, 
         selector = f"chars:{begin}-{end}"
         metadata: dict[str, Any] = {DOCUMENT_ID: evidence.evidence_id, SECTION_ID: selector}
         metadata.update({key: evidence.metadata[key] for key in _KEPT if key in evidence.metadata})
+        if readers := readers_of(evidence):
+            metadata[VIEWERS] = list(readers)
         if evidence.expires_at is not None:
             metadata[EXPIRES_AT] = evidence.expires_at.isoformat()
         entries.append(
@@ -149,6 +153,7 @@ def document_entries(session_id: str, evidence: Evidence) -> tuple[MemoryEntry, 
                 text=evidence.content[begin:end],
                 title=": ".join(part for part in (evidence.source.name, heading) if part),
                 at=evidence.created_at,
+                turn_id=evidence.links.turn_id or None,
                 trust=evidence.trust,
                 metadata=metadata,
             )
@@ -173,9 +178,14 @@ def _marks(session_id: str, evidence: Evidence) -> Iterator[MemoryEntry]:
 
 
 async def write_passages(store: Store, session_id: str, evidence: Evidence) -> int:
-    """Write the passages of a document into its session's memory, where they are not yet; return how many are new."""
+    """Write the passages of a document into its session's memory, where they are not yet; return how many are new. A document that
+    a turn found has none before the turn is committed.
+    """
     entries = await calculate(document_entries, session_id, evidence, size=len(evidence.content))
-    return await store.append_entries(session_id, entries)
+    try:
+        return await store.append_entries(session_id, entries)
+    except TurnNotFoundError:
+        return 0
 
 
 async def remove_passages(store: Store, session_id: str, evidence: Evidence) -> None:
@@ -184,17 +194,14 @@ async def remove_passages(store: Store, session_id: str, evidence: Evidence) -> 
     await store.append_entries(session_id, tuple(map(_without_text, entries)))
 
 
-async def index_documents(store: Store, session_id: str, evidence_ids: Iterable[str] = ()) -> int:
-    """Write the passages of every document of a session (or of those named) that are not in its memory yet; return how many.
+async def index_documents(store: Store, session_id: str, where: EvidenceFilter | None = None) -> int:
+    """Write the passages of every document of a session (or of those that pass) that are not in its memory yet; return how many.
 
-    For documents that a host put into the store itself (`put_evidence`, with `document: true` in the metadata), and for
-    sessions that came from another store.
+    For documents that a host put into the store itself (`put_evidence`, with `document: true` in the metadata), for those that a
+    turn found, once it is committed, and for sessions that came from another store.
     """
-    wanted, written = frozenset(evidence_ids), 0
-    for evidence in await store.list_evidences(session_id):
-        if is_document(evidence) and (not wanted or evidence.evidence_id in wanted):
-            written += await write_passages(store, session_id, evidence)
-    return written
+    found = [each for each in await store.list_evidences(session_id, where) if is_document(each)]
+    return sum([await write_passages(store, session_id, each) for each in found])
 
 
 def has_expired(entry: MemoryEntry, now: datetime) -> bool:

@@ -6,14 +6,21 @@ clock by protocol and must not import a concrete one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID, uuid5
 
 from anyio import to_thread
 
-from mnemosyne.core.errors import CodecError, EvidenceNotFoundError, RedactionError, SelectorResolveError
+from mnemosyne.core.errors import (
+    CodecError,
+    EvidenceNotFoundError,
+    RedactionError,
+    SelectorResolveError,
+    TurnNotFoundError,
+)
 from mnemosyne.evidence.documents import IS_DOCUMENT, is_document, remove_passages, write_passages
 from mnemosyne.evidence.recalled import without_shown
 from mnemosyne.evidence.redactions import redaction_field
@@ -33,9 +40,9 @@ from mnemosyne.evidence.selectors import make_ref
 from mnemosyne.host_parts import HashText, UuidV4Generator, digests_of, hash_with_sha256
 from mnemosyne.privacy.redact import own_word_rules, redact_tree, to_redaction_error
 from mnemosyne.protocols import Clock, EvidenceIngestor, OriginalVault, Redactor, Store, TextSelector
-from mnemosyne.schema.evidence import Evidence, EvidenceLinks, EvidenceSource, EvidenceType
+from mnemosyne.schema.evidence import Evidence, EvidenceLinks, EvidenceSource, EvidenceType, readers_of
 from mnemosyne.schema.ingest import IngestOptions, IngestResult
-from mnemosyne.schema.memory import Trust
+from mnemosyne.schema.memory import EMPTY, VIEWERS, Trust, read_audience
 from mnemosyne.schema.query import EvidenceFilter
 from mnemosyne.schema.redaction import RedactionRecord, RedactionRules
 
@@ -48,11 +55,16 @@ _LOOKED_THROUGH = 256
 _IDS = UUID("6f0d1f4c-6a3e-5f59-9c5e-1f7a0c4b8e21")
 
 
-class SessionIngestor:
-    """An `EvidenceIngestor` of one session, with the signature of seed 002 section 6.3."""
+Place = Callable[[EvidenceLinks, Mapping[str, Any]], Awaitable[tuple[EvidenceLinks, Mapping[str, Any]]]]
 
-    def __init__(self, ingestor: EvidenceIngestor, session_id: str) -> None:
-        self._ingestor, self._session_id = ingestor, session_id
+
+class SessionIngestor:
+    """An `EvidenceIngestor` of one session, with the signature of seed 002 section 6.3. `place` completes links that name a turn,
+    and the metadata, by what is known of the turn.
+    """
+
+    def __init__(self, ingestor: EvidenceIngestor, session_id: str, place: Place | None = None) -> None:
+        self._ingestor, self._session_id, self._place = ingestor, session_id, place
 
     async def ingest(
         self,
@@ -64,6 +76,8 @@ class SessionIngestor:
         options: IngestOptions | None = None,
     ) -> IngestResult:
         """Store a text as evidence of the session; see `EvidenceIngestor.ingest`, also for the errors."""
+        if self._place is not None and links is not None and links.turn_id:
+            links, metadata = await self._place(links, metadata or EMPTY)
         return await self._ingestor.ingest(
             self._session_id, content, source, evidence_type, links=links, metadata=metadata, options=options
         )
@@ -126,8 +140,9 @@ class RedactingIngestor:
         if not digests:
             cleaned.degradations.append("dedup_skipped")
             chosen, digests = replace(chosen, dedup=False), (hash_with_sha256(cleaned.content),)
-        evidence_id = self._evidence_id(session_id, source, evidence_type, digests[0], chosen)
-        known = await self._find_known(session_id, evidence_id, source, evidence_type, digests, chosen)
+        place = await self._place_of(session_id, links or EvidenceLinks(), cleaned.metadata)
+        evidence_id = self._evidence_id(session_id, source, evidence_type, digests[0], chosen, place)
+        known = await self._find_known(session_id, evidence_id, source, evidence_type, digests, chosen, place)
         record = _build_record(evidence_id if known is None else known.evidence_id, cleaned)
         if known is not None:
             if not chosen.dry_run:
@@ -137,13 +152,15 @@ class RedactingIngestor:
             return IngestResult(
                 evidence=known, redaction=record, recalled=fresh.sources, degradations=tuple(cleaned.degradations)
             )
-        supersedes = await self._find_contradicted(session_id, source, evidence_type, digests) if chosen.dedup else None
+        supersedes = None
+        if chosen.dedup:
+            supersedes = await self._find_contradicted(session_id, source, evidence_type, digests, place)
         if supersedes is not None:
             cleaned.metadata[SUPERSEDES] = supersedes
         evidence = await self._build_evidence(
             session_id, evidence_id, cleaned, source, evidence_type, chosen, digests[0]
         )
-        evidence = replace(evidence, links=links or EvidenceLinks())
+        evidence = replace(evidence, links=place.links)
         if not chosen.dry_run:
             await self._write(session_id, evidence, supersedes, news.content, cleaned, chosen)
         return IngestResult(
@@ -182,7 +199,8 @@ class RedactingIngestor:
         if is_document(evidence):
             await write_passages(self._store, session_id, evidence)
             older = None if supersedes is None else await self._store.get_evidence(session_id, supersedes)
-            if older is not None and is_document(older):
+            is_same_place = older is not None and (older.links.turn_id or "") == (evidence.links.turn_id or "")
+            if older is not None and is_document(older) and is_same_place:
                 await remove_passages(self._store, session_id, older)
 
     async def _redact(self, news: _UnredactedText, chosen: IngestOptions) -> _RedactedText:
@@ -192,6 +210,7 @@ class RedactingIngestor:
             cleaned.degradations.append("redaction_off")
             return cleaned
         rules = own_word_rules(self._redactor) if chosen.own_words else chosen.redaction_rules
+        viewers = {key: value for key, value in news.metadata.items() if key == VIEWERS}
         try:
             result = await self._redactor.redact(news.content, rules)
             metadata, in_metadata = await redact_tree(self._redactor, news.metadata, rules)
@@ -206,7 +225,8 @@ class RedactingIngestor:
         return _RedactedText(
             content=result.redacted_text,
             source=source,
-            metadata=metadata,
+            # A viewer may have a name that would be masked.
+            metadata={**metadata, **viewers},
             args=args,
             rules=tuple(dict.fromkeys(applied)),
             fields=int(result.has_sensitive) + len(in_metadata) + len(in_source),
@@ -234,7 +254,8 @@ class RedactingIngestor:
             return cleaned
         why = str(error) if isinstance(error, RedactionError) else type(error).__name__
         source = EvidenceSource(kind=cleaned.source.kind)
-        withheld_note = {WITHHELD: "redaction_failed", "why": why}
+        viewers = {key: value for key, value in cleaned.metadata.items() if key == VIEWERS}
+        withheld_note = {WITHHELD: "redaction_failed", "why": why, **viewers}
         return replace(cleaned, content="", source=source, metadata=withheld_note, args=None)
 
     def _identify_source(self, cleaned: _RedactedText) -> str:
@@ -245,10 +266,27 @@ class RedactingIngestor:
             cleaned.degradations.append("dedup_skipped")
             return cleaned.source.uri
 
+    async def _place_of(self, session_id: str, links: EvidenceLinks, metadata: Mapping[str, Any]) -> _Place:
+        """Return where a text was found. What a call returned outside of every turn is of the session."""
+        if links.turn_id is None and links.tool_call_id is not None:
+            links = replace(links, turn_id="")
+        readers = read_audience(metadata) or (() if links.viewer is None else (links.viewer,))
+        branch_id = None
+        if links.turn_id:
+            with suppress(TurnNotFoundError):
+                branch_id = (await self._store.turn(session_id, links.turn_id)).branch_id
+        return _Place(links=links, readers=readers, branch_id=branch_id)
+
     def _evidence_id(
-        self, session_id: str, source: EvidenceSource, kind: EvidenceType, digest: str, chosen: IngestOptions
+        self,
+        session_id: str,
+        source: EvidenceSource,
+        kind: EvidenceType,
+        digest: str,
+        chosen: IngestOptions,
+        place: _Place,
     ) -> str:
-        """Return the evidence id: derived from the key, or from uri and hash, so that two concurrent processes write
+        """Return the evidence id: derived from the key, or from uri, hash and place, so that two concurrent processes write
         one item.
         """
         if chosen.idempotency_key is not None:
@@ -256,7 +294,8 @@ class RedactingIngestor:
         if not chosen.dedup or not (digest or source.uri):
             return self._new_id()
         where = source.uri or source.name
-        return str(uuid5(_IDS, "\0".join((session_id, kind.value, source.kind.value, where, digest))))
+        named = (session_id, kind.value, source.kind.value, where, digest, *place.names)
+        return str(uuid5(_IDS, "\0".join(named)))
 
     async def _find_known(
         self,
@@ -266,31 +305,52 @@ class RedactingIngestor:
         kind: EvidenceType,
         digests: tuple[str, ...],
         chosen: IngestOptions,
+        place: _Place,
     ) -> Evidence | None:
-        """Return the stored evidence item with the same text and source, if it has not expired."""
+        """Return the stored evidence item with the same text and source that is known at this place, if it has not expired."""
         now = self._clock.now()
         known = await self._store.get_evidence(session_id, evidence_id)
         if known is not None and not is_expired(known, now):
             return known
         for digest in digests if chosen.dedup and digests[0] else ():
             same = await self._store.find_evidence(session_id, uri=source.uri, content_hash=digest)
-            if same is not None and _is_alike(same, source, kind) and not is_expired(same, now):
+            if same is None or not _is_alike(same, source, kind) or is_expired(same, now):
+                continue
+            if await self._is_known_at(session_id, place, same):
                 return same
         return None
 
+    async def _is_known_at(self, session_id: str, place: _Place, known: Evidence) -> bool:
+        """Return whether all who may know what is found at a place know an evidence item there."""
+        if not place.is_covered_by(readers_of(known)):
+            return False
+        if not known.links.turn_id or known.links.turn_id == place.links.turn_id:
+            return True
+        where = EvidenceFilter(evidence_ids=frozenset({known.evidence_id}), branch_id=place.branch_id)
+        return place.branch_id is not None and bool(await self._store.list_evidences(session_id, where))
+
     async def _find_contradicted(
-        self, session_id: str, source: EvidenceSource, kind: EvidenceType, digests: tuple[str, ...]
+        self, session_id: str, source: EvidenceSource, kind: EvidenceType, digests: tuple[str, ...], place: _Place
     ) -> str | None:
-        """Return the newest evidence item of the same source with another text, among the most recent ones."""
+        """Return the newest evidence item of the same source with another text that is known at a place, among the most recent
+        ones.
+        """
         if not source.uri or not digests[0]:
             return None
         where = EvidenceFilter(
-            types=frozenset({kind}), without_memories=not is_memory(source.uri), limit=_LOOKED_THROUGH, newest=True
+            types=frozenset({kind}),
+            without_memories=not is_memory(source.uri),
+            limit=_LOOKED_THROUGH,
+            newest=True,
+            branch_id=place.branch_id,
         )
         older = [
             each
             for each in await self._store.list_evidences(session_id, where)
-            if each.source.uri == source.uri and each.content_hash not in digests
+            if each.source.uri == source.uri
+            and each.content_hash not in digests
+            and place.is_covered_by(readers_of(each))
+            and (place.branch_id is not None or place.is_that_of(each))
         ]
         return older[-1].evidence_id if older else None
 
@@ -374,6 +434,29 @@ class RedactingIngestor:
                 raise EvidenceNotFoundError(session_id, evidence_id)
             labels.append(parent.trust)
         return lowest_trust(labels)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Place:
+    """Where a text was found: its links, who may know it (none: everyone), and the branch of its turn (None: no turn)."""
+
+    links: EvidenceLinks
+    readers: tuple[str, ...]
+    branch_id: str | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What tells items with the same text apart, which different turns found for different viewers."""
+        turn_id = self.links.turn_id or ""
+        return (turn_id, *self.readers) if turn_id or self.readers else ()
+
+    def is_covered_by(self, readers: tuple[str, ...]) -> bool:
+        """Return whether all who may know what is found here are among `readers`."""
+        return not readers or (bool(self.readers) and set(self.readers) <= set(readers))
+
+    def is_that_of(self, evidence: Evidence) -> bool:
+        """Return whether an evidence item was found in the same turn, or like this in none."""
+        return (evidence.links.turn_id or "") == (self.links.turn_id or "")
 
 
 @dataclass(kw_only=True, slots=True)

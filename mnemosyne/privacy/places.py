@@ -107,7 +107,7 @@ _IDS: Mapping[type[Any], frozenset[str]] = {
     Message: frozenset({"message_id"}),
     Ref: frozenset({"evidence_id", "hash"}),
     Evidence: frozenset({"evidence_id", "content_hash"}),
-    EvidenceLinks: frozenset({"model_usage_id", "tool_call_id"}),
+    EvidenceLinks: frozenset({"model_usage_id", "tool_call_id", "turn_id"}),
     ContextBlock: frozenset({"block_id"}),
     MemoryEntry: frozenset({"entry_id", "scope", "turn_id", "branch_id", "quest_id"}),
     Prefetch: frozenset({"turn_id", "branch_id", "focus_quest_id"}),

@@ -167,7 +167,9 @@ class Store(Protocol):
         window = await self.window(session_id, message_limit=message_limit, branch_id=branch_id)
         return TurnInputs(
             window=window,
-            evidences=tuple([await self.list_evidences(session_id, where) for where in evidences]),
+            evidences=tuple(
+                [await self.list_evidences(session_id, where.on_branch(window.head.branch_id)) for where in evidences]
+            ),
             blocks=await self.list_context_blocks(session_id, blocks),
             gated=await self.gated_entries((world_scope(window.head.world_id), session_scope(session_id))),
         )
@@ -342,8 +344,8 @@ class Store(Protocol):
         many were new.
 
         Each names a committed turn by `turn_id`, whose branch and depth it takes. Entries that exist already are
-        skipped. A passage of a document (kind `document`) names none: it belongs to the session from its beginning, on all
-        branches; written again with another content it replaces the former, and with a blank text it is removed. The
+        skipped. A passage of a document (kind `document`) that names none belongs to the session from its beginning, on
+        all branches; written again with another content it replaces the former, and with a blank text it is removed. The
         version does not change. TurnNotFoundError; ValueError for any other entry without a turn, or one of another scope.
         """
         ...
@@ -368,7 +370,8 @@ class Store(Protocol):
 
     async def get_session(self, session_id: str, *, branch_id: str | None = None) -> SessionDocument | None:
         """Return the whole session as a document with its version, or None if there is no session; its messages are those on
-        the path to the head, and those of its pending turn. BranchNotFoundError.
+        the path to the head, and those of its pending turn. So is what turns found: evidence, calls of tools, and blocks that refer
+        to such evidence. BranchNotFoundError.
         """
         ...
 
@@ -380,8 +383,8 @@ class Store(Protocol):
 
         Messages that continue those of the head are appended as one turn. A document in which an older message differs,
         or which leaves newer ones out, becomes a new branch after the last complete turn that both share: no message is
-        lost. Everything else is replaced by the document's. A pending turn of the head stays where the document's messages
-        are those of `get_session`, and is abandoned otherwise.
+        lost. Everything else is replaced by the document's, except what only turns of other branches found. A pending turn of
+        the head stays where the document's messages are those of `get_session`, and is abandoned otherwise.
         VersionConflictError; SchemaValidationError for another `session_id`, a duplicate id or a ref that leads to no
         evidence of the document and is not remote; CodecError for a time without a zone.
         """
@@ -428,7 +431,7 @@ class Store(Protocol):
         ...
 
     async def list_evidences(self, session_id: str, where: EvidenceFilter | None = None) -> tuple[Evidence, ...]:
-        """Return evidence items in the order of first writing."""
+        """Return evidence items in the order of first writing; BranchNotFoundError."""
         ...
 
     async def put_context_blocks(

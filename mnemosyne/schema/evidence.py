@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from mnemosyne.schema.memory import EMPTY, Trust
+from mnemosyne.schema.memory import EMPTY, Trust, read_audience
 from mnemosyne.schema.session import Ref
 
 
@@ -48,10 +48,16 @@ class EvidenceSource:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvidenceLinks:
-    """Back links to the call that produced the evidence."""
+    """Back links to the call that produced the evidence, and to the turn in which it was found.
+
+    `turn_id` is empty for evidence of the session itself; None does not say (evidence from outside of a turn, or of an older
+    release). `viewer`: the one that the turn was prepared for.
+    """
 
     model_usage_id: str | None = None
     tool_call_id: str | None = None
+    turn_id: str | None = None
+    viewer: str | None = None
     extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
 
 
@@ -76,6 +82,21 @@ class Evidence:
     expires_at: datetime | None = None
     content_hash: str = ""
     extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+
+
+def readers_of(evidence: Evidence) -> tuple[str, ...]:
+    """Return the viewers who may know an evidence item (empty: everyone): those that it is kept for, else the one whose turn
+    found it.
+    """
+    viewer = evidence.links.viewer
+    return read_audience(evidence.metadata) or (() if viewer is None else (viewer,))
+
+
+def is_of_unknown_turn(evidence: Evidence) -> bool:
+    """Return whether evidence is the result of a call that does not say which turn made it, and so not who may know it: an older
+    release wrote it.
+    """
+    return evidence.links.tool_call_id is not None and evidence.links.turn_id is None
 
 
 class BlockType(StrEnum):

@@ -29,6 +29,7 @@ VIEWERS = "viewers"
 NOBODY = ("\x00nobody",)
 """The viewers of what no viewer may know."""
 
+
 TAKES_FROM_RECALL = "takes_from_recall"
 """In the metadata of an evidence item: ids of entries that recall leaves out because of it, as its text takes their place or they
 are pinned. In the metadata of an entry: one such id; nobody may know such an entry itself."""
@@ -122,6 +123,12 @@ class MemoryEntry:
     when: tuple[Condition, ...] = ()
     trust: Trust = Trust.AUTHORED
     metadata: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+
+
+def read_audience(extra: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the viewers that a message, a summary or a memory is kept for, by its further fields; empty means everyone."""
+    told = extra.get(VIEWERS)
+    return tuple(each for each in told if isinstance(each, str)) if isinstance(told, list | tuple) else ()
 
 
 def document_of(entry: MemoryEntry) -> str | None:

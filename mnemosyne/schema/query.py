@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import NamedTuple
 
-from mnemosyne.schema.evidence import BlockType, ContextBlock, Evidence, EvidenceType, Priority, SourceKind, is_memory
+from mnemosyne.schema.evidence import (
+    BlockType,
+    ContextBlock,
+    Evidence,
+    EvidenceType,
+    Priority,
+    SourceKind,
+    is_memory,
+    is_of_unknown_turn,
+    readers_of,
+)
 from mnemosyne.schema.memory import MACRO, QUEST_UPDATE, Chain, MemoryEntry, Trust
 from mnemosyne.schema.session import BranchSpan
 
@@ -37,6 +47,10 @@ class EvidenceFilter:
     key-value pairs of `metadata`, or of `metadata["tags"]` where that is a mapping. `without_memories` leaves out what turns
     recalled (`is_memory`), which in a long session is most of its evidence. `limit` keeps the oldest, or with `newest` those
     written last (still listed in the order of writing).
+
+    `turn_ids`: only what these turns found. `branch_id`: only what is known on a branch (empty: on the active one, or on that of
+    the turn that reads it): evidence of turns on the path to its head, of its pending turn, and of no turn that the session has.
+    Stores apply it. `known_to`: only what a turn for these viewers may know (none: a turn without a viewer).
     """
 
     types: frozenset[EvidenceType] | None = None
@@ -48,9 +62,16 @@ class EvidenceFilter:
     newest: bool = False
     evidence_ids: frozenset[str] | None = None
     without_memories: bool = False
+    turn_ids: frozenset[str] | None = None
+    branch_id: str | None = None
+    known_to: frozenset[str] | None = None
 
     def admits(self, evidence: Evidence) -> bool:
-        """Return whether an evidence item passes, apart from `limit`."""
+        """Return whether an evidence item passes, apart from `limit` and `branch_id`."""
+        if self.turn_ids is not None and evidence.links.turn_id not in self.turn_ids:
+            return False
+        if not self.may_know(readers_of(evidence)) or (self.known_to and is_of_unknown_turn(evidence)):
+            return False
         if self.evidence_ids is not None and evidence.evidence_id not in self.evidence_ids:
             return False
         if self.types is not None and evidence.type not in self.types:
@@ -67,6 +88,14 @@ class EvidenceFilter:
         nested = evidence.metadata.get("tags")
         tags = {**evidence.metadata, **(nested if isinstance(nested, Mapping) else {})}
         return all(tags.get(key) == value for key, value in (self.tags or {}).items())
+
+    def on_branch(self, branch_id: str) -> EvidenceFilter:
+        """Return the filter for a branch, where it is one for the branch of a turn."""
+        return replace(self, branch_id=branch_id) if self.branch_id == "" else self
+
+    def may_know(self, readers: Collection[str]) -> bool:
+        """Return whether what is kept for `readers` (none: everyone) passes `known_to`."""
+        return self.known_to is None or not readers or not self.known_to.isdisjoint(readers)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -171,7 +200,8 @@ class RetrievalQuery:
         """Return whether the prompt shows already what an entry tells: its turn, most of its turns, or its quest."""
         if entry.kind == QUEST_UPDATE and entry.quest_id in self.shown_quests:
             return True
-        if self.shown_from is None or entry.depth is None or entry.depth < self.shown_from:
+        # A document that a turn found is none of its messages.
+        if self.shown_from is None or entry.depth is None or entry.depth < self.shown_from or entry.chain is Chain.LORE:
             return False
         first = entry.metadata.get("from_turn") if entry.kind == MACRO else entry.depth
         if not isinstance(first, int):

@@ -92,7 +92,8 @@ class TurnRecord:
     `fingerprint` identifies the request (input and configuration) that made the record: a request with the same turn id
     and fingerprint is answered from the record. `plan`, `receipt`, `prompt`: JSON values (None before they exist).
     `anchors` maps each anchor of this prompt to its state path at render time. `report` is what the commit recorded
-    about the reply (None before it).
+    about the reply (None before it). `origin_id`: the turn that this one is a copy of on another branch (None: of none); what was
+    found in that turn is known in this one.
     """
 
     turn_id: str
@@ -111,6 +112,7 @@ class TurnRecord:
     anchors: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     ops: tuple[Mapping[str, Any], ...] = ()
     created_at: datetime | None = None
+    origin_id: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -20,6 +20,7 @@ import pytest
 from mnemosyne.testing.stores.concurrency import StoreConcurrency
 from mnemosyne.testing.stores.documents import StoreDocuments
 from mnemosyne.testing.stores.erasure import StoreErasure
+from mnemosyne.testing.stores.lineage import StoreLineage
 from mnemosyne.testing.stores.memory import StoreMemory
 from mnemosyne.testing.stores.parts import StoreParts
 from mnemosyne.testing.stores.rules import StoreRules
@@ -35,6 +36,7 @@ class StoreContract(
     StoreTurnInputs,
     StoreDocuments,
     StoreParts,
+    StoreLineage,
     StoreErasure,
     StoreWorlds,
     StoreConcurrency,

@@ -43,7 +43,7 @@ from mnemosyne.core.errors import DamagedRecordError, SessionNotFoundError, Turn
 from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage, Task, ToolCall
 from mnemosyne.schema.event import EventType
-from mnemosyne.schema.evidence import EvidenceSource, EvidenceType, SourceKind
+from mnemosyne.schema.evidence import EvidenceLinks, EvidenceSource, EvidenceType, SourceKind
 from mnemosyne.schema.session import Message, Role, TurnStatus
 
 _log = open_log(__name__)
@@ -355,7 +355,7 @@ class ContextAdapter:
             )
             text = str(outcome.error) if outcome.error is not None else write_result(outcome.result)
             documents = read_documents(outcome.result) if call.tool in self.options.document_tools else ()
-            ids = await self._ingest(turn.session_id, documents, query=str(dict(call.args_digest)))
+            ids = await self._ingest(turn.session_id, turn_id, documents, query=str(dict(call.args_digest)))
             result = None if documents or not text else text
             await self._engine.record_tool_call(turn.session_id, call, ids, result=result)
             self._book.add(tool_calls=1)
@@ -366,10 +366,12 @@ class ContextAdapter:
         self, session_id: str, turn_id: str, documents: Sequence[FoundDocument], query: str
     ) -> None:
         async with self._step_of("documents", session_id, turn_id):
-            await self._ingest(session_id, documents, query=query)
+            await self._ingest(session_id, turn_id, documents, query=query)
 
-    async def _ingest(self, session_id: str, documents: Sequence[FoundDocument], *, query: str) -> tuple[str, ...]:
-        """Ingest documents one by one; return the ids of their evidence."""
+    async def _ingest(
+        self, session_id: str, turn_id: str, documents: Sequence[FoundDocument], *, query: str
+    ) -> tuple[str, ...]:
+        """Ingest documents that a turn found (one without an id: none) one by one; return the ids of their evidence."""
         ids: list[str] = []
         for each in documents:
             source = EvidenceSource(kind=SourceKind.RAG, name=each.name or self.framework, uri=each.uri)
@@ -377,7 +379,8 @@ class ContextAdapter:
             score = {} if each.score is None else {"score": each.score}
             metadata = {**each.metadata, **about, **score}
             ingestor = self._engine.ingestor_of(session_id)
-            done = await ingestor.ingest(each.text, source, EvidenceType.RAG_DOC, metadata=metadata)
+            links = EvidenceLinks(turn_id=turn_id or None)
+            done = await ingestor.ingest(each.text, source, EvidenceType.RAG_DOC, links=links, metadata=metadata)
             ids += [] if done.evidence_id is None else [done.evidence_id]
             self._book.add(documents=1)
         return tuple(dict.fromkeys(ids))

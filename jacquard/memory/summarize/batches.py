@@ -115,7 +115,7 @@ class BatchSummarizer:
             if answer.model is not None:
                 usages += self._usage_records(answer.unused_calls, head, began, len(usages), _UNUSED)
                 usages += self._usage_records((answer.call(),), head, began, len(usages))
-                evidences.append(_evidence(usages[-1].model_usage_id, answer, coverage, at))
+                evidences.append(_evidence(usages[-1].model_usage_id, answer, coverage, at, head.turn_id, audience))
         return RollingSummary(
             head=head,
             summary=summary,
@@ -203,14 +203,16 @@ def _extend_coverage(coverage: Coverage, turns: Sequence[TurnRecord]) -> Coverag
     return Coverage(depth=turns[-1].depth, messages=coverage.messages + len(new))
 
 
-def _evidence(usage_id: str, answer: SummaryText, coverage: Coverage, at: datetime) -> Evidence:
+def _evidence(
+    usage_id: str, answer: SummaryText, coverage: Coverage, at: datetime, turn_id: str | None, audience: Audience
+) -> Evidence:
     return Evidence(
         evidence_id=usage_id,
         type=EvidenceType.LLM_OUTPUT,
         source=EvidenceSource(kind=SourceKind.LLM, name=answer.model or ""),
         content=answer.content,
         trust=Trust.MODEL,
-        metadata={"what": "summary", "messages": [1, coverage.messages]},
-        links=EvidenceLinks(model_usage_id=usage_id),
+        metadata={"what": "summary", "messages": [1, coverage.messages], **audience_field(audience)},
+        links=EvidenceLinks(model_usage_id=usage_id, turn_id=turn_id),
         created_at=at,
     )

@@ -5,11 +5,13 @@ from __future__ import annotations
 from jacquard.core.errors import ConfigError, MemoryNotFoundError
 from jacquard.memory.verbs.log import ACTION, is_undone, load_edits
 from jacquard.memory.verbs.values import Memory, MemoryAction
-from mnemosyne.chains.audience import audience_of_entry, may_read, read_audience
+from mnemosyne.chains.audience import audience_of_entry, may_read
+from mnemosyne.chains.turn_tree import is_on_path
 from mnemosyne.evidence.documents import document_entries, is_document
 from mnemosyne.protocols import Store
-from mnemosyne.schema.evidence import Evidence
+from mnemosyne.schema.evidence import Evidence, readers_of
 from mnemosyne.schema.memory import TAKES_FROM_RECALL, MemoryEntry, document_of, session_scope, world_scope
+from mnemosyne.schema.session import SessionHead, TurnStatus
 
 REMEMBERED = "remembered"
 SENSITIVITY = "sensitivity"
@@ -30,7 +32,9 @@ async def find_memory(
     """
     head = await store.head(session_id)
     memory = await _find(store, session_id, head.world_id, memory_id)
-    if memory is None or not (all_viewers or may_read(memory.viewers, viewer)):
+    if memory is not None and not all_viewers:
+        memory = memory if may_read(memory.viewers, viewer) and await _is_known(store, head, memory) else None
+    if memory is None:
         raise MemoryNotFoundError(
             f"There is no memory {memory_id!r} in session {session_id!r}; a search shows the ids."
         )
@@ -58,6 +62,14 @@ async def _find(store: Store, session_id: str, world_id: str, memory_id: str) ->
     return _of_evidence(session_id, evidence)
 
 
+async def _is_known(store: Store, head: SessionHead, memory: Memory) -> bool:
+    """Return whether a memory that was made of a turn, or found in it, is known on the active branch."""
+    for entry in await store.entries(session_scope(head.session_id), memory.entry_ids):
+        if entry.branch_id is not None and entry.depth is not None:
+            return is_on_path(head, entry.branch_id, entry.depth, TurnStatus.COMMITTED)
+    return True
+
+
 def _of_entry(entry: MemoryEntry) -> Memory:
     return Memory(
         memory_id=entry.entry_id,
@@ -79,7 +91,7 @@ def _of_evidence(session_id: str, evidence: Evidence) -> Memory:
         text=evidence.content,
         title=evidence.source.name,
         entry_ids=tuple(each.entry_id for each in entries if TAKES_FROM_RECALL not in each.metadata),
-        viewers=read_audience(evidence.metadata),
+        viewers=readers_of(evidence),
         trust=evidence.trust,
         sensitivity=str(evidence.metadata.get(SENSITIVITY, "")),
     )

@@ -16,10 +16,17 @@ from jacquard.core.block_kinds import EVIDENCE_LAYER, EVIDENCE_SOURCE, slot_of
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, Sensitivity, sensitivity_of
 from jacquard.core.degradations import DegradationCode
 from jacquard.core.receipt import CandidateDecision, LeftOut
-from jacquard.pipeline.evidence.candidates import NO_QUERY, EvidenceQuery, choose_evidence, list_candidates, mark_newest
+from jacquard.pipeline.evidence.candidates import (
+    NO_QUERY,
+    EvidenceQuery,
+    candidate_filters,
+    choose_evidence,
+    mark_newest,
+)
 from jacquard.pipeline.evidence.context_blocks import DocumentBlocks
 from jacquard.pipeline.evidence.rendering import EvidenceParts, default_parts
 from jacquard.pipeline.truncation import truncate_with_size
+from mnemosyne.chains.audience import Audience, join_audiences, read_audience
 from mnemosyne.chains.uris import evidence_uri
 from mnemosyne.evidence.blocks.resolve import ResolvedBlock
 from mnemosyne.evidence.redactions import redaction_of
@@ -38,7 +45,7 @@ class EvidenceBlocks:
     """A session's evidence as blocks, the best last, with what was settled, what had to be done without (`code: detail`),
     what went wrong, and the receipt's lines on all candidates. The context blocks of the session's document are among the
     blocks (`document_ids` are the ids of all of those). `derived` are the blocks that a deriver made of other things than
-    evidence. `newest` is the mark of the newest candidates.
+    evidence. `newest` is the mark of the newest candidates. `audience` are those who may know all that is shown (empty: everyone).
     """
 
     blocks: tuple[PromptBlock, ...] = ()
@@ -51,6 +58,7 @@ class EvidenceBlocks:
     redactions: tuple[RedactionRecord, ...] = ()
     derived: tuple[ContextBlock, ...] = ()
     newest: str = ""
+    audience: Audience = ()
 
     def with_document(self, document: DocumentBlocks) -> EvidenceBlocks:
         """Return these blocks with those of the session's document."""
@@ -61,6 +69,7 @@ class EvidenceBlocks:
             errors=(*self.errors, *document.errors),
             left_out=(*self.left_out, *document.left_out),
             document_ids=document.ids,
+            audience=join_audiences((self.audience, document.audience)),
         )
 
 
@@ -78,19 +87,21 @@ async def load_evidence_blocks(
     document: SessionDocument | None = None,
     boundary: str = "",
     listed: Sequence[Sequence[Evidence]] | None = None,
+    viewer: str | None = None,
     most: str = Sensitivity.SECRET,
 ) -> EvidenceBlocks:
     """Return the results of a session's tools and searches that a turn shows as blocks: those that `query` asks for most.
 
     Memories that a turn recalled are evidence too, but come by recall and not from here. `count` gives the tokens of a text.
     `parts` derive and render (None: the built-in ones); `document` is what they may know of the session.
-    `boundary`: as of `filament.show_text`. `listed`: the session's evidence as `CANDIDATES` ask for it (None: it is read).
-    `most`: the most sensitive text that the prompt may show.
+    `boundary`: as of `filament.show_text`. `listed`: the session's evidence as `candidate_filters` ask for it (None: it is
+    read, on the active branch and for `viewer`). `most`: the most sensitive text that the prompt may show.
     """
     with_parts = parts or default_parts(store, clock, count)
     known = document or SessionDocument(session=Session(session_id=session_id))
     if listed is None:
-        listed = await list_candidates(store, session_id) if config.enabled else ()
+        wanted = candidate_filters(viewer) if config.enabled else ()
+        listed = [await store.list_evidences(session_id, where) for where in wanted]
     if not config.enabled or not with_parts.options.include_evidences:
         derived, errors = await with_parts.derive(known, ())
         newest = mark_newest(listed) if config.enabled else ""
@@ -128,6 +139,7 @@ async def load_evidence_blocks(
         redactions=tuple(record for each in kept if (record := redaction_of(each)) is not None),
         derived=tuple(block for block in derived if block not in shown),
         newest=choice.newest,
+        audience=join_audiences(read_audience(each.metadata) for each in kept),
     )
 
 

@@ -19,7 +19,6 @@ from mnemosyne.evidence.conflicts import ConflictResolution, resolve_conflicts
 from mnemosyne.evidence.documents import is_document
 from mnemosyne.evidence.relevance import RankedEvidence, rank_evidence
 from mnemosyne.evidence.rules import is_expired
-from mnemosyne.protocols import Store
 from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.evidence import Evidence, EvidenceType
 from mnemosyne.schema.ingest import ConflictPolicy
@@ -32,12 +31,19 @@ _SEARCHED = frozenset({EvidenceType.RAG_DOC})
 LOOKED_THROUGH = 500
 """How many of the newest results, and of the newest found pages, are read, so that a turn's cost has a bound."""
 
-CANDIDATES = tuple(
-    EvidenceFilter(types=types, without_memories=True, limit=LOOKED_THROUGH, newest=True)
-    for types in (_FOUND, _SEARCHED)
-)
-"""What a turn reads of a session's evidence: the newest results, and the newest found pages. Memories that recall brought are
-candidates of their own chains."""
+
+def candidate_filters(viewer: str | None) -> tuple[EvidenceFilter, ...]:
+    """Return what a turn reads of a session's evidence: the newest results, and the newest found pages, that are known on its
+    branch to its viewer. Memories that recall brought are candidates of their own chains.
+    """
+    known_to = frozenset(() if viewer is None else (viewer,))
+    return tuple(
+        EvidenceFilter(
+            types=types, without_memories=True, limit=LOOKED_THROUGH, newest=True, branch_id="", known_to=known_to
+        )
+        for types in (_FOUND, _SEARCHED)
+    )
+
 
 _COMPARED = 96
 """How many of the best are compared for contradictions."""
@@ -105,8 +111,8 @@ async def choose_evidence(
     most: str = Sensitivity.SECRET,
 ) -> EvidenceChoice:
     """Return the evidence to show, at most `config.limit`, and what became of every other candidate of those `listed`
-    (`CANDIDATES`). Of items that are more sensitive than `most`, which the prompt withholds, nothing is told: neither their text in
-    the receipt nor that another item contradicts them.
+    (`candidate_filters`). Of items that are more sensitive than `most`, which the prompt withholds, nothing is told: neither their
+    text in the receipt nor that another item contradicts them.
 
     Candidates are the session's results of tools, skills and searches, its user inputs and others, except documents, which recall
     brings by their passages, and texts of models, which stand in the talk.
@@ -142,13 +148,8 @@ async def choose_evidence(
     )
 
 
-async def list_candidates(store: Store, session_id: str) -> tuple[tuple[Evidence, ...], ...]:
-    """Return what passes each of `CANDIDATES`, in the order of writing."""
-    return tuple([await store.list_evidences(session_id, where) for where in CANDIDATES])
-
-
 def mark_newest(listed: Sequence[Sequence[Evidence]]) -> str:
-    """Return a text that changes when a session is given another candidate than those `listed` (`CANDIDATES`)."""
+    """Return a text that changes when a session is given another candidate than those `listed` (`candidate_filters`)."""
     newest = (next((each.evidence_id for each in reversed(group) if not is_document(each)), "") for group in listed)
     return " ".join(newest).strip()
 

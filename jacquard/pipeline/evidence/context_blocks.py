@@ -16,14 +16,14 @@ from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, se
 from jacquard.core.receipt import LeftOut
 from jacquard.pipeline.evidence.rendering import EvidenceParts, default_parts
 from jacquard.pipeline.planned_turn import PlannedTurn
-from mnemosyne.chains.audience import may_read, read_audience
+from mnemosyne.chains.audience import Audience, join_audiences, may_read, read_audience
 from mnemosyne.documents.brought import TRUST, verify_trust
 from mnemosyne.evidence.blocks.resolve import ResolvedBlock
 from mnemosyne.evidence.rules import lowest_trust
 from mnemosyne.protocols import Clock, Store
-from mnemosyne.schema.evidence import BlockType, ContextBlock
+from mnemosyne.schema.evidence import BlockType, ContextBlock, Evidence
 from mnemosyne.schema.memory import Trust
-from mnemosyne.schema.query import BlockFilter
+from mnemosyne.schema.query import BlockFilter, EvidenceFilter
 
 MADE_BY = "made_by"
 ENGINE = "jacquard"
@@ -48,7 +48,7 @@ class DocumentBlocks:
     """The blocks of a document, in its order; `ids` are those of all of them, shown or not.
 
     `degradations` are `code: detail`; `left_out` has a line for each block that has no place of its own, `errors` a sentence
-    for each that could not be rendered.
+    for each that could not be rendered. `audience` are those who may know all of the blocks (empty: everyone).
     """
 
     blocks: tuple[PromptBlock, ...] = ()
@@ -56,6 +56,7 @@ class DocumentBlocks:
     degradations: tuple[str, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     errors: tuple[str, ...] = ()
+    audience: Audience = ()
 
 
 async def load_context_blocks(
@@ -69,12 +70,15 @@ async def load_context_blocks(
     """Return the context blocks of a session that belong into its prompts, and after them those that a deriver made. `count`
     gives the tokens of a text.
 
-    A block of the talk whose words stand in the history or the summary is left out with a line, and so is one without a text.
+    A block of the talk whose words stand in the history or the summary is left out with a line, and so is one without a text. One
+    that refers to evidence of another branch, or that the viewer may not know, is not there.
     """
     stored = turn.blocks
     if stored is None:
         stored = await store.list_context_blocks(turn.session_id, CONTEXT_BLOCKS)
     own = [block for block in stored if not _is_recorded(block, turn) and _may_show(block, turn.config.viewer)]
+    known, hidden = await _load_cited(store, turn, own)
+    own = [block for block in own if hidden.isdisjoint(ref.evidence_id for ref in block.refs)]
     stored_ids = {block.block_id for block in own}
     own += [block for block in derived if block.block_id not in stored_ids]
     with_parts = parts or default_parts(store, clock, count)
@@ -85,7 +89,7 @@ async def load_context_blocks(
     told: list[str] = []
     left_out: list[LeftOut] = []
     errors: list[str] = []
-    for place, resolved in enumerate(await with_parts.render_all(turn.session_id, own)):
+    for place, resolved in enumerate(await with_parts.render_all(turn.session_id, own, known)):
         block = resolved.block
         told += resolved.details
         errors += [resolved.error] if resolved.error else []
@@ -105,7 +109,36 @@ async def load_context_blocks(
         degradations=tuple(told),
         left_out=tuple(left_out),
         errors=tuple(errors),
+        audience=join_audiences(
+            (
+                *(read_audience(block.extra) for block in own),
+                *(
+                    read_audience(known[ref.evidence_id].metadata)
+                    for b in own
+                    for ref in b.refs
+                    if ref.evidence_id in known
+                ),
+            )
+        ),
     )
+
+
+async def _load_cited(
+    store: Store, turn: PlannedTurn, blocks: Sequence[ContextBlock]
+) -> tuple[dict[str, Evidence], frozenset[str]]:
+    """Return the evidence that blocks refer to and the turn may know, by id, and the ids of what it may not know."""
+    cited = frozenset(ref.evidence_id for block in blocks for ref in block.refs)
+    if not cited:
+        return {}, cited
+    viewer = turn.config.viewer
+    where = EvidenceFilter(
+        evidence_ids=cited,
+        branch_id=turn.window.head.branch_id,
+        known_to=frozenset(() if viewer is None else (viewer,)),
+    )
+    known = {each.evidence_id: each for each in await store.list_evidences(turn.session_id, where)}
+    others = await store.list_evidences(turn.session_id, EvidenceFilter(evidence_ids=cited - known.keys()))
+    return known, frozenset(each.evidence_id for each in others)
 
 
 def is_of_document(block: PromptBlock) -> bool:

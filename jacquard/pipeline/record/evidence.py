@@ -6,6 +6,7 @@ Only the ingestor writes. `jacquard.pipeline.evidence.blocks` shows results in t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from itertools import count as count_from
@@ -16,8 +17,12 @@ from anyio import to_thread
 from filament import split_content
 from jacquard.core.block_kinds import INPUT_ID, SAID
 from jacquard.pipeline.record.prepared_turn import turn_from_record
+from jacquard.pipeline.record.prompt_snapshot import viewer_of
+from mnemosyne.chains.audience import audience_field, audience_of_messages, join_audiences, read_audience
 from mnemosyne.chains.uris import entry_uri
+from mnemosyne.core.errors import TurnNotFoundError
 from mnemosyne.core.off_loop import calculate, size_of
+from mnemosyne.documents.views import turn_of_call
 from mnemosyne.evidence import without_shown
 from mnemosyne.protocols import EvidenceIngestor, Store
 from mnemosyne.schema.document import ToolCall, ToolType
@@ -99,22 +104,51 @@ class IngestedResult:
     degradations: tuple[str, ...] = ()
 
 
+async def find_turn_of_call(store: Store, session_id: str, call: ToolCall) -> TurnRecord | None:
+    """Return the turn in which a call was made: the one that it names (`extra.turn_id`), else the one that waits for its reply on
+    the active branch. None for a call outside of every turn; SessionNotFoundError.
+    """
+    named, window = turn_of_call(call), await store.window(session_id, message_limit=1)
+    if not named:
+        return window.pending
+    known = next((each for each in (window.pending, window.previous) if each and each.turn_id == named), None)
+    with suppress(TurnNotFoundError):
+        return known or await store.turn(session_id, named)
+    return None
+
+
+def place_in_turn(
+    turn: TurnRecord, links: EvidenceLinks, metadata: Mapping[str, Any]
+) -> tuple[EvidenceLinks, Mapping[str, Any]]:
+    """Return the links and the metadata of what was found in a turn: those who may know the turn may know it, and where everyone
+    may, the viewer that the turn was prepared for.
+    """
+    audience = join_audiences((audience_of_messages(turn.messages), read_audience(metadata)))
+    placed = replace(links, turn_id=turn.turn_id, viewer=viewer_of(turn))
+    return placed, {**metadata, **audience_field(audience)}
+
+
 async def ingest_call_result(
-    store: Store, ingestor: EvidenceIngestor, session_id: str, call: ToolCall, result: str, options: IngestOptions
+    store: Store,
+    ingestor: EvidenceIngestor,
+    session_id: str,
+    call: ToolCall,
+    result: str,
+    options: IngestOptions,
+    turn: TurnRecord | None,
 ) -> IngestedResult:
-    """Ingest a call's result, compared with what the prompt of the waiting turn (else of the last turn) showed.
+    """Ingest a call's result, compared with what the prompt of its turn (else of the last turn) showed.
 
     Where texts are shown as they were written, a result is kept whole unless nothing in it is new: a file or a log with gaps
     is another text.
     """
-    window = await store.window(session_id, message_limit=1)
-    record = window.pending or window.previous
+    record = turn or (await store.window(session_id, message_limit=1)).previous
     size = size_of(None if record is None else record.prompt)
     shown = await calculate(find_shown_texts, record, size=size)
     if (record is not None and (record.receipt or {}).get("as_written")) and shown:
         fresh = await to_thread.run_sync(without_shown, result, shown)
         shown = () if fresh.text.strip() else shown
-    done = await ingest_result(ingestor, session_id, call, result, shown=shown, options=options)
+    done = await ingest_result(ingestor, session_id, call, result, shown=shown, options=options, turn=turn)
     ids = () if done.evidence is None else (done.evidence.evidence_id,)
     rules = done.redaction.rules_applied if done.redaction is not None else ()
     return IngestedResult(evidence_ids=ids, redacted=rules, recalled=done.recalled, degradations=done.degradations)
@@ -128,19 +162,23 @@ async def ingest_result(
     *,
     shown: Iterable[ShownText] = (),
     options: IngestOptions | None = None,
+    turn: TurnRecord | None = None,
 ) -> IngestResult:
-    """Ingest the result of a recorded call, linked with it and identified by its arguments; texts that the prompt
+    """Ingest the result of a recorded call, linked with it and its turn and identified by its arguments; texts that the prompt
     showed are echoes.
     """
     skill = call.type is ToolType.SKILL
     asked = options or IngestOptions()
     metadata: Mapping[str, Any] = {"status": call.status.value, "tool": call.tool}
+    links = EvidenceLinks(tool_call_id=call.tool_call_id)
+    if turn is not None:
+        links, metadata = place_in_turn(turn, links, metadata)
     return await ingestor.ingest(
         session_id,
         result,
         EvidenceSource(kind=SourceKind.SKILL if skill else SourceKind.TOOL, name=call.tool),
         EvidenceType.SKILL_OUTPUT if skill else EvidenceType.TOOL_RESULT,
-        links=EvidenceLinks(tool_call_id=call.tool_call_id),
+        links=links,
         metadata=metadata,
         options=replace(
             asked,

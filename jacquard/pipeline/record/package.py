@@ -18,9 +18,10 @@ from jacquard.core.plan import PlanContext
 from jacquard.core.receipt import Action, Report
 from jacquard.pipeline.evidence.context_blocks import MADE_BY_ENGINE, is_of_document
 from jacquard.pipeline.record.diversity import RESULTS, DroppedItem, constrain, document_of, source_of
+from mnemosyne.chains.audience import audience_field, audience_of_entry
 from mnemosyne.chains.uris import EntryAddress, EvidenceAddress, entry_uri, evidence_uri, parse_uri
 from mnemosyne.host_parts import HashText, digest_of, hash_with_sha256
-from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceSource, EvidenceType, SourceKind
+from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceLinks, EvidenceSource, EvidenceType, SourceKind
 from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry
 from mnemosyne.schema.package import ContextPackage, EvidenceItem, PackageBlock, PackageMessage
 from mnemosyne.schema.query import SIGNAL_NAMES, Candidate, Signals, place_of
@@ -39,6 +40,7 @@ def evidence_of(
     address.
     """
     uri = entry_uri(entry)
+    audience = audience_of_entry(entry)
     return Evidence(
         evidence_id=evidence_ids.get(uri, entry.entry_id),
         type=EvidenceType.RAG_DOC,
@@ -46,7 +48,8 @@ def evidence_of(
         content=entry.text,
         trust=entry.trust,
         content_hash=digest_of(entry.text, hash_text),
-        metadata={"title": entry.title, "kind": entry.kind, "tags": list(entry.tags)},
+        metadata={"title": entry.title, "kind": entry.kind, "tags": list(entry.tags), **audience_field(audience)},
+        links=EvidenceLinks(turn_id=entry.turn_id),
     )
 
 

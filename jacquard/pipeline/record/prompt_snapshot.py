@@ -141,6 +141,14 @@ def read_snapshot(record: TurnRecord) -> PromptSnapshot | None:
     return snapshot
 
 
+def viewer_of(record: TurnRecord) -> str | None:
+    """Return the viewer that a turn was prepared for; None for one without, or without a prompt that says it."""
+    snapshot = (record.prompt or {}).get(SNAPSHOT_KEY)
+    config: Any = snapshot.get("config") if isinstance(snapshot, Mapping) else None
+    viewer = config.get("viewer") if isinstance(config, Mapping) else None
+    return viewer if isinstance(viewer, str) else None
+
+
 def _drop_defaults(value: Any) -> Any:
     return value if type(value) in _LEAVES else _LEANERS[type(value)](value)
 

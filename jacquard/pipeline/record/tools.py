@@ -18,9 +18,12 @@ from jacquard.core.block_kinds import EVIDENCE_SOURCE
 from jacquard.core.calibration import add_token_counts
 from jacquard.core.degradations import DegradationCode
 from jacquard.core.errors import ConfigError
+from jacquard.pipeline.record.evidence import place_in_turn
 from mnemosyne.chains.uris import EntryAddress, EvidenceAddress, parse_uri
 from mnemosyne.core.codec import check_times, decode, encode
 from mnemosyne.core.errors import CodecError, EvidenceNotFoundError, RedactionError, UriError
+from mnemosyne.documents.views import TURN_ID
+from mnemosyne.evidence.documents import is_document
 from mnemosyne.protocols import Redactor, Store, TokenEstimator
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage, Task, ToolCall, ToolCallStatus, ToolType
 from mnemosyne.schema.evidence import Evidence
@@ -142,9 +145,15 @@ async def _find_tool_call(store: Store, session_id: str, tool_call_id: str) -> T
 
 
 async def record_tool_call(
-    store: Store, session_id: str, call: ToolCall, result_evidence_ids: Sequence[str], redactor: Redactor | None
+    store: Store,
+    session_id: str,
+    call: ToolCall,
+    result_evidence_ids: Sequence[str],
+    redactor: Redactor | None,
+    turn: TurnRecord | None = None,
 ) -> tuple[PutResult, tuple[str, ...]]:
-    """Write a call, linked with its results in both directions and with its task; return the codes of degradations.
+    """Write a call, linked with its results in both directions, with its turn and with its task; return the codes of
+    degradations. A result that no call and no turn has yet is from then on what the turn found, unless it is a document.
 
     Raises EvidenceNotFoundError for a result that the session does not hold, and ConfigError for an empty id.
     """
@@ -154,12 +163,18 @@ async def record_tool_call(
     digest, degraded = await _redact_arguments(call.args_digest, redactor)
     for evidence in results:
         if evidence.links.tool_call_id is None:
-            linked = replace(evidence, links=replace(evidence.links, tool_call_id=call.tool_call_id))
-            await store.put_evidence(session_id, linked)
+            links, metadata = replace(evidence.links, tool_call_id=call.tool_call_id), evidence.metadata
+            if links.turn_id is None and (turn is None or is_document(evidence)):
+                links = replace(links, turn_id="")
+            elif links.turn_id is None and turn is not None:
+                links, metadata = place_in_turn(turn, links, metadata)
+            await store.put_evidence(session_id, replace(evidence, links=links, metadata=metadata))
     if call.task_id is not None and ids:
         window = await store.window(session_id, message_limit=1)
         tasks = [_add_results(task, ids) for task in window.tasks if task.task_id == call.task_id]
         await store.upsert_tasks(session_id, tasks)
+    if turn is not None:
+        call = replace(call, extra={**call.extra, TURN_ID: turn.turn_id})
     done = await store.append_tool_calls(session_id, [replace(call, result_evidence_ids=ids, args_digest=digest)])
     return done, (DegradationCode.REDACTION_FAILED.value,) if degraded else ()
 

@@ -5,11 +5,8 @@ A turn's id leads to its recorded prompt and reply, and an engine answers whoeve
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from jacquard.core.errors import ConfigError
-from jacquard.pipeline.record.prompt_snapshot import SNAPSHOT_KEY
+from jacquard.pipeline.record.prompt_snapshot import viewer_of
 from jacquard.service.answers import Refusal
 from jacquard.service.http.operation import Call
 from mnemosyne.chains.audience import may_read, read_audience
@@ -92,7 +89,4 @@ async def _find(call: Call, turn_id: str | None, is_committed: bool) -> TurnReco
 
 
 def _is_of(record: TurnRecord, viewer: str) -> bool:
-    snapshot = (record.prompt or {}).get(SNAPSHOT_KEY)
-    config: Any = snapshot.get("config") if isinstance(snapshot, Mapping) else None
-    was_for = config.get("viewer") if isinstance(config, Mapping) else None
-    return was_for == viewer and all(may_read(read_audience(each.extra), viewer) for each in record.messages)
+    return viewer_of(record) == viewer and all(may_read(read_audience(each.extra), viewer) for each in record.messages)

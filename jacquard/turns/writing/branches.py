@@ -104,6 +104,7 @@ async def _copy_turn(store: Store, turn: TurnRecord, head: SessionHead, texts: d
         messages=tuple(message for message in said if message.role is not Role.ASSISTANT),
         plan=turn.plan,
         created_at=turn.created_at,
+        origin_id=turn.origin_id or turn.turn_id,
     )
     state = await store.state_at(head.session_id, turn.turn_id) if turn.ops else None
     saved = await store.save_prepared(copied, expected_version=head.version)

@@ -26,7 +26,9 @@ from jacquard.turns.writing.chunks import ChunkBuffer, Key
 from mnemosyne.chains.unanswered import is_closed_unanswered
 from mnemosyne.core.errors import NoPendingTurnError, TurnNotPendingError, VersionConflictError
 from mnemosyne.core.off_loop import calculate, size_of
+from mnemosyne.evidence.documents import index_documents
 from mnemosyne.schema.event import EventType
+from mnemosyne.schema.query import EvidenceFilter
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import Message, Ref, Role, TurnStatus
 
@@ -123,6 +125,8 @@ class ReplyCommitter:
         commit, result = await calculate(decide, record, state, reply, size=size_of(reply.content, state))
         head = await store.commit_turn(session_id, commit, expected_version=waiting.version)
         self._parts.waiting.drop(session_id)
+        # Documents that the turn found are memory from now on.
+        await index_documents(store, session_id, EvidenceFilter(turn_ids=frozenset({record.turn_id})))
         emitter = self._emitter_of(record)
         await emitter.emit(EventType.MESSAGE_APPENDED, session_id, record.turn_id, role="assistant", messages=1)
         await emitter.emit(

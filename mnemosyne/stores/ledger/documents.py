@@ -17,6 +17,7 @@ from mnemosyne.core.errors import VersionConflictError
 from mnemosyne.documents.views import (
     BRANCH_PREFIX,
     TURN_PREFIX,
+    FoundParts,
     bare_frame,
     check_document,
     check_refs,
@@ -31,13 +32,14 @@ from mnemosyne.documents.views import (
     with_locale,
 )
 from mnemosyne.schema.document import ModelUsage, SessionDocument, Summary, Task, ToolCall
-from mnemosyne.schema.evidence import ContextBlock, Evidence, is_memory
+from mnemosyne.schema.evidence import ContextBlock, Evidence, is_memory, readers_of
 from mnemosyne.schema.query import BlockFilter, EvidenceFilter
 from mnemosyne.schema.record import ImportedTurn, PathSummary, PutResult
 from mnemosyne.schema.session import Message, SessionHead, TurnStatus, WindowMessage
 from mnemosyne.stores.ledger.ledger import Ledger
 from mnemosyne.stores.ledger.reads import (
     NO_SUMMARY,
+    find_turns_aside,
     messages_of_turn,
     newest_summary_row,
     path_back,
@@ -63,17 +65,24 @@ def get_session(ledger: Ledger, session_id: str, branch_id: str | None) -> Sessi
 
 
 def _document(ledger: Ledger, head: SessionHead) -> SessionDocument:
-    frame = _frame(ledger, head.session_id)
+    frame, found = _frame(ledger, head.session_id), _read_found(ledger)
+    messages = (*(placed.message for placed in _path(ledger, head)), *_waiting(ledger, head))
     return compose_document(
         frame,
-        messages=(*(placed.message for placed in _path(ledger, head)), *_waiting(ledger, head)),
+        messages=messages,
         summary=_summary(ledger, head, frame),
         tasks=_items(ledger, "task", Task),
-        tool_calls=_items(ledger, "tool_call", ToolCall),
         model_usage=_items(ledger, "model_usage", ModelUsage),
-        evidences=_evidences(ledger),
-        blocks=_items(ledger, "block", ContextBlock),
+        found=found.split(find_turns_aside(ledger, head, found.turn_ids()), messages)[0],
         version=head.version,
+    )
+
+
+def _read_found(ledger: Ledger) -> FoundParts:
+    return FoundParts(
+        evidences=tuple(_read_evidences(ledger, ledger.evidences.items())),
+        tool_calls=_items(ledger, "tool_call", ToolCall),
+        blocks=_items(ledger, "block", ContextBlock),
     )
 
 
@@ -106,10 +115,6 @@ def _items(ledger: Ledger, table: str, kind: type[T]) -> tuple[T, ...]:
     return tuple(read_items(ledger, table, kind))
 
 
-def _evidences(ledger: Ledger) -> tuple[Evidence, ...]:
-    return tuple(_read_evidences(ledger, ledger.evidences.items()))
-
-
 def _read_evidences(ledger: Ledger, rows: Iterable[tuple[str, EvidenceRow]]) -> Iterator[Evidence]:
     for name, row in rows:
         if (evidence := read_or_none(ledger, row.body, Evidence, f"evidence {name!r}")) is not None:
@@ -129,7 +134,7 @@ def put_session(ledger: Ledger, session_id: str, document: SessionDocument, expe
     check_version(head.session_id, head.version, expected_version)
     if not continues(_path(ledger, head), _waiting(ledger, head), document.session.messages):
         _write_messages(ledger, head, document.session.messages)
-    _replace_parts(ledger, document)
+    _replace_parts(ledger, document, (head, read_head(ledger, session_id)))
     return PutResult(version=advance_head(ledger, read_head(ledger, session_id)).version)
 
 
@@ -150,11 +155,13 @@ def _append_turn(ledger: Ledger, session_id: str, messages: Sequence[Message], t
         append(ledger, head, (ImportedTurn(turn_id=turn_id, messages=tuple(messages)),), None)
 
 
-def _replace_parts(ledger: Ledger, document: SessionDocument) -> None:
-    """Replace everything but the messages by the document's."""
-    session = document.session
-    calls = () if session.tool_state is None else session.tool_state.tool_calls
-    head = read_head(ledger, session.session_id)
+def _replace_parts(ledger: Ledger, document: SessionDocument, heads: Sequence[SessionHead]) -> None:
+    """Replace everything but the messages by the document's, except what was found in turns that are not known at all of
+    these heads; the last one is that of now.
+    """
+    session, found = document.session, _read_found(ledger)
+    aside = {name for each in heads for name in find_turns_aside(ledger, each, found.turn_ids())}
+    made, head = found.replaced_by(document, aside), heads[-1]
     frame = frame_of(document)
     if head.turn_id is None:
         frame = replace(frame, session=replace(frame.session, summary=session.summary))
@@ -164,13 +171,10 @@ def _replace_parts(ledger: Ledger, document: SessionDocument) -> None:
     ledger.refill("document", {_FRAME: encode_raw(frame)})
     tables: dict[str, dict[str, Row]] = {
         "task": {task.task_id: encode_raw(task) for task in session.task_state.todo_list.tasks},
-        "tool_call": {call.tool_call_id: encode_raw(call) for call in calls},
+        "tool_call": {call.tool_call_id: encode_raw(call) for call in made.tool_calls},
         "model_usage": {usage.model_usage_id: encode_raw(usage) for usage in session.model_usage or ()},
-        "block": {block.block_id: encode_raw(block) for block in document.context_blocks},
-        "evidence": {
-            evidence.evidence_id: _evidence_row(evidence, place)
-            for place, evidence in enumerate(document.evidences.values())
-        },
+        "block": {block.block_id: encode_raw(block) for block in made.blocks},
+        "evidence": {each.evidence_id: _evidence_row(each, place) for place, each in enumerate(made.evidences)},
     }
     for table, rows in tables.items():
         ledger.refill(table, rows)
@@ -251,7 +255,12 @@ def _next_place(ledger: Ledger) -> int:
 
 def _evidence_row(evidence: Evidence, place: int) -> EvidenceRow:
     return EvidenceRow(
-        place=place, uri=evidence.source.uri, content_hash=evidence.content_hash, body=encode_raw(evidence)
+        place=place,
+        uri=evidence.source.uri,
+        content_hash=evidence.content_hash,
+        body=encode_raw(evidence),
+        turn_id=evidence.links.turn_id or None,
+        readers=readers_of(evidence),
     )
 
 
@@ -275,9 +284,22 @@ def list_evidences(ledger: Ledger, session_id: str, where: EvidenceFilter | None
     session_row(ledger, session_id)
     where = where or EvidenceFilter()
     rows = reversed(ledger.evidences.items()) if where.newest else iter(ledger.evidences.items())
-    if where.without_memories:
-        rows = ((name, row) for name, row in rows if not is_memory(row.uri))
-    found = _read_evidences(ledger, rows)
+    if where.turn_ids is not None:
+        names = {
+            name for turn_id in where.turn_ids for name in ledger.found.get(turn_id, ()) if name in ledger.evidences
+        }
+        found_rows = ((name, ledger.evidences[name]) for name in names)
+        rows = iter(sorted(found_rows, key=lambda item: item[1].place, reverse=where.newest))
+    head = None if where.branch_id is None else read_head(ledger, session_id, where.branch_id or None)
+
+    def may_pass(row: EvidenceRow) -> bool:
+        if (where.without_memories and is_memory(row.uri)) or not where.may_know(row.readers):
+            return False
+        if where.turn_ids is not None and row.turn_id not in where.turn_ids:
+            return False
+        return head is None or row.turn_id is None or not find_turns_aside(ledger, head, (row.turn_id,))
+
+    found = _read_evidences(ledger, ((name, row) for name, row in rows if may_pass(row)))
     kept = _first(where.limit, (each for each in found if where.admits(each)))
     return kept[::-1] if where.newest else kept
 

@@ -14,7 +14,7 @@ from typing import Any
 from mnemosyne.chains.turn_tree import check_entry, lore_by_id, place_of_document, place_on_path, turn_of
 from mnemosyne.core.codec import decode_raw, encode_raw, format_time
 from mnemosyne.core.errors import EntryConflictError
-from mnemosyne.schema.memory import MemoryEntry
+from mnemosyne.schema.memory import MemoryEntry, document_of
 from mnemosyne.schema.session import SessionHead
 from mnemosyne.stores.ledger.ledger import Ledger
 from mnemosyne.stores.ledger.reads import committed_turn, read_head, session_row
@@ -55,13 +55,14 @@ def append_entries(ledger: Ledger, session_id: str, entries: Sequence[MemoryEntr
     head, added = read_head(ledger, session_id), 0
     for entry in entries:
         check_entry(session_id, entry)
-        passage = place_of_document(entry, head)
-        if passage is not None:
-            added += _put_passage(ledger, passage)
-            continue
-        place = committed_turn(ledger, session_id, turn_of(entry))
-        if entry.entry_id not in ledger.entries:
-            put_entry(ledger, replace(entry, branch_id=place.branch_id, depth=place.depth))
+        placed = place_of_document(entry, head)
+        if placed is None:
+            place = committed_turn(ledger, session_id, turn_of(entry))
+            placed = replace(entry, branch_id=place.branch_id, depth=place.depth)
+        if document_of(entry) is not None:
+            added += _put_passage(ledger, placed)
+        elif entry.entry_id not in ledger.entries:
+            put_entry(ledger, placed)
             added += 1
     return added
 

@@ -57,6 +57,10 @@ class Ledger:
         self.snapshots: dict[str, SnapshotRow] = self._tables["snapshot"]
         self.sources: dict[tuple[str, str], list[str]] = {}
         """The ids of evidence items that had this uri and content hash when they were written."""
+        self.found: dict[str, list[str]] = {}
+        """The ids of evidence items that said that this turn found them when they were written."""
+        self.copies: dict[str, list[str]] = {}
+        """The ids of the turns that were written as copies of a turn."""
         self.paths: dict[str, list[str]] = {}
         """The ids of the committed turns of each branch (of its own, not of its ancestors), by depth; LOST for one whose row
         is missing.
@@ -207,15 +211,18 @@ class Ledger:
             return self._enter_turn(key, row, old)
         if isinstance(row, MessageRow):
             self.sequence = max(self.sequence, row.sequence)
-            walks = [self.spoken.setdefault(row.turn_id, [])]
+            spoken = [self.spoken.setdefault(row.turn_id, [])]
             if row.recalled is not RecallMark.NO:
-                walks.append(self.recalled)
-            return [_add(walk, key) for walk in walks]
+                spoken.append(self.recalled)
+            return [_add(walk, key) for walk in spoken]
         if isinstance(row, EntryRow):
             self.sequence = max(self.sequence, row.sequence)
             return [_add(self.chains.setdefault(row.chain, []), (row.sequence, key))]
         if isinstance(row, EvidenceRow):
-            return [_add(self.sources.setdefault((row.uri, row.content_hash), []), key)]
+            walks = [self.sources.setdefault((row.uri, row.content_hash), [])]
+            if row.turn_id is not None:
+                walks.append(self.found.setdefault(row.turn_id, []))
+            return [_add(walk, key) for walk in walks]
         if isinstance(row, SnapshotRow):
             if row.branch_id == BASE_BRANCH:
                 self.states.clear()
@@ -227,14 +234,17 @@ class Ledger:
         return []
 
     def _enter_turn(self, key: str, row: TurnRow, old: Row | None) -> list[tuple[list[Any], Any]]:
+        copied = (
+            [] if row.origin_id is None or old is not None else [_add(self.copies.setdefault(row.origin_id, []), key)]
+        )
         was_committed = isinstance(old, TurnRow) and old.status is TurnStatus.COMMITTED
         if row.status is not TurnStatus.COMMITTED or was_committed:
-            return []
+            return copied
         path = self.paths.setdefault(row.branch_id, [])
         missing = row.depth - self.branches[row.branch_id].fork_depth - 1 - len(path)
         if missing < 0:
             raise ValueError(f"turn {key!r} has the depth of another")
-        added: list[tuple[list[Any], Any]] = [_add(path, LOST) for _ in range(min(missing, _MOST_LOST))]
+        added: list[tuple[list[Any], Any]] = [*copied, *(_add(path, LOST) for _ in range(min(missing, _MOST_LOST)))]
         added.append(_add(path, key))
         if row.ops != NO_OPS:
             self.states.pop(row.branch_id, None)

@@ -8,12 +8,12 @@ session.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from mnemosyne.chains.json_patch import replay_ops
 from mnemosyne.chains.messages.message_ids import message_entry
-from mnemosyne.chains.turn_tree import BASE_BRANCH, Ops
+from mnemosyne.chains.turn_tree import BASE_BRANCH, Ops, is_on_path
 from mnemosyne.core.codec import JsonText, decode_raw, encode_raw
 from mnemosyne.core.errors import (
     BranchNotFoundError,
@@ -265,7 +265,20 @@ def _record(ledger: Ledger, session_id: str, turn_id: str, row: TurnRow, *, with
         anchors=EMPTY if (anchors := blob("anchors")) is None else anchors,
         ops=read_or_none(ledger, row.ops, Ops, f"ops of turn {turn_id!r}") or (),
         created_at=row.created_at,
+        origin_id=row.origin_id,
     )
+
+
+def find_turns_aside(ledger: Ledger, head: SessionHead, turn_ids: Iterable[str]) -> frozenset[str]:
+    """Return those of some turns that the session has, but not on the path to a head, nor as a copy on it."""
+
+    def is_aside(turn_id: str) -> bool:
+        rows = [
+            row for name in (turn_id, *ledger.copies.get(turn_id, ())) if (row := ledger.turns.get(name)) is not None
+        ]
+        return bool(rows) and not any(is_on_path(head, row.branch_id, row.depth, row.status) for row in rows)
+
+    return frozenset(filter(is_aside, turn_ids))
 
 
 def committed_turn(ledger: Ledger, session_id: str, turn_id: str) -> TurnRow:

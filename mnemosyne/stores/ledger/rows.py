@@ -54,7 +54,9 @@ class BranchRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnRow:
-    """A turn without its large parts, which are in tables of their own; `ops` is NO_OPS when it has none."""
+    """A turn without its large parts, which are in tables of their own; `ops` is NO_OPS when it has none. `origin_id`: the
+    turn that it is a copy of.
+    """
 
     branch_id: str
     depth: int
@@ -64,6 +66,7 @@ class TurnRow:
     fingerprint: str
     created_at: datetime | None
     ops: JsonText
+    origin_id: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,12 +105,16 @@ class SnapshotRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvidenceRow:
-    """An evidence item, by its id; `place` is its number in the order of first writing."""
+    """An evidence item, by its id; `place` is its number in the order of first writing. `turn_id` is the turn that found it,
+    `readers` may know it (none: everyone).
+    """
 
     place: int
     uri: str
     content_hash: str
     body: JsonText
+    turn_id: str | None = None
+    readers: tuple[str, ...] = ()
 
 
 Row = SessionRow | BranchRow | TurnRow | MessageRow | EntryRow | SnapshotRow | EvidenceRow | JsonText

@@ -28,6 +28,7 @@ def turn_row(record: TurnRecord) -> TurnRow:
         fingerprint=record.fingerprint,
         created_at=record.created_at,
         ops=encode_raw(record.ops) if record.ops else NO_OPS,
+        origin_id=record.origin_id,
     )
 
 

@@ -15,6 +15,7 @@ from mnemosyne.core.errors import VersionConflictError
 from mnemosyne.documents.views import (
     BRANCH_PREFIX,
     TURN_PREFIX,
+    FoundParts,
     MessageDiff,
     bare_frame,
     check_document,
@@ -38,6 +39,7 @@ from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.parts import (
     bump,
     check_stored_refs,
+    find_turns_aside,
     read_evidences,
     read_parts,
     refill_evidences,
@@ -61,19 +63,27 @@ def _document(connection: Connection, session: StoredSession, head: SessionHead)
     frame = _frame(connection, session)
     summary, is_stated = read_summary(connection, session.key, head.lineage)
     shown = frame.session.summary if not is_stated else None if summary is None else summary.summary
+    messages = (
+        *(placed.message for placed in read_path(connection, session.key, head.lineage)),
+        *_waiting(connection, session, head),
+    )
+    found = _read_found(connection, session)
     return compose_document(
         frame,
-        messages=(
-            *(placed.message for placed in read_path(connection, session.key, head.lineage)),
-            *_waiting(connection, session, head),
-        ),
+        messages=messages,
         summary=shown,
         tasks=read_parts(connection, session.key, "task", Task),
-        tool_calls=read_parts(connection, session.key, "tool_call", ToolCall),
         model_usage=read_parts(connection, session.key, "model_usage", ModelUsage),
-        evidences=read_evidences(connection, session.key, EvidenceFilter()),
-        blocks=read_parts(connection, session.key, "block", ContextBlock),
+        found=found.split(find_turns_aside(connection, session.key, head, found.turn_ids()), messages)[0],
         version=session.version,
+    )
+
+
+def _read_found(connection: Connection, session: StoredSession) -> FoundParts:
+    return FoundParts(
+        evidences=read_evidences(connection, session.key, EvidenceFilter()),
+        tool_calls=read_parts(connection, session.key, "tool_call", ToolCall),
+        blocks=read_parts(connection, session.key, "block", ContextBlock),
     )
 
 
@@ -103,11 +113,12 @@ def put_session(
             raise VersionConflictError(session_id, expected_version, 0)
         _begin(connection, session_id, document)
     session = load_session(connection, session_id, expected_version)
-    head = head_of(connection, session)
+    before = head = head_of(connection, session)
     stored, given = read_path(connection, session.key, head.lineage), document.session.messages
     if not continues(stored, _waiting(connection, session, head), given):
         session, head = _write_messages(connection, session, head, diff_messages(stored, given))
     _put_rest(connection, session, head, document)
+    _put_found(connection, session, (before, head), document)
     return PutResult(version=bump(connection, session))
 
 
@@ -150,8 +161,20 @@ def _append(
     append(connection, session, head, (ImportedTurn(turn_id=turn_id, messages=tuple(messages)),), None, new=new)
 
 
+def _put_found(
+    connection: Connection, session: StoredSession, heads: Sequence[SessionHead], document: SessionDocument
+) -> None:
+    """Replace what was found in turns by the document's, except what is not known at all of these heads."""
+    found = _read_found(connection, session)
+    aside = {name for head in heads for name in find_turns_aside(connection, session.key, head, found.turn_ids())}
+    made = found.replaced_by(document, aside)
+    refill_evidences(connection, session.key, made.evidences)
+    refill_parts(connection, session.key, "block", made.blocks, lambda block: block.block_id)
+    refill_parts(connection, session.key, "tool_call", made.tool_calls, lambda call: call.tool_call_id)
+
+
 def _put_rest(connection: Connection, session: StoredSession, head: SessionHead, document: SessionDocument) -> None:
-    """Replace everything but the messages by the document's."""
+    """Replace everything but the messages, and what was found in turns, by the document's."""
     session_part, meta = document.session, document.meta
     calls = () if session_part.tool_state is None else session_part.tool_state.tool_calls
     check_times(*(call.called_at for call in calls))
@@ -170,10 +193,7 @@ def _put_rest(connection: Connection, session: StoredSession, head: SessionHead,
     )
     user_id = meta.actor.user_id if meta is not None and meta.actor is not None else ""
     connection.post("UPDATE sessions SET user_id = ? WHERE key = ?", (user_id or None, session.key))
-    refill_evidences(connection, session.key, document.evidences.values())
-    refill_parts(connection, session.key, "block", document.context_blocks, lambda block: block.block_id)
     refill_parts(connection, session.key, "task", session_part.task_state.todo_list.tasks, lambda task: task.task_id)
-    refill_parts(connection, session.key, "tool_call", calls, lambda call: call.tool_call_id)
     refill_parts(
         connection, session.key, "model_usage", session_part.model_usage or (), lambda usage: usage.model_usage_id
     )

@@ -7,32 +7,35 @@ function runs inside a transaction that its caller has opened.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from itertools import islice
 from typing import Any, Literal, TypeVar
 
-from mnemosyne.core.codec import check_times, encode
+from mnemosyne.chains.turn_tree import is_on_path
+from mnemosyne.core.codec import check_times, decode, encode
 from mnemosyne.documents.views import check_refs
 from mnemosyne.schema.document import ModelUsage, Task, ToolCall
-from mnemosyne.schema.evidence import ContextBlock, Evidence, is_memory
+from mnemosyne.schema.evidence import ContextBlock, Evidence, is_memory, readers_of
 from mnemosyne.schema.query import BlockFilter, EvidenceFilter
-from mnemosyne.schema.record import PutResult
-from mnemosyne.schema.session import Ref
+from mnemosyne.schema.record import PutResult, SessionWindow
+from mnemosyne.schema.session import Ref, SessionHead
 from mnemosyne.stores.sql.blobs import bare, evidence_place, part_place, read_body, seal
 from mnemosyne.stores.sql.connection import Connection, expand_in
-from mnemosyne.stores.sql.sessions import StoredSession, load_session
+from mnemosyne.stores.sql.sessions import StoredSession, head_of, load_session
 
 T = TypeVar("T")
 Kind = Literal["block", "task", "tool_call", "model_usage"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_PUT_EVIDENCE = """INSERT INTO evidences (session, evidence_id, ord, type, source_kind, created_us, origin, is_memory, body)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (session, evidence_id) DO UPDATE SET type = excluded.type,
+_PUT_EVIDENCE = """INSERT INTO evidences
+    (session, evidence_id, ord, type, source_kind, created_us, origin, is_memory, turn_id, readers, body)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (session, evidence_id) DO UPDATE SET type = excluded.type,
     source_kind = excluded.source_kind, created_us = excluded.created_us, origin = excluded.origin,
-    is_memory = excluded.is_memory, body = excluded.body"""
+    is_memory = excluded.is_memory, turn_id = excluded.turn_id, readers = excluded.readers, body = excluded.body"""
 _LEAST_PAGE = 256
-_MARKED_AT_ONCE = 512
+_AT_ONCE = 512
 _PUT_PART = """INSERT INTO parts (session, kind, part_id, ord, body) VALUES (?, ?, ?, ?, ?)
     ON CONFLICT (session, kind, part_id) DO UPDATE SET body = excluded.body"""
 
@@ -67,9 +70,12 @@ def _evidence_row(key: int, place: int, evidence: Evidence) -> tuple[object, ...
 
 def columns_made_of(evidence: Evidence) -> dict[str, object]:
     """Return the columns that are calculated from the body of an evidence item, and must agree with it."""
+    readers = readers_of(evidence)
     return {
         "origin": origin_of(evidence.source.uri, evidence.content_hash),
         "is_memory": 1 if is_memory(evidence.source.uri) else None,
+        "turn_id": evidence.links.turn_id or None,
+        "readers": encode(readers).decode("utf-8") if readers else None,
     }
 
 
@@ -103,22 +109,29 @@ def find_evidence(connection: Connection, session_id: str, uri: str, content_has
 
 
 def list_evidences(connection: Connection, session_id: str, where: EvidenceFilter | None) -> tuple[Evidence, ...]:
-    """Return evidence items in the order of first writing; SessionNotFoundError."""
-    key = load_session(connection, session_id).key
-    return read_evidences(connection, key, where or EvidenceFilter())
+    """Return evidence items in the order of first writing; SessionNotFoundError, BranchNotFoundError."""
+    session, where = load_session(connection, session_id), where or EvidenceFilter()
+    head = None if where.branch_id is None else head_of(connection, session, where.branch_id or None)
+    return read_evidences(connection, session.key, where, head)
 
 
-def read_evidences(connection: Connection, key: int, where: EvidenceFilter) -> tuple[Evidence, ...]:
-    """Return the evidence items of a session that pass, in the order of first writing."""
-    return _read_evidences(connection, key, where)[0]
+def read_evidences(
+    connection: Connection, key: int, where: EvidenceFilter, head: SessionHead | None = None
+) -> tuple[Evidence, ...]:
+    """Return the evidence items of a session that pass, in the order of first writing. With a `head`, only those that are known
+    on its branch.
+    """
+    return _read_evidences(connection, key, where, head)[0]
 
 
-def _read_evidences(connection: Connection, key: int, where: EvidenceFilter) -> tuple[tuple[Evidence, ...], list[str]]:
+def _read_evidences(
+    connection: Connection, key: int, where: EvidenceFilter, head: SessionHead | None
+) -> tuple[tuple[Evidence, ...], list[str]]:
     """Return what `read_evidences` does, and the ids of the memories that the filter left out although no mark said so."""
     unmarked: list[str] = []
 
     def admitted() -> Iterator[Evidence]:
-        for each in _select_evidences(connection, key, where):
+        for each in _select_evidences(connection, key, where, head):
             if where.admits(each):
                 yield each
             elif where.without_memories and is_memory(each.source.uri):
@@ -128,23 +141,31 @@ def _read_evidences(connection: Connection, key: int, where: EvidenceFilter) -> 
     return (kept[::-1] if where.newest else kept), unmarked
 
 
-def _select_evidences(connection: Connection, key: int, where: EvidenceFilter) -> Iterator[Evidence]:
+def _select_evidences(
+    connection: Connection, key: int, where: EvidenceFilter, head: SessionHead | None
+) -> Iterator[Evidence]:
     """Yield the evidence items that pass all conditions of a filter that are columns, the newest first with `newest`."""
     tests, values = _conditions(key, where)
     order, beyond = ("DESC", "<") if where.newest else ("ASC", ">")
     page, limit = None, where.limit
-    if limit is not None and (where.tags is not None or where.without_memories):
-        # Tags are in no column, nor is `is_memory` of rows that an older release wrote, so one page may not be enough.
+    if limit is not None and (where.tags is not None or where.without_memories or where.known_to is not None or head):
+        # Tags are in no column, nor is `is_memory` of rows that an older release wrote, and whether a turn is on the path stands
+        # elsewhere, so one page may not be enough.
         page = limit = max(limit, _LEAST_PAGE)
+    # A sign before the column keeps SQLite from walking all items in order to find the few of a turn.
+    sorted_by = f"{'ord' if where.turn_ids is None else '+ord'} {order}"
     bound = "" if limit is None else f" LIMIT {max(limit, 0):d}"
     place: int | None = None
     while True:
         onward = "" if place is None else f" AND ord {beyond} ?"
         rows = connection.execute(
-            f"SELECT ord, evidence_id, body FROM evidences WHERE {tests}{onward} ORDER BY ord {order}{bound}",
+            f"SELECT ord, evidence_id, turn_id, readers, body FROM evidences WHERE {tests}{onward} ORDER BY {sorted_by}{bound}",
             values if place is None else (*values, place),
         ).fetchall()
-        for _, name, body in rows:
+        aside = set[str]() if head is None else find_turns_aside(connection, key, head, {row[2] for row in rows})
+        for _, name, turn_id, readers, body in rows:
+            if turn_id in aside or (readers is not None and not where.may_know(_read_readers(readers))):
+                continue
             # A list of the newest is kept whole (`SessionReads`); its items would displace messages and records of other sessions.
             found = read_body(connection, body, Evidence, evidence_place(key, name), keep=not where.newest)
             if found is not None:
@@ -157,7 +178,12 @@ def _select_evidences(connection: Connection, key: int, where: EvidenceFilter) -
 def _conditions(key: int, where: EvidenceFilter) -> tuple[str, tuple[object, ...]]:
     """Return the conditions of a filter that are columns, and their values."""
     tests, values = ["session = ?"], [key]
-    given = (("type", where.types), ("source_kind", where.source_kinds), ("evidence_id", where.evidence_ids))
+    given = (
+        ("type", where.types),
+        ("source_kind", where.source_kinds),
+        ("evidence_id", where.evidence_ids),
+        ("turn_id", where.turn_ids),
+    )
     for column, names in given:
         if names is not None:
             marks, wanted = expand_in(sorted(map(str, names)) or [""])
@@ -172,18 +198,49 @@ def _conditions(key: int, where: EvidenceFilter) -> tuple[str, tuple[object, ...
     return " AND ".join(tests), tuple(values)
 
 
+@lru_cache(maxsize=1024)
+def _read_readers(text: str) -> tuple[str, ...]:
+    return decode(text.encode("utf-8"), tuple[str, ...])
+
+
+def find_turns_aside(
+    connection: Connection, key: int, head: SessionHead, turn_ids: Collection[str | None]
+) -> frozenset[str]:
+    """Return those of some turns that the session has, but not on the path to a head, nor as a copy on it."""
+    wanted = sorted(name for name in turn_ids if name)
+    found, known = set[str](), set[str]()
+    for start in range(0, len(wanted), _AT_ONCE):
+        marks, names = expand_in(wanted[start : start + _AT_ONCE])
+        for column in ("turn_id", "origin_id"):
+            rows = connection.execute(
+                f"SELECT {column}, branch_id, depth, status FROM turns WHERE session = ? AND {column} IN ({marks})",
+                (key, *names),
+            )
+            for name, branch_id, depth, status in rows:
+                found.add(name)
+                if is_on_path(head, branch_id, depth, status):
+                    known.add(name)
+    return frozenset(found - known)
+
+
 def list_newest_evidences(
-    connection: Connection, session: StoredSession, where: EvidenceFilter
+    connection: Connection, session: StoredSession, where: EvidenceFilter, window: SessionWindow
 ) -> tuple[Evidence, ...]:
-    """Return what `read_evidences` does, where it is kept for this version of the session without reading it again.
+    """Return what `read_evidences` does, where it is kept for this version of the session without reading it again. A filter with
+    an empty branch is for that of the window.
 
     Memories that are not marked as such are noted, so that the turn that reads them marks them when it writes.
     """
+    where = where.on_branch(window.head.branch_id)
+    head = None if where.branch_id is None else window.head
     kept = connection.bodies.sessions
     known = kept.find_evidences(session.key, session.version, where)
     if known is None:
-        known, unmarked = _read_evidences(connection, session.key, where)
-        kept.keep_evidences(session.key, session.version, where, known, unmarked)
+        known, unmarked = _read_evidences(connection, session.key, where, head)
+        waiting = () if window.pending is None else (window.pending.turn_id, window.pending.origin_id)
+        # The next write may abandon the turn that waits, and then what it found is known no more.
+        if not any(each.links.turn_id and each.links.turn_id in waiting for each in known):
+            kept.keep_evidences(session.key, session.version, where, known, unmarked)
     return known
 
 
@@ -333,8 +390,8 @@ def hold_prompt_parts(
 
 
 def _mark_memories(connection: Connection, key: int, evidence_ids: Sequence[str]) -> None:
-    for begin in range(0, len(evidence_ids), _MARKED_AT_ONCE):
-        marks, wanted = expand_in(evidence_ids[begin : begin + _MARKED_AT_ONCE])
+    for begin in range(0, len(evidence_ids), _AT_ONCE):
+        marks, wanted = expand_in(evidence_ids[begin : begin + _AT_ONCE])
         connection.post(
             f"UPDATE evidences SET is_memory = 1 WHERE session = ? AND evidence_id IN ({marks})", (key, *wanted)
         )

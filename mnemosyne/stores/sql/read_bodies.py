@@ -117,7 +117,12 @@ class SessionReads:
         of some types are kept.
         """
         kept = EvidenceFilter(
-            types=where.types, limit=where.limit, newest=True, without_memories=where.without_memories
+            types=where.types,
+            limit=where.limit,
+            newest=True,
+            without_memories=where.without_memories,
+            branch_id=where.branch_id,
+            known_to=where.known_to,
         )
         if where != kept or where.limit is None:
             return

@@ -16,7 +16,9 @@ The tables:
 - `documents` holds the frame of a session document, `parts` its lists (blocks, tasks, tool calls, model calls) in
   order.
 - `evidences.is_memory` is 1 for what turns recalled. Where it is NULL, the body tells: memories that an older release wrote have
-  no mark until the turn that reads them writes (`sql.parts`).
+  no mark until the turn that reads them writes (`sql.parts`). `turn_id` and `readers` say which turn found an item, and who may
+  know it (NULL: it is of the session, everyone); they are in the body too.
+- `turns.origin_id` is the turn that a turn is a copy of; what was found in that one is known on the path of the copy.
 - a row of `summaries` without a body says that the path has no summary from there on.
 - `packs` holds the world pack of the current version of each world, compressed (`sql.blobs`); `worlds.digest` is its
   digest.
@@ -37,7 +39,7 @@ from typing import Literal
 
 Dialect = Literal["sqlite", "postgresql"]
 
-REVISION = 6
+REVISION = 7
 """The revision of these tables, as `store_revision` has it."""
 
 NEEDED = 3
@@ -87,10 +89,11 @@ TABLES = (
     """CREATE TABLE turns (
         number {serial}, session {int} NOT NULL, turn_id {text} NOT NULL, branch_id {text} NOT NULL, depth {int} NOT NULL,
         parent_id {text}, kind {text} NOT NULL, status {text} NOT NULL, fingerprint {text} NOT NULL, created_at {text},
-        anchors {blob}, ops {blob}, draft {blob}, plan {blob})""",
+        anchors {blob}, ops {blob}, draft {blob}, plan {blob}, origin_id {text})""",
     "CREATE UNIQUE INDEX turns_by_id ON turns (session, turn_id)",
     "CREATE UNIQUE INDEX turns_on_path ON turns (session, branch_id, depth) WHERE status = 'committed'",
     "CREATE UNIQUE INDEX turns_pending ON turns (session, branch_id) WHERE status = 'prepared'",
+    "CREATE INDEX turns_copied ON turns (session, origin_id) WHERE origin_id IS NOT NULL",
     """CREATE INDEX turns_changing ON turns (session, branch_id, depth)
         WHERE status = 'committed' AND ops IS NOT NULL""",
     "CREATE TABLE papers (turn {int} NOT NULL PRIMARY KEY, receipt {blob}, prompt {blob}, report {blob})",
@@ -117,9 +120,10 @@ TABLES = (
     """CREATE TABLE evidences (
         session {int} NOT NULL, evidence_id {text} NOT NULL, ord {int} NOT NULL, type {text} NOT NULL,
         source_kind {text} NOT NULL, created_us {int}, origin {text} NOT NULL, body {blob} NOT NULL,
-        is_memory {int}, PRIMARY KEY (session, evidence_id))""",
+        is_memory {int}, turn_id {text}, readers {text}, PRIMARY KEY (session, evidence_id))""",
     "CREATE INDEX evidences_in_order ON evidences (session, ord)",
     "CREATE INDEX evidences_by_origin ON evidences (session, origin, ord)",
+    "CREATE INDEX evidences_of_turn ON evidences (session, turn_id) WHERE turn_id IS NOT NULL",
     """CREATE TABLE parts (
         session {int} NOT NULL, kind {text} NOT NULL, part_id {text} NOT NULL, ord {int} NOT NULL, body {blob} NOT NULL,
         PRIMARY KEY (session, kind, part_id))""",
@@ -219,7 +223,7 @@ OF_A_SESSION = (
     TextTable(
         table="turns",
         key="turn_id",
-        words=("turn_id", "branch_id", "parent_id", "kind", "status", "fingerprint", "created_at"),
+        words=("turn_id", "branch_id", "parent_id", "kind", "status", "fingerprint", "created_at", "origin_id"),
         bodies={"anchors": "anchors", "ops": "ops", "draft": "draft", "plan": "plan"},
         row=("turn_id",),
     ),
@@ -243,7 +247,7 @@ OF_A_SESSION = (
     TextTable(
         table="evidences",
         key="evidence_id",
-        words=("evidence_id", "type", "source_kind", "origin"),
+        words=("evidence_id", "type", "source_kind", "origin", "turn_id", "readers"),
         bodies={"body": "evidence"},
         row=("evidence_id",),
     ),

@@ -148,7 +148,9 @@ class SqlStore(SqlUpkeep, Store):
         def write(db: Connection) -> SessionHead:
             return sql_writes.save_prepared(db, record, expected_version)
 
-        return await self._write_turn(record.session_id, write, evidences, blocks, usages)
+        return await self._write_turn(
+            record.session_id, write, evidences, blocks, usages, is_copy=record.origin_id is not None
+        )
 
     async def commit_turn(self, session_id: str, commit: TurnCommit, *, expected_version: int) -> SessionHead:
         return await self._write_turn(
@@ -162,8 +164,12 @@ class SqlStore(SqlUpkeep, Store):
         evidences: Sequence[Evidence] = (),
         blocks: Sequence[ContextBlock] = (),
         usages: Sequence[ModelUsage] = (),
+        *,
+        is_copy: bool = False,
     ) -> SessionHead:
-        """Write a turn with the parts of its prompt; what is kept of the session goes along with it."""
+        """Write a turn with the parts of its prompt; what is kept of the session goes along with it, unless it is a copy of another
+        turn, with which that is known which the other found.
+        """
 
         def work(db: Connection) -> tuple[SessionHead, Callable[[], None]]:
             before = sql_sessions.load_session(db, session_id)
@@ -172,7 +178,8 @@ class SqlStore(SqlUpkeep, Store):
             return head, partial(db.bodies.sessions.follow, before.key, before.version, head.version, *written)
 
         head, follow = await self._writes.run(work)
-        follow()
+        if not is_copy:
+            follow()
         return head
 
     async def commit_numerical(

@@ -38,9 +38,10 @@ def read_turn_inputs(
     """Return everything that a turn reads when it begins; SessionNotFoundError, BranchNotFoundError."""
     session, head = load_head(connection, session_id, branch_id)
     scopes = world_scope(head.world_id), session_scope(session_id)
+    window = window_of(connection, session, head, message_limit)
     return TurnInputs(
-        window=window_of(connection, session, head, message_limit),
-        evidences=tuple(list_newest_evidences(connection, session, where) for where in evidences),
+        window=window,
+        evidences=tuple(list_newest_evidences(connection, session, where, window) for where in evidences),
         blocks=read_context_blocks(connection, session.key, blocks or BlockFilter()),
         gated=read_gated_entries(connection, scopes),
         written=_read_written(connection, session.key, *scopes),

@@ -45,7 +45,8 @@ from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.sessions import StoredSession, committed_place, load_head, load_session, read_lineage
 
 TURN_COLUMNS = (
-    "number, turn_id, branch_id, depth, parent_id, kind, status, fingerprint, created_at, anchors, ops, draft, plan"
+    "number, turn_id, branch_id, depth, parent_id, kind, status, fingerprint, created_at, anchors, ops, draft, plan, "
+    "origin_id"
 )
 _TURN = f"SELECT {TURN_COLUMNS} FROM turns "
 
@@ -188,7 +189,7 @@ def _turn_of(
     said: Sequence[tuple[Any, ...]],
     blobs: tuple[bytes | None, ...],
 ) -> TurnRecord:
-    _, turn_id, branch_id, depth, parent_id, kind, status, fingerprint, at, anchors, ops, draft, plan = row
+    _, turn_id, branch_id, depth, parent_id, kind, status, fingerprint, at, anchors, ops, draft, plan, origin_id = row
 
     def place(column: str) -> str:
         return turn_place(column, session.key, row[1:])
@@ -217,6 +218,7 @@ def _turn_of(
         anchors=EMPTY if anchors is None else read_tree(connection, anchors, place("anchors")),
         ops=() if ops is None else read_body(connection, ops, Ops, place("ops")) or (),
         created_at=None if at is None else parse_time(at),
+        origin_id=origin_id,
     )
 
 

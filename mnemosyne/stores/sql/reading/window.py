@@ -39,7 +39,7 @@ _TURN_WIDTH = TURN_COLUMNS.count(",") + 1
 _TURN = f"""SELECT '{{part}}', {", ".join(f"t.{name.strip()}" for name in TURN_COLUMNS.split(","))},
     p.receipt, p.prompt, p.report FROM turns AS t LEFT JOIN papers AS p ON p.turn = t.number WHERE {{which}}"""
 _PLACED = """SELECT '{part}', {number}, {turn_id}, {branch_id}, {depth}, NULL, NULL, NULL, NULL, NULL, {body},
-    NULL, NULL, NULL, NULL, NULL, NULL FROM (SELECT {what} FROM {source}) AS found"""
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM (SELECT {what} FROM {source}) AS found"""
 _BARE = {"number": "0", "turn_id": "NULL", "branch_id": "NULL", "depth": "0", "body": "body", "what": "*"}
 _IN_PLACE = _BARE | {"turn_id": "turn_id", "branch_id": "branch_id", "depth": "depth"}
 _BODY = 9

@@ -13,7 +13,7 @@ from dataclasses import replace
 from mnemosyne.chains.turn_tree import check_entry, place_of_document, place_on_path, turn_of
 from mnemosyne.core.codec import encode, format_time
 from mnemosyne.core.errors import EntryConflictError
-from mnemosyne.schema.memory import MemoryEntry
+from mnemosyne.schema.memory import MemoryEntry, document_of
 from mnemosyne.schema.session import SessionHead
 from mnemosyne.stores.sql.blobs import entry_place, read_body, reseal
 from mnemosyne.stores.sql.connection import Connection
@@ -53,13 +53,14 @@ def append_session_entries(connection: Connection, session: StoredSession, entri
     written, head = 0, head_of(connection, session) if entries else None
     for entry in entries:
         check_entry(session.session_id, entry)
-        passage = None if head is None else place_of_document(entry, head)
-        if passage is not None:
-            written += _put_passage(connection, passage)
-            continue
-        branch_id, depth = committed_place(connection, session, turn_of(entry))
-        if _find_stored(connection, entry) is None:
-            replace_entry(connection, replace(entry, branch_id=branch_id, depth=depth), None)
+        placed = None if head is None else place_of_document(entry, head)
+        if placed is None:
+            branch_id, depth = committed_place(connection, session, turn_of(entry))
+            placed = replace(entry, branch_id=branch_id, depth=depth)
+        if document_of(entry) is not None:
+            written += _put_passage(connection, placed)
+        elif _find_stored(connection, entry) is None:
+            replace_entry(connection, placed, None)
             written += 1
     return written
 

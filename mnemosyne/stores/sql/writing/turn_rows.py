@@ -18,7 +18,8 @@ from mnemosyne.stores.sql.blobs import blob_place, keep_blob, seal, turn_place
 from mnemosyne.stores.sql.connection import Connection, expand_in
 
 _TURN_COLUMNS = (
-    "session, turn_id, branch_id, depth, parent_id, kind, status, fingerprint, created_at, anchors, ops, draft, plan"
+    "session, turn_id, branch_id, depth, parent_id, kind, status, fingerprint, created_at, anchors, ops, draft, plan, "
+    "origin_id"
 )
 _AT_ONCE = 512
 
@@ -59,6 +60,7 @@ def _row(key: int, record: TurnRecord) -> tuple[object, ...]:
         body("ops", record.ops) if record.ops else None,
         body("draft", record.messages) if waiting else None,
         None if record.plan is None else body("plan", record.plan),
+        record.origin_id,
     )
 
 
