@@ -87,8 +87,8 @@ async def load_evidence_blocks(
     document: SessionDocument | None = None,
     boundary: str = "",
     listed: Sequence[Sequence[Evidence]] | None = None,
-    viewer: str | None = None,
     most: str = Sensitivity.SECRET,
+    viewer: str | None = None,
 ) -> EvidenceBlocks:
     """Return the results of a session's tools and searches that a turn shows as blocks: those that `query` asks for most.
 

@@ -146,11 +146,16 @@ def is_of_document(block: PromptBlock) -> bool:
     return block.kind is BlockKind.CONTEXT
 
 
+def is_made_by_engine(block: ContextBlock) -> bool:
+    """Return whether a turn made a block of its own prompt."""
+    return block.extra.get(MADE_BY) == ENGINE
+
+
 def _is_recorded(block: ContextBlock, turn: PlannedTurn) -> bool:
     """Return whether a turn made a block of its prompt. Releases before the present one did not mark theirs: such a block
     stands in the record of the last turn, or is a directive.
     """
-    if block.extra.get(MADE_BY) == ENGINE:
+    if is_made_by_engine(block):
         return True
     prompt = turn.window.previous.prompt if turn.window.previous is not None else None
     recorded = [each for each in (prompt or {}).get("context_blocks", ()) if isinstance(each, Mapping)]

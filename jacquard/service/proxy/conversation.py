@@ -4,21 +4,38 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
+from uuid import uuid4
 
+from jacquard.pipeline.evidence.context_blocks import CONTEXT_BLOCKS, is_made_by_engine
+from jacquard.pipeline.record.prompt_snapshot import viewer_of
 from jacquard.pipeline.worlds import build_bare_world
-from jacquard.service.ids import check_id
-from jacquard.service.proxy.alignment import MessageForm, align, exchanges_of, form_of
-from jacquard.service.proxy.requests.chat_request import ChatRequest
+from jacquard.service.ids import check_id, shorten_id
+from jacquard.service.proxy.alignment import (
+    MessageForm,
+    align,
+    count_agreeing,
+    exchanges_of,
+    form_of,
+    informative_words,
+)
+from jacquard.service.proxy.requests.chat_request import ChatRequest, text_of
 from jacquard.service.proxy.requests.headers import SESSION_HEADERS, read_header
+from jacquard.turns.writing.branches import find_input
 from jacquard.wiring.runtime import Runtime
+from mnemosyne.chains.audience import may_read, read_audience
 from mnemosyne.chains.messages.message_parts import message_from_chat
 from mnemosyne.chains.session_start import prologue_turn_id
 from mnemosyne.core.errors import SessionExistsError, SessionNotFoundError
 from mnemosyne.core.off_loop import calculate
+from mnemosyne.evidence.ingestor import RECALLED
+from mnemosyne.evidence.redactions import redaction_of
+from mnemosyne.schema.evidence import Evidence
+from mnemosyne.schema.memory import EMPTY
+from mnemosyne.schema.query import EvidenceFilter
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import Message, Role, WindowMessage
 
@@ -34,13 +51,20 @@ MOST_REWRITTEN = 400
 """How many messages may follow an edited one; each of their turns is written once more."""
 
 MOST_EXCHANGES, MOST_SESSIONS = 50_000, 500
+MOST_ALIKE = 8
+"""How many sessions of conversations that said the same are remembered for it."""
+LEAST_WORDS = 5
+"""How many words that few conversations have must agree for two conversations to be one."""
+MOST_EVIDENCE = 50
+_BEGUN_CHARS = 16
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Said:
     """What was said in a call: the messages before the user's newest one, and that one, with their forms.
 
-    `named` is the session that the client names.
+    `named` is the session that the client names, `viewer` the one of the caller's token. `results` are those of tools that the
+    client shows, by the ids of their calls.
     """
 
     before: tuple[Message, ...]
@@ -48,6 +72,17 @@ class Said:
     forms: tuple[MessageForm, ...]
     user_form: MessageForm
     named: str | None = None
+    viewer: str | None = None
+    results: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+
+    def shows(self, evidence: Evidence) -> bool:
+        """Return whether the client shows the result of a tool that an evidence item is; one that was changed when it was taken in
+        (masked, or without what it repeated) is known by the id of its call.
+        """
+        call_id = (evidence.links.tool_call_id or "").removeprefix(f"{evidence.links.turn_id}.")
+        if redaction_of(evidence) is not None or RECALLED in evidence.metadata:
+            return call_id in self.results
+        return self.results.get(call_id) == evidence.content
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,7 +127,7 @@ class _Found:
         return self.stored[self.end] if is_text_alone and sum(not a.is_same(b) for a, b in rest) < MOST_EDITS else None
 
 
-async def read_said(headers: Mapping[str, str], request: ChatRequest) -> Said:
+async def read_said(headers: Mapping[str, str], request: ChatRequest, viewer: str | None = None) -> Said:
     """Return what was said up to the user's newest message; there has to be one. ValueError for content that is none; ConfigError
     for a session that cannot have the name that the client gives.
     """
@@ -100,7 +135,10 @@ async def read_said(headers: Mapping[str, str], request: ChatRequest) -> Said:
     heard, named = request.messages[: request.last_user + 1], _named_session(headers, request)
     if named is not None:
         check_id("session_id", named)
-    return await calculate(_read_said, heard, named, size=len(heard) * MESSAGE_CHARS)
+    said = await calculate(_read_said, heard, named, size=len(heard) * MESSAGE_CHARS)
+    answered = (each for each in request.messages if each.get("role") == "tool")
+    results = {shorten_id(str(each.get("tool_call_id"))): text_of(each.get("content")) for each in answered}
+    return replace(said, viewer=viewer, results=results)
 
 
 def expected_session(headers: Mapping[str, str], request: ChatRequest) -> str:
@@ -134,52 +172,100 @@ class SessionFinder:
     """Finds the sessions of conversations that have no name.
 
     A new one is named by its beginning, up to the user's first message. A client that leaves the beginning out shows later
-    exchanges; the session that has most of them is the conversation's. Exchanges are remembered for each process, and looked up in
-    the store where they are not (another process served the conversation, or the service was started in between).
+    exchanges; the session that has most of them is the conversation's, unless others may have said the same (`_is_same`). Exchanges
+    are remembered for each process, and looked up in the store where they are not (another process served the conversation, or the
+    service was started in between).
     """
 
     def __init__(self) -> None:
-        self._sessions: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._sessions: OrderedDict[tuple[str, str], tuple[str, ...]] = OrderedDict()
 
     def note(self, tenant: str, session_id: str, forms: Sequence[MessageForm]) -> None:
         """Remember the exchanges of a session."""
         if not session_id.startswith(PREFIX):
             return
-        for exchange in exchanges_of(forms):
-            self._sessions[tenant, exchange] = session_id
+        for exchange in (_begun_of(session_id), *exchanges_of(forms)):
+            others = self._sessions.get((tenant, exchange), ())
+            kept = (session_id, *(each for each in others if each != session_id))
+            self._sessions[tenant, exchange] = kept[:MOST_ALIKE]
             self._sessions.move_to_end((tenant, exchange))
         while len(self._sessions) > MOST_EXCHANGES:
             self._sessions.popitem(last=False)
 
     async def find(self, runtime: Runtime, tenant: str, said: Said) -> str:
         """Return the session of a conversation; that of a new one is not yet there."""
-        shown = list(exchanges_of(said.forms))
-        known = Counter(
-            self._sessions[tenant, exchange] for exchange in shown if (tenant, exchange) in self._sessions
-        ).most_common(1)
         begun = _begun_session(said)
-        if known:
-            return known[0][0]
-        if not shown or await _exists(runtime, begun):
-            return begun
-        return await self._look_up(runtime, tenant, set(shown)) or begun
+        async for session_id in self._candidates(runtime, tenant, said, begun):
+            if await _is_same(runtime, session_id, said):
+                return session_id
+        return f"{begun}-{uuid4().hex[:8]}" if await _exists(runtime, begun) else begun
 
-    async def _look_up(self, runtime: Runtime, tenant: str, shown: set[str]) -> str | None:
-        named = [each for each in await runtime.store.sessions() if each.startswith(PREFIX)]
+    async def _candidates(self, runtime: Runtime, tenant: str, said: Said, begun: str) -> AsyncIterator[str]:
+        """Yield the sessions that may be that of a conversation, the likeliest first."""
+        shown = list(exchanges_of(said.forms))
+        found = Counter(name for exchange in shown for name in self._sessions.get((tenant, exchange), ()))
+        known = [name for name, _ in found.most_common()] + [*self._sessions.get((tenant, begun), ()), begun]
+        tried = [name for name in dict.fromkeys(known) if _is_for(name, said.viewer) and await _exists(runtime, name)]
+        for name in tried:
+            yield name
+        if not shown:
+            return
+        named = [each for each in await runtime.store.sessions() if _is_for(each, said.viewer)]
         for session_id in named[:MOST_SESSIONS]:
             window = await runtime.store.window(session_id, message_limit=SPARE)
             forms = [form_of(each.message) for each in _spoken(window)]
             self.note(tenant, session_id, forms)
-            if not shown.isdisjoint(exchanges_of(forms)):
-                return session_id
-        return None
+            if not set(shown).isdisjoint(exchanges_of(forms)):
+                yield session_id
+
+
+def _prefix_of(viewer: str | None) -> str:
+    return PREFIX if viewer is None else f"{PREFIX}of-{hashlib.sha256(viewer.encode()).hexdigest()[:8]}-"
+
+
+def _is_for(session_id: str, viewer: str | None) -> bool:
+    """Return whether a session without a name holds conversations of a viewer (None: of nobody's token in particular)."""
+    of_viewers = session_id.startswith(f"{PREFIX}of-")
+    return session_id.startswith(_prefix_of(viewer)) and of_viewers is (viewer is not None)
 
 
 def _begun_session(said: Said) -> str:
     forms = [*said.forms, said.user_form]
     first = next(at for at, each in enumerate(forms) if each.role is Role.USER)
     words = "\0".join(f"{each.role}\0{each.text}\0{each.parts}" for each in forms[: first + 1])
-    return f"{PREFIX}{hashlib.sha256(words.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+    return f"{_prefix_of(said.viewer)}{hashlib.sha256(words.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+
+
+def _begun_of(session_id: str) -> str:
+    """Return the name that conversations with the same beginning share."""
+    head, _, last = session_id.rpartition("-")
+    return session_id if len(last) == _BEGUN_CHARS else head
+
+
+async def _is_same(runtime: Runtime, session_id: str, said: Said) -> bool:
+    """Return whether a call goes on with a conversation without a name, or may share its beginning.
+
+    It does where both agree in words that few conversations have. Where they agree in less (a greeting, thanks), they may be two
+    conversations: the call may share a beginning that it shows whole, because all that follows is on branches of their own, but
+    nothing that the client does not show: neither messages before it, nor what was found in its turns or given to the session.
+    """
+    opening = await _opening_of(runtime, session_id)
+    best = (await _find_best(runtime, session_id, said, opening))[1]
+    beside = zip(said.forms, best.forms[best.start :], strict=False)
+    agreed = informative_words(mine for mine, theirs in beside if mine.is_same(theirs))
+    if len(agreed) >= LEAST_WORDS:
+        return True
+    if best.start or (best.length and best.stored[0].depth > len(opening) + 1):
+        return False
+    window = await runtime.store.window(session_id, message_limit=1, branch_id=best.branch_id)
+    shared = {each.turn_id for each in best.stored[: best.length]}
+    if window.pending is not None and best.length == len(best.stored):
+        shared.add(window.pending.turn_id)
+    where = EvidenceFilter(without_memories=True, limit=MOST_EVIDENCE, newest=True, branch_id=best.branch_id)
+    found = await runtime.store.list_evidences(session_id, where)
+    is_hidden = any((each.links.turn_id or "") in {"", *shared} and not said.shows(each) for each in found)
+    blocks = await runtime.store.list_context_blocks(session_id, CONTEXT_BLOCKS)
+    return not (is_hidden or window.tasks or len(found) == MOST_EVIDENCE or not all(map(is_made_by_engine, blocks)))
 
 
 async def _exists(runtime: Runtime, session_id: str) -> bool:
@@ -201,10 +287,13 @@ async def place(runtime: Runtime, session_id: str, said: Said) -> Placed:
     """Bring the session to where the client's messages are, and return the place of the user's newest message.
 
     An edited message is edited, and all that follows it stays. A branch that agrees further than the active one becomes the active
-    one. What else differs is a branch of its own, from the first message on that differs.
+    one. What else differs is a branch of its own, from the first message on that differs. A viewer's token changes nothing of what
+    was said.
     """
     engine = runtime.engine
     opening = await _opening_of(runtime, session_id)
+    if said.viewer is not None:
+        return await _place_of_viewer(runtime, session_id, said, opening)
     if said.named and not said.before:
         return await _place_alone(runtime, session_id, said, opening)
     found = await _find(runtime, session_id, said, opening)
@@ -249,6 +338,25 @@ async def _place_alone(runtime: Runtime, session_id: str, said: Said, opening: f
     )
 
 
+async def _place_of_viewer(runtime: Runtime, session_id: str, said: Said, opening: frozenset[str]) -> Placed:
+    """Return the place of a viewer's message: behind all that was said, which others said too, or once more at the newest turn, if
+    that is the viewer's and the client does not show its reply.
+    """
+    window = await runtime.store.window(session_id, message_limit=len(said.before) + SPARE)
+    spoken = _spoken(window, opening)
+    stored = tuple(each for each in spoken if may_read(read_audience(each.message.extra), said.viewer))
+    forms = await calculate(_forms_of, stored, size=len(stored) * MESSAGE_CHARS)
+    newest = window.previous if window.pending is None else None
+    asked = None if newest is None or viewer_of(newest) != said.viewer else find_input(newest)
+    again_turn = None
+    goes_on = bool(said.forms and forms and said.forms[-1].is_same(forms[-1]))
+    if newest is not None and asked is not None and form_of(asked).is_same(said.user_form) and not goes_on:
+        again_turn = newest.turn_id
+        forms = tuple(form for form, each in zip(forms, stored, strict=True) if each.turn_id != again_turn)
+    shown = count_agreeing(said.forms[::-1], forms[::-1])
+    return Placed(user=said.user, shown=shown, is_cut=shown < len(forms), again_turn=again_turn)
+
+
 async def _adopt(runtime: Runtime, session_id: str, messages: Sequence[Message]) -> None:
     if not messages:
         return
@@ -263,6 +371,14 @@ async def _adopt(runtime: Runtime, session_id: str, messages: Sequence[Message])
 
 async def _find(runtime: Runtime, session_id: str, said: Said, opening: frozenset[str]) -> _Found:
     """Return the branch that agrees furthest with the client's messages, made the active one."""
+    active, best = await _find_best(runtime, session_id, said, opening)
+    if best.branch_id != active.branch_id:
+        await runtime.engine.switch(session_id, best.branch_id)
+    return best
+
+
+async def _find_best(runtime: Runtime, session_id: str, said: Said, opening: frozenset[str]) -> tuple[_Found, _Found]:
+    """Return the active branch, and the branch that agrees furthest with the client's messages."""
 
     def worth(found: _Found) -> tuple[int, bool]:
         return found.length, found.ends_with(said)
@@ -272,9 +388,7 @@ async def _find(runtime: Runtime, session_id: str, said: Said, opening: frozense
         heads = (await runtime.store.branches(session_id))[1:]
         for head in heads[: -MOST_BRANCHES - 1 : -1]:
             best = max(best, await _look(runtime, session_id, said, opening, head.branch_id), key=worth)
-    if best.branch_id != active.branch_id:
-        await runtime.engine.switch(session_id, best.branch_id)
-    return best
+    return active, best
 
 
 async def _look(

@@ -16,6 +16,7 @@ from jacquard.config.service import ProxySettings
 from jacquard.integrations.core.adapter import COUNTED, REPORTED_WITH_MORE
 from jacquard.integrations.core.mapping import read_arguments
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_from_record
+from jacquard.pipeline.record.prompt_snapshot import viewer_of
 from jacquard.service.ids import shorten_id
 from jacquard.service.proxy.alignment import MessageForm, form_of
 from jacquard.service.proxy.conversation import (
@@ -79,7 +80,7 @@ class TurnKeeper:
         """Bring the session to where the client is and prepare the turn. TimeoutError; any error of the engine."""
         began = perf_counter()
         with anyio.fail_after(self._settings.prepare_seconds):
-            said = await read_said(headers, request)
+            said = await read_said(headers, request, principal.viewer)
             async with self._tenants.use(principal.tenant) as runtime:
                 session_id = said.named or await self._finder.find(runtime, principal.tenant, said)
                 lock = self._locks.setdefault((principal.tenant, session_id), anyio.Lock())
@@ -101,12 +102,12 @@ class TurnKeeper:
     async def _begin(
         self, runtime: Runtime, principal: Principal, session_id: str, request: ChatRequest, said: Said
     ) -> tuple[PreparedTurn, OurText]:
-        waiting = await self._find_waiting(runtime, session_id, request)
+        waiting = await self._find_waiting(runtime, session_id, request, said)
         # Results of tools go on with a turn; a call that only looks like that begins one.
         counted = "prepare_turn" if waiting is None else "record_tool_call"
         await self._tenants.quotas.check(counted, principal.tenant, runtime.store, session_id)
         await ensure_session(runtime, session_id)
-        turn, ours = waiting or await self._prepare(runtime, session_id, request, said, principal.viewer)
+        turn, ours = waiting or await self._prepare(runtime, session_id, request, said)
         if request.tail:
             await _record_tools(runtime, session_id, turn.turn_id, request)
         return turn, ours
@@ -119,20 +120,20 @@ class TurnKeeper:
         TimeoutError; any error of the engine.
         """
         with anyio.fail_after(self._settings.prepare_seconds):
-            said = await read_said(headers, request)
+            said = await read_said(headers, request, principal.viewer)
             async with self._tenants.use(principal.tenant) as runtime:
                 session_id = said.named or await self._finder.find(runtime, principal.tenant, said)
                 head = await runtime.store.head(session_id)
                 record = None if head.turn_id is None else await runtime.store.turn(session_id, head.turn_id)
                 asked = None if record is None else find_input(record)
-                if record is None or asked is None or record.prompt is None:
+                if record is None or asked is None or not _is_for(record, runtime, said):
                     return OurText()
                 if not form_of(asked).is_same(said.user_form):
                     return OurText()
                 return await self._take_again(runtime, record, asked)
 
     async def _prepare(
-        self, runtime: Runtime, session_id: str, request: ChatRequest, said: Said, viewer: str | None
+        self, runtime: Runtime, session_id: str, request: ChatRequest, said: Said
     ) -> tuple[PreparedTurn, OurText]:
         engine = runtime.engine
         placed = await place(runtime, session_id, said)
@@ -142,7 +143,7 @@ class TurnKeeper:
         config = settings_for(
             # First the arms of experiments: none may take the place of what a call of the proxy needs, or of its viewer.
             apply_experiments(engine.config, session_id),
-            viewer=viewer,
+            viewer=said.viewer,
             has_state=has_state,
             is_cut=placed.is_cut,
             shown=placed.shown,
@@ -161,7 +162,7 @@ class TurnKeeper:
         return take_our_text(turn, has_state=has_state, is_cut=placed.is_cut)
 
     async def _find_waiting(
-        self, runtime: Runtime, session_id: str, request: ChatRequest
+        self, runtime: Runtime, session_id: str, request: ChatRequest, said: Said
     ) -> tuple[PreparedTurn, OurText] | None:
         """Return the turn that a call with results of tools goes on with: its text is the same as in its first call."""
         if not request.tail or request.last_user is None:
@@ -170,12 +171,12 @@ class TurnKeeper:
             pending = (await runtime.store.window(session_id, message_limit=1)).pending
         except SessionNotFoundError:
             return None
-        said = None if pending is None else find_input(pending)
-        if pending is None or said is None or pending.prompt is None:
+        asked = None if pending is None else find_input(pending)
+        if pending is None or asked is None or not _is_for(pending, runtime, said):
             return None
-        if not form_of(said).is_same(form_of(message_from_chat(request.messages[request.last_user]))):
+        if not form_of(asked).is_same(form_of(message_from_chat(request.messages[request.last_user]))):
             return None
-        return turn_from_record(pending, 0), await self._take_again(runtime, pending, said)
+        return turn_from_record(pending, 0), await self._take_again(runtime, pending, asked)
 
     async def _take_again(self, runtime: Runtime, record: TurnRecord, said: Message) -> OurText:
         """Return the text of a stored turn."""
@@ -203,6 +204,12 @@ class TurnKeeper:
                     self._finder.note(principal.tenant, turn.session_id, [turn.user, form_of(seen)])
         except Exception as error:
             _log.warning("proxy: a reply could not be kept (%s)", type(error).__name__)
+
+
+def _is_for(record: TurnRecord, runtime: Runtime, said: Said) -> bool:
+    """Return whether a turn was prepared for the viewer of a call, so that the call may get its text."""
+    viewer = said.viewer or apply_experiments(runtime.engine.config, record.session_id).viewer
+    return record.prompt is not None and viewer_of(record) == viewer
 
 
 async def _has_state(runtime: Runtime, session_id: str) -> bool:

@@ -251,9 +251,10 @@ async def test_conversations_that_begin_alike_are_not_mixed(tmp_path, server):
         greeting = [reply("Welcome to the inn!")]
         one = await talk(http, ["Hi.", "My horse is called Basalt."], messages=greeting)
         two = await talk(http, ["Hi."], messages=greeting)
-        for _ in range(4):
-            one = await talk(http, ["Go on."], messages=one)
-            two = await talk(http, ["Go on."], messages=two)
+        for number in range(4):
+            onward = f"We ride past chapel, ferry and orchard {number}."
+            one = await talk(http, [onward], messages=one)
+            two = await talk(http, [onward], messages=two)
         two = await ask(http, [*two[-2:], user("What is my horse called?")])
         assert "Basalt" not in str(server.requests[-1].body)
         one = await ask(http, [*one[-2:], user("What is my horse called?")])
