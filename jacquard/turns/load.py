@@ -36,7 +36,7 @@ from jacquard.pipeline.planning.activation import (
 from jacquard.pipeline.planning.turn_planner import TurnPlanner
 from jacquard.pipeline.record.events import emit_loaded, emit_planned
 from jacquard.pipeline.record.prepared_turn import request_fingerprint, turn_id_of
-from jacquard.pipeline.record.prompt_snapshot import viewer_of
+from jacquard.pipeline.record.stored_turn import viewer_of
 from jacquard.pipeline.refusals import find_last_report
 from jacquard.pipeline.skeleton.history import SPARE_MESSAGES, find_other_tokens, history_limits
 from jacquard.pipeline.worlds import WorldSource, translate_bare_world

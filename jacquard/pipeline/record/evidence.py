@@ -17,7 +17,7 @@ from anyio import to_thread
 from filament import split_content
 from jacquard.core.block_kinds import INPUT_ID, SAID
 from jacquard.pipeline.record.prepared_turn import turn_from_record
-from jacquard.pipeline.record.prompt_snapshot import viewer_of
+from jacquard.pipeline.record.stored_turn import viewer_of
 from mnemosyne.chains.audience import audience_field, audience_of_messages, join_audiences, read_audience
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.core.errors import TurnNotFoundError

@@ -21,7 +21,7 @@ from jacquard.config.sections import RuntimeConfig, drop_secrets
 from jacquard.core.blocks import PromptBlock, SkeinTemplate
 from jacquard.core.quests import drop_quests
 from jacquard.pipeline.record.build_prompt import PromptInputs, layer_attributes
-from jacquard.pipeline.record.stored_turn import report_damage
+from jacquard.pipeline.record.stored_turn import SNAPSHOT_KEY, report_damage
 from jacquard.pipeline.skeleton.automation import SkeletonSource
 from jacquard.pipeline.weaving.assembler import name_of_assembler
 from mnemosyne.core import codec
@@ -31,7 +31,6 @@ from mnemosyne.schema.record import TurnRecord
 SNAPSHOT_VERSION = 2
 DEFERS_OVERSIZE = 2
 """From this version on, oversize blocks were packed last."""
-SNAPSHOT_KEY = "tape"
 _STATUS = "status"
 _LEAVES = frozenset((str, int, float, bool, type(None)))
 _NONE_SUCH = object()
@@ -139,14 +138,6 @@ def read_snapshot(record: TurnRecord) -> PromptSnapshot | None:
         snapshot = snapshot_from_json(plain)
         _ = snapshot.runtime
     return snapshot
-
-
-def viewer_of(record: TurnRecord) -> str | None:
-    """Return the viewer that a turn was prepared for; None for one without, or without a prompt that says it."""
-    snapshot = (record.prompt or {}).get(SNAPSHOT_KEY)
-    config: Any = snapshot.get("config") if isinstance(snapshot, Mapping) else None
-    viewer = config.get("viewer") if isinstance(config, Mapping) else None
-    return viewer if isinstance(viewer, str) else None
 
 
 def _drop_defaults(value: Any) -> Any:

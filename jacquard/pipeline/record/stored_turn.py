@@ -5,9 +5,10 @@ A store returns the parts of a turn as plain values; this module knows what they
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 from jacquard.core.degradations import DegradationCode
 from jacquard.core.errors import ConfigError
@@ -18,6 +19,8 @@ from mnemosyne.core.errors import DamagedRecordError
 from mnemosyne.protocols import Store
 from mnemosyne.schema.record import TurnRecord
 
+SNAPSHOT_KEY = "tape"
+"""The field of a recorded prompt with its snapshot."""
 _MOST_NOTES = 20
 
 
@@ -31,6 +34,14 @@ def plan_of(record: TurnRecord) -> PlanContext:
     """Return the plan of a turn that has one. Raises DamagedRecordError where it cannot be read."""
     with report_damage(record, "plan"):
         return plan_from_json(record.plan or {})
+
+
+def viewer_of(record: TurnRecord) -> str | None:
+    """Return the viewer that a turn was prepared for; None for one without, or without a prompt that says it."""
+    snapshot = (record.prompt or {}).get(SNAPSHOT_KEY)
+    config: Any = snapshot.get("config") if isinstance(snapshot, Mapping) else None
+    viewer = config.get("viewer") if isinstance(config, Mapping) else None
+    return viewer if isinstance(viewer, str) else None
 
 
 def damage_codes(store: Store, mark: int, *scopes: str) -> list[str]:

@@ -6,7 +6,7 @@ A turn's id leads to its recorded prompt and reply, and an engine answers whoeve
 from __future__ import annotations
 
 from jacquard.core.errors import ConfigError
-from jacquard.pipeline.record.prompt_snapshot import viewer_of
+from jacquard.pipeline.record.stored_turn import viewer_of
 from jacquard.service.answers import Refusal
 from jacquard.service.http.operation import Call
 from mnemosyne.chains.audience import may_read, read_audience

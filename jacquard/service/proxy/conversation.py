@@ -11,7 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 from jacquard.pipeline.evidence.context_blocks import CONTEXT_BLOCKS, is_made_by_engine
-from jacquard.pipeline.record.prompt_snapshot import viewer_of
+from jacquard.pipeline.record.stored_turn import viewer_of
 from jacquard.pipeline.worlds import build_bare_world
 from jacquard.service.ids import check_id, shorten_id
 from jacquard.service.proxy.alignment import (
@@ -138,7 +138,10 @@ async def read_said(headers: Mapping[str, str], request: ChatRequest, viewer: st
     said = await calculate(_read_said, heard, named, size=len(heard) * MESSAGE_CHARS)
     answered = (each for each in request.messages if each.get("role") == "tool")
     results = {shorten_id(str(each.get("tool_call_id"))): text_of(each.get("content")) for each in answered}
-    return replace(said, viewer=viewer, results=results)
+    author = said.user.author
+    # A viewer speaks as itself: a prompt shows the facts about its user.
+    user = said.user if viewer is None or author is None or author.id == viewer else replace(said.user, author=None)
+    return replace(said, user=user, viewer=viewer, results=results)
 
 
 def expected_session(headers: Mapping[str, str], request: ChatRequest) -> str:

@@ -16,7 +16,7 @@ from jacquard.config.service import ProxySettings
 from jacquard.integrations.core.adapter import COUNTED, REPORTED_WITH_MORE
 from jacquard.integrations.core.mapping import read_arguments
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_from_record
-from jacquard.pipeline.record.prompt_snapshot import viewer_of
+from jacquard.pipeline.record.stored_turn import viewer_of
 from jacquard.service.ids import shorten_id
 from jacquard.service.proxy.alignment import MessageForm, form_of
 from jacquard.service.proxy.conversation import (
