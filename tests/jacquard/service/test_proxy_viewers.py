@@ -276,3 +276,13 @@ async def test_what_a_host_gave_to_a_session_is_not_for_another_that_begins_alik
     for shown in ([], [user("hello"), reply("Hello! How can I help you today?")]):
         _, prompt = await alone.ask("bob", [*shown, user("what is the door word?")], None)
         assert CANARY not in prompt
+
+
+async def test_a_viewer_speaks_as_itself(play):
+    facts = {"facts": [{"text": f"The code word of the chief is {CANARY}."}]}
+    assert (
+        await play.http.post("/api/v1/users/chief/facts", json=facts, headers=play.headers("host"))
+    ).status_code == 200
+    named = {**user("What is my code word?"), "name": "chief"}
+    assert CANARY in (await play.ask("chief", [named]))[1]
+    assert CANARY not in (await play.ask("stranger", [named]))[1]
