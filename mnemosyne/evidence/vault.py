@@ -63,13 +63,13 @@ class FolderVault:
         )
         return len(found)
 
-    async def scrub(self, texts: Sequence[str], *, session_ids: Sequence[str]) -> int:
-        """Cut these texts out of the originals of sessions; return how many originals were changed.
+    async def scrub(self, texts: Sequence[str], *, session_ids: Sequence[str], names: Sequence[str] = ()) -> int:
+        """Cut these texts, and names as whole words, out of the originals of sessions; return how many originals were changed.
 
         The former content of a changed file is overwritten. A file that cannot be read and holds one of the texts is deleted,
         and so is what a killed process has left half written or half overwritten; a second call ends what a killed one began.
         """
-        return await to_thread.run_sync(self._scrub, tuple(texts), tuple(session_ids))
+        return await to_thread.run_sync(self._scrub, tuple(texts), tuple(session_ids), tuple(names))
 
     async def walk_originals(
         self,
@@ -96,8 +96,8 @@ class FolderVault:
         file = self._file(session_id, evidence_id)
         return str(_read_file(file)["original"]) if file.is_file() else None
 
-    def _scrub(self, texts: tuple[str, ...], session_ids: tuple[str, ...]) -> int:
-        scrubber, matcher, changed = Scrubber(texts, thorough=False), TextMatcher(texts), 0
+    def _scrub(self, texts: tuple[str, ...], session_ids: tuple[str, ...], names: tuple[str, ...]) -> int:
+        scrubber, matcher, changed = Scrubber(texts, names, thorough=False), TextMatcher(texts, names), 0
         for session_id in session_ids if not matcher.seeks_nothing else ():
             folder = self.folder / name_of(session_id)
             for part in sorted(folder.glob(_UNFINISHED)):

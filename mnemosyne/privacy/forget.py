@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from anyio import to_thread
+
 from mnemosyne.core.errors import IndexUnavailableError
 from mnemosyne.privacy.proof import (
     MOST_CHARS,
@@ -22,11 +24,12 @@ from mnemosyne.privacy.proof import (
     find_rows,
     searchable,
 )
-from mnemosyne.privacy.runs import RUN, SHORT_RUN, TELLING, TextMatcher, evenly_limited, written_forms
-from mnemosyne.privacy.scrub import subject_of
+from mnemosyne.privacy.redact import find_sensitive
+from mnemosyne.privacy.runs import RUN, SHORT_RUN, TELLING, TextMatcher, evenly_limited, without_word, written_forms
+from mnemosyne.privacy.scrub import Scrubber, subject_of
 from mnemosyne.protocols import Index, OriginalVault, Store
 from mnemosyne.retrieval.text.words import word_tokens
-from mnemosyne.schema.erasure import Erasure, ErasureOutcome, ErasurePreview
+from mnemosyne.schema.erasure import ERASED, Erasure, ErasureOutcome, ErasurePreview
 from mnemosyne.schema.memory import session_scope
 
 
@@ -111,6 +114,8 @@ async def forget(place: MemoryLocations, erasure: Erasure) -> ErasureReport:
     """
     kind, _ = subject_of(erasure)
     found = await place.store.preview_erasure(erasure)
+    personal = await _find_personal(place, found)
+    erasure = replace(erasure, reason=_clean_reason(erasure, found, personal))
     plan = ErasurePlan(
         kind=kind,
         whole=found.whole,
@@ -124,7 +129,7 @@ async def forget(place: MemoryLocations, erasure: Erasure) -> ErasureReport:
     originals = 0
     if place.vault is not None:
         originals = await place.vault.drop(**_vault_query(erasure, found))
-        originals += await place.vault.scrub(found.scrubbed, session_ids=found.touched)
+        originals += await place.vault.scrub(found.scrubbed, session_ids=found.touched, names=personal)
     await _drop_scopes(place, scopes)
     outcome = await place.store.erase(erasure)
     for clear in place.caches:
@@ -134,7 +139,7 @@ async def forget(place: MemoryLocations, erasure: Erasure) -> ErasureReport:
     if place.rebuild is not None and not faults:
         for scope in scopes:
             await place.rebuild(scope)
-    proof = await _prove(place, erasure, found, outcome)
+    proof = await _prove(place, erasure, found, outcome, personal)
     return ErasureReport(
         plan=plan,
         outcome=outcome,
@@ -146,7 +151,28 @@ async def forget(place: MemoryLocations, erasure: Erasure) -> ErasureReport:
     )
 
 
-async def _prove(place: MemoryLocations, erasure: Erasure, found: ErasurePreview, outcome: ErasureOutcome) -> Proof:
+def _clean_reason(erasure: Erasure, found: ErasurePreview, personal: Sequence[str]) -> str:
+    """Return why something is erased, without what is erased and without its ids: the record of the erasure stays."""
+    reason = Scrubber(found.texts, personal, thorough=False).text(erasure.reason)
+    for name in filter(None, (erasure.user_id, erasure.session_id, *erasure.evidence_ids)):
+        reason = without_word(reason, name, ERASED)
+    return reason
+
+
+async def _find_personal(place: MemoryLocations, found: ErasurePreview) -> tuple[str, ...]:
+    """Return the personal data in the erased texts: in an original, where redaction once found it, even a short number goes."""
+    if place.vault is None or not found.touched:
+        return ()
+    return await to_thread.run_sync(find_sensitive, found.scrubbed)
+
+
+async def _prove(
+    place: MemoryLocations,
+    erasure: Erasure,
+    found: ErasurePreview,
+    outcome: ErasureOutcome,
+    personal: Sequence[str],
+) -> Proof:
     """Search what an erasure concerned: rows and originals of its sessions, and all files."""
     scrubbed = tuple(dict.fromkeys((*found.scrubbed, *outcome.texts)))
     touched = tuple(dict.fromkeys((*found.touched, *outcome.touched)))
@@ -156,7 +182,7 @@ async def _prove(place: MemoryLocations, erasure: Erasure, found: ErasurePreview
     places = set(await find_places(place.store, matcher, touched))
     places.update(await find_rows(place.store, whole))
     if place.vault is not None:
-        places.update(await find_originals(place.vault, matcher, touched))
+        places.update(await find_originals(place.vault, TextMatcher(scrubbed, personal), touched))
     every = TextMatcher(texts)
     places.update(f"audit/{each.audit_id}" for each in await place.store.audits() if every.occurs(each.reason))
     sought = searchable(texts)

@@ -186,6 +186,18 @@ def _redact_checked(text: str, rules: RedactionRules) -> tuple[str, tuple[str, .
     raise RedactionError("The rules find more after each redaction; check your own patterns.")
 
 
+def find_sensitive(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return what the shipped rules find in texts, each once; RedactionError for a search that cannot be finished."""
+    rules, found = RedactionRules(), dict[str, None]()
+    try:
+        for text in texts:
+            spans, _ = _find_spans(text, rules)
+            found.update(dict.fromkeys(text[span.begin : span.end].strip() for span in spans))
+    except PatternError as error:
+        raise RedactionError(f"The text could not be searched to its end. {error}") from None
+    return tuple(found)
+
+
 def own_word_rules(redactor: Redactor) -> RedactionRules:
     """Return the rules for what users say or ask to remember: it is kept as written, except for secrets and for what the host's own
     patterns, words and fields name.

@@ -401,6 +401,18 @@ def is_whole_word(text: str, place: int, size: int) -> bool:
     return not (before or after)
 
 
+def without_word(text: str, word: str, mark: str) -> str:
+    """Return a text with a mark in place of a word, wherever it occurs as one."""
+    kept, end = list[str](), 0
+    place = text.find(word)
+    while place >= 0:
+        if is_whole_word(text, place, len(word)):
+            kept += (text[end:place], mark)
+            end = place + len(word)
+        place = text.find(word, place + len(word))
+    return "".join((*kept, text[end:]))
+
+
 def _is_word_character(char: str) -> bool:
     return char.isalnum() and not _is_cjk(char)
 

@@ -79,9 +79,9 @@ class OriginalVault(Protocol):
         """Return how many originals `drop` would delete."""
         ...
 
-    async def scrub(self, texts: Sequence[str], *, session_ids: Sequence[str]) -> int:
-        """Cut these texts out of the originals of sessions, by the rule of `mnemosyne.privacy.runs`; return how many originals
-        were changed. Nothing of their former content is left.
+    async def scrub(self, texts: Sequence[str], *, session_ids: Sequence[str], names: Sequence[str] = ()) -> int:
+        """Cut these texts out of the originals of sessions, by the rule of `mnemosyne.privacy.runs`, and `names` as whole words;
+        return how many originals were changed. Nothing of their former content is left.
         """
         ...
 

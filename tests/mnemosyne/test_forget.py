@@ -205,6 +205,33 @@ async def test_a_user_is_forgotten_to_the_last_byte(memory):
     assert (audit.kind, audit.reason) == ("user", "asked to")
 
 
+async def test_a_number_of_a_forgotten_user_is_in_no_original(memory):
+    said = "Should you ever need me while I am away, my phone is 13800138000 and my card 4945 8073 0215 7365."
+    turns = (
+        ImportedTurn(turn_id="p001", messages=(by("lin", said), replies("I see."))),
+        ImportedTurn(turn_id="p002", messages=(by("kai", "Call me on 13900139000, whenever you like to."),)),
+    )
+    await memory.store.create_session(SessionStart(session_id="s1", world_id="w1", locale="en", state={}, turns=turns))
+    await ingest(memory, '{"phones": ["13800138000", "13900139000"], "card": "4945 8073 0215 7365"}')
+    assert memory.files_with("13800138000") != []
+    done = await forget(memory.place, Erasure(at=AT, user_id="lin"))
+    assert done.done, done.proof
+    held = [name for name in memory.files_with("13800138000", "4945 8073 0215 7365") if "originals" in name]
+    assert held == []
+    assert [name for name in memory.files_with("13900139000") if "originals" in name]
+
+
+async def test_the_record_of_an_erasure_says_why_and_nothing_of_what_is_gone(memory):
+    await lived(memory)
+    reason = f"lin asked to: {SECRET} And kai agrees."
+    assert (await forget(memory.place, Erasure(at=AT, user_id="lin", reason=reason))).done
+    await forget(memory.place, Erasure(at=AT, session_id="s1", reason="s1 is over"))
+    assert [each.reason for each in await memory.store.audits()] == [
+        "[erased] asked to: [erased] And kai agrees.",
+        "[erased] is over",
+    ]
+
+
 async def test_a_session_is_forgotten_to_the_last_byte(memory):
     await lived(memory)
     await memory.store.create_session(SessionStart(session_id="s2", world_id="w1", locale="en", state={}))

@@ -176,6 +176,23 @@ async def test_reads_of_originals_and_erasures_are_audited(tmp_path):
         assert [each["reason"] for each in (await client.get("/api/v1/audits", headers=admin)).json()] == ["asked"]
 
 
+async def test_an_erasure_names_what_it_found_and_what_is_left(tmp_path):
+    said = "The heir hides the amber bell under the third step of the chapel."
+    async with serve(tmp_path) as client:
+        await client.post("/api/v1/sessions", json={"session_id": "s"})
+        await client.post("/api/v1/sessions/s/turns", json={"message": said})
+        left = tmp_path / "store" / "originals" / "left.txt"
+        left.parent.mkdir()
+        left.write_text(said, encoding="utf-8")
+        answer = (await client.post("/api/v1/erasures", json={"session_id": "s"})).json()
+        assert answer["done"] is False
+        assert answer["counts"]["sessions"] == 1
+        assert [each.rpartition("/")[2] for each in answer["remains"]] == ["left.txt"]
+        left.unlink()
+        again = (await client.post("/api/v1/erasures", json={"session_id": "s"})).json()
+        assert (again["done"], again["counts"], again["remains"]) == (True, {}, [])
+
+
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "evil.example:80", "[::2]", ""])
 async def test_another_name_of_the_loopback_service_is_refused(tmp_path, host):
     async with serve(tmp_path) as client:

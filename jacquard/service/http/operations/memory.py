@@ -86,8 +86,9 @@ class ErasureRequest:
 class ErasureAnswer:
     """What an erasure removed, or would remove (`dry_run`), without any of its text.
 
-    `done` is true where everything is gone and a search has proved it; `remains` are rows in which a text still stands, `faults`
-    what could not be erased, `not_covered` what an erasure leaves by its rule.
+    `counts` are what was removed, by kind: empty if nothing was there. `done` is true if everything is gone and a search has proved
+    it; `remains` are rows and files in which a text is left, `faults` what could not be erased, `mentions` rows of others that have
+    the id as a word, `not_covered` what an erasure leaves by its rule.
     """
 
     dry_run: bool
@@ -98,9 +99,11 @@ class ErasureAnswer:
     messages: int
     evidences: int
     originals: int
+    counts: Mapping[str, int] = field(default_factory=lambda: EMPTY)
     audit_id: str = ""
     remains: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
+    mentions: tuple[str, ...] = ()
     not_covered: tuple[str, ...] = ()
 
 
@@ -243,9 +246,11 @@ async def erase(call: Call) -> ErasureAnswer:
         messages=report.plan.messages,
         evidences=report.plan.evidences,
         originals=report.originals,
+        counts=dict(report.outcome.counts),
         audit_id=report.outcome.audit_id,
-        remains=texts_for(call.principal, report.proof.places),
+        remains=texts_for(call.principal, (*report.proof.places, *report.proof.found_files)),
         faults=texts_for(call.principal, report.faults),
+        mentions=report.proof.mentions,
         not_covered=report.not_covered,
     )
 
