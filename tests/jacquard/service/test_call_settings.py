@@ -7,13 +7,12 @@ from functools import reduce
 
 import pytest
 
-from jacquard import ConfigError, RuntimeConfig
+from jacquard import ArmConfig, ConfigError, RuntimeConfig, config_from_mapping
 from jacquard.config.experiments import with_viewer
 from jacquard.config.fields import ANY, LOWER
 from jacquard.config.per_call import read_call_settings
 from jacquard.config.reference import settings_of
-from jacquard.config.sections import ArmConfig, list_credentials
-from jacquard.config.settings import config_from_mapping
+from jacquard.config.sections import list_credentials
 from jacquard.service.http.routes import OPERATIONS
 from mnemosyne.core.codec import to_plain
 

@@ -34,7 +34,7 @@ from jacquard.service.mcp.resources import RESOURCES
 from jacquard.service.mcp.tools import TOOLS
 from jacquard.service.running.application import build_app
 from jacquard.testing.server import ScriptedServer
-from mnemosyne.schema.ingest import IngestOptions
+from mnemosyne import IngestOptions
 
 pytestmark = pytest.mark.anyio
 CALLS = [each for each in OPERATIONS if each.name != "stream_events"]

@@ -8,17 +8,13 @@ import pytest
 from doors import CALLERS, WORLD, open_doors, tool_arguments
 from test_doors import CALLS
 
-from jacquard import RuntimeConfig, open_runtime
-from jacquard.core.degradations import Degradation
-from jacquard.core.errors import TemplateError
+from jacquard import Degradation, RuntimeConfig, TemplateError, open_runtime
 from jacquard.service.answers import describe
 from jacquard.service.host_paths import error_for, event_for, hide_places, turn_for
 from jacquard.service.mcp.tools import TOOLS
 from jacquard.service.values import LOCAL, Principal
 from jacquard.testing.server import ScriptedServer
-from mnemosyne import SystemClock
-from mnemosyne.core.errors import IndexUnavailableError, StoreUnavailableError
-from mnemosyne.schema.event import Event, EventType
+from mnemosyne import Event, EventType, IndexUnavailableError, StoreUnavailableError, SystemClock
 
 pytestmark = pytest.mark.anyio
 TENANT = Principal(tenant="north", token_id="t")
