@@ -120,6 +120,9 @@ class BlockKind(StrEnum):
 SAID = frozenset({BlockKind.MESSAGE, BlockKind.INPUT})
 """The kinds of what is said in the conversation."""
 
+AUTHORED = frozenset({BlockKind.TEMPLATE, BlockKind.DIRECTIVE, BlockKind.INJECTION, BlockKind.WORLD_INFO})
+"""The kinds of what the author of a world or of templates wrote: too long for a budget, it is cut and not dropped."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KindTraits:

@@ -26,6 +26,7 @@ class DegradationCode(StrEnum):
     ACTION_PATTERN_FAILED = "action_pattern_failed"
     PLANNER_TIER1 = "planner_tier1"
     STATE_SHORTENED = "state_shortened"
+    BLOCK_CUT = "block_cut"
     RECALL_FAILED = "recall_failed"
     RECALL_LATE = "recall_late"
     SELECTION_FAILED = "selection_failed"
@@ -81,6 +82,8 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
         DegradationCode.PLANNER_TIER1: "The planner's model gave no usable plan; the plan of the rules is used.",
         DegradationCode.STATE_SHORTENED: "The state is too large for its part of the prompt; its largest parts are shown "
         "shortened.",
+        DegradationCode.BLOCK_CUT: "A text of the world is too long for this prompt: its beginning is shown, or nothing if "
+        "there is no room for a useful part.",
         DegradationCode.RECALL_FAILED: "Recall failed; the prompt holds no recalled memories.",
         DegradationCode.RECALL_LATE: "Recall was not ready at the deadline; the prompt holds no recalled memories.",
         DegradationCode.SELECTION_FAILED: "The model that selects memories failed; the heuristic selected.",

@@ -215,7 +215,8 @@ class PruneRules:
     block without a time never expires. `max_sensitivity`: more sensitive blocks are masked, or dropped when `mask` is
     false. `shorten_to` (0..1) and `shorten_least_tokens`: how long a shortened block is, as a share of its tokens and
     at least. `defer_oversize`: a block that is far longer than the others comes after all of them, so that it does not keep
-    them out (off for records of releases that did not).
+    them out; `cut_authored`: an authored block (`jacquard.core.block_kinds.AUTHORED`) for which there is not room enough is
+    cut (both are off for records of releases that did not).
     """
 
     must_keep: frozenset[Priority] = frozenset({Priority.MUST})
@@ -226,6 +227,7 @@ class PruneRules:
     shorten_to: float = 0.25
     shorten_least_tokens: int = 24
     defer_oversize: bool = True
+    cut_authored: bool = True
 
 
 NO_RULES = PruneRules()
@@ -236,8 +238,9 @@ NO_RULES = PruneRules()
 class PruneResult:
     """Kept, degraded and dropped blocks, and exactly one decision for each block, all in the order given.
 
-    A degraded block is returned unchanged. Its decision says by `code` what must be done to it (`shortened`, `masked`)
-    and by `tokens` how long it may be afterwards. The caller has a summarizer shorten it, or withholds its text.
+    A degraded block is returned unchanged. Its decision says by `code` what must be done to it (`shortened`, `cut`, `masked`)
+    and by `tokens` how long it may be afterwards. The caller has a summarizer shorten it, shows its beginning, or withholds its
+    text.
     """
 
     kept: tuple[PromptBlock, ...]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from jacquard import (
     Action,
+    BudgetExceededError,
     DegradeToSummaryPruner,
     GreedyPriorityPruner,
     GroupAwarePruner,
@@ -18,6 +19,7 @@ from jacquard import (
     PruneRules,
     Sensitivity,
 )
+from jacquard.core.block_kinds import BlockKind
 from jacquard.testing.pruner import PrunerContract
 from jacquard.testing.pruner import sample_block as block
 from mnemosyne import BlockType, Priority, Ref
@@ -143,8 +145,8 @@ def test_a_guarded_block_takes_its_group_along_when_it_is_dropped():
 
 blocks_strategy = st.lists(
     st.builds(
-        lambda tokens, priority, rank, group, evidence, kind: replace(
-            block("", tokens, priority, rank=rank, group=group), refs=evidence, block_type=kind
+        lambda tokens, priority, rank, group, evidence, block_type, kind: replace(
+            block("", tokens, priority, rank=rank, group=group), refs=evidence, block_type=block_type, kind=kind
         ),
         st.integers(0, 120) | st.sampled_from([1_600, 5_000]),
         st.sampled_from([Priority.HIGH, Priority.MEDIUM, Priority.LOW]),
@@ -152,6 +154,7 @@ blocks_strategy = st.lists(
         st.sampled_from([None, None, "a", "b"]),
         st.sampled_from([(), (Ref(evidence_id="e1"),), (Ref(evidence_id="e2"),)]),
         st.sampled_from([BlockType.MEMORY, BlockType.STATE]),
+        st.sampled_from([BlockKind.UNKNOWN, BlockKind.TEMPLATE]),
     ),
     max_size=14,
 ).map(lambda rows: [replace(each, block_id=f"b{n}") for n, each in enumerate(rows)])
@@ -180,3 +183,31 @@ def test_a_bigger_budget_never_gives_a_worse_set(pruner, blocks, quotas, limit, 
     large = pruner.prune(blocks, PruneBudget(max_tokens=limit + more, tier_tokens=quotas))
     assert set(ids(small.kept)) <= set(ids(large.kept))
     assert set(ids(small.degraded)) <= set(ids(large.kept)) | set(ids(large.degraded))
+    for before, after in zip(small.decisions, large.decisions, strict=True):
+        assert after.action is Action.DROPPED or before.action is Action.DROPPED or before.tokens <= after.tokens
+    for result, budget in ((small, limit), (large, limit + more)):
+        shown = [each for each in result.decisions if each.action is not Action.DROPPED]
+        assert sum(each.tokens for each in shown) <= budget
+
+
+@ALL
+@pytest.mark.parametrize("whole", [60, 400, 1_400, 20_000])
+def test_an_authored_block_that_is_too_long_is_cut_and_not_dropped(pruner, whole):
+    persona = replace(block("persona", whole, Priority.HIGH), kind=BlockKind.TEMPLATE, block_type=BlockType.INSTRUCTION)
+    talk = [replace(block(f"m{n}", 20, Priority.HIGH, rank=n + 1), block_type=BlockType.STATE) for n in range(5)]
+    for limit in (48, whole // 2 + 24, whole - 1):
+        (own, *others) = pruner.prune([persona, *talk], room(limit)).decisions
+        spoken = sum(each.tokens for each in others if each.action is Action.KEPT)
+        assert own.code == "cut"
+        assert (limit - spoken) * 0.85 <= own.tokens <= limit - spoken
+        assert spoken == (100 if limit > 612 else own.tokens == 512 and (limit - 512) // 20 * 20)
+    assert codes(pruner.prune([persona, *talk], room(47))) == ["over_budget", *["after_cut"] * 5]
+    assert len(pruner.prune([persona, *talk], room(whole + 100)).kept) == 6
+    assert codes(pruner.prune([persona], room(whole - 1), PruneRules(cut_authored=False))) == ["over_budget"]
+
+
+@ALL
+def test_an_authored_block_that_must_stay_is_never_cut(pruner):
+    rules = replace(block("rules", 500, Priority.MUST), kind=BlockKind.TEMPLATE)
+    with pytest.raises(BudgetExceededError, match="rules"):
+        pruner.prune([rules], room(400))

@@ -28,6 +28,7 @@ from jacquard.pipeline.skeleton.messages import without_notice
 from jacquard.pipeline.skeleton.world_info import activation_decisions
 from jacquard.pipeline.weaving.assemble import PromptMessage, is_history_message, prefix
 from jacquard.pipeline.weaving.assembler import ROLE_MESSAGES, Assembler
+from jacquard.pipeline.weaving.authored import describe_cuts
 from jacquard.pipeline.weaving.layers import share
 from jacquard.pipeline.weaving.policies import rules_of, tier_tokens_of
 from jacquard.pipeline.weaving.prompt import Prompt, PromptLayout, complete, lay_out
@@ -124,7 +125,7 @@ def build_turn_prompt(inputs: PromptInputs, laid: PromptLayout, carried: Mapping
             {block.block_id for block in prompt.stages[-1].blocks() if block.volatile},
         ),
         spans=prompt.assembled.spans,
-        degradations=inputs.degradations,
+        degradations=(*inputs.degradations, *describe_cuts(prompt.decisions, laid.woven.skein.blocks())),
         conflicts=inputs.skeleton.results.conflicts,
         tags=dict(inputs.config.tags),
         plan=plan_to_json(inputs.turn.plan),

@@ -28,9 +28,11 @@ from mnemosyne.core import codec
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.record import TurnRecord
 
-SNAPSHOT_VERSION = 2
+SNAPSHOT_VERSION = 3
 DEFERS_OVERSIZE = 2
 """From this version on, oversize blocks were packed last."""
+CUTS_AUTHORED = 3
+"""From this version on, authored blocks that were too long were cut."""
 _STATUS = "status"
 _LEAVES = frozenset((str, int, float, bool, type(None)))
 _NONE_SUCH = object()

@@ -14,18 +14,25 @@ from typing import Any
 from filament import FilamentError, collect_anchors, with_anchors
 from jacquard.core.block_kinds import SUMMARY_SLOT, TEMPLATE_SOURCE
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock
-from jacquard.core.degradations import Degradation
+from jacquard.core.degradations import Degradation, DegradationCode
 from jacquard.core.errors import JacquardError
 from jacquard.core.names import mentions, normalise
 from jacquard.core.quests import META, QUESTS_KEY, Quest, drop_quests, find_active_quests
-from jacquard.core.receipt import StateCut
+from jacquard.core.receipt import CutPart, StateCut
 from jacquard.pipeline.evidence.blocks import NO_RESULTS, EvidenceBlocks
 from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.schedule import INJECTION, list_injected_entries
 from jacquard.pipeline.skeleton.history import find_history_start, trim_history
 from jacquard.pipeline.skeleton.messages import find_speakers, history_blocks, input_block
 from jacquard.pipeline.skeleton.naming import rename_duplicates
-from jacquard.pipeline.skeleton.state_fit import MOST_TOKENS, count_goal_tokens, fit_state, is_too_large
+from jacquard.pipeline.skeleton.state_fit import (
+    MOST_CHARS,
+    MOST_TOKENS,
+    count_goal_tokens,
+    fit_state,
+    fit_texts,
+    is_too_large,
+)
 from jacquard.pipeline.skeleton.todo import list_open_tasks
 from jacquard.templating import open_templates
 from jacquard.templating.files import TemplateRoot, template_roots
@@ -66,8 +73,9 @@ class Skeleton:
     anchor that this prompt shows to the JSON Pointer of its place in the state. `history_start` is the id of the first
     message shown; passed to the next turn (`prompt.history_start` of its record) it keeps the window's start. `source`
     is what the blocks were rendered from. `state_tokens` is what the state takes of the prompt, `state_cut` what is not
-    shown of it. `results` are the blocks of tool results, and `degradations` the receipt's lines on a state that is not
-    shown whole; both come from the store (`jacquard.pipeline.skeleton.stream`), and a preview has none.
+    shown of it. `results` are the blocks of tool results, and `degradations` the receipt's lines on a state or a text that is
+    not shown whole; results and lines on the state come from the store (`jacquard.pipeline.skeleton.stream`), so a preview
+    has none.
     """
 
     blocks: tuple[PromptBlock, ...]
@@ -140,14 +148,16 @@ class AutomationStream:
         """
         state = with_anchors(turn.window.state)
         quests = find_active_quests(state)
+        directives = (
+            *select_directives(turn.world, turn.user_message, turn.hidden | turn.lore.withheld),
+            *list_injected_entries(turn.world, turn.plan),
+        )
+        variables, directives, cuts = fit_texts(template_variables(turn, state, quests), directives)
         source = SkeletonSource(
             template_id=turn.config.template_id or turn.plan.template_id,
             locale=turn.world.locale,
-            variables=template_variables(turn, state, quests),
-            directives=(
-                *select_directives(turn.world, turn.user_message, turn.hidden | turn.lore.withheld),
-                *list_injected_entries(turn.world, turn.plan),
-            ),
+            variables=variables,
+            directives=directives,
             digests=templates.digests,
             without=without,
         )
@@ -171,6 +181,7 @@ class AutomationStream:
             source=made.source,
             state_tokens=made.state_tokens,
             state_cut=made.cut,
+            degradations=tuple(map(_describe_cut, cuts)),
         )
 
     def _render_template_blocks(
@@ -202,6 +213,15 @@ class AutomationStream:
             cut=cut,
             shown=None if cut is None else ShownState(status=variables["status"], quests=rows),
         )
+
+
+def _describe_cut(cut: CutPart) -> Degradation:
+    name = cut.path.lstrip("/").replace("/", ".")
+    detail = (
+        f"{name} has {cut.total:,} {cut.unit}, and a template takes at most {MOST_CHARS:,} characters of such a text: the first "
+        f"{cut.shown:,} {cut.unit} of it are given. Shorten it, or move a part of it to lore/."
+    )
+    return Degradation(code=DegradationCode.BLOCK_CUT.value, detail=detail)
 
 
 def render_blocks(

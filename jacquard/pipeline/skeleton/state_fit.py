@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from jacquard.core.errors import BudgetExceededError
@@ -25,6 +25,7 @@ from jacquard.pipeline.skeleton.state_cut import (
     reduce_rules,
     restore_paths,
 )
+from mnemosyne.schema.memory import MemoryEntry
 
 MOST_CHARS = 150_000
 """The most of a state that templates get, in characters, so that no shipped template exceeds `jacquard.templating.limits`."""
@@ -32,6 +33,9 @@ MOST_TOKENS = 4 * MOST_CHARS
 """More tokens than that many characters can take, which means no limit."""
 GOAL_CHARS = 400
 """A goal of more characters, which comes from a quest, counts as state and is shortened like it."""
+_AUTHORED = ("instruction", "persona", "summary")
+_SMALL_CHARS = MOST_CHARS // 5
+"""A text of no more characters is never too large, however it is escaped."""
 _ROUNDS = 8
 _ENOUGH = 0.9
 _TRIES = 4
@@ -44,6 +48,24 @@ def is_too_large(variables: Variables) -> bool:
     """Return whether the parts of a state that templates read are larger than what they may get."""
     parts = [variables["status"], variables["quests"], variables["goal"]]
     return count_shown_chars(parts, MOST_CHARS, with_rules=True) > MOST_CHARS
+
+
+def fit_texts(
+    variables: Variables, directives: Sequence[MemoryEntry]
+) -> tuple[dict[str, Any], tuple[MemoryEntry, ...], tuple[CutPart, ...]]:
+    """Return template variables and directives whose texts are no larger than what templates may get, and what was cut."""
+    cutter = StateCutter(find_cut_words(str(variables["locale"])))
+    fitted = {name: cutter.cut(variables[name], MOST_CHARS, (name,)) for name in _AUTHORED}
+    fitted["axioms"] = [
+        {**each, "text": cutter.cut(each["text"], MOST_CHARS, ("axioms", each["id"]))} for each in variables["axioms"]
+    ]
+    shown = tuple(
+        each
+        if len(each.text) <= _SMALL_CHARS
+        else replace(each, text=cutter.cut(each.text, MOST_CHARS, (each.entry_id,)))
+        for each in directives
+    )
+    return {**variables, **fitted}, shown, tuple(cutter.cuts)
 
 
 def count_goal_tokens(goal: str, count: Callable[[str], int]) -> int:

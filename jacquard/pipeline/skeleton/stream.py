@@ -56,7 +56,10 @@ class SkeletonStream:
         return replace(
             skeleton,
             results=results.with_document(document),
-            degradations=await describe_state(self._store, turn.window.head, skeleton.state_cut),
+            degradations=(
+                *skeleton.degradations,
+                *await describe_state(self._store, turn.window.head, skeleton.state_cut),
+            ),
         )
 
 

@@ -21,11 +21,11 @@ from jacquard.core.protocols import Shortener
 from jacquard.core.receipt import BlockDecision
 from jacquard.pipeline.truncation import truncate_sentences
 from jacquard.pipeline.weaving.assemble import MESSAGE_OVERHEAD_TOKENS
+from jacquard.pipeline.weaving.authored import mark_shortened
 from jacquard.pipeline.weaving.packing import MASKED
 from mnemosyne.core.off_loop import calculate, size_of
 
 WITHHELD = "[withheld]"
-_FIRST_TAG = re.compile(r"\A\s*<[A-Za-z_][\w.-]*")
 _ATTRIBUTE = re.compile(r'\s(?!id=|type=|shortened=)[\w.-]+="[^"]*"')
 
 Order = tuple[PromptBlock, BlockDecision]
@@ -119,7 +119,7 @@ def _split_block(block: PromptBlock) -> list[ContentPiece]:
     """Return the texts and tags of a block, marked as shortened; a message as it was written is one text."""
     if block.as_written:
         return [ContentPiece(source=block.content, text=block.content)]
-    return list(split_content(_mark_shortened(block.content)))
+    return list(split_content(mark_shortened(block.content)))
 
 
 def _join(pieces: Sequence[ContentPiece], block: PromptBlock) -> str:
@@ -156,9 +156,3 @@ def _find_longest_text(pieces: Sequence[ContentPiece]) -> int:
 
 def _overhead(block: PromptBlock, count: Callable[[str], int]) -> int:
     return max(0, min(MESSAGE_OVERHEAD_TOKENS, block.tokens - count(block.content) - block.attached_tokens))
-
-
-def _mark_shortened(content: str) -> str:
-    """Mark in the element itself that its text is shortened; a message without elements shows it by its ending."""
-    found = _FIRST_TAG.match(content)
-    return content if found is None else f'{content[: found.end()]} shortened="true"{content[found.end() :]}'

@@ -14,6 +14,7 @@ from datetime import timedelta
 from math import ceil
 
 from filament import split_content
+from jacquard.core.block_kinds import AUTHORED
 from jacquard.core.blocks import PromptBlock, Sensitivity
 from jacquard.core.errors import BudgetExceededError
 from jacquard.core.protocols import PruneBudget, PruneResult, PruneRules
@@ -22,6 +23,7 @@ from mnemosyne.schema.evidence import BlockType, Priority
 
 TIERS = (Priority.MUST, Priority.HIGH, Priority.MEDIUM, Priority.LOW)
 SHORTENED = "shortened"
+CUT = "cut"
 MASKED = "masked"
 _RANK = {priority: place for place, priority in enumerate(TIERS)}
 _GUARD = {level: place for place, level in enumerate(Sensitivity)}
@@ -30,6 +32,12 @@ OVERSIZE_TOKENS = 1_500
 
 OVERSIZE_TIMES = 8
 """How many times the median length an oversize block exceeds."""
+
+PART_TOKENS = 512
+"""The beginning of a long authored block, which is packed before the other blocks of its priority; the rest is after them."""
+
+LEAST_PART_TOKENS = 48
+"""A part of an authored block that is shorter than this is of no use."""
 
 _MARK_TOKENS = 8
 """The tokens of the mark of a shortened element."""
@@ -43,9 +51,9 @@ Grouping = Callable[[Sequence[PromptBlock]], list[list[int]]]
 class Unit:
     """Blocks that are kept or dropped together, by their places in the input.
 
-    `short_tokens` is their cost when those that can be are shortened; equal to `tokens` where none can. `out` is the
+    `short_tokens` is their cost when those that can be are shortened or cut; equal to `tokens` where none can. `out` is the
     code of the reason why the unit may not be in the prompt whatever the budget; `only_short` says that it may only be
-    shortened.
+    shortened. `least_tokens` is the smallest part of it that is of use; 0: it is shown whole or not at all.
     """
 
     members: tuple[int, ...]
@@ -56,24 +64,30 @@ class Unit:
     must: bool
     out: str = ""
     only_short: bool = False
+    least_tokens: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PackingStep:
-    """One step of packing: `unit` gets `tokens` more, and is then whole or shortened."""
+    """One step of packing: `unit` gets `tokens` more, and is then whole or shortened.
+
+    Where there is not room for all of them, it gets what there is, if that is at least `least_tokens` (0: nothing).
+    """
 
     unit: int
     tokens: int
     whole: bool
+    least_tokens: int = 0
 
 
 @dataclass(kw_only=True, slots=True)
 class _UnitState:
-    """The state of a unit: dropped, shortened, or whole; and why not more."""
+    """The state of a unit: dropped, shortened (to `tokens`), or whole; and why not more."""
 
     level: int = 0
     code: str = "after_cut"
     room: int = 0
+    tokens: int = 0
     decisions: dict[int, BlockDecision] = field(default_factory=dict)
 
 
@@ -94,36 +108,9 @@ def build_units(
     )
 
 
-def build_whole_steps(units: Sequence[Unit], rules: PruneRules) -> tuple[PackingStep, ...]:
-    """Return one step for each unit, in packing order, those of oversize units last."""
-    steps = [
-        PackingStep(unit=place, tokens=unit.tokens, whole=True)
-        for place, unit in enumerate(units)
-        if not unit.must and not unit.out
-    ]
-    return _defer_oversize(steps, units, rules)
-
-
-def _defer_oversize(steps: Sequence[PackingStep], units: Sequence[Unit], rules: PruneRules) -> tuple[PackingStep, ...]:
-    """Return the steps in their order, but those that add an oversize length after all others.
-
-    The first step that does not fit ends packing; a block of 20,000 tokens would keep everything after it out.
-    """
-    sizes = sorted(unit.tokens for unit in units if not unit.must and not unit.out)
-    if not sizes or not rules.defer_oversize:
-        return tuple(steps)
-    limit = max(OVERSIZE_TOKENS, OVERSIZE_TIMES * sizes[(len(sizes) - 1) // 2])
-    late = {step.unit for step in steps if not step.whole and step.tokens > limit}
-    is_late = [step.tokens > limit or step.unit in late for step in steps]
-    return (
-        *(step for step, oversize in zip(steps, is_late, strict=True) if not oversize),
-        *(step for step, oversize in zip(steps, is_late, strict=True) if oversize),
-    )
-
-
-def build_shortening_steps(units: Sequence[Unit], rules: PruneRules) -> tuple[PackingStep, ...]:
-    """Return steps that, tier by tier, first give every unit of the tier a place in its short form, then its whole
-    text.
+def build_steps(units: Sequence[Unit], rules: PruneRules) -> tuple[PackingStep, ...]:
+    """Return steps that, tier by tier, first give every unit of the tier a place, those that may be shortened in their short form,
+    and then these their whole text; what is oversize comes last.
     """
     steps: list[PackingStep] = []
     for tier in TIERS:
@@ -134,13 +121,44 @@ def build_shortening_steps(units: Sequence[Unit], rules: PruneRules) -> tuple[Pa
         ]
         shorter = [(place, unit) for place, unit in own if unit.short_tokens < unit.tokens]
         named = {place for place, _ in shorter}
-        steps += [PackingStep(unit=place, tokens=unit.short_tokens, whole=place not in named) for place, unit in own]
         steps += [
-            PackingStep(unit=place, tokens=unit.tokens - unit.short_tokens, whole=True) for place, unit in shorter
+            PackingStep(unit=place, tokens=unit.short_tokens, whole=place not in named, least_tokens=unit.least_tokens)
+            for place, unit in own
+        ]
+        steps += [
+            PackingStep(
+                unit=place,
+                tokens=unit.tokens - unit.short_tokens,
+                whole=True,
+                least_tokens=min(unit.least_tokens, 1),
+            )
+            for place, unit in shorter
         ]
     late = [(place, unit) for place, unit in enumerate(units) if unit.only_short and not unit.must and not unit.out]
     steps += [PackingStep(unit=place, tokens=unit.short_tokens, whole=False) for place, unit in late]
     return _defer_oversize(steps, units, rules)
+
+
+def _defer_oversize(steps: Sequence[PackingStep], units: Sequence[Unit], rules: PruneRules) -> tuple[PackingStep, ...]:
+    """Return the steps in their order, but those that add an oversize length after all others.
+
+    The first step that does not fit ends packing; a block of 20,000 tokens would keep everything after it out. Of a step that may
+    be cut, as much stays in its place as is not oversize.
+    """
+    sizes = sorted(unit.tokens for unit in units if not unit.must and not unit.out)
+    if not sizes or not rules.defer_oversize:
+        return tuple(steps)
+    limit = max(OVERSIZE_TOKENS, OVERSIZE_TIMES * sizes[(len(sizes) - 1) // 2])
+    late = {step.unit for step in steps if not step.whole and step.tokens > limit}
+    first: list[PackingStep] = []
+    last: list[PackingStep] = []
+    for step in steps:
+        if step.tokens > limit and step.least_tokens:
+            first.append(replace(step, tokens=limit, whole=False))
+            last.append(replace(step, tokens=step.tokens - limit, least_tokens=1))
+        else:
+            (last if step.tokens > limit or step.unit in late else first).append(step)
+    return (*first, *last)
 
 
 def pack(
@@ -163,22 +181,24 @@ def pack(
     full = False
     for step in steps:
         unit, state = units[step.unit], states[step.unit]
-        spent = tiers.get(unit.priority, 0) + step.tokens
+        spent = tiers.get(unit.priority, 0)
         quota = budget.tier_tokens.get(unit.priority)
-        if unit.priority in closed or (quota is not None and spent > quota):
+        if unit.priority in closed or (quota is not None and spent + step.tokens > quota):
             if unit.priority not in closed and quota is not None:
-                state.room = max(0, quota - spent + step.tokens)
+                state.room = max(0, quota - spent)
+                used += _take_part(step, state, 0 if full else min(state.room, budget.max_tokens - used))
             closed.add(unit.priority)
             state.code = "over_quota"
             continue
-        tiers[unit.priority] = spent
+        tiers[unit.priority] = spent + step.tokens
         if full or used + step.tokens > budget.max_tokens:
             if not full:
                 state.code, state.room = "over_budget", budget.max_tokens - used
+                used += _take_part(step, state, state.room)
             full = True
             continue
         used += step.tokens
-        state.level = 2 if step.whole else 1
+        state.level, state.tokens = 2 if step.whole else 1, state.tokens + step.tokens
     decisions = {
         place: _decide(blocks[place], unit, state, rules)
         for unit, state in zip(units, states, strict=True)
@@ -195,6 +215,19 @@ def pack(
         dropped=select_blocks(Action.DROPPED),
         decisions=ordered,
     )
+
+
+def _take_part(step: PackingStep, state: _UnitState, room: int) -> int:
+    """Give a unit the part of a step for which there is room; return its tokens, 0 where that is of no use.
+
+    The part is rounded down to four binary digits, so that its text does not change with each token of the rest of the prompt.
+    """
+    if not step.least_tokens or room < step.least_tokens:
+        return 0
+    unit = 1 << max(0, room.bit_length() - 4)
+    part = room // unit * unit
+    state.level, state.tokens = 1, state.tokens + part
+    return part
 
 
 def is_over_guarded(block: PromptBlock, rules: PruneRules) -> bool:
@@ -225,15 +258,18 @@ def _unit(blocks: Sequence[PromptBlock], places: Sequence[int], rules: PruneRule
     expired = not must and all(_is_expired(block, rules) for block in members)
     guarded = not must and not rules.mask and any(is_over_guarded(block, rules) for block in members)
     out = "sensitive" if guarded else "expired" if expired and short == tokens else ""
+    is_cut = not must and len(members) == 1 and short == tokens > LEAST_PART_TOKENS and rules.cut_authored
+    is_cut = is_cut and members[0].kind in AUTHORED and not is_over_guarded(members[0], rules)
     return Unit(
         members=tuple(places),
         priority=TIERS[first[0]],
         key=(0 if must else 1 + first[0], *first[1:]),
         tokens=tokens,
-        short_tokens=short,
+        short_tokens=min(short, PART_TOKENS) if is_cut else short,
         must=must,
         out=out,
         only_short=expired,
+        least_tokens=LEAST_PART_TOKENS if is_cut else 0,
     )
 
 
@@ -267,6 +303,9 @@ def _decide(block: PromptBlock, unit: Unit, state: _UnitState, rules: PruneRules
     elif is_over_guarded(block, rules):
         action, code = Action.DEGRADED, MASKED
         reason = f"It is {block.sensitivity.value}, and this reader may see no more than {rules.max_sensitivity.value}."
+    elif state.level == 1 and unit.least_tokens:
+        action, code, tokens = Action.DEGRADED, CUT, state.tokens
+        reason = f"It is cut to {tokens} tokens: there is no room for its whole text."
     elif state.level == 1 and (short := estimate_short_tokens(block, rules)) < block.tokens:
         action, code, tokens = Action.DEGRADED, SHORTENED, short
         why = "it is too old to stand whole" if unit.only_short else "there is no room for its whole text"

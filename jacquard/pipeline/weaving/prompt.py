@@ -1,8 +1,8 @@
 """Makes one prompt inside one budget from the blocks of both streams: weave, prune, truncate, assemble, check. Pure.
 
-`lay_out` decides; the caller applies its degradations (`jacquard.pipeline.weaving.degrade`); `complete` builds the
-prompt and checks it. Where the whole prompt counts more tokens than its parts, an emergency cut prunes again with a
-smaller budget. A prompt over its limit is never returned.
+`lay_out` decides; the caller applies its degradations (`jacquard.pipeline.weaving.degrade`); `complete` cuts authored
+blocks that are too long, builds the prompt and checks it. Where the whole prompt counts more tokens than its parts, an
+emergency cut prunes again with a smaller budget. A prompt over its limit is never returned.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from jacquard.core.protocols import NO_RULES, PruneBudget, Pruner, PruneResult, 
 from jacquard.core.receipt import Action, BlockDecision
 from jacquard.pipeline.weaving.assemble import MESSAGE_OVERHEAD_TOKENS, AssembledPrompt
 from jacquard.pipeline.weaving.assembler import ROLE_MESSAGES, Assembler, assemble_checked
+from jacquard.pipeline.weaving.authored import cut_block
+from jacquard.pipeline.weaving.packing import CUT
 from jacquard.pipeline.weaving.weave import WovenSkein, truncate, weave
 from mnemosyne.schema.evidence import Priority
 
@@ -53,9 +55,11 @@ class PromptLayout:
 
     @property
     def orders(self) -> tuple[tuple[PromptBlock, BlockDecision], ...]:
-        """The blocks to be shortened or masked, with their decisions, in reading order."""
+        """The blocks to be shortened or masked, with their decisions, in reading order; without those that `complete` cuts."""
         named = {block.block_id: block for block in self.pruned.degraded}
-        return tuple((named[d.block_id], d) for d in self.pruned.decisions if d.action is Action.DEGRADED)
+        return tuple(
+            (named[d.block_id], d) for d in self.pruned.decisions if d.action is Action.DEGRADED and d.code != CUT
+        )
 
 
 def lay_out(
@@ -127,6 +131,7 @@ def _assemble_prompt(
     prompt_layout: PromptLayout, pruned: PruneResult, degraded_blocks: Mapping[str, PromptBlock]
 ) -> Prompt:
     standing = {block.block_id: block for block in pruned.kept}
+    long = {block.block_id: block for block in pruned.degraded}
     kinds = {block.block_id: block.kind for block in prompt_layout.woven.skein.blocks()}
     decisions = []
     for decision in pruned.decisions:
@@ -135,6 +140,8 @@ def _assemble_prompt(
             decision = replace(decision, kind=kind)
         if decision.action is Action.DEGRADED:
             block = degraded_blocks.get(decision.block_id)
+            if decision.code == CUT:
+                block = cut_block(long[decision.block_id], decision.tokens, prompt_layout.count)
             if block is None:
                 reason = f"{decision.reason} That could not be done."
                 decision = replace(decision, action=Action.DROPPED, code=f"not_{decision.code}", reason=reason)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from jacquard.core.blocks import PromptBlock
 from jacquard.core.protocols import NO_RULES, PruneBudget, PruneResult, PruneRules
-from jacquard.pipeline.weaving.packing import build_shortening_steps, build_units, group_by_name, pack
+from jacquard.pipeline.weaving.packing import build_steps, build_units, group_by_name, pack
 
 
 class DegradeToSummaryPruner:
@@ -21,4 +21,4 @@ class DegradeToSummaryPruner:
     def prune(self, blocks: Sequence[PromptBlock], budget: PruneBudget, rules: PruneRules = NO_RULES) -> PruneResult:
         """Return what fits. Raises BudgetExceededError when what must be kept does not."""
         units = build_units(blocks, rules, group_by_name, shorten=True)
-        return pack(blocks, units, build_shortening_steps(units, rules), budget, rules)
+        return pack(blocks, units, build_steps(units, rules), budget, rules)

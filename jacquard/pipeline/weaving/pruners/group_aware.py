@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from jacquard.core.blocks import PromptBlock
 from jacquard.core.protocols import NO_RULES, PruneBudget, PruneResult, PruneRules
-from jacquard.pipeline.weaving.packing import build_units, build_whole_steps, pack
+from jacquard.pipeline.weaving.packing import build_steps, build_units, pack
 
 
 class GroupAwarePruner:
@@ -19,7 +19,7 @@ class GroupAwarePruner:
     def prune(self, blocks: Sequence[PromptBlock], budget: PruneBudget, rules: PruneRules = NO_RULES) -> PruneResult:
         """Return what fits. Raises BudgetExceededError when what must be kept does not."""
         units = build_units(blocks, rules, group_by_evidence)
-        return pack(blocks, units, build_whole_steps(units, rules), budget, rules)
+        return pack(blocks, units, build_steps(units, rules), budget, rules)
 
 
 def group_by_evidence(blocks: Sequence[PromptBlock]) -> list[list[int]]:
