@@ -6,9 +6,11 @@ import re
 
 from entry_points import AT, COUNT, LIMITS, MEASURED_CHARS, entry, plan_of
 
+from filament import dump_yaml, escape_text, show_text
 from jacquard import (
     ConversationTurn,
     JacquardError,
+    PromptBlock,
     SelectionRequest,
     SummaryRequest,
 )
@@ -16,7 +18,7 @@ from jacquard.adapters.prompts.templates import find_text_language
 from jacquard.core.model_answers import read_fence, strip_thoughts
 from jacquard.memory.consolidate.prompts import read_narrative, read_turns, turns_request
 from jacquard.memory.summarize.extract import summarize_turn, thin_lines
-from jacquard.memory.summarize.prompts import read_summary, summary_prompt
+from jacquard.memory.summarize.prompts import read_summary, shorten_summary, summary_prompt
 from jacquard.memory.summarize.sentences import split_sentences
 from jacquard.pipeline.curation.selection_parser import parse_selection
 from jacquard.pipeline.curation.selectors.excerpt import excerpt
@@ -24,7 +26,9 @@ from jacquard.pipeline.curation.selectors.heuristic import fingerprint_text
 from jacquard.pipeline.curation.selectors.relevance import content_words, estimate_relevance
 from jacquard.pipeline.planning.actions import MAX_INPUT_CHARS
 from jacquard.pipeline.truncation import truncate_with_size
+from jacquard.pipeline.weaving.authored import cut_block
 from mnemosyne import (
+    BlockType,
     CalibratedEstimator,
     Candidate,
     Chain,
@@ -201,6 +205,32 @@ def shorten(text: str) -> None:
     kept, shown = truncate_with_size(text, 80, COUNT)
     assert shown <= len(text)
     assert COUNT(kept) <= 82
+
+
+@entry("cut of an authored text", LIMITS.tool_result_chars)
+def cut_authored(text: str) -> None:
+    for inside in (
+        escape_text(text),
+        escape_text(dump_yaml({"name": "Kai", "past": text})),
+        show_text(text, "b7c1f2a09d33"),
+    ):
+        content = f"<persona>\n{inside}\n</persona>"
+        whole = PromptBlock(
+            block_id="persona",
+            block_type=BlockType.INSTRUCTION,
+            slot="persona",
+            source="automation:x.j2",
+            content=content,
+            tokens=COUNT(content),
+        )
+        cut = cut_block(whole, 200, COUNT)
+        assert cut is None or cut.tokens == COUNT(cut.content) <= 200
+
+
+@entry("summary that is too long", LIMITS.reply_chars, JacquardError)
+def shorten_long_summary(text: str) -> None:
+    kept, dropped = shorten_summary(text, 60, COUNT)
+    assert not dropped or COUNT(kept) <= 60
 
 
 @entry("token count", LIMITS.tool_result_chars)
