@@ -325,3 +325,13 @@ async def test_what_the_chief_may_know_reaches_the_chief(tmp_path, upstream):
         assert "Larkspur" in (await doors.send("chief", "GET", "/api/v1/sessions/s/messages")).text
         assert "Foxglove" in (await doors.send("play", "GET", "/api/v1/sessions/s/evidence")).text
         assert "Petunia" in (await doors.send("play", "GET", "/api/v1/users/ida/facts")).text
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
+async def test_a_viewer_gets_no_facts_about_a_user_whose_name_its_chat_client_gives(tmp_path, upstream, path):
+    named = {**CHAT, "messages": [{"role": "user", "name": "ida", "content": "What is my ship called?"}]}
+    async with open_doors(tmp_path, upstream) as doors:
+        for caller, is_told in (("play", path == "/v1/chat/completions"), ("stranger", False)):
+            answer = await doors.send(caller, "POST", path, named, {"x-jacquard-session": f"of-{caller}"})
+            assert "x-jacquard-error" not in answer.headers
+            assert ("Petunia" in str(upstream.requests[-1].body)) is is_told, caller
