@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mnemosyne.core.optional_packages import missing_package
+from mnemosyne.core.optional_packages import explain_missing_package
 
 try:
     import ir_measures
     from ir_measures import P, R, nDCG
 except ImportError as error:
-    raise ImportError(missing_package("Scoring", "ir-measures", "evals", error)) from error
+    raise ImportError(explain_missing_package("Scoring", "ir-measures", "evals", error)) from error
 
 CUTS = (5, 10, 25, 50)
 BUDGETS = (250, 500, 1000, 2000)

@@ -107,7 +107,7 @@ class SyncRuntime:
         self.engine = SyncEngine(runtime.engine, portal)
 
     def run(self, work: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
-        """As `SyncEngine.run`."""
+        """Call a coroutine function on the event loop, as `SyncEngine.run` does."""
         return self.engine.run(work, *args, **kwargs)
 
     action = _blocking(Runtime.action)
@@ -125,7 +125,7 @@ class SyncRuntime:
     world_of = _blocking(Runtime.world_of)
 
 
-def _creates_engine(create: Callable[P, ContextEngine]) -> Callable[P, SyncEngine]:
+def _wrap_create(create: Callable[P, ContextEngine]) -> Callable[P, SyncEngine]:
     @wraps(create)
     def create_blocking(*args: P.args, **kwargs: P.kwargs) -> SyncEngine:
         return SyncEngine(create(*args, **kwargs))
@@ -133,7 +133,7 @@ def _creates_engine(create: Callable[P, ContextEngine]) -> Callable[P, SyncEngin
     return create_blocking
 
 
-def _opens_runtime(
+def _wrap_open_runtime(
     open_async: Callable[P, AbstractAsyncContextManager[Runtime]],
 ) -> Callable[P, AbstractContextManager[SyncRuntime]]:
     @wraps(open_async)
@@ -148,7 +148,7 @@ def _opens_runtime(
     return open_blocking
 
 
-def _opens_engine(
+def _wrap_open_engine(
     open_blocking: Callable[P, AbstractContextManager[SyncRuntime]],
 ) -> Callable[P, AbstractContextManager[tuple[SyncEngine, Runtime]]]:
     @wraps(open_blocking)
@@ -160,7 +160,7 @@ def _opens_engine(
     return open_both
 
 
-create_context_engine = _creates_engine(factory.create_context_engine)
-open_runtime = _opens_runtime(runtime.open_runtime)
-open_engine = _opens_engine(open_runtime)
-"""As `open_runtime`; gives the engine, and the runtime whose coroutine functions `SyncEngine.run` calls."""
+create_context_engine = _wrap_create(factory.create_context_engine)
+open_runtime = _wrap_open_runtime(runtime.open_runtime)
+open_engine = _wrap_open_engine(open_runtime)
+"""Opens what `open_runtime` opens; gives the engine, and the runtime whose coroutine functions `SyncEngine.run` calls."""

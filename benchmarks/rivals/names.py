@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from evals.errors import SetupError
-from mnemosyne.core.optional_packages import missing_package
+from mnemosyne.core.optional_packages import explain_missing_package
 
 EXTRA = "rivals"
 OURS = "ours"
@@ -173,7 +173,7 @@ def find_missing_packages(each: Entrant) -> str | None:
     missing = [name for name in each.needs if find_version(name) is None]
     if not missing:
         return None
-    sentence = missing_package(f"The stack {each.name!r}", ", ".join(missing), f"local,evals,{EXTRA}")
+    sentence = explain_missing_package(f"The stack {each.name!r}", ", ".join(missing), f"local,evals,{EXTRA}")
     return f"{sentence} (`make bench` does so in an environment of its own)."
 
 

@@ -18,14 +18,14 @@ from evals.compare import interval
 from evals.errors import DatasetError, SetupError
 from evals.metrics import BUDGETS, CUTS
 from evals.reporting.losses import LossStage
-from mnemosyne.core.optional_packages import missing_package
+from mnemosyne.core.optional_packages import explain_missing_package
 
 try:
     import matplotlib as mpl
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogFormatter
 except ImportError as error:
-    raise SetupError(missing_package("A page", "matplotlib", "evals", error)) from error
+    raise SetupError(explain_missing_package("A page", "matplotlib", "evals", error)) from error
 
 TABLED = (*(f"recall@{k}" for k in CUTS), "all@10", "ndcg@5", "precision@5")
 TEMPLATE = "page.html.j2"

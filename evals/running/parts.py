@@ -35,7 +35,7 @@ from mnemosyne import (
     RetrievalQuery,
     session_scope,
 )
-from mnemosyne.core.optional_packages import missing_package
+from mnemosyne.core.optional_packages import explain_missing_package
 
 PATIENCE_SECONDS = 60.0
 """A turn goes on by words when the query's vector is late; a score must not depend on how busy the machine is."""
@@ -159,7 +159,7 @@ async def open_selectors(
     if model is None:
         raise SetupError("`--selector flash` needs `--model NAME` (and `--api-base URL` where it is served elsewhere).")
     if find_spec("litellm") is None:
-        raise SetupError(missing_package("`--selector flash`", "litellm", "models"))
+        raise SetupError(explain_missing_package("`--selector flash`", "litellm", "models"))
     adapter: LlmAdapter = import_module("jacquard.adapters.models.litellm_adapter").LiteLlmModel(model, api_base)
     try:
         await adapter.warm()

@@ -1,13 +1,13 @@
 """The engine of a service in another process, with the methods of the engine in this one."""
 
-from mnemosyne.core.optional_packages import missing_package
+from mnemosyne.core.optional_packages import explain_missing_package
 
 try:
     from jacquard.client.engine import RemoteEngine, RemoteIngestor
     from jacquard.client.errors import ServiceError, ServiceUnreachableError
     from jacquard.client.verbs import RemoteVerbs
 except ModuleNotFoundError as error:
-    sentence = missing_package("jacquard.client", error.name or "a package", "client")
+    sentence = explain_missing_package("jacquard.client", error.name or "a package", "client")
     raise ModuleNotFoundError(sentence, name=error.name) from error
 
 __all__ = ["RemoteEngine", "RemoteIngestor", "RemoteVerbs", "ServiceError", "ServiceUnreachableError"]

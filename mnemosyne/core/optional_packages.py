@@ -35,17 +35,17 @@ def silence(package: str) -> None:
         os.environ.setdefault(name, value)
 
 
-def import_silent(package: str) -> Any:
+def import_silently(package: str) -> Any:
     """Import a package after `silence`. Raises ImportError."""
     silence(package)
     return import_module(package)
 
 
 def import_litellm() -> Any:
-    """Import litellm as `import_silent` does; it also prints no advice, and counts tokens without downloads."""
+    """Import litellm as `import_silently` does; it also prints no advice, and counts tokens without downloads."""
     # Its first call builds types for which some releases of pydantic print a warning on the user's terminal.
     warnings.filterwarnings("ignore", "Item .* on TypedDict class .* is using the `ReadOnly`", UserWarning)
-    litellm = import_silent("litellm")
+    litellm = import_silently("litellm")
     # The advice would be printed on standard output, in the middle of a caller's JSON.
     litellm.suppress_debug_info = True
     # Otherwise counting tokens for a model named llama-2 or llama-3 fetches a tokenizer from Hugging Face.
@@ -63,7 +63,7 @@ def attach_names(
     """
     load, list_names, names = lazy_loader.attach_stub(package, file)
     lacking = {
-        name: missing_package(f"{package}.{name}", needed, extra)
+        name: explain_missing_package(f"{package}.{name}", needed, extra)
         for (needed, extra), users in needs.items()
         if find_spec(needed) is None
         for name in users
@@ -86,7 +86,7 @@ def install_command(*extras: str) -> str:
     return f'pip install ".[{",".join(extras)}]" in a checkout of Jacquard'
 
 
-def missing_package(user: str, package: str, extra: str, error: ImportError | None = None) -> str:
+def explain_missing_package(user: str, package: str, extra: str, error: ImportError | None = None) -> str:
     """Return the sentence that `user` needs a package that is missing or, with `error`, cannot be imported."""
     reason = "" if error is None else f" ({error})"
     return f"{user} needs {package}{reason}: {install_command(extra)}"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mnemosyne.core.errors import PluginError, StoreUnavailableError
 from mnemosyne.core.masking.credentials import mask_credentials, remember_address
-from mnemosyne.core.optional_packages import missing_package
+from mnemosyne.core.optional_packages import explain_missing_package
 from mnemosyne.plugins import STORES, open_plugin, split_name
 from mnemosyne.protocols import Store
 from mnemosyne.stores.file.store import FileStore
@@ -47,7 +47,7 @@ def store_at(location: StoreLocation, *, tenant: str = DEFAULT_TENANT, create: b
             import_module("psycopg")
         except ImportError as error:
             raise StoreUnavailableError(
-                location.shown, missing_package("PostgreSQL", "psycopg", "postgres", error)
+                location.shown, explain_missing_package("PostgreSQL", "psycopg", "postgres", error)
             ) from None
         store: Store = import_module("mnemosyne.stores.postgres.store").PostgresStore(
             location.postgres, tenant=tenant, create=create

@@ -26,7 +26,7 @@ from mnemosyne.core.masking.addresses import mask_address, secrets_of, split_cre
 from mnemosyne.core.masking.call_logs import REPEATED, sending, watch_call_logs
 from mnemosyne.core.masking.credentials import mask_credentials, remember_address, remember_secrets
 from mnemosyne.core.masking.quotes import SentTexts
-from mnemosyne.core.optional_packages import import_litellm, missing_package
+from mnemosyne.core.optional_packages import explain_missing_package, import_litellm
 
 T = TypeVar("T")
 REHEARSED = frozenset({"openai", "hosted_vllm", "anthropic", "gemini", "ollama", "mistral"})
@@ -110,7 +110,7 @@ def _litellm() -> Any:
 
 
 def _missing(error: ImportError) -> str:
-    return missing_package("This model", "litellm", "models", error)
+    return explain_missing_package("This model", "litellm", "models", error)
 
 
 def _schema_argument(schema: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from anyio import CapacityLimiter, Lock, to_thread
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from mnemosyne.core.errors import EmbedderUnavailableError
-from mnemosyne.core.optional_packages import import_silent, missing_package
+from mnemosyne.core.optional_packages import explain_missing_package, import_silently
 from mnemosyne.protocols import Embedder, LoadingEmbedder, Vectors
 
 OpenEmbedder = Callable[[], Embedder | None]
@@ -95,9 +95,9 @@ class RayEmbedder:
         EmbedderUnavailableError as from `warm`.
         """
         try:
-            ray = import_silent("ray")
+            ray = import_silently("ray")
         except ImportError as error:
-            raise EmbedderUnavailableError(missing_package("This engine", "ray", "ray", error)) from error
+            raise EmbedderUnavailableError(explain_missing_package("This engine", "ray", "ray", error)) from error
         alone = {
             # Without it Ray joins whatever cluster its folder for temporary files names.
             "address": "local",

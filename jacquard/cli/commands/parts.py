@@ -14,7 +14,7 @@ from anyio import to_thread
 from jacquard.cli.shared import JsonOption, fail, print_json, run, say, show
 from jacquard.config.extension_points import EXTENSION_POINTS
 from mnemosyne.core import codec
-from mnemosyne.core.optional_packages import missing_package
+from mnemosyne.core.optional_packages import explain_missing_package
 from mnemosyne.plugins import GUIDE, ExtensionPoint, Plugin, find_plugins
 
 embedder = typer.Typer(
@@ -81,7 +81,7 @@ def export(
     """
     lacking = [package for package in _NEEDED if find_spec(package) is None]
     if lacking:
-        raise fail(missing_package("An export", ", ".join(lacking), "export"))
+        raise fail(explain_missing_package("An export", ", ".join(lacking), "export"))
 
     async def work() -> Any:
         if not as_json:

@@ -18,7 +18,7 @@ from jacquard.core.errors import ConfigError
 from mnemosyne.core.errors import EmbedderUnavailableError, MnemosyneError
 from mnemosyne.core.masking.addresses import mask_address
 from mnemosyne.core.masking.credentials import remember_address
-from mnemosyne.core.optional_packages import missing_package
+from mnemosyne.core.optional_packages import explain_missing_package
 from mnemosyne.plugins import EMBEDDERS, GUIDE, plugin_names, split_name
 from mnemosyne.protocols import Embedder, Store
 from mnemosyne.retrieval.embedding.export_note import ExportNote, find_packaged_folder
@@ -81,14 +81,14 @@ def open_embedder(name: str, *, language: str | None = None) -> Embedder | None:
                 f"{mask_address(name)!r} is an address without a model: write openai/NAME@http://HOST/v1."
             )
         if find_spec("litellm") is None:
-            raise ConfigError(missing_package(f"The embedding model {model!r}", "litellm", "models"))
+            raise ConfigError(explain_missing_package(f"The embedding model {model!r}", "litellm", "models"))
         api_base = f"http{address}" if address else None
         remote: Embedder = import_module("mnemosyne.retrieval.embedding.remote").RemoteEmbedder(
             model, api_base=api_base
         )
         return remote
     if name in _PACKAGED and find_spec(name) is None:
-        raise ConfigError(missing_package(f"The embedding model {name!r}", *_PACKAGED[name]))
+        raise ConfigError(explain_missing_package(f"The embedding model {name!r}", *_PACKAGED[name]))
     module = _import_local(name, "embed")
     try:
         module.model_folder(name)
@@ -139,7 +139,7 @@ def open_on_workers(
     if workers.engine != "ray":
         raise ConfigError(f"There is no engine {workers.engine!r}; there is ray.")
     if find_spec("ray") is None:
-        raise ConfigError(missing_package("This engine", "ray", "ray"))
+        raise ConfigError(explain_missing_package("This engine", "ray", "ray"))
     kind = import_module("jacquard.adapters.models.ray_embedder").RayEmbedder
     opening = partial(open_embedder, name, language=language)
     made = kind(embedder, opening, workers=workers.workers, address=workers.address)
@@ -216,13 +216,13 @@ def _open_packaged(model: PackagedModel) -> Embedder:
 
 def _import_local(name: str, extra: str) -> Any:
     if find_spec("tokenizers") is None:
-        raise ConfigError(missing_package(f"The embedding model {name!r}", "tokenizers", extra))
+        raise ConfigError(explain_missing_package(f"The embedding model {name!r}", "tokenizers", extra))
     return import_module("mnemosyne.retrieval.embedding.local")
 
 
 def _open_exported(name: str) -> Embedder:
     if find_spec("onnxruntime") is None:
-        raise ConfigError(missing_package(f"The exported model {name!r}", "onnxruntime", "onnx"))
+        raise ConfigError(explain_missing_package(f"The exported model {name!r}", "onnxruntime", "onnx"))
     module = _import_local(name, "onnx")
     folder: Path = module.export_folder(name)
     exported: Embedder = module.LocalEmbedder(ExportNote.read(folder).model or f"{ONNX}{name}", export=folder)

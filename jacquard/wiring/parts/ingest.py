@@ -17,7 +17,7 @@ from jacquard.config.sections import EvidenceConfig, RedactionConfig, RuntimeCon
 from jacquard.core.errors import ConfigError
 from jacquard.pipeline.curation.selectors.heuristic import fingerprint_text
 from jacquard.turns.parts import NO_PARTS, HostParts
-from mnemosyne.core.optional_packages import missing_package
+from mnemosyne.core.optional_packages import explain_missing_package
 from mnemosyne.core.tokens import estimate_tokens, line_cost
 from mnemosyne.evidence import FolderVault, IngestRules, RedactingIngestor
 from mnemosyne.host_parts import UuidV4Generator
@@ -127,7 +127,7 @@ def open_redactor(settings: RedactionConfig) -> Redactor:
 
 def _open_detector(name: str) -> PiiDetector:
     if find_spec("presidio_analyzer") is None:
-        raise ConfigError(missing_package(f"redaction.detector {name}", "presidio-analyzer", "pii"))
+        raise ConfigError(explain_missing_package(f"redaction.detector {name}", "presidio-analyzer", "pii"))
     presidio = import_module("mnemosyne.privacy.presidio")
     models = presidio.installed_models() if name == "presidio_names" else ()
     if name == "presidio_names" and not models:

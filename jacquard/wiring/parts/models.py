@@ -21,7 +21,7 @@ from jacquard.pipeline.curation.selectors.flash import FlashSelector
 from jacquard.pipeline.curation.selectors.rerank import RerankSelector
 from jacquard.pipeline.planning.model import ModelPlanner
 from jacquard.pipeline.planning.refiner_chain import RefinerChain
-from mnemosyne.core.optional_packages import missing_package
+from mnemosyne.core.optional_packages import explain_missing_package
 from mnemosyne.protocols import TokenEstimator
 
 Count = Callable[[str], int]
@@ -72,7 +72,7 @@ def open_reranker(folder: str) -> PairScorer:
     Raises ConfigError when the folder holds none, or a package is missing.
     """
     if find_spec("sentence_transformers") is None:
-        raise ConfigError(missing_package("A reranker", "sentence-transformers", "embed"))
+        raise ConfigError(explain_missing_package("A reranker", "sentence-transformers", "embed"))
     if not (Path(folder) / "config.json").is_file():
         raise ConfigError(
             f"There is no reranker in {folder!r}: name a folder that holds a cross-encoder (its config.json)."
@@ -105,7 +105,7 @@ def open_model(
     not installed.
     """
     if find_spec("litellm") is None:
-        raise ConfigError(missing_package(f"The model {settings.model!r}", "litellm", "models"))
+        raise ConfigError(explain_missing_package(f"The model {settings.model!r}", "litellm", "models"))
     adapter = import_module("jacquard.adapters.models.litellm_adapter")
     model: LlmAdapter = adapter.LiteLlmModel(settings.model, settings.api_base, settings.api_key)
     return wrap(model)

@@ -18,7 +18,7 @@ from jacquard.config.sections import PlannerConfig, RuntimeConfig, SnapshotConfi
 from jacquard.core.errors import ConfigError
 from jacquard.core.protocols import Planner
 from jacquard.pipeline.planning.rules import RulePlanner
-from mnemosyne.core.optional_packages import missing_package
+from mnemosyne.core.optional_packages import explain_missing_package
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.plugins import TOKEN_ESTIMATORS, split_name
 from mnemosyne.protocols import Store, TokenEstimator
@@ -46,7 +46,7 @@ def open_snapshots(store: Store, settings: SnapshotConfig, can_search: Callable[
     if not settings.address:
         return None
     if find_spec("lancedb") is None:
-        raise ConfigError(missing_package("snapshots.address", "lancedb", "lance"))
+        raise ConfigError(explain_missing_package("snapshots.address", "lancedb", "lance"))
     named = os.environ.get("MNEMOSYNE_CACHE_DIR")
     cache = Path(named) if named else user_cache_path("jacquard", appauthor=False)
     folder = Path(settings.cache_folder) if settings.cache_folder else cache / "snapshots"
@@ -105,4 +105,4 @@ def _open_tokenizer_file(file: str) -> TokenEstimator:
 
 def _require(package: str) -> None:
     if find_spec(package) is None:
-        raise ConfigError(missing_package("token_estimator", package, "tokens"))
+        raise ConfigError(explain_missing_package("token_estimator", package, "tokens"))

@@ -19,7 +19,7 @@ from jacquard.config.sections import ObservabilityConfig, RuntimeConfig
 from jacquard.core.errors import ConfigError
 from jacquard.core.protocols import LlmAdapter, Selector
 from jacquard.pipeline.curation.stream import CurationStream
-from mnemosyne.core.optional_packages import missing_package
+from mnemosyne.core.optional_packages import explain_missing_package
 from mnemosyne.protocols import EventBus, Retriever, SessionLocks
 from mnemosyne.stores.file.session_locks import FileSessionLocks
 from mnemosyne.stores.locate import StoreLocation
@@ -70,7 +70,7 @@ def build_curation_stream(
 
 def _require(module: str, package: str, setting: str, extra: str) -> None:
     if find_spec(module.partition(".")[0]) is None or find_spec(module) is None:
-        raise ConfigError(missing_package(setting, package, extra))
+        raise ConfigError(explain_missing_package(setting, package, extra))
 
 
 def open_locks(location: StoreLocation, index: Path, tenant: str, settings: RuntimeConfig) -> SessionLocks | None:

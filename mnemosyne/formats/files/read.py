@@ -18,7 +18,7 @@ import anyio
 from anyio import to_thread
 
 from mnemosyne.core.errors import DocumentFileError
-from mnemosyne.core.optional_packages import missing_package
+from mnemosyne.core.optional_packages import explain_missing_package
 from mnemosyne.formats.files.parse import PDF
 
 MOST_BYTES = 20_000_000
@@ -67,7 +67,7 @@ async def read_document_file(
             str(path), f"files that end with {end or 'nothing'} are not read; there are {', '.join(KINDS)}"
         )
     if end == PDF and find_spec("pypdf") is None:
-        raise DocumentFileError(str(path), missing_package("PDF", "pypdf", "documents"))
+        raise DocumentFileError(str(path), explain_missing_package("PDF", "pypdf", "documents"))
     data = await to_thread.run_sync(_read_bytes, path, most_bytes)
     if end in _TEXTS:
         text, title = await to_thread.run_sync(_decode, data, str(path)), ""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mnemosyne.core.errors import EmbedderUnavailableError
-from mnemosyne.core.optional_packages import missing_package
+from mnemosyne.core.optional_packages import explain_missing_package
 from mnemosyne.retrieval.embedding.bert.folder import is_bert_folder
 from mnemosyne.retrieval.embedding.export_note import MODEL_FILE, cached_export_folder, replace_folder
 from mnemosyne.retrieval.embedding.local import model_folder
@@ -75,7 +75,7 @@ def _write_export(name: str, source: Path, place: Path) -> float | None:
     is_bert = is_bert_folder(source)
     if lacking and not is_bert:
         kind = f"The embedding model {name!r} is not a BERT with mean pooling, and exporting another kind"
-        raise EmbedderUnavailableError(missing_package(kind, ", ".join(lacking), "export"))
+        raise EmbedderUnavailableError(explain_missing_package(kind, ", ".join(lacking), "export"))
     if is_bert:
         write_bert_export(name, source, place)
     if lacking:

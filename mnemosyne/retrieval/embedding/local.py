@@ -20,7 +20,7 @@ from anyio import to_thread
 from tokenizers import Tokenizer
 
 from mnemosyne.core.errors import EmbedderUnavailableError
-from mnemosyne.core.optional_packages import missing_package
+from mnemosyne.core.optional_packages import explain_missing_package
 from mnemosyne.protocols import Vectors
 from mnemosyne.retrieval.embedding.export_note import (
     PARTS_FILE,
@@ -152,7 +152,7 @@ class LocalEmbedder:
             self._model = engine(str(folder), device=self._device)
         except ImportError as error:
             raise EmbedderUnavailableError(
-                missing_package(f"The embedding model {self.name!r}", package, extra, error)
+                explain_missing_package(f"The embedding model {self.name!r}", package, extra, error)
             ) from error
         except EmbedderUnavailableError:
             raise

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from mnemosyne.core.optional_packages import import_silent
+from mnemosyne.core.optional_packages import import_silently
 from mnemosyne.protocols import Vectors
 from mnemosyne.retrieval.embedding.export_note import MODEL_FILE, TOKENIZER_FILE, ExportNote
 
-onnxruntime = import_silent("onnxruntime")
+onnxruntime = import_silently("onnxruntime")
 _LEAST = 1e-12
 
 

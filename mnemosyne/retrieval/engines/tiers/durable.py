@@ -14,7 +14,7 @@ import anyio
 from anyio import to_thread
 
 from mnemosyne.core.errors import IndexUnavailableError
-from mnemosyne.core.optional_packages import missing_package
+from mnemosyne.core.optional_packages import explain_missing_package
 from mnemosyne.retrieval.engines.large_scope import DurableIndex, delta_names
 from mnemosyne.retrieval.engines.rows import NO_ROWS, RowBatch, merge_batches
 from mnemosyne.retrieval.engines.tables.table import ScopeTable
@@ -50,7 +50,7 @@ class DurableFolder:
                 self.is_alone = True
                 return None
             except ImportError as error:
-                reason = missing_package("The index on disk", "lancedb", "lance", error)
+                reason = explain_missing_package("The index on disk", "lancedb", "lance", error)
                 raise IndexUnavailableError(self.path, scope, reason) from error
         return self.engine
 
