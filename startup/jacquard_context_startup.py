@@ -3,8 +3,6 @@
 `jacquard_context.pth` imports this module whenever Python starts. Where nothing was replaced, it only reads four lines.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 
