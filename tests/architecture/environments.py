@@ -59,7 +59,7 @@ def make_environment(folder: Path, wheel: Path, *extras: str, is_linked: bool = 
         _link_requirements(wheel, made.packages, {*extras})
         words = ["--no-deps", "--no-index", str(wheel)]
     else:
-        words = ["-c", str(ROOT / "constraints.txt"), f"{wheel}[{','.join(extras)}]"]
+        words = ["-c", str(ROOT / "constraints.txt"), f"{wheel}[{','.join(extras)}]" if extras else str(wheel)]
     made.pip("install", "--quiet", "--no-compile", *words)
     return made
 
