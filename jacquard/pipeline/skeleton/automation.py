@@ -46,6 +46,7 @@ from mnemosyne.schema.memory import LoreCategory, MemoryEntry, Trust
 from mnemosyne.schema.world import WorldPack
 
 COUNTS_KEPT = 2048
+_AUTHORED = ("instruction", "persona", "summary")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -152,7 +153,7 @@ class AutomationStream:
             *select_directives(turn.world, turn.user_message, turn.hidden | turn.lore.withheld),
             *list_injected_entries(turn.world, turn.plan),
         )
-        variables, directives, cuts = fit_texts(template_variables(turn, state, quests), directives)
+        variables, directives, cuts = fit_texts(template_variables(turn, state, quests), _AUTHORED, directives)
         source = SkeletonSource(
             template_id=turn.config.template_id or turn.plan.template_id,
             locale=turn.world.locale,

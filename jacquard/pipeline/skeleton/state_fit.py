@@ -33,7 +33,6 @@ MOST_TOKENS = 4 * MOST_CHARS
 """More tokens than that many characters can take, which means no limit."""
 GOAL_CHARS = 400
 """A goal of more characters, which comes from a quest, counts as state and is shortened like it."""
-_AUTHORED = ("instruction", "persona", "summary")
 _SMALL_CHARS = MOST_CHARS // 5
 """A text of no more characters is never too large, however it is escaped."""
 _ROUNDS = 8
@@ -51,11 +50,14 @@ def is_too_large(variables: Variables) -> bool:
 
 
 def fit_texts(
-    variables: Variables, directives: Sequence[MemoryEntry]
+    variables: Variables, authored: Sequence[str], directives: Sequence[MemoryEntry]
 ) -> tuple[dict[str, Any], tuple[MemoryEntry, ...], tuple[CutPart, ...]]:
-    """Return template variables and directives whose texts are no larger than what templates may get, and what was cut."""
+    """Return template variables and directives whose texts are no larger than what templates may get, and what was cut.
+
+    `authored` names the variables that are texts or trees of an author; axioms are cut one by one.
+    """
     cutter = StateCutter(find_cut_words(str(variables["locale"])))
-    fitted = {name: cutter.cut(variables[name], MOST_CHARS, (name,)) for name in _AUTHORED}
+    fitted = {name: cutter.cut(variables[name], MOST_CHARS, (name,)) for name in authored}
     fitted["axioms"] = [
         {**each, "text": cutter.cut(each["text"], MOST_CHARS, ("axioms", each["id"]))} for each in variables["axioms"]
     ]
