@@ -16,6 +16,7 @@ from jacquard.service.http.operation import Call
 from jacquard.service.values import Scope
 from jacquard.wiring.verbs import MemoryVerbs
 from mnemosyne.schema.ingest import IngestOptions
+from mnemosyne.schema.memory import Trust
 
 
 def config_for(call: Call, given: Mapping[str, Any] | None) -> RuntimeConfig | None:
@@ -55,6 +56,8 @@ def options_for(call: Call, sent: IngestOptions | None) -> IngestOptions:
 
     ConfigError for an option that only the settings and tokens of scope admin set.
     """
+    if sent is not None and sent.trust is Trust.AUTHORED and not call.principal.allows(Scope.AUTHOR):
+        raise ConfigError("options.trust: only tokens of scope author label a text as authored.")
     own, default = call.runtime.engine.parts.ingest_options or IngestOptions(), IngestOptions()
     closed = {each.name for each in fields(default)} - OPEN_OPTIONS
     changed = {name for name in closed if sent is not None and getattr(sent, name) != getattr(default, name)}

@@ -298,6 +298,9 @@ async def test_what_is_redacted_and_kept_is_not_a_calls_to_say(tmp_path, upstrea
             answer = await doors.call(caller, found, ids, body={**row, "options": {name: value}})
             assert answer.status_code == (200 if caller == "admin" else 422), (name, answer.text)
             assert caller == "admin" or f"options.{name}: a call cannot set this" in answer.text
+        label = {**row, "options": {"trust": "authored"}}
+        answer = await doors.call(caller, found, ids, body=label)
+        assert answer.status_code == (200 if caller in ("author", "admin") else 422), answer.text
         if caller != "admin":
             kept = (await doors.send("admin", "GET", "/api/v1/sessions/s/document")).text
             assert SECRET_KEY.split()[-1] not in kept
