@@ -91,6 +91,7 @@ class RemoteEngine:
         *,
         turn_id: str | None = None,
         branch_id: str | None = None,
+        dry_run: bool = False,
     ) -> PreparedTurn:
         """As `ContextEngine.prepare_turn`."""
         body = {
@@ -98,6 +99,7 @@ class RemoteEngine:
             "config": self._settings(runtime_config),
             "turn_id": turn_id,
             "branch_id": branch_id,
+            "dry_run": dry_run,
         }
         # The same input after the same turn is the same turn already; a key would make it another one.
         address = ("sessions", session_id, "turns")

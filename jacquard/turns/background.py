@@ -16,12 +16,12 @@ import anyio
 from jacquard.adapters.observe.bus import EventEmitter
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.degradations import DegradationCode
+from jacquard.core.receipt import Report
 from jacquard.memory.consolidate.consolidator import Consolidator
 from jacquard.memory.summarize.roller import SummaryRoller
 from jacquard.pipeline.curation.deadline import CurationDeadline
 from jacquard.pipeline.curation.history_prefetch import HistoryPrefetcher
 from jacquard.pipeline.curation.index_feed import IndexFeed
-from jacquard.pipeline.curation.stream import Curation
 from jacquard.pipeline.skeleton.history import SPARE_MESSAGES
 from jacquard.pipeline.worlds import WorldSource
 from jacquard.turns.parts import EngineParts
@@ -43,10 +43,24 @@ class BackgroundWork:
         self.tasks = anyio.create_task_group()
         self.deadline = CurationDeadline(self.tasks)
         self.roller = SummaryRoller(
-            parts.store, parts.estimator, parts.clock, parts.summarizer, self.tasks, hold, emitter
+            parts.store,
+            parts.estimator,
+            parts.clock,
+            parts.summarizer,
+            self.tasks,
+            hold,
+            emitter,
+            parts.failures.summaries,
         )
         self.consolidator = Consolidator(
-            parts.store, parts.consolidator, parts.estimator, parts.clock, hold, worlds, emitter
+            parts.store,
+            parts.consolidator,
+            parts.estimator,
+            parts.clock,
+            hold,
+            worlds,
+            emitter,
+            parts.failures.memories,
         )
         self._prefetcher = None if parts.ahead is None else HistoryPrefetcher(parts.store, parts.ahead, self.tasks)
         self._index_feed = None if parts.feeder is None else IndexFeed(parts.store, parts.feeder, self.tasks)
@@ -72,9 +86,10 @@ class BackgroundWork:
         if self._index_feed is not None:
             await self._index_feed.wait_until_idle()
 
-    def follow_turn(self, curation: Curation) -> None:
+    def follow_turn(self, report: Report) -> None:
         """Start what a prepared turn has shown to be missing."""
-        if self._index_feed is not None and DegradationCode.EMBEDDER_LOADING in curation.degradations:
+        lacks = any(each.code == DegradationCode.EMBEDDER_LOADING for each in report.degradations)
+        if self._index_feed is not None and lacks:
             self._index_feed.begin_loading()
 
     def follow_commit(self, session_id: str, turn_id: str, config: RuntimeConfig) -> None:

@@ -227,15 +227,24 @@ class ContextEngine:
         *,
         turn_id: str | None = None,
         branch_id: str | None = None,
+        dry_run: bool = False,
     ) -> PreparedTurn:
         """Return the prompt of one turn with its receipt, by the engine's configuration or by one for this turn alone.
 
+        With `dry_run` nothing is written: neither the turn nor anything else of it, and a session that is not there is not started.
         The same turn id (or the same input after the same turn) with the same configuration is answered from its record.
         Secrets in the message (keys, cards, passwords) are masked, and the receipt says so (`report.redactions`).
         Raises InputTooLargeError, SessionNotFoundError, WorldUnavailableError where the pack of its world is missing,
         BudgetExceededError, TemplateError, LayoutError, AssemblerError, StoreError, RedactionError for a message that cannot be
         searched for secrets; then nothing was written of the turn.
         """
+        if dry_run:
+            async with self._parts.overlay() as parts, ContextEngine(parts, self._config) as engine:
+                turn = await engine.prepare_turn(
+                    session_id, user_message, runtime_config, turn_id=turn_id, branch_id=branch_id
+                )
+            (await self._ensure_open()).background.follow_turn(turn.report)
+            return turn
         asked = _AskedTurn(message=to_user_message(user_message), turn_id=turn_id, branch_id=branch_id)
 
         async def find_asked() -> _AskedTurn:
@@ -308,7 +317,7 @@ class ContextEngine:
             context.user_message, find_audience(turn, curation.entries, skeleton.results.audience)
         )
         recorded = await record_turn(self._parts, prompt, turn, skeleton.anchors, context)
-        running.background.follow_turn(curation)
+        running.background.follow_turn(recorded.report)
         return recorded
 
     async def assemble(self, session_id: str, turn_id: str, tail: Sequence[Mapping[str, Any]] = ()) -> list[Any]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import cast
 
 from jacquard.adapters.observe.spans import NO_TRACING, Tracing
 from jacquard.core.protocols import (
@@ -48,6 +50,19 @@ from mnemosyne.schema.evidence import DeriveOptions, RenderHints
 from mnemosyne.schema.ingest import IngestOptions
 from mnemosyne.schema.memory import EMPTY, Trust
 from mnemosyne.schema.world import WorldPack
+from mnemosyne.stores.overlay import OverlayStore
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFailures:
+    """Why the last summary and the last consolidation of a session failed, by session, as far as this process made them."""
+
+    summaries: dict[str, str] = field(default_factory=dict)
+    memories: dict[str, str] = field(default_factory=dict)
+
+    def copy(self) -> ModelFailures:
+        """Return a copy, which changes on its own."""
+        return ModelFailures(dict(self.summaries), dict(self.memories))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,7 +90,7 @@ class EngineParts:
       places; `ref_selector` follows selectors, `hasher` names texts, in all of them.
     - `assembler` joins the blocks into messages.
     - `events` receives the events, `tracing` the spans.
-    - `waiting` holds what is known of prepared turns; an erasure clears it.
+    - `waiting` holds what is known of prepared turns; an erasure clears it. `failures` holds why work behind turns failed.
     - `locks`: make calls on a session serial among processes; None: among the tasks of this process alone.
     """
 
@@ -112,6 +127,7 @@ class EngineParts:
     hasher: Hasher = DEFAULT_HASHER
     assembler: Assembler = ROLE_MESSAGES
     waiting: WaitingTurns = field(default_factory=WaitingTurns)
+    failures: ModelFailures = field(default_factory=ModelFailures)
 
     def host_mark(self) -> str:
         """Return what tells the parts of a host apart from others: the class of each, with its `name` and `version` where it has
@@ -156,6 +172,22 @@ class EngineParts:
             options=_mark_authored(self.derive_options),
             hints=self.render_hints,
         )
+
+    @asynccontextmanager
+    async def overlay(self) -> AsyncIterator[EngineParts]:
+        """Give parts of an engine that decides as one of these does and writes nothing: what it would write is in memory."""
+        store = OverlayStore(self.store)
+        async with self.curation.overlay(store, store.own_scopes) as curation:
+            yield replace(
+                self,
+                store=cast(Store, store),
+                curation=curation,
+                events=None,
+                locks=None,
+                feeder=None,
+                waiting=WaitingTurns(),
+                failures=self.failures.copy(),
+            )
 
 
 def _pruners_of(pruner: Pruner | Mapping[str, Pruner] | None) -> Mapping[str, object]:

@@ -16,6 +16,7 @@ from tempfile import mkdtemp
 
 from anyio import to_thread
 
+from jacquard.adapters.observe.streams import TracedRetriever
 from jacquard.config.input_limits import check_user_message
 from jacquard.config.sections import LimitsConfig, ObservabilityConfig, RuntimeConfig
 from jacquard.core.errors import ConfigError, JacquardError
@@ -79,6 +80,18 @@ class Runtime:
     tuning: ProcessTuning = field(default_factory=ProcessTuning)
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     opening: WorldPack | None = None
+
+    @asynccontextmanager
+    async def overlay(self) -> AsyncIterator[Runtime]:
+        """Give a runtime as this one that writes nothing: the sessions that it starts, the packs that it stores and the turns that
+        it prepares are in memory until the end.
+        """
+        async with self.engine.parts.overlay() as parts, ContextEngine(parts, self.engine.config) as engine:
+            found = parts.curation.retriever
+            retriever = found.traced if isinstance(found, TracedRetriever) else found
+            assert isinstance(retriever, HybridRetriever)
+            notes = replace(self.notes, named=None)
+            yield replace(self, engine=engine, store=parts.store, retriever=retriever, notes=notes)
 
     async def world_of(self, session_id: str) -> WorldPack:
         """Return the pack of a session's world from the store.

@@ -26,6 +26,7 @@ from mnemosyne.protocols.recall import (
     IndexBase,
     LoadingEmbedder,
     MendableIndex,
+    OverlaidRetriever,
     ParallelEmbedder,
     PartialIndex,
     ReencodableIndex,
@@ -38,6 +39,7 @@ from mnemosyne.protocols.recall import (
     StoredSegments,
     Vectors,
     VectorStore,
+    overlay_of,
 )
 from mnemosyne.protocols.rendering import BlockDeriver, EvidenceResolver, Fetch, Renderer, ResolveRef, TextSelector
 from mnemosyne.protocols.store import Store, combined_reads
@@ -77,6 +79,7 @@ __all__ = [
     "MendableIndex",
     "MessageEstimator",
     "OriginalVault",
+    "OverlaidRetriever",
     "ParallelEmbedder",
     "PartialIndex",
     "PiiDetector",
@@ -102,4 +105,5 @@ __all__ = [
     "VectorStore",
     "Vectors",
     "combined_reads",
+    "overlay_of",
 ]

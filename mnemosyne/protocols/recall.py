@@ -5,8 +5,8 @@ Recall reads a store only through `EntrySource`. It must not import another modu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
@@ -376,3 +376,23 @@ class Retriever(Protocol):
     async def recall(self, query: RetrievalQuery) -> Recall:
         """Return the candidates of one query, best first; never raises for a missing model or index."""
         ...
+
+
+@runtime_checkable
+class OverlaidRetriever(Retriever, Protocol):
+    """A `Retriever` that can recall what is not in its store and index."""
+
+    def overlay(
+        self, source: EntrySource, own_scopes: Callable[[], Collection[str]]
+    ) -> AbstractAsyncContextManager[Retriever]:
+        """Give a retriever that recalls as this one does, but has the scopes that `own_scopes` returns from `source`; nothing of
+        them is left at the end.
+        """
+        ...
+
+
+def overlay_of(
+    retriever: Retriever, source: EntrySource, own_scopes: Callable[[], Collection[str]]
+) -> AbstractAsyncContextManager[Retriever]:
+    """Return the overlay of a retriever; of one that has none, the retriever itself."""
+    return retriever.overlay(source, own_scopes) if isinstance(retriever, OverlaidRetriever) else nullcontext(retriever)

@@ -196,6 +196,19 @@ def is_profile_session(session_id: str) -> bool:
     return session_id.startswith(_PROFILE) and len(session_id) == len(_PROFILE) + 32
 
 
+_OVERLAY = "overlay-"
+
+
+def overlay_scope(scope: str, token: str) -> str:
+    """Return the name under which an index keeps a scope of an overlay, in memory alone; no scope of a store has such a name."""
+    return f"{_OVERLAY}{token}:{scope}"
+
+
+def is_overlay(scope: str) -> bool:
+    """Return whether a name is one of `overlay_scope`."""
+    return scope.startswith(_OVERLAY)
+
+
 def staged_scope(scope: str) -> str:
     """Return the name under which an index keeps what is to replace a scope; no scope of a store has such a name."""
     return f"next:{scope}"

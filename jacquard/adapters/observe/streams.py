@@ -5,10 +5,13 @@ These wrappers keep tracing out of Stream B itself. This module must not import 
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
+
 from jacquard.adapters.observe import names
 from jacquard.adapters.observe.spans import Fact, Tracing
 from jacquard.core.protocols import Selection, SelectionContext, SelectionRequest, Selector
-from mnemosyne.protocols import Retriever
+from mnemosyne.protocols import EntrySource, Retriever, overlay_of
 from mnemosyne.schema.query import Recall, RetrievalQuery
 
 
@@ -17,6 +20,11 @@ class TracedRetriever:
 
     def __init__(self, retriever: Retriever, tracing: Tracing) -> None:
         self._retriever, self._tracing = retriever, tracing
+
+    @property
+    def traced(self) -> Retriever:
+        """The retriever itself."""
+        return self._retriever
 
     async def recall(self, query: RetrievalQuery) -> Recall:
         """Return the candidates of one query, inside a span."""
@@ -30,6 +38,14 @@ class TracedRetriever:
                 }
             )
             return recall
+
+    @asynccontextmanager
+    async def overlay(
+        self, source: EntrySource, own_scopes: Callable[[], Collection[str]]
+    ) -> AsyncIterator[TracedRetriever]:
+        """Give the overlay of the retriever, traced; see `OverlaidRetriever`."""
+        async with overlay_of(self._retriever, source, own_scopes) as retriever:
+            yield TracedRetriever(retriever, self._tracing)
 
 
 class TracedSelector:

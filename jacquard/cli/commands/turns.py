@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -35,6 +36,7 @@ from jacquard.pipeline.record.commit import CommitResult
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_to_json
 from jacquard.wiring.runtime import Runtime
 from mnemosyne.core import codec
+from mnemosyne.stores.locate import locate_store
 
 BEHIND_SECONDS = 90.0
 """How long `commit` waits for background work (summaries, memory) after it printed its result, in seconds."""
@@ -109,6 +111,7 @@ LingerOption = Annotated[
     ),
 ]
 ViewerOption = Annotated[str | None, typer.Option("--viewer", metavar="NAME", help="Who may read the memories.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show the turn and write nothing, not even the session.")]
 TurnIdOption = Annotated[
     str | None, typer.Option("--turn", metavar="ID", help="An id of your own; the same id is answered once.")
 ]
@@ -137,6 +140,7 @@ def weave(
     turn: TurnIdOption = None,
     embedder: EmbedderOption = "auto",
     token_estimator: TokenEstimatorOption = None,
+    dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Prepare one turn and print its prompt with the receipt.
@@ -164,15 +168,25 @@ def weave(
     settings, user_message = load_configuration(given), _text(text)
 
     async def work() -> None:
-        async with open_store(store, world=world, embedder=embedder, config=settings) as runtime:
+        # Opening a store that is not there makes its files.
+        place = "memory:" if dry_run and not _has_files(store) else store
+        async with AsyncExitStack() as opened:
+            runtime = await opened.enter_async_context(
+                open_store(place, world=world, embedder=embedder, config=settings)
+            )
             # Checked before anything is written or loaded for it.
             check_user_message(user_message, settings.limits)
+            if dry_run:
+                runtime = await opened.enter_async_context(runtime.overlay())
             await _prepare_session(runtime, session, user_message)
             prepared = await runtime.engine.prepare_turn(
                 session, user_message, settings, turn_id=turn, branch_id=branch
             )
             _print_turn(prepared, as_json)
-            await runtime.engine.settle(LINGER_SECONDS if linger is None else linger)
+            if dry_run:
+                say("Nothing was written (--dry-run).", "dim")
+            else:
+                await runtime.engine.settle(LINGER_SECONDS if linger is None else linger)
 
     run(work)
 
@@ -226,6 +240,11 @@ def commit(
             await runtime.engine.settle(BEHIND_SECONDS)
 
     run(work)
+
+
+def _has_files(store: str) -> bool:
+    database = locate_store(store).database
+    return database is None or database.exists()
 
 
 async def _prepare_session(runtime: Runtime, session: str, user_message: str) -> None:

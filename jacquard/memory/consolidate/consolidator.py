@@ -88,7 +88,9 @@ class ConsolidationResult:
 
 
 class Consolidator:
-    """Makes memory with a small model. `hold` locks a session while its memory is written."""
+    """Makes memory with a small model. `hold` locks a session while its memory is written; `failures` has, by session, why the
+    last run failed.
+    """
 
     def __init__(
         self,
@@ -99,11 +101,12 @@ class Consolidator:
         hold: Hold,
         worlds: WorldSource,
         emitter: EventEmitter,
+        failures: dict[str, str],
     ) -> None:
         self._store, self._model, self._count, self._clock = store, model, estimator.estimate, clock
         self._hold, self._worlds, self._emitter = hold, worlds, emitter
         self._behind: dict[str, anyio.Event] = {}
-        self._failures: dict[str, str] = {}
+        self._failures = failures
 
     @property
     def is_able(self) -> bool:

@@ -75,7 +75,7 @@ class _Job:
 
 class SummaryRoller:
     """Rolls the summaries of all sessions. `hold` locks a session for a write in the background; `tasks` outlives
-    turns.
+    turns. `failures` has, by session, why the last summary failed.
     """
 
     def __init__(
@@ -87,6 +87,7 @@ class SummaryRoller:
         tasks: TaskGroup,
         hold: Hold,
         emitter: EventEmitter,
+        failures: dict[str, str],
     ) -> None:
         self._store, self._count = store, estimator.estimate
         self._is_local = summarizer is None
@@ -100,7 +101,7 @@ class SummaryRoller:
         self._tasks, self._hold, self._emitter = tasks, hold, emitter
         self._jobs: dict[tuple[str, str], _Job] = {}
         self._searches: list[anyio.Event] = []
-        self._failures: dict[str, str] = {}
+        self._failures = failures
 
     async def wait_until_idle(self) -> None:
         """Return when no summary is under way."""

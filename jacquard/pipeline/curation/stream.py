@@ -5,7 +5,8 @@ It knows no time limit (`deadline` does), no store and no concrete retriever or 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from time import perf_counter
@@ -19,7 +20,7 @@ from jacquard.core.receipt import BY_HEURISTIC, CandidateDecision, CurationPath,
 from jacquard.pipeline.curation.lease import Lease, renew_choice
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.core.masking.call_logs import open_log
-from mnemosyne.protocols import Retriever
+from mnemosyne.protocols import EntrySource, Retriever, overlay_of
 from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry
 from mnemosyne.schema.query import Candidate, EntryPlace, Recall, RetrievalQuery
@@ -154,6 +155,14 @@ class CurationStream:
     def retriever(self) -> Retriever:
         """What recalls."""
         return self._retriever
+
+    @asynccontextmanager
+    async def overlay(
+        self, source: EntrySource, own_scopes: Callable[[], Collection[str]]
+    ) -> AsyncIterator[CurationStream]:
+        """Give a stream that recalls the scopes that `own_scopes` returns from `source`; see `OverlaidRetriever`."""
+        async with overlay_of(self._retriever, source, own_scopes) as retriever:
+            yield CurationStream(retriever, self._selector, self._fallback)
 
     async def curate(
         self,

@@ -116,7 +116,8 @@ async def run_operation(
     async with tenants.use(note.principal.tenant) as runtime:
         call = Call(runtime=runtime, note=note, records=records, **sent)
         named = call.ids.get("session_id") or str(getattr(call.body, "session_id", ""))
-        await tenants.quotas.check(operation.name, note.principal.tenant, runtime.store, named)
+        if not operation.is_dry(call):
+            await tenants.quotas.check(operation.name, note.principal.tenant, runtime.store, named)
         return await operation.run(call)
 
 

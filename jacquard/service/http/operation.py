@@ -75,7 +75,7 @@ class Operation:
     that is bound to a viewer: what it returns is then filtered for that viewer.
     What is `is_audited` returns texts that prompts would withhold, or erases. What is not `is_repeatable` is done once more
     when a call comes again, so it takes no idempotency key. What is `in_one_process` keeps what it needs in memory, so of
-    several processes only that of the session does it.
+    several processes only that of the session does it. `is_dry` returns whether a call writes nothing, so that no quota is asked.
     """
 
     name: str
@@ -93,3 +93,4 @@ class Operation:
     is_audited: bool = False
     is_repeatable: bool = True
     in_one_process: bool = False
+    is_dry: Callable[[Call], bool] = lambda call: False

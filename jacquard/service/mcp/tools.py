@@ -14,7 +14,7 @@ from urllib.parse import quote
 from jacquard.client.wire import SentMessage
 from jacquard.core.block_kinds import INPUT_ID
 from jacquard.service.http.operation import Call, Operation, Run
-from jacquard.service.http.operations.turns import prepare
+from jacquard.service.http.operations.turns import is_dry_run, prepare
 from jacquard.service.http.routes import OPERATIONS
 
 
@@ -46,8 +46,8 @@ class Tool:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnPrompt:
     """The prompt of a prepared turn. With a `reply`, the turn is complete without a model. `receipt` is the resource that says why
-    each part is in the prompt; `degradations` are codes of what had to be left out, `redacted` the rules by which secrets were
-    removed from the message.
+    each part is in the prompt (empty: nothing was written); `degradations` are codes of what had to be left out, `redacted` the
+    rules by which secrets were removed from the message.
     """
 
     turn_id: str
@@ -66,7 +66,7 @@ async def _prepare_prompt(call: Call) -> TurnPrompt:
         messages=tuple(SentMessage(role=each.role, content=each.content) for each in turn.messages),
         tokens=turn.report.budget.used_tokens,
         reply=turn.reply,
-        receipt=receipt_uri(turn.session_id, turn.turn_id),
+        receipt="" if is_dry_run(call) else receipt_uri(turn.session_id, turn.turn_id),
         degradations=tuple(each.code for each in turn.report.degradations),
         redacted=tuple(
             rule for each in turn.report.redactions if each.block_id == INPUT_ID for rule in each.rules_applied
@@ -97,7 +97,7 @@ TOOLS: Mapping[str, Tool] = {
         _tool(
             "prepare_turn",
             "Give the user's message; get the prompt with the memory that is relevant. Answer from it, then commit the answer.",
-            only=("message", "turn_id"),
+            only=("message", "turn_id", "dry_run"),
             run=_prepare_prompt,
             answer=TurnPrompt,
             is_idempotent=True,

@@ -28,7 +28,7 @@ from mnemosyne.retrieval.engines.tables.table import ScopeTable
 from mnemosyne.retrieval.engines.tiers.durable import DurableFolder, open_engine
 from mnemosyne.retrieval.engines.tiers.places import ScopePlaces, TierLimits
 from mnemosyne.retrieval.engines.tiers.upkeep import TierUpkeep
-from mnemosyne.schema.memory import Chain, staged_scope
+from mnemosyne.schema.memory import Chain, is_overlay, staged_scope
 from mnemosyne.schema.query import Hit, IndexFilter, TextSearch
 from mnemosyne.schema.record import SequencedEntry
 
@@ -278,6 +278,9 @@ class TieredIndex:
         """Remove a scope from folder and memory, with what is staged for it; if a fault had detached it from the folder,
         that ends. IndexUnavailableError when files cannot be removed.
         """
+        if is_overlay(scope):
+            self._places.forget(scope)
+            return
         async with self._places.opening, self._files.writing:
             staged = staged_scope(scope)
             names = (scope, *delta_names(scope), staged, *delta_names(staged))

@@ -6,12 +6,13 @@ nearness on the quest graph. It knows indexes, embedders and stores by protocol 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache, partial
 from time import perf_counter
 from typing import Any
+from uuid import uuid4
 
 import anyio
 import numpy as np
@@ -36,6 +37,7 @@ from mnemosyne.retrieval.recall.fusion import FusionWeights, find_weights
 from mnemosyne.retrieval.recall.indexing.encoders import Encoder, Encoders, OpenEncoder
 from mnemosyne.retrieval.recall.indexing.indexer import FIT, Progress
 from mnemosyne.retrieval.recall.indexing.rebuild import RebuildResult
+from mnemosyne.retrieval.recall.indexing.renamed import RenamedIndex
 from mnemosyne.retrieval.recall.multi_query import merge_recalls, split_query
 from mnemosyne.retrieval.recall.query_features import lexical_terms, vector_texts
 from mnemosyne.retrieval.recall.recall_state import (
@@ -48,7 +50,7 @@ from mnemosyne.retrieval.recall.recall_state import (
 )
 from mnemosyne.retrieval.recall.rerank_features import warm_text_features
 from mnemosyne.retrieval.text.preview import preview, preview_window
-from mnemosyne.schema.memory import MemoryEntry
+from mnemosyne.schema.memory import MemoryEntry, overlay_scope
 from mnemosyne.schema.query import Candidate, Hit, Recall, RetrievalQuery, TextSearch
 
 _FACET_LIMIT = 50
@@ -122,7 +124,44 @@ class HybridRetriever:
             vectors=self._vectors,
         )
         self._feeds, self._held = set[anyio.CancelScope](), 0
+        self._own_scopes: Callable[[], Collection[str]] | None = None
         self._preview = lru_cache(maxsize=4096)(partial(preview, estimator=estimator))
+
+    @asynccontextmanager
+    async def overlay(
+        self, source: EntrySource, own_scopes: Callable[[], Collection[str]]
+    ) -> AsyncIterator[HybridRetriever]:
+        """Give a retriever that recalls as this one does, but has the scopes that `own_scopes` returns from `source`: they are
+        indexed beside the others, in memory, and forgotten at the end.
+        """
+        token, used = uuid4().hex, set[str]()
+
+        def name_of(scope: str) -> str:
+            if scope not in own_scopes():
+                return scope
+            used.add(scope)
+            return overlay_scope(scope, token)
+
+        index = RenamedIndex(self._index, name_of)
+        made = HybridRetriever(
+            source,
+            index,
+            self._embedder,
+            self._estimator,
+            arms=self._arms,
+            inline_vectors=self._inline_vectors,
+            inline_entries=self._inline_entries,
+            vector_patience_seconds=self._patience_seconds,
+            weights=self._weights,
+            index_degradations=self._index_degradations,
+        )
+        made._encoders, made._own_scopes = self._encoders.overlay(source, index, own_scopes), own_scopes
+        try:
+            yield made
+        finally:
+            with anyio.CancelScope(shield=True):
+                for scope in used:
+                    await index.drop(scope)
 
     async def warm(self) -> None:
         """Load the embedding models that serve; recall works without one that is not available."""
@@ -136,8 +175,10 @@ class HybridRetriever:
 
         `progress` is called with (entries done, entries known so far). Not for use inside a turn: embedding takes long.
         `change_encoder`: make the vectors of the configured embedder where those of another one serve; else that is left
-        to `feed`.
+        to `feed`. An overlay indexes its own scopes alone.
         """
+        if self._own_scopes is not None and scope not in self._own_scopes():
+            return 0
         await self._wait_until_whole(scope)
         serving = await self._encoders.find_serving(scope)
         result = await serving.indexer.index_new(scope, progress=progress)
@@ -262,6 +303,8 @@ class HybridRetriever:
         if embedder is None:
             state.add_degradation("no_embedder")
             return
+        if embedder.name in state.vectors:
+            return
         started = perf_counter()
         patience = state.query.patience_seconds
         with anyio.move_on_after(
@@ -362,7 +405,7 @@ class HybridRetriever:
         self, state: RecallState, groups: Sequence[tuple[Encoder, list[str]]], shown: Mapping[str, frozenset[str]]
     ) -> None:
         """Note which vectors are missing, or are those of a former embedder."""
-        if any(serving is not self._encoders.configured for serving, _ in groups):
+        if any(self._encoders.is_former(serving) for serving, _ in groups):
             state.add_degradation("encoder_changed")
         if any([await self._encoders.lacks_encoder(scope) for scope in shown]):
             state.add_degradation("encoder_missing")

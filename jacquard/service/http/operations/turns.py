@@ -19,7 +19,7 @@ from jacquard.pipeline.record.commit import CommitResult
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
 from jacquard.service.host_paths import turn_for
 from jacquard.service.http.call_settings import config_for, id_from_key, options_for
-from jacquard.service.http.operation import Call, Operation
+from jacquard.service.http.operation import Call, Operation, Query
 from jacquard.service.http.viewer_guard import check_author, check_left_turns, check_turn
 from jacquard.turns.host.values import to_message
 from mnemosyne.core.errors import EvidenceNotFoundError, SessionNotFoundError, TurnNotFoundError, TurnNotPendingError
@@ -34,12 +34,15 @@ SentChatMessage = str | dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnRequest:
-    """The input of a turn. `config` are settings for this turn alone, nested as in the settings file, over those of the service."""
+    """The input of a turn. `config` are settings for this turn alone, nested as in the settings file, over those of the service.
+    `dry_run`: the turn is only looked at, and nothing is written.
+    """
 
     message: SentChatMessage
     config: dict[str, Any] | None = None
     turn_id: str | None = None
     branch_id: str | None = None
+    dry_run: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -140,8 +143,14 @@ async def prepare(call: Call) -> PreparedTurn:
         config_for(call, sent.config),
         turn_id=turn_id,
         branch_id=sent.branch_id,
+        dry_run=is_dry_run(call),
     )
     return await _checked(call, turn)
+
+
+def is_dry_run(call: Call) -> bool:
+    """Return whether a call of `prepare_turn` writes nothing."""
+    return call.read(TurnRequest).dry_run or bool(call.query.get("dry_run"))
 
 
 async def _checked(call: Call, turn: PreparedTurn) -> PreparedTurn:
@@ -259,6 +268,8 @@ OPERATIONS = (
         run=prepare_turn,
         body=TurnRequest,
         answer=SentTurn,
+        is_dry=is_dry_run,
+        query=(Query(name="dry_run", kind=bool, doc="As `dry_run` of the body: nothing is written.", default=False),),
         errors=_TURN_ERRORS,
         open_to_viewers=True,
     ),

@@ -23,7 +23,7 @@ from mnemosyne.retrieval.engines.shared.scopes import SharedScopes
 from mnemosyne.retrieval.engines.tables.memory import MemoryIndex
 from mnemosyne.retrieval.engines.tables.table import ScopeTable
 from mnemosyne.retrieval.engines.tiers.durable import DurableFolder
-from mnemosyne.schema.memory import Chain
+from mnemosyne.schema.memory import Chain, is_overlay
 from mnemosyne.schema.query import Hit, TextSearch
 
 T = TypeVar("T")
@@ -130,6 +130,10 @@ class ScopePlaces:
         if (large := self.large.pop(scope, None)) is not None:
             self.large[scope] = large
             return large
+        if is_overlay(scope):
+            self.folder.detached.add(scope)
+            self.memory.table(scope)
+            return None
         async with self.opening:
             if self.memory.holds(scope):
                 return None

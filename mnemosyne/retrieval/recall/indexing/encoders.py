@@ -8,19 +8,18 @@ embedders by protocol and must not import a concrete one.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 
 import anyio
 from anyio import to_thread
 
 from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.core.masking.call_logs import open_log
-from mnemosyne.protocols import Embedder, EntrySource, Index, ReencodableIndex, SnapshotIndex, Vectors, VectorStore
+from mnemosyne.protocols import Embedder, EntrySource, Index, ReencodableIndex, SnapshotIndex, VectorStore
 from mnemosyne.retrieval.recall.indexing.indexer import Indexer, Progress
-from mnemosyne.schema.memory import Chain, staged_scope
-from mnemosyne.schema.query import Hit, IndexFilter
-from mnemosyne.schema.record import SequencedEntry
+from mnemosyne.retrieval.recall.indexing.renamed import RenamedIndex
+from mnemosyne.schema.memory import staged_scope
 
 _log = open_log(__name__)
 
@@ -59,14 +58,35 @@ class Encoders:
         self._open_former, self._vectors = open_former, vectors
         self._index = index if isinstance(index, ReencodableIndex) else None
         self.configured = self._make(embedder, index)
-        self._next = None if self._index is None else self._make(embedder, _StagedIndex(self._index)).indexer
+        self._next = (
+            None if self._index is None else self._make(embedder, RenamedIndex(self._index, staged_scope)).indexer
+        )
         self._former: dict[str, Encoder | None] = {}
         self._settled = set[str]()
         self._opening = anyio.Lock()
         self._building: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
+        self._below: Encoders | None = None
+        self._own_scopes: Callable[[], Collection[str]] = frozenset
+
+    def overlay(self, source: EntrySource, index: Index, own_scopes: Callable[[], Collection[str]]) -> Encoders:
+        """Return encoders that index the scopes that `own_scopes` returns from `source` into `index`, by the configured embedder;
+        all other scopes are served as here.
+        """
+        made = Encoders(source, index, self._embedder, least_fitness=self._least_fitness, open_former=lambda name: None)
+        made._below, made._own_scopes = self, own_scopes
+        return made
+
+    def _find_owner(self, scope: str) -> Encoders:
+        return self if self._below is None or scope in self._own_scopes() else self._below
+
+    def is_former(self, encoder: Encoder) -> bool:
+        """Return whether what serves has another embedder than the configured one."""
+        return encoder is not self.configured and (self._below is None or self._below.is_former(encoder))
 
     async def find_serving(self, scope: str) -> Encoder:
         """Return what serves a scope: the embedder of its vectors, else the configured one."""
+        if (owner := self._find_owner(scope)) is not self:
+            return await owner.find_serving(scope)
         if self._index is None or self._embedder is None or scope in self._settled:
             return self.configured
         name = await self._index.encoder_of(scope)
@@ -92,6 +112,8 @@ class Encoders:
 
     async def lacks_encoder(self, scope: str) -> bool:
         """Return whether the vectors of a scope are those of an embedder that is not available."""
+        if (owner := self._find_owner(scope)) is not self:
+            return await owner.lacks_encoder(scope)
         if self._index is None or self._embedder is None or scope in self._settled:
             return False
         name = await self._index.encoder_of(scope)
@@ -109,7 +131,11 @@ class Encoders:
 
     def give_up(self, encoder: Encoder) -> None:
         """Serve no longer by a former embedder, because its model cannot be loaded."""
-        if encoder is not self.configured and encoder.embedder is not None:
+        if encoder is self.configured or encoder.embedder is None:
+            return
+        if self._below is not None:
+            self._below.give_up(encoder)
+        else:
             self._former[encoder.embedder.name] = None
 
     async def change(self, scope: str, progress: Progress | None = None) -> str:
@@ -178,54 +204,3 @@ class Encoders:
     def _make(self, embedder: Embedder | None, index: Index) -> Encoder:
         indexer = Indexer(self._source, index, embedder, least_fitness=self._least_fitness, vectors=self._vectors)
         return Encoder(embedder=embedder, indexer=indexer)
-
-
-class _StagedIndex:
-    """The `Index` of the staged scopes, under the names of those that they are to replace."""
-
-    def __init__(self, index: Index) -> None:
-        self._index = index
-
-    async def add(
-        self,
-        scope: str,
-        entries: Sequence[SequencedEntry],
-        vectors: Vectors | None,
-        *,
-        keys: Sequence[str] | None = None,
-        model: str = "",
-    ) -> None:
-        await self._index.add(staged_scope(scope), entries, vectors, keys=keys, model=model)
-
-    async def watermark(self, scope: str, chain: Chain) -> int:
-        return await self._index.watermark(staged_scope(scope), chain)
-
-    async def count(self, scope: str) -> int:
-        return await self._index.count(staged_scope(scope))
-
-    async def newest_ids(self, scope: str, chain: Chain, limit: int) -> tuple[str, ...]:
-        return await self._index.newest_ids(staged_scope(scope), chain, limit)
-
-    async def unembedded_ids(self, scope: str, model: str, limit: int) -> tuple[str, ...]:
-        return await self._index.unembedded_ids(staged_scope(scope), model, limit)
-
-    async def search_text(self, text: str | Mapping[str, float], where: IndexFilter, limit: int) -> tuple[Hit, ...]:
-        return await self._index.search_text(text, replace(where, scope=staged_scope(where.scope)), limit)
-
-    async def search_vector(
-        self, vector: Vectors, where: IndexFilter, limit: int, *, model: str = ""
-    ) -> tuple[Hit, ...]:
-        staged = replace(where, scope=staged_scope(where.scope))
-        return await self._index.search_vector(vector, staged, limit, model=model)
-
-    def faults(self) -> tuple[str, ...]:
-        return self._index.faults()
-
-    async def drop(self, scope: str) -> None:
-        await self._index.drop(staged_scope(scope))
-
-    async def maintain(self) -> None:
-        await self._index.maintain()
-
-    async def close(self) -> None:
-        """Do nothing: the index is closed by its owner."""

@@ -1,0 +1,234 @@
+"""A view of a store whose writes stay in memory, for what must not change the store: a turn that is only looked at.
+
+It has the reads of `Store` and the writes that a turn makes; any other write is an AttributeError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+
+from mnemosyne.core.errors import VersionConflictError, WorldNotAdoptedError
+from mnemosyne.damage import DamageLog
+from mnemosyne.protocols import Store, combined_reads
+from mnemosyne.schema.document import ModelUsage
+from mnemosyne.schema.evidence import Evidence
+from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope, world_scope
+from mnemosyne.schema.record import (
+    WINDOW_USAGES,
+    ChosenInputs,
+    PathSummary,
+    Prefetch,
+    PutResult,
+    SequencedEntry,
+    SessionStart,
+    SessionWindow,
+    TurnInputs,
+    TurnRecord,
+)
+from mnemosyne.schema.session import SessionHead
+from mnemosyne.stores.memory import MemoryStore
+
+T = TypeVar("T")
+_PAGE = 1_000
+_FARTHEST = 4
+"""Entries written further apart are no neighbours to recall."""
+
+_READS = frozenset(
+    {
+        *("branches", "committed_turns", "find_evidence", "get_evidence", "get_session", "head", "hidden_records"),
+        *("list_context_blocks", "list_evidences", "state_at", "tool_call", "turn", "turns"),
+    }
+)
+"""Reads of one session, whose id is their first argument."""
+
+
+class OverlayStore:
+    """A `Store` over `inner` for one turn on one session: sessions and worlds that are written are in memory, whole; of a session
+    of `inner` the summary and the model calls of the turn are, and its record is dropped.
+    """
+
+    def __init__(self, inner: Store) -> None:
+        self._inner, self._own = inner, MemoryStore()
+        self._sessions, self._worlds = set[str](), set[str]()
+        self._summary: PathSummary | None = None
+        self._usages: list[ModelUsage] = []
+
+    def own_scopes(self) -> frozenset[str]:
+        """Return the scopes whose entries are in memory."""
+        return frozenset((*map(session_scope, self._sessions), *map(world_scope, self._worlds)))
+
+    @property
+    def damage_log(self) -> DamageLog:
+        """The notes of the store below."""
+        return self._inner.damage_log
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _READS:
+            raise AttributeError(f"{name} would write, or is not a read of one session; an overlay has no such method.")
+        return partial(self._read, name)
+
+    async def _read(self, name: str, session_id: str, *args: Any, **options: Any) -> Any:
+        return await getattr(self._of_session(session_id), name)(session_id, *args, **options)
+
+    def _of_session(self, session_id: str) -> Store:
+        return self._own if session_id in self._sessions else self._inner
+
+    def _of_world(self, world_id: str) -> Store:
+        return self._own if world_id in self._worlds else self._inner
+
+    def _of_scope(self, scope: str) -> Store:
+        return self._own if scope in self.own_scopes() else self._inner
+
+    async def window(self, session_id: str, *, message_limit: int, branch_id: str | None = None) -> SessionWindow:
+        """Return a window with the summary and the model calls of this turn."""
+        store = self._of_session(session_id)
+        return self._add_own(await store.window(session_id, message_limit=message_limit, branch_id=branch_id))
+
+    def _add_own(self, window: SessionWindow) -> SessionWindow:
+        if window.head.session_id in self._sessions:
+            return window
+        usages = (*window.usages, *self._usages)[-WINDOW_USAGES:]
+        return replace(window, summary=self._summary or window.summary, usages=usages)
+
+    async def turn_inputs(self, session_id: str, **options: Any) -> TurnInputs:
+        """Return what a turn reads when it begins."""
+        if self.own_scopes():
+            return await Store.turn_inputs(self, session_id, **options)
+        inputs = await combined_reads(self._inner).turn_inputs(self._inner, session_id, **options)
+        return replace(inputs, window=self._add_own(inputs.window))
+
+    async def chosen_inputs(
+        self, session_id: str, entry_ids: Mapping[str, Sequence[str]], **options: Any
+    ) -> ChosenInputs:
+        """Return what a turn reads of the memories that it chose."""
+        if self.own_scopes():
+            return await Store.chosen_inputs(self, session_id, entry_ids, **options)
+        return await combined_reads(self._inner).chosen_inputs(self._inner, session_id, entry_ids, **options)
+
+    async def depths_with_system_messages(self, session_id: str, **options: Any) -> tuple[int, ...]:
+        """Return the depths of turns with system messages."""
+        store = self._of_session(session_id)
+        return await combined_reads(store).depths_with_system_messages(store, session_id, **options)
+
+    async def worlds(self) -> Mapping[str, str]:
+        """Return the digest of each world."""
+        return {**await self._inner.worlds(), **await self._own.worlds()}
+
+    async def world_digest(self, world_id: str) -> str | None:
+        """Return the digest of a world."""
+        return await self._of_world(world_id).world_digest(world_id)
+
+    async def pack(self, world_id: str, digest: str) -> Mapping[str, Any] | None:
+        """Return the pack of a version of a world."""
+        return await self._of_world(world_id).pack(world_id, digest)
+
+    async def entries(self, scope: str, entry_ids: Sequence[str]) -> tuple[MemoryEntry, ...]:
+        """Return entries by id."""
+        return await self._of_scope(scope).entries(scope, entry_ids)
+
+    async def entries_after(self, scope: str, chain: Chain, sequence: int, limit: int) -> tuple[SequencedEntry, ...]:
+        """Return entries in the order of writing."""
+        return await self._of_scope(scope).entries_after(scope, chain, sequence, limit)
+
+    async def gated_entries(self, scopes: Sequence[str]) -> tuple[MemoryEntry, ...]:
+        """Return the entries with viewers or conditions, ordered by id."""
+        own, inner = self._split(scopes, lambda scope: scope)
+        found = (*await self._own.gated_entries(own), *await self._inner.gated_entries(inner))
+        return tuple(sorted(found, key=lambda entry: entry.entry_id))
+
+    async def chains_written_after(self, after: Mapping[tuple[str, Chain], int]) -> frozenset[tuple[str, Chain]]:
+        """Return the chains with something newer."""
+        own, inner = self._split(after, lambda place: place[0])
+        found = await self._own.chains_written_after({place: after[place] for place in own})
+        return found | await self._inner.chains_written_after({place: after[place] for place in inner})
+
+    def _split(self, places: Iterable[T], scope_of: Callable[[T], str]) -> tuple[list[T], list[T]]:
+        known, listed = self.own_scopes(), list(places)
+        own = [place for place in listed if scope_of(place) in known]
+        return own, [place for place in listed if scope_of(place) not in known]
+
+    async def create_session(self, start: SessionStart) -> SessionHead:
+        """Create a session in memory."""
+        head = await self._own.create_session(start)
+        self._sessions.add(start.session_id)
+        return head
+
+    async def adopt_world(self, session_id: str, world_id: str, *_: Any, **__: Any) -> SessionHead:
+        """Refuse: that would write the state of every branch. WorldNotAdoptedError."""
+        raise WorldNotAdoptedError(session_id, world_id, "nothing may be written for this turn")
+
+    async def replace_world(
+        self, world_id: str, digest: str, lore: Sequence[MemoryEntry], pack: Mapping[str, Any] | None = None
+    ) -> int:
+        """Put a version of a world into memory, unless the store has it already."""
+        stored = None if world_id in self._worlds else await self._inner.world_digest(world_id)
+        if stored == digest:
+            known = None if pack is None else await self._inner.pack(world_id, digest)
+            if known is not None or pack is None:
+                return 0
+        if stored is not None:
+            # Ranks depend on what was written next to each other: what has not changed keeps its place.
+            await self._own.replace_world(world_id, stored, await self._read_lore(world_scope(world_id)))
+        changed = await self._own.replace_world(world_id, digest, lore, pack)
+        self._worlds.add(world_id)
+        return changed
+
+    async def _read_lore(self, scope: str) -> list[MemoryEntry]:
+        """Return lore in the order of writing, with gaps where something else was written between, and before what is new."""
+        found: list[MemoryEntry] = []
+        after = last = 0
+        while page := await self._inner.entries_after(scope, Chain.LORE, after, _PAGE):
+            for item in page:
+                if not item.deleted:
+                    found += _gap(scope, len(found), item.sequence - last - 1 if last else 0)
+                    found.append(item.entry)
+                    last = item.sequence
+            after = page[-1].sequence
+        return [*found, *_gap(scope, len(found), _FARTHEST)]
+
+    async def save_prepared(self, record: TurnRecord, *, expected_version: int, **parts: Any) -> SessionHead:
+        """Return the head that writing a prepared turn would give; VersionConflictError."""
+        if record.session_id in self._sessions:
+            return await self._own.save_prepared(record, expected_version=expected_version, **parts)
+        head = await self._inner.head(record.session_id, record.branch_id)
+        if head.version != expected_version:
+            raise VersionConflictError(record.session_id, expected_version, head.version)
+        return replace(head, version=head.version + 1)
+
+    async def commit_numerical(
+        self, record: TurnRecord, state: Mapping[str, Any], *, expected_version: int, **parts: Any
+    ) -> SessionHead:
+        """Return the head that committing a numerical turn would give; VersionConflictError."""
+        head = await self.save_prepared(record, expected_version=expected_version, **parts)
+        return replace(head, turn_id=record.turn_id, depth=record.depth)
+
+    async def save_summary(self, session_id: str, summary: PathSummary) -> None:
+        """Keep the summary for this turn."""
+        if session_id in self._sessions:
+            await self._own.save_summary(session_id, summary)
+        else:
+            self._summary = summary
+
+    async def append_model_usage(self, session_id: str, usages: Collection[ModelUsage], **_: Any) -> PutResult:
+        """Keep model calls for this turn."""
+        if session_id not in self._sessions:
+            self._usages += usages
+        return PutResult(version=(await self._of_session(session_id).head(session_id)).version)
+
+    async def put_evidence(self, session_id: str, evidence: Evidence) -> str:
+        """Drop an evidence."""
+        return evidence.evidence_id
+
+    async def save_prefetch(self, session_id: str, prefetch: Prefetch | None) -> None:
+        """Drop a late choice."""
+
+
+def _gap(scope: str, place: int, size: int) -> list[MemoryEntry]:
+    """Return entries that are removed again, in the places of what was written between."""
+    return [
+        MemoryEntry(entry_id=f"gap-{place}-{number}", scope=scope, chain=Chain.LORE, kind="gap", text="-")
+        for number in range(min(size, _FARTHEST))
+    ]
