@@ -51,6 +51,7 @@ RUNTIME_REASONS = {
     "import_session": IMPORT,
     "sync": INSIDE,
     "warm": INSIDE,
+    "overlay": "prepare_turn with dry_run",
     "action": "prepare_turn answers an action itself",
 }
 STORE = {
