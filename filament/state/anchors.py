@@ -97,7 +97,9 @@ def _find_nameless(tree: Any) -> tuple[bool, bool]:
     """Return whether any list holds a mapping without an `id`, and whether any mapping has a template for what is in it; `$meta`
     is not searched.
     """
-    is_nameless, has_groups = False, is_mapping(tree) and QUESTS in tree
+    quests = tree.get(QUESTS) if is_mapping(tree) else None
+    # Quests have a template of their own; mostly all have ids, and then a turn has nothing to look for.
+    is_nameless, has_groups = False, is_mapping(quests) and any(map(_is_nameless, quests.values()))
     stack = [tree]
     while stack:
         node = stack.pop()

@@ -57,14 +57,15 @@ def fit_texts(
     `authored` names the variables that are texts or trees of an author; axioms are cut one by one.
     """
     cutter = StateCutter(find_cut_words(str(variables["locale"])))
-    fitted = {name: cutter.cut(variables[name], MOST_CHARS, (name,)) for name in authored}
-    fitted["axioms"] = [
-        {**each, "text": cutter.cut(each["text"], MOST_CHARS, ("axioms", each["id"]))} for each in variables["axioms"]
-    ]
+
+    def fit(value: Any, *path: str) -> Any:
+        is_small = isinstance(value, str) and len(value) <= _SMALL_CHARS
+        return value if is_small else cutter.cut(value, MOST_CHARS, path)
+
+    fitted = {name: fit(variables[name], name) for name in authored}
+    fitted["axioms"] = [{**each, "text": fit(each["text"], "axioms", each["id"])} for each in variables["axioms"]]
     shown = tuple(
-        each
-        if len(each.text) <= _SMALL_CHARS
-        else replace(each, text=cutter.cut(each.text, MOST_CHARS, (each.entry_id,)))
+        each if (text := fit(each.text, each.entry_id)) is each.text else replace(each, text=text)
         for each in directives
     )
     return {**variables, **fitted}, shown, tuple(cutter.cuts)
