@@ -8,13 +8,10 @@ from typing import Any
 
 from jacquard.config.fields import ANY
 from jacquard.config.sections import RuntimeConfig
-from jacquard.config.settings import config_from_mapping, section_hints
+from jacquard.config.settings import MOST_NAMED, config_from_mapping, section_hints
 from jacquard.core.errors import ConfigError
 
 CLOSED = "a call cannot set this; only the settings of the service and tokens of scope admin do"
-
-MOST_NAMED = 10
-"""An error names at most so many faults."""
 
 
 def read_call_settings(given: Mapping[str, Any], base: RuntimeConfig) -> RuntimeConfig:

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
 from difflib import get_close_matches
 from functools import cache
+from math import inf
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -21,8 +22,11 @@ from filament import PayloadError, load_yaml_marked
 from jacquard.config.fields import find_fault, find_key_fault
 from jacquard.config.sections import RuntimeConfig, credential_names, drop_secrets
 from jacquard.core.errors import ConfigError
-from mnemosyne.core.masking.credentials import mask_credentials
+from mnemosyne.core.masking.credentials import mask_beginning, mask_credentials
 from mnemosyne.schema.memory import EMPTY
+
+MOST_NAMED = 10
+"""An error of a program's values names at most so many faults; one of files and of the environment names all."""
 
 PREFIX = "JACQUARD_"
 BETWEEN = "__"
@@ -31,21 +35,33 @@ SERVICE = "service"
 OF_NO_ARM = frozenset({"experiments", "tags"})
 """The settings that an arm of an experiment cannot change."""
 T = TypeVar("T")
+_SHOWN_CHARS = 200
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|(?<=tag )\S+|(?<=alias )\S+|(?<=key )\S+(?= is)")
 _KINDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
 @dataclass(slots=True)
 class _Reading:
-    """The faults found so far; `lines` are the lines of a file by path, `names` the names of variables by path."""
+    """The faults found so far; `lines` are the lines of a file by path, `names` the names of variables by path. Above `most`
+    they are counted as `unnamed`.
+    """
 
     file: str = ""
+    most: float = inf
+    unnamed: int = 0
     lines: Mapping[tuple[str | int, ...], int] = field(default_factory=dict)
     names: Mapping[tuple[str, ...], str] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
 
+    @property
+    def is_full(self) -> bool:
+        return len(self.faults) >= self.most
+
     def fault(self, path: tuple[str, ...], what: str) -> None:
-        key = ".".join(path)
+        if self.is_full:
+            self.unnamed += 1
+            return
+        key = ".".join(step[:_SHOWN_CHARS] for step in path)
         if (name := self.names.get(path)) is not None:
             key = name
         line = next((self.lines[path[:n]] for n in range(len(path), -1, -1) if path[:n] in self.lines), None)
@@ -54,7 +70,8 @@ class _Reading:
 
     def close(self) -> None:
         if self.faults:
-            raise ConfigError("\n".join(self.faults))
+            more = [f"and {self.unnamed} more faults"] if self.unnamed else []
+            raise ConfigError("\n".join((*self.faults, *more)))
 
 
 def load_config(
@@ -177,9 +194,9 @@ def _put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
 def config_from_mapping(value: Mapping[str, Any], base: RuntimeConfig | None = None) -> RuntimeConfig:
     """Return `base` overridden by plain values, nested as the sections are.
 
-    Raises ConfigError that lists every fault.
+    Raises ConfigError that names the first ten faults.
     """
-    reading = _Reading()
+    reading = _Reading(most=MOST_NAMED)
     config = _read_whole(value, reading, base)
     reading.close()
     return config
@@ -262,7 +279,8 @@ def _read_section(kind: type[T], value: Any, path: tuple[str, ...], reading: _Re
     hints, known = section_hints(kind), {each.name: each for each in fields(kind)}  # type: ignore[arg-type]
     for name in value:
         if name not in known:
-            reading.fault((*path, str(name)), f"is no setting{_suggest_name(str(name), path, known)}")
+            hint = "" if reading.is_full else _suggest_name(str(name)[:_SHOWN_CHARS], path, known)
+            reading.fault((*path, str(name)), f"is no setting{hint}")
     given = {
         name: _read_value(hints[name], value[name], (*path, name), reading, each, getattr(base, name, None))
         for name, each in known.items()
@@ -325,7 +343,7 @@ def _report_wrong(path: tuple[str, ...], reading: _Reading, value: Any, wanted: 
     if path and path[-1] in credential_names():
         reading.fault(path, f"must be {wanted}; put it in quotes")
     else:
-        reading.fault(path, f"is {mask_credentials(repr(drop_secrets(value)))}, but must be {wanted}")
+        reading.fault(path, f"is {mask_beginning(repr(drop_secrets(value)), _SHOWN_CHARS)}, but must be {wanted}")
     return MISSING
 
 

@@ -25,7 +25,7 @@ from jacquard.adapters.observe.bus import EventEmitter
 from jacquard.adapters.observe.spans import Span
 from jacquard.config.experiments import apply_experiments, check_experiments, tags_of_session
 from jacquard.config.input_limits import check_parts, check_tool_result, check_user_message
-from jacquard.config.sections import RuntimeConfig
+from jacquard.config.sections import LimitsConfig, RuntimeConfig
 from jacquard.core.errors import BudgetExceededError, ConfigError
 from jacquard.core.model_calls import CallBook
 from jacquard.memory.consolidate.consolidator import ConsolidationResult, Progress, ignore_progress
@@ -66,6 +66,7 @@ from jacquard.turns.profile_source import ProfileSource
 from jacquard.turns.record import record_turn
 from jacquard.turns.streams import StreamRunner
 from jacquard.turns.writing.branches import (
+    MESSAGE_CHARS,
     adopt_messages,
     edit_message,
     find_answered_turn,
@@ -78,6 +79,7 @@ from mnemosyne.chains.facts import facts_at
 from mnemosyne.chains.session_start import session_start
 from mnemosyne.core.errors import ContextEngineError, SessionExistsError, SessionNotFoundError
 from mnemosyne.core.exact_tokens.messages import MessageTokenEstimator
+from mnemosyne.core.off_loop import calculate
 from mnemosyne.evidence import SessionIngestor
 from mnemosyne.protocols import EvidenceIngestor
 from mnemosyne.schema.document import ModelUsage, Summary, Task, ToolCall, ToolCallStatus
@@ -613,9 +615,8 @@ class ContextEngine:
 
         They follow the head; a session that is not there is started. The same messages again change nothing.
         """
-        adopted = [await self._keep_secrets_out(to_message(message)) for message in messages]
-        for each in adopted:
-            check_parts(each, self._config.limits)
+        read = await calculate(_read_adopted, messages, self._config.limits, size=MESSAGE_CHARS * len(messages))
+        adopted = [await self._keep_secrets_out(message) for message in read]
         async with self._hold("adopt_messages", session_id, self._emitter):
             await self._start_missing_session(session_id, self._config.profile)
             head = await adopt_messages(self._parts.store, session_id, adopted)
@@ -704,3 +705,10 @@ class ContextEngine:
             # Another process may be sooner; then this one goes on with its session.
             with suppress(SessionExistsError):
                 await self._start(session_id, self._parts.opening, profile)
+
+
+def _read_adopted(messages: Sequence[ChatMessage], limits: LimitsConfig) -> tuple[Message, ...]:
+    adopted = tuple(to_message(message) for message in messages)
+    for each in adopted:
+        check_parts(each, limits)
+    return adopted

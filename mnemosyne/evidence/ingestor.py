@@ -21,6 +21,7 @@ from mnemosyne.core.errors import (
     SelectorResolveError,
     TurnNotFoundError,
 )
+from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.evidence.documents import IS_DOCUMENT, is_document, remove_passages, write_passages
 from mnemosyne.evidence.recalled import without_shown
 from mnemosyne.evidence.redactions import redaction_field
@@ -135,7 +136,8 @@ class RedactingIngestor:
         if chosen.as_document:
             news.metadata[IS_DOCUMENT] = True
         cleaned = await self._redact(news, chosen)
-        source = replace(cleaned.source, uri=self._identify_source(cleaned))
+        uri = await calculate(self._identify_source, cleaned, size=size_of(cleaned.args))
+        source = replace(cleaned.source, uri=uri)
         digests = digests_of(cleaned.content, self._hash_text) if cleaned.content else ("",)
         if not digests:
             cleaned.degradations.append("dedup_skipped")
@@ -427,7 +429,8 @@ class RedactingIngestor:
         chosen: IngestOptions,
         args: Mapping[str, Any] | None,
     ) -> Trust:
-        labels = [chosen.trust or trust_of_call(source, kind, args)]
+        own = await calculate(trust_of_call, source, kind, args, size=size_of(args))
+        labels = [chosen.trust or own]
         for evidence_id in chosen.derived_from:
             parent = await self._store.get_evidence(session_id, evidence_id)
             if parent is None:

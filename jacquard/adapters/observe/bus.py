@@ -12,10 +12,13 @@ from contextvars import ContextVar
 from typing import Any
 
 from mnemosyne.core.masking.call_logs import open_log
-from mnemosyne.core.masking.credentials import mask_credentials
+from mnemosyne.core.masking.credentials import mask_beginning
 from mnemosyne.protocols import Clock, EventBus
 from mnemosyne.schema.event import Event, EventType
 from mnemosyne.schema.memory import EMPTY
+
+DETAIL_CHARS = 2_000
+"""How much of an error's sentence is in its event."""
 
 _log = open_log(__name__)
 Handler = Callable[[Event], Awaitable[None] | None]
@@ -117,7 +120,7 @@ class EventEmitter:
         if self._bus is None:
             return
         if isinstance(detail := payload.get("detail"), str):
-            payload["detail"] = mask_credentials(detail)
+            payload["detail"] = mask_beginning(detail, DETAIL_CHARS)
         event = Event(
             event_type=event_type,
             session_id=session_id,

@@ -15,22 +15,49 @@ from jacquard.core.errors import ConfigError
 from jacquard.service.http.operation import Call
 from jacquard.service.values import Scope
 from jacquard.wiring.verbs import MemoryVerbs
+from mnemosyne.core import codec
+from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.schema.ingest import IngestOptions
 from mnemosyne.schema.memory import Trust
 
+MOST_SETTINGS = 1_000
+"""A call sets at most so many settings, each entry of a list or a mapping counted."""
 
-def config_for(call: Call, given: Mapping[str, Any] | None) -> RuntimeConfig | None:
+MOST_CHARS = 400_000
+"""The settings of a call have at most so many characters, as JSON. They are stored with the turn."""
+
+_SETTING_CHARS = 100
+"""Cost of reading a setting, in characters for `calculate`."""
+
+
+async def config_for(call: Call, given: Mapping[str, Any] | None) -> RuntimeConfig | None:
     """Return the settings of a call: those that were sent over those of the service, for the viewer of the token; None where they
-    are those of the service. ConfigError for a setting that cannot be, or that a call may not set.
+    are those of the service. ConfigError for too many settings, and for one that cannot be or that a call may not set.
     """
     base, principal = call.runtime.engine.config, call.principal
     config = base
     if given:
         read = config_from_mapping if principal.allows(Scope.ADMIN) else read_call_settings
-        config = read(given, base)
+        count = await calculate(_count_settings, given, size=size_of(given))
+        config = await calculate(read, given, base, size=count * _SETTING_CHARS)
     if principal.viewer is not None:
         config = with_viewer(config, call.session_id, principal.viewer)
     return None if config is base else config
+
+
+def _count_settings(given: Mapping[str, Any]) -> int:
+    count, waiting = 0, list[Any]([given])
+    while waiting and count <= MOST_SETTINGS:
+        below = waiting.pop()
+        count += len(below)
+        items = below.values() if isinstance(below, Mapping) else below
+        waiting += [each for each in items if isinstance(each, Mapping | list)]
+    if count > MOST_SETTINGS:
+        most = f"{MOST_SETTINGS:,} settings"
+        raise ConfigError(f"config has more than {most}; the settings file of the service takes more.")
+    if (chars := len(codec.encode(given))) > MOST_CHARS:
+        raise ConfigError(f"config has {chars:,} characters; a call may have at most {MOST_CHARS:,}.")
+    return count
 
 
 OPEN_OPTIONS = frozenset(

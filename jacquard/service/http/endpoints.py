@@ -16,6 +16,7 @@ from jacquard.service.access.principals import RequestNote, act_as, note_of
 from jacquard.service.access.records import ServiceRecords
 from jacquard.service.answers import JSON, Refusal, answer_error, describe
 from jacquard.service.host_paths import error_for
+from jacquard.service.http.body_sizes import check_sizes
 from jacquard.service.http.operation import Call, Operation, Query
 from jacquard.service.ids import check_id, check_ids
 from jacquard.service.tenants import TenantRuntimes
@@ -105,10 +106,10 @@ async def run_operation(
 ) -> Any:
     """Run an operation for a caller that may call it, and return its answer; `sent` are the other fields of `Call`.
 
-    A read that is audited is written down first. Raises ConfigError for ids that cannot be, what the operation raises, and what
+    A read that is audited is written down first. Raises ConfigError for ids and sizes, what the operation raises, and what
     opening a tenant's store raises.
     """
-    await _check_ids(**sent)
+    await _check_sent(**sent)
     if operation.is_audited:
         note.audit = operation.name
         if records is not None:
@@ -121,12 +122,17 @@ async def run_operation(
         return await operation.run(call)
 
 
-async def _check_ids(*, ids: Mapping[str, str], query: Mapping[str, Any], body: Any, **_: Any) -> None:
+async def _check_sent(*, ids: Mapping[str, str], query: Mapping[str, Any], body: Any, **_: Any) -> None:
     for name, text in ids.items():
         check_id(name, text)
     check_ids(query)
     if body is not None:
-        await calculate(check_ids, body, size=size_of(*(getattr(body, each.name) for each in fields(body))))
+        await calculate(_check_body, body, size=size_of(*(getattr(body, each.name) for each in fields(body))))
+
+
+def _check_body(body: Any) -> None:
+    check_sizes(body)
+    check_ids(body)
 
 
 def _check_owner(request: Request) -> None:
@@ -188,7 +194,7 @@ async def _read_body(request: Request, kind: Any) -> Any:
         raise Refusal(415, "not_json", f"The body is {sent[:60]!r}; send JSON with `Content-Type: {JSON}`.")
     data = await request.body()
     try:
-        return codec.decode(data or b"{}", kind)
+        return await calculate(codec.decode, data or b"{}", kind, size=len(data))
     except UnreadableError as error:
         raise Refusal(400, "bad_body", str(error)) from None
 

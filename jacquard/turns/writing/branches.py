@@ -12,9 +12,13 @@ from dataclasses import replace
 from jacquard.core.errors import ConfigError
 from jacquard.pipeline.record.prepared_turn import turn_id_of
 from mnemosyne.core.errors import TurnNotFoundError
+from mnemosyne.core.off_loop import calculate
 from mnemosyne.protocols import Store
 from mnemosyne.schema.record import ImportedTurn, TurnCommit, TurnRecord
 from mnemosyne.schema.session import Message, Role, SessionHead, TurnKind, TurnStatus
+
+MESSAGE_CHARS = 100
+"""Cost of reading an adopted message, in characters for `calculate`."""
 
 _PAGE = 200
 
@@ -124,19 +128,23 @@ async def adopt_messages(store: Store, session_id: str, messages: Sequence[Messa
     Their roles, authors, times and ids stay. Messages that the session has already (by id) begin no second turn.
     """
     head = await store.head(session_id)
+    turns = await calculate(_group_turns, head, messages, size=MESSAGE_CHARS * len(messages))
+    return await store.append_turns(session_id, turns)
+
+
+def _group_turns(head: SessionHead, messages: Sequence[Message]) -> list[ImportedTurn]:
     groups: list[list[Message]] = []
     for message in messages:
         if not groups or (message.role is Role.USER and any(m.role is not Role.SYSTEM for m in groups[-1])):
             groups.append([])
         groups[-1].append(message)
-    turns = [
+    return [
         ImportedTurn(
             turn_id=turn_id_of(
-                session_id, head.branch_id, None, number, "\x00".join(m.message_id or m.content for m in group)
+                head.session_id, head.branch_id, None, number, "\x00".join(m.message_id or m.content for m in group)
             ),
             messages=tuple(group),
             kind=TurnKind.NARRATIVE,
         )
         for number, group in enumerate(groups, start=1)
     ]
-    return await store.append_turns(session_id, turns)

@@ -61,7 +61,7 @@ async def repair_state(
         window = replace(with_unanswered(window), head=head_after(window.head, pending))
     bounds = OpLimits(state_chars=limits.state_chars)
     judge = partial(judge_reply_ops, window.state, list(ops), limits=bounds, authority=Authority.HOST)
-    judged = await calculate(judge, size=size_of(window.state))
+    judged = await calculate(judge, size=size_of(window.state, ops))
     if (bad := judged.refused) is not None:
         raise StateOpError(bad.number, bad.op, bad.reason, bad.code)
     if not judged.patch:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from jacquard.core.errors import ConfigError, InputTooLargeError
+from jacquard.service.http.body_sizes import MOST, MOST_MESSAGES
 from jacquard.service.http.operation import Call, Operation
 
 
@@ -13,7 +14,7 @@ from jacquard.service.http.operation import Call, Operation
 class EstimateRequest:
     """Messages to count for a model (null: that of the settings)."""
 
-    messages: tuple[dict[str, Any], ...]
+    messages: tuple[dict[str, Any], ...] = field(metadata={MOST: MOST_MESSAGES})
     model_hint: str | None = None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from anyio import to_thread
@@ -11,6 +11,7 @@ from anyio import to_thread
 from jacquard.client.wire import message_from_wire
 from jacquard.core.errors import ConfigError, InputTooLargeError
 from jacquard.memory.verbs.find import has_words
+from jacquard.service.http.body_sizes import MOST, MOST_MESSAGES
 from jacquard.service.http.operation import Call, Operation, Query
 from jacquard.service.ids import check_ids
 from jacquard.service.values import Scope
@@ -90,7 +91,7 @@ class EditRequest:
 class AdoptRequest:
     """Messages that were exchanged elsewhere, oldest first."""
 
-    messages: tuple[SentChatMessage, ...]
+    messages: tuple[SentChatMessage, ...] = field(metadata={MOST: MOST_MESSAGES})
 
 
 async def list_sessions(call: Call) -> SessionPage:

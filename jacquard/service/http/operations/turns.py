@@ -140,7 +140,7 @@ async def prepare(call: Call) -> PreparedTurn:
     turn = await call.runtime.engine.prepare_turn(
         call.session_id,
         message,
-        config_for(call, sent.config),
+        await config_for(call, sent.config),
         turn_id=turn_id,
         branch_id=sent.branch_id,
         dry_run=is_dry_run(call),
@@ -169,7 +169,7 @@ async def prepare_turn(call: Call) -> bytes:
 async def swipe(call: Call) -> bytes:
     """Prepare the input of a committed turn once more."""
     sent = call.read(AgainRequest)
-    config = config_for(call, sent.config)
+    config = await config_for(call, sent.config)
     await check_turn(call, sent.turn_id, is_committed=True)
     if sent.turn_id is not None and call.principal.viewer is not None:
         again = await call.runtime.store.turn(call.session_id, sent.turn_id)
@@ -184,7 +184,7 @@ async def retry(call: Call) -> bytes:
     if sent.turn_id is not None:
         raise ConfigError("retry prepares the newest input; leave turn_id out, or call swipe.")
     await check_turn(call, None)
-    turn = await call.runtime.engine.retry(call.session_id, config_for(call, sent.config))
+    turn = await call.runtime.engine.retry(call.session_id, await config_for(call, sent.config))
     return encode_turn(await _checked(call, turn))
 
 
