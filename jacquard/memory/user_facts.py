@@ -59,21 +59,26 @@ class UserFacts:
         if dry_run:
             return tuple(cleaned)
         session_id = await self._ensure_session(user_id)
-        stored = list(await self.facts(user_id))
+        stored = await self.facts(user_id)
         now = _later_than(stored, self._clock.now())
-        done: list[str] = []
+        same: dict[tuple[FactKind, str, str], dict[str, UserFact]] = {}
+        for each in stored:
+            same.setdefault(_meaning(each), {})[each.fact_id] = each
+        done: list[UserFact] = []
         for fact in cleaned:
-            known = _find_known(fact, stored)
+            alike = same.setdefault(_meaning(fact), {})
+            known = _find_known(fact, alike.values())
             made = replace(fact, fact_id=_id_of(user_id, fact, now), recorded_at=now)
             if known is not None:
                 made = known if fact.valid_to is None else replace(known, valid_to=fact.valid_to, superseded_by="")
             now += _MOMENT
             if made != known:
                 await self._store.put_evidence(session_id, _to_evidence(made))
-            stored = [*(each for each in stored if each.fact_id != made.fact_id), made]
-            done.append(made.fact_id)
+            alike[made.fact_id] = made
+            done.append(made)
+        # More than the newest may have been given.
         settled = {fact.fact_id: fact for fact in await self.facts(user_id)}
-        return tuple(settled[fact_id] for fact_id in done)
+        return tuple(settled.get(fact.fact_id, fact) for fact in done)
 
     async def facts(self, user_id: str) -> tuple[UserFact, ...]:
         """Return the newest facts about a user, former ones too, in the order in which they began; none for an unknown user."""
@@ -128,13 +133,12 @@ def find_user(message: Message, meta: Meta | None) -> str:
     return meta.actor.user_id if meta is not None and meta.actor is not None else ""
 
 
-def _find_known(fact: UserFact, stored: Iterable[UserFact]) -> UserFact | None:
-    """Return the stored fact that says the same: one that still holds, or one that began at the same time."""
-    same = [
-        each
-        for each in stored
-        if (each.kind, each.text, fold_topic(each.topic)) == (fact.kind, fact.text, fold_topic(fact.topic))
-    ]
+def _meaning(fact: UserFact) -> tuple[FactKind, str, str]:
+    return fact.kind, fact.text, fold_topic(fact.topic)
+
+
+def _find_known(fact: UserFact, same: Iterable[UserFact]) -> UserFact | None:
+    """Return which of the stored facts that say the same is meant: one that still holds, or one that began at the same time."""
     if fact.valid_from is not None:
         return next((each for each in same if each.valid_from == fact.valid_from), None)
     return next((each for each in same if each.valid_to is None), None)

@@ -239,3 +239,12 @@ async def test_bad_input_is_named(engine):
         await engine.remember(" ", [ROME])
     with pytest.raises(ConfigError, match="no time zone"):
         await engine.user_facts("ana", at=datetime(2020, 1, 1))
+
+
+async def test_more_facts_than_are_read_at_once_come_back():
+    engine = create_context_engine(MemoryStore(), clock=Clock())
+    (first,) = await engine.remember("ana", [OSLO])
+    many = [UserFact(text=f"Has read book {number}.", topic=f"book {number}") for number in range(1_000)]
+    told = await engine.remember("ana", [OSLO, *many])
+    assert told[0] == first
+    assert [each.text for each in told] == [OSLO.text, *(each.text for each in many)]
