@@ -22,6 +22,9 @@ from mnemosyne.core.errors import ContextEngineError
 
 JSON = "application/json"
 RETRY_SECONDS = 1
+MOST_CHARS = 10_000
+"""An answer has at most so many characters of an error's sentence, and of each fact: a document can have any number of faults."""
+
 INTERNAL = ErrorBody(code="internal", message="The service failed; its log says more, by the request's id.")
 
 STATUSES: Mapping[type[Exception], int] = {
@@ -82,7 +85,12 @@ def describe(error: Exception) -> ErrorBody:
     """Return what an answer says of an error."""
     if not isinstance(error, ContextEngineError | FilamentError):
         return INTERNAL
-    return ErrorBody(code=code_of(type(error)), message=str(error), facts=_facts_of(error))
+    return ErrorBody(code=code_of(type(error)), message=_shorten(str(error)), facts=_facts_of(error))
+
+
+def _shorten(text: str) -> str:
+    rest = len(text) - MOST_CHARS
+    return text if rest <= 0 else f"{text[:MOST_CHARS]}… ({rest:,} more characters)"
 
 
 def answer_error(error: Exception, body: ErrorBody) -> Response:
@@ -106,7 +114,10 @@ def _facts_of(error: Exception) -> dict[str, Any]:
         if name.startswith("_") or isinstance(value, BaseException):
             continue
         try:
-            facts[name] = codec.to_plain(value)
+            plain = codec.to_plain(value)
+            while isinstance(plain, list | tuple) and len(codec.encode(plain)) > MOST_CHARS:
+                plain = plain[: len(plain) // 2]
+            facts[name] = _shorten(plain) if isinstance(plain, str) else plain
         except (TypeError, NotImplementedError, ValueError):
             continue
-    return facts
+    return {name: value for name, value in facts.items() if len(codec.encode(value)) <= 2 * MOST_CHARS}

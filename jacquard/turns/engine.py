@@ -384,8 +384,9 @@ class ContextEngine:
         """Take in a chunk of the reply to the pending turn (or `turn_id`); nothing is written before it is whole.
 
         Chunks may come in any order and more than once. `message_id` tells replies to one turn apart. A reply that grows no
-        more for `chunks.expire_seconds` is forgotten. ChunkConflictError, TurnNotFoundError when nothing is pending;
-        InputTooLargeError for a chunk with which the reply would be too long (those before it are kept).
+        more for `chunks.expire_seconds` is forgotten, and so is the one that has not grown for longest if a session has more
+        than eight. ChunkConflictError; TurnNotFoundError for an unknown turn and when nothing is pending; InputTooLargeError for
+        a chunk with which the reply would be too long (those before it are kept).
         """
         await self._replies.add(session_id, turn_id, message_id, chunk_index, chunk)
 

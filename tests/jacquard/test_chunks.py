@@ -13,7 +13,7 @@ from jacquard import ChunkConflictError, ConfigError, MissingChunksError, ToolPa
 from jacquard.core.calibration import add_token_counts, correction_of
 from jacquard.pipeline.record.tools import check_tasks
 from jacquard.pipeline.weaving.tool_pairs import check_pairs, tail_tokens
-from jacquard.turns.writing.chunks import ChunkBuffer
+from jacquard.turns.writing.chunks import MOST_HELD_CHARS, ChunkBuffer
 from mnemosyne import ModelUsage, ModelUsageStage, Task
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -65,6 +65,34 @@ def test_a_reply_that_grows_no_more_is_forgotten_once():
     assert desk.pop_expired(NOW + timedelta(seconds=111)) == (KEY,)
     assert desk.pop_expired(NOW + timedelta(seconds=111)) == ()
     assert desk.whole(KEY, NOW + timedelta(seconds=111)) is None
+
+
+def test_a_session_has_few_replies_under_way_and_keeps_those_that_grow():
+    desk = ChunkBuffer()
+    desk.add(("other", "t", ""), 0, "a", NOW)
+    for number in range(20):
+        desk.add(KEY, number, "a", NOW)
+        desk.add(("s", "t1", f"m{number}"), 0, "a", NOW)
+    assert desk.whole(KEY, NOW) == "a" * 20
+    assert [message for _, message in desk.turns("s")] == [*(f"m{number}" for number in range(13, 19)), "", "m19"]
+    assert desk.pop_expired(NOW) == tuple(("s", "t1", f"m{number}") for number in range(13))
+    assert desk.whole(("other", "t", ""), NOW) == "a"
+
+
+def test_replies_under_way_are_bounded_together():
+    desk, text = ChunkBuffer(), "a" * 400_000
+    for number in range(100):
+        desk.add((f"s{number}", "t", ""), 0, text, NOW)
+    held = [number for number in range(100) if desk.has((f"s{number}", "t", ""))]
+    assert held == list(range(100 - MOST_HELD_CHARS // 402_100, 100))
+
+
+def test_replies_of_empty_chunks_are_bounded_together():
+    desk = ChunkBuffer()
+    for number in range(30):
+        for index in range(10_000):
+            desk.add((f"s{number}", "t", ""), index, "", NOW)
+    assert sum(desk.has((f"s{number}", "t", "")) for number in range(30)) == MOST_HELD_CHARS // 1_002_000
 
 
 CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "c1"}, {"id": "c2"}]}

@@ -74,6 +74,9 @@ class ReplyCommitter:
     async def add(self, session_id: str, turn_id: str | None, message_id: str, index: int, chunk: str) -> None:
         """Add a chunk and emit it."""
         turn = turn_id or await self._turn(session_id, message_id, pending=True)
+        if not self._chunks.has((session_id, turn, message_id)):
+            # There has to be such a turn.
+            await self._parts.store.turn(session_id, turn)
         is_new = self._chunks.add((session_id, turn, message_id), index, chunk, self._parts.clock.now())
         await self._emit_expired()
         kind = EventType.ASSISTANT_CHUNK_RECEIVED

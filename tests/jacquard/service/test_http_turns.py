@@ -58,6 +58,7 @@ async def test_the_same_key_prepares_the_same_turn(tmp_path):
         ("/api/v1/sessions/s/turns?limit=1", {"message": "x"}, 400, "bad_query"),
         ("/api/v1/sessions/none/reply", {"message": "x"}, 404, "session_not_found"),
         ("/api/v1/sessions/s/reply", {"message": "x"}, 409, "no_pending_turn"),
+        ("/api/v1/sessions/s/reply/chunks", {"chunk": "x", "chunk_index": 0, "turn_id": "t"}, 404, "turn_not_found"),
         ("/api/v1/sessions/%FF/turns", {"message": "x"}, 400, "bad_id"),
     ],
 )
