@@ -115,9 +115,8 @@ class ReplyCommitter:
         self, session_id: str, reply: Message, turn_id: str | None, refs: tuple[Ref, ...]
     ) -> CommitResult:
         store = self._parts.store
-        waiting = await self._find_waiting(session_id, turn_id)
-        if waiting is None:
-            waiting = await self._load_waiting(session_id, turn_id)
+        unchanged = await self._find_waiting(session_id, turn_id)
+        waiting = unchanged or await self._load_waiting(session_id, turn_id)
         record, state = waiting.record, waiting.state
         if record.status is TurnStatus.COMMITTED:
             return read_commit_result(record, waiting.version)
@@ -128,8 +127,9 @@ class ReplyCommitter:
         commit, result = await calculate(decide, record, state, reply, size=size_of(reply.content, state))
         head = await store.commit_turn(session_id, commit, expected_version=waiting.version)
         self._parts.waiting.drop(session_id)
-        # Documents that the turn found are memory from now on.
-        await index_documents(store, session_id, EvidenceFilter(turn_ids=frozenset({record.turn_id})))
+        if unchanged is None:
+            # Documents that the turn found are memory from now on.
+            await index_documents(store, session_id, EvidenceFilter(turn_ids=frozenset({record.turn_id})))
         emitter = self._emitter_of(record)
         await emitter.emit(EventType.MESSAGE_APPENDED, session_id, record.turn_id, role="assistant", messages=1)
         await emitter.emit(
