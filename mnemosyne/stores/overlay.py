@@ -219,7 +219,7 @@ class OverlayStore:
         return PutResult(version=(await self._of_session(session_id).head(session_id)).version)
 
     async def put_evidence(self, session_id: str, evidence: Evidence) -> str:
-        """Drop an evidence."""
+        """Drop a piece of evidence."""
         return evidence.evidence_id
 
     async def save_prefetch(self, session_id: str, prefetch: Prefetch | None) -> None:
