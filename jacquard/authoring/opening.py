@@ -1,5 +1,4 @@
-"""Checks whether the templates of a pack can be rendered at the pack's beginning, which `validate` does besides
-checking syntax.
+"""Checks the templates of a pack: their syntax, and whether they can be rendered at the pack's beginning.
 
 Pure except that template files are read. It uses no store and no model, only Stream A with the pack's first state.
 """
@@ -12,17 +11,42 @@ from dataclasses import replace
 from jacquard.authoring.golden import build_case_turn
 from jacquard.core.errors import JacquardError
 from jacquard.core.protocols import Planner
+from jacquard.pipeline.planning.actions import find_action_faults
+from jacquard.pipeline.planning.rules import RulePlanner
 from jacquard.pipeline.skeleton.automation import AutomationStream
-from jacquard.templating.files import find_shipped_templates
+from jacquard.templating import describe_template_faults, open_templates
+from jacquard.templating.files import find_shipped_templates, template_roots
 from jacquard.templating.limits import LimitError
 from jacquard.templating.output_escaping import PrintError
 from jacquard.templating.sets import TemplateSet
 from mnemosyne.chains.lore import entries_by_category
+from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.protocols import TokenEstimator
 from mnemosyne.schema.memory import LoreCategory
 from mnemosyne.schema.world import WorldPack
 
 _INPUT = "…"
+
+
+def find_world_faults(world: WorldPack) -> list[str]:
+    """Return the faults that the pack's checker cannot see: in templates, in replies, and templates that do not exist.
+
+    Every template without such a fault is rendered, under the limits that apply in play.
+    """
+    own = template_roots((), world)
+    templates = open_templates((*own, find_shipped_templates()))
+    known = templates.template_ids
+    wanted = [world.planner.default_template, *(rule.template_id for rule in world.planner.templates)]
+    unknown = [name for name in dict.fromkeys(wanted) if name not in known]
+    faults = [fault for root in own for fault in describe_template_faults(root)]
+    if not faults:
+        named = [name for name in dict.fromkeys((*wanted, *(known if own else ()))) if name in known]
+        faults += find_opening_faults(world, templates, named, RulePlanner(), CalibratedEstimator())
+    return [
+        *faults,
+        *find_action_faults(world),
+        *(f"planner.yaml: template {name!r} does not exist; there are: {', '.join(known)}" for name in unknown),
+    ]
 
 
 def find_opening_faults(

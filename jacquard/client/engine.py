@@ -78,8 +78,7 @@ class RemoteEngine:
 
     async def start_session(self, session_id: str, world: WorldPack) -> SessionHead:
         """As `ContextEngine.start_session`; the pack becomes the present version of its world in the service."""
-        pack = pack_to_json(world)
-        await self._connection.call("PUT", ("worlds", world.world_id), {"pack": pack})
+        await self._connection.call("PUT", ("worlds", world.world_id), pack_to_json(world))
         body = {"session_id": session_id, "world_id": world.world_id}
         return await self._ask(SessionHead, "POST", ("sessions",), body, once=True)
 

@@ -7,7 +7,6 @@ import a stream, a planner or a store.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from jacquard.core.errors import TemplateError
 from jacquard.templating.files import TemplateFile, TemplateRoot
@@ -33,11 +32,11 @@ def template_set(files: Mapping[str, TemplateFile]) -> TemplateSet:
     return TemplateSet(files, SandboxRenderer(files))
 
 
-def validate_templates(root: Path) -> tuple[TemplateError, ...]:
+def validate_templates(root: TemplateRoot) -> tuple[TemplateError, ...]:
     """Return the faults of every template and manifest below a root; an empty result means that all of them compile."""
     return find_template_faults(root, SandboxRenderer)
 
 
-def describe_template_faults(root: Path) -> tuple[str, ...]:
+def describe_template_faults(root: TemplateRoot) -> tuple[str, ...]:
     """Return the faults of `validate_templates` as sentences with file and line."""
     return tuple(str(fault) for fault in validate_templates(root))

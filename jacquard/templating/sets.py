@@ -221,15 +221,16 @@ def forget_rendered_texts() -> None:
         templates.forget_texts()
 
 
-def find_template_faults(root: Path, make: Callable[[Files], Renderer]) -> tuple[TemplateError, ...]:
+def find_template_faults(root: TemplateRoot, make: Callable[[Files], Renderer]) -> tuple[TemplateError, ...]:
     """Return the faults of every template and manifest below `root`, templates first, by name."""
+    place = root if isinstance(root, Path) else Path(root.shown)
     try:
         shipped = find_shipped_templates()
-        files = read_files([root] if root.resolve() == shipped.resolve() else [root, shipped])
+        files = read_files([root] if place.resolve() == shipped.resolve() else [root, shipped])
     except TemplateError as error:
         return (error,)
     templates = TemplateSet(files, make(files))
-    own = [name for name, file in sorted(files.items()) if Path(file.shown).is_relative_to(root)]
+    own = [name for name, file in sorted(files.items()) if Path(file.shown).is_relative_to(place)]
     checks: list[Callable[[], object]] = [partial(templates.compile, name) for name in own if name.endswith(".j2")]
     checks += [partial(templates.blocks, template_id) for template_id in template_ids(own)]
     faults: dict[str, TemplateError] = {}

@@ -297,7 +297,8 @@ class MemoryVerbs:
         world = await self._world(world_id)
         if self._runtime.world is not None and self._runtime.world.world_id == world_id:
             raise ConfigError(
-                f"World {world_id!r} is read from a folder; edit its files, or import it and leave --world out."
+                f"World {world_id!r} is read from a folder (`--world`, or `service.world`), which would take the change back: "
+                "edit its files there. Or import the folder once (`jacquard import DIR`) and start without it."
             )
         return world
 

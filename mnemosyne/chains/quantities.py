@@ -49,6 +49,13 @@ def expand_pattern(pattern: str, names: Iterable[str]) -> str:
     return pattern
 
 
+def collapse_pattern(pattern: str, names: Iterable[str]) -> str:
+    """Return a pattern as it was before `expand_pattern`."""
+    for name in names:
+        pattern = pattern.replace(f"(?P<{name}>{NUMBER})", f"{{{name}}}")
+    return pattern
+
+
 def read_number(text: str) -> int | None:
     """Return the whole number that a text is: digits, Chinese numerals or English words; None for anything else."""
     if len(text) > _NUMBER_CHARS:

@@ -8,18 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from mnemosyne.core.errors import CodecError, WorldPackError
 from mnemosyne.schema.world import WorldPack
 from mnemosyne.world.build import build_world
 from mnemosyne.world.checking.doubts import find_doubts
 from mnemosyne.world.checking.links import check_links
 from mnemosyne.world.describe import describe
 from mnemosyne.world.format.faults import FaultList
-from mnemosyne.world.pack_json import pack_from_json, pack_to_json
+from mnemosyne.world.pack_json import check_format, pack_from_json, pack_to_json
 from mnemosyne.world.reading.draft import read_draft
 from mnemosyne.world.reading.files import PackFolder, pack_of_files, read_folder
+from mnemosyne.world.reading.json_draft import read_json_draft
 
-__all__ = ["describe", "examine_world", "load_world", "load_world_files", "pack_from_json", "pack_to_json"]
+__all__ = [
+    "describe",
+    "examine_world",
+    "load_world",
+    "load_world_files",
+    "load_world_json",
+    "pack_from_json",
+    "pack_to_json",
+]
 
 
 def load_world(folder: str | Path, *, try_patterns: bool = False) -> WorldPack:
@@ -43,6 +54,22 @@ def examine_world(folder: str | Path, *, try_patterns: bool = False) -> tuple[Wo
 def load_world_files(files: Mapping[str, bytes]) -> WorldPack:
     """Return the world of a pack whose files are given by relative name, checked as one in a folder; WorldPackError as for that."""
     return _load(pack_of_files(files), FaultList(), try_patterns=False)[0]
+
+
+def load_world_json(value: Mapping[str, Any], *, most_faults: int = 0) -> WorldPack:
+    """Return the world of a pack that is given as `pack_to_json` writes it, checked as one in a folder; WorldPackError as for
+    that, with the names of fields in place of files and lines. `most_faults`: stop at so many (0: find all).
+    """
+    faults, pack = FaultList(most=most_faults), value.get("pack")
+    if not isinstance(pack, Mapping):
+        raise WorldPackError(("pack: must be an object that has the fields of a world pack",))
+    try:
+        check_format(value)
+        check_links(read_json_draft(pack, faults), faults)
+        faults.close()
+        return pack_from_json(value)
+    except CodecError as error:
+        raise WorldPackError((f"pack: {error}",)) from None
 
 
 def _load(pack: PackFolder, faults: FaultList, *, try_patterns: bool) -> tuple[WorldPack, tuple[str, ...]]:

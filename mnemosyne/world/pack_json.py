@@ -35,12 +35,17 @@ def with_own_digest(world: WorldPack) -> WorldPack:
     return replace(bare, digest=hashlib.sha256(encode(pack_to_json(bare))).hexdigest())
 
 
-def pack_from_json(value: Mapping[str, Any]) -> WorldPack:
-    """Return the pack of a value from `pack_to_json`; CodecError when it holds none, or was written by a newer release."""
+def check_format(value: Mapping[str, Any]) -> None:
+    """Raise CodecError for a pack that was written by a newer release."""
     written = value.get("format")
     if isinstance(written, int) and written > PACK_FORMAT:
         raise CodecError(
             f"The pack was written by a newer release (format {written}, this one reads up to {PACK_FORMAT}); update"
         )
+
+
+def pack_from_json(value: Mapping[str, Any]) -> WorldPack:
+    """Return the pack of a value from `pack_to_json`; CodecError when it holds none, or was written by a newer release."""
+    check_format(value)
     world = from_plain(value.get("pack"), WorldPack)
     return world if world.templates is not None else replace(world, templates={})

@@ -536,3 +536,10 @@ def test_one_mistake_is_said_once(tmp_path: Path) -> None:
     found = faults_of(write_pack(tmp_path, {"world.yaml": world[:start] + "entities: all\n" + world[end:]}))
     assert len(found) == 1
     assert "entities: is text, but must be a list" in found[0]
+
+
+def test_a_number_of_an_action_that_is_no_mapping_is_a_fault_like_any_other(tmp_path: Path) -> None:
+    actions = "- {id: a, patterns: ['take'], numbers: [[1]], ops: [[SET, hero.health, 1]], reply: x}\n"
+    assert "actions.yaml:1: actions[0].numbers[0]: is a list, but must be a mapping; change it" in faults_of(
+        write_pack(tmp_path, {"actions.yaml": actions})
+    )

@@ -33,7 +33,9 @@ COMMON = {
 
 def build_openapi(operations: Sequence[Operation], version: str) -> dict[str, Any]:
     """Return the description of these operations."""
-    kinds = [kind for each in operations for kind in (each.body, each.answer) if kind is not None]
+    kinds = [
+        kind for each in operations for kind in (each.described_body or each.body, each.answer) if kind is not None
+    ]
     schemas, named = codec.json_schemas([ErrorAnswer, *kinds], _PLACE)
     _describe_times([schemas, named])
     error, rest = schemas[0], iter(schemas[1:])

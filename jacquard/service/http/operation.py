@@ -70,7 +70,8 @@ Run = Callable[[Call], Awaitable[Any]]
 class Operation:
     """An operation: `run` returns a value of the type `answer` (or bytes of its JSON), None where there is no answer.
 
-    `path` has ids in braces (`/api/v1/sessions/{session_id}`). `run` may return an answer of its own (a page, a stream). `errors`
+    `path` has ids in braces (`/api/v1/sessions/{session_id}`). `described_body` is the published form of a body that is read as a
+    looser type, so that all faults can be named. `run` may return an answer of its own (a page, a stream). `errors`
     are those that a caller has to expect beside those of every operation. Only what is `open_to_viewers` may be called with a token
     that is bound to a viewer: what it returns is then filtered for that viewer.
     What is `is_audited` returns texts that prompts would withhold, or erases. What is not `is_repeatable` is done once more
@@ -85,6 +86,7 @@ class Operation:
     run: Run
     scope: Scope = Scope.PLAY
     body: Any = None
+    described_body: Any = None
     answer: Any = None
     status: int = 200
     query: tuple[Query, ...] = ()

@@ -12,7 +12,7 @@ from mnemosyne.core.plain_values import Path as KeyPath
 from mnemosyne.schema.memory import QUEST_UPDATE, Comparison, Condition
 from mnemosyne.world.checking.patterns import pattern_fault, slow_fault
 from mnemosyne.world.checking.state import QUESTS, StateTree, plain_value, quest_state, read_tree, with_types
-from mnemosyne.world.format.check import iterate_sound
+from mnemosyne.world.format.check import BROKEN, iterate_sound
 from mnemosyne.world.format.faults import FaultList, SourceLocation, did_you_mean
 from mnemosyne.world.format.fields import OBJECTIVE_STATUSES, QUEST_STATUSES
 from mnemosyne.world.reading.draft import Item, PackDraft, Part
@@ -53,7 +53,12 @@ def check_links(draft: PackDraft, faults: FaultList, *, try_patterns: bool = Fal
 
 
 def _number_names(action: dict[str, Any]) -> list[str]:
-    return [number["name"] for number in action.get("numbers") or () if isinstance(number.get("name"), str)]
+    return [number["name"] for number in _sound_numbers(action) if isinstance(number.get("name"), str)]
+
+
+def _sound_numbers(action: dict[str, Any]) -> list[dict[str, Any]]:
+    numbers = action.get("numbers")
+    return [each for each in numbers if each is not BROKEN] if isinstance(numbers, list) else []
 
 
 def _check_numbers(action: dict[str, Any], place: SourceLocation, faults: FaultList) -> None:
@@ -70,7 +75,7 @@ def _calculated_ops(
     action: dict[str, Any], place: SourceLocation, tree: StateTree, faults: FaultList
 ) -> Iterator[tuple[SourceLocation, list[Any]]]:
     """Yield the ops of an action, with expressions calculated from the least numbers; those with faults are left out."""
-    numbers = {each["name"]: each.get("least", 1) for each in action.get("numbers") or () if "name" in each}
+    numbers = {each["name"]: each.get("least", 1) for each in _sound_numbers(action) if "name" in each}
 
     def read_name(name: str) -> int:
         if name in numbers:

@@ -78,12 +78,13 @@ def read_draft(pack: PackFolder, faults: FaultList) -> PackDraft:
         actions=tuple(iterate_sound(actions, actions_place)),
         injections=tuple(iterate_sound(injections, injections_place)),
         imported=_imported(pack, faults),
-        quests_known=_all_have_ids(quests),
-        entities_known=_all_have_ids(world.value.get("entities")),
+        quests_known=all_have_ids(quests),
+        entities_known=all_have_ids(world.value.get("entities")),
     )
 
 
-def _all_have_ids(items: Any) -> bool:
+def all_have_ids(items: Any) -> bool:
+    """Return whether no item of a checked list is broken or lacks its id."""
     return isinstance(items, list | tuple) and all(item is not BROKEN and "id" in item for item in items)
 
 

@@ -111,7 +111,7 @@ ROWS: dict[str, Row] = {
     "user_facts": Row(),
     "list_worlds": Row(),
     "get_world": Row(),
-    "put_world": Row(body={"pack": "$pack"}),
+    "put_world": Row(body="$pack"),
     "list_lore": Row(query={"viewer": "chief"}),
     "erase": Row(body={"session_id": "$session", "evidence_ids": ["$evidence"], "dry_run": True}),
     "list_audits": Row(),
@@ -207,7 +207,7 @@ class Doors:
         """Import the world under another id, whose lore can be edited, and store a fact about a user."""
         pack = await self._do("admin", "GET", f"/api/v1/worlds/{WORLD_ID}")
         self.pack = json.loads(json.dumps(pack).replace(WORLD_ID, "island"))
-        await self._do("admin", "PUT", "/api/v1/worlds/island", {"pack": self.pack})
+        await self._do("admin", "PUT", "/api/v1/worlds/island", self.pack)
         await self._do("admin", "POST", "/api/v1/users/ida/facts", {"facts": [{"text": FACT}]})
 
     async def send(self, caller, method, path, body=None, headers=None, params=None):

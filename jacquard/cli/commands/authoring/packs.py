@@ -1,4 +1,4 @@
-"""`init`, `validate`, `import`: writes and checks world packs, and imports packs and corpora into a store."""
+"""`init`, `validate`: write and check world packs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from jacquard.authoring.opening import find_opening_faults
+from jacquard.authoring.opening import find_world_faults
 from jacquard.cli.shared import (
     JsonOption,
     fail,
@@ -17,12 +17,7 @@ from jacquard.cli.shared import (
     say,
     show,
 )
-from jacquard.pipeline.planning.actions import find_action_faults
-from jacquard.pipeline.planning.rules import RulePlanner
-from jacquard.templating import describe_template_faults, find_shipped_templates, open_templates
 from mnemosyne.core.errors import WorldPackError
-from mnemosyne.core.tokens import CalibratedEstimator
-from mnemosyne.schema.world import WorldPack
 from mnemosyne.world import describe, examine_world
 from mnemosyne.world.scaffold import write_scaffold
 
@@ -93,24 +88,3 @@ def _show_count(value: object) -> str:
         kinds = ", ".join(f"{number} {kind}" for kind, number in value.items() if kind != "total" and number)
         return f"{value.get('total', 0)}{f' ({kinds})' if kinds else ''}"
     return (", ".join(map(str, value)) or "none") if isinstance(value, list) else str(value)
-
-
-def find_world_faults(world: WorldPack) -> list[str]:
-    """Return the faults that the pack's checker cannot see: in templates, in replies, and templates that do not exist.
-
-    Every template without such a fault is rendered, under the limits that apply in play.
-    """
-    own = () if world.template_root is None else (Path(world.template_root),)
-    templates = open_templates((*own, find_shipped_templates()))
-    known = templates.template_ids
-    wanted = [world.planner.default_template, *(rule.template_id for rule in world.planner.templates)]
-    unknown = [name for name in dict.fromkeys(wanted) if name not in known]
-    faults = [fault for root in own for fault in describe_template_faults(root)]
-    if not faults:
-        named = [name for name in dict.fromkeys((*wanted, *(known if own else ()))) if name in known]
-        faults += find_opening_faults(world, templates, named, RulePlanner(), CalibratedEstimator())
-    return [
-        *faults,
-        *find_action_faults(world),
-        *(f"planner.yaml: template {name!r} does not exist; there are: {', '.join(known)}" for name in unknown),
-    ]

@@ -9,6 +9,7 @@ from typing import Any
 
 from anyio import to_thread
 
+from jacquard.authoring.opening import find_world_faults
 from jacquard.core.errors import ConfigError, InputTooLargeError, TemplateError, WorldUnavailableError
 from jacquard.service.answers import Refusal
 from jacquard.service.host_paths import texts_for
@@ -16,16 +17,25 @@ from jacquard.service.http.call_settings import id_from_key, options_for, verbs_
 from jacquard.service.http.operation import VIEWER, Call, Operation, Query
 from jacquard.service.values import Scope
 from mnemosyne.core.codec import parse_time
-from mnemosyne.core.errors import CodecError, EvidenceNotFoundError, RedactionError, SessionNotFoundError
+from mnemosyne.core.errors import (
+    CodecError,
+    EvidenceNotFoundError,
+    RedactionError,
+    SessionNotFoundError,
+    WorldPackError,
+)
 from mnemosyne.schema.erasure import AuditRecord, Erasure
 from mnemosyne.schema.evidence import Evidence, EvidenceLinks, EvidenceSource, EvidenceType
 from mnemosyne.schema.ingest import IngestOptions, IngestResult
 from mnemosyne.schema.memory import EMPTY, MemoryEntry, UserFact
 from mnemosyne.schema.query import EvidenceFilter
 from mnemosyne.schema.world import WorldPack
-from mnemosyne.world.pack_json import pack_from_json, pack_to_json, with_own_digest
+from mnemosyne.world import load_world_json
+from mnemosyne.world.pack_json import PACK_FORMAT, pack_to_json, with_own_digest
 
 MOST_LISTED = 200
+MOST_FAULTS = 50
+"""So many faults of a pack are looked for: each may be compared with many names."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,10 +67,19 @@ class WorldName:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class WorldDocument:
+    """A world pack, and the version of its form: what a GET gives, a PUT takes."""
+
+    pack: WorldPack
+    format: int = PACK_FORMAT
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class WorldRequest:
-    """A world pack, as `get_world` returns it."""
+    """A `WorldDocument` of which all faults are named, not the first."""
 
     pack: dict[str, Any]
+    format: int = PACK_FORMAT
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -181,20 +200,22 @@ async def get_world(call: Call) -> dict[str, Any]:
 
 async def put_world(call: Call) -> WorldName:
     """Make a pack the present version of a world."""
-    world = await to_thread.run_sync(_read_pack, call.ids["world_id"], call.read(WorldRequest).pack)
+    world = await to_thread.run_sync(_read_pack, call.ids["world_id"], call.read(WorldRequest))
     await call.runtime.engine.worlds.store_pack(world)
     return WorldName(world_id=world.world_id, digest=world.digest)
 
 
-def _read_pack(world_id: str, sent: Mapping[str, Any]) -> WorldPack:
-    """Return a pack as it was sent; its digest is that of what was sent, and it has no folder: a path would be one of this host."""
-    try:
-        world = pack_from_json(sent)
-    except CodecError as error:
-        raise ConfigError(f"This is no world pack: {error}") from None
+def _read_pack(world_id: str, sent: WorldRequest) -> WorldPack:
+    """Return a pack as it was sent, checked; its digest is that of what was sent, and it has no folder: a path would be one of this
+    host. WorldPackError with all faults.
+    """
+    world = load_world_json({"format": sent.format, "pack": sent.pack}, most_faults=MOST_FAULTS)
     if world.world_id != world_id:
         raise ConfigError(f"The pack is of world {world.world_id!r}, the address of {world_id!r}; give both the same.")
-    return with_own_digest(world)
+    world = with_own_digest(world)
+    if faults := find_world_faults(world):
+        raise WorldPackError(tuple(faults[:MOST_FAULTS]))
+    return world
 
 
 async def list_lore(call: Call) -> LorePage:
@@ -332,7 +353,7 @@ OPERATIONS = (
         doc="Return the present pack of a world.",
         run=get_world,
         scope=Scope.AUTHOR,
-        answer=dict[str, Any],
+        answer=WorldDocument,
         errors=(WorldUnavailableError,),
         is_audited=True,
     ),
@@ -340,12 +361,14 @@ OPERATIONS = (
         name="put_world",
         method="PUT",
         path="/api/v1/worlds/{world_id}",
-        doc="Make a pack the present version of a world; sessions of the world go on with it.",
+        doc="Make a pack the present version of a world; sessions of the world go on with it. It takes what `get_world` gives, and "
+        "checks it as `jacquard validate` does.",
         run=put_world,
         scope=Scope.AUTHOR,
         body=WorldRequest,
+        described_body=WorldDocument,
         answer=WorldName,
-        errors=(ConfigError, TemplateError),
+        errors=(ConfigError, TemplateError, WorldPackError),
     ),
     Operation(
         name="list_lore",
