@@ -8,6 +8,7 @@ from .authoring.replay.provenance import count_tokens_by_block, find_origins
 from .authoring.replay.replay import find_differences, replay_prompt
 from .authoring.replay.turn_page import Check, FactRow, PageSection, PageTurn, Verdict, render_turn_page
 from .authoring.replay.turn_view import LeftOut, ShownBlock, ShownMessage, TurnView, view_turn
+from .authoring.why_not import Absence, why_not
 from .config.experiments import apply_experiments
 from .config.extension_points import EXTENSION_POINTS, PlannerFactory, PrunerFactory, SelectorFactory
 from .config.sections import (
@@ -142,6 +143,7 @@ __all__ = [
     "EXTENSION_POINTS",
     "NO_RULES",
     "NO_TRACING",
+    "Absence",
     "Action",
     "ActivationDecision",
     "ArmConfig",
@@ -314,4 +316,5 @@ __all__ = [
     "turn_from_record",
     "turn_to_json",
     "view_turn",
+    "why_not",
 ]

@@ -11,10 +11,25 @@ import typer
 from jacquard.authoring.replay.provenance import Origin, count_tokens_by_block, find_origin, find_origins
 from jacquard.authoring.replay.turn_page import Check, PageSection, PageTurn, Verdict, render_turn_page
 from jacquard.authoring.replay.turn_view import view_turn
-from jacquard.cli.shared import DEFAULT_STORE, JsonOption, StoreOption, fail, open_store, print_json, run, say, show
+from jacquard.authoring.why_not import Absence
+from jacquard.authoring.why_not import why_not as explain_absence
+from jacquard.cli.shared import (
+    DEFAULT_STORE,
+    EmbedderOption,
+    JsonOption,
+    StoreOption,
+    fail,
+    open_store,
+    print_json,
+    run,
+    say,
+    show,
+)
 from jacquard.cli.show import show_candidates, show_receipt
+from jacquard.core.errors import MemoryNotFoundError
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_from_record
 from jacquard.pipeline.record.prompt_snapshot import read_snapshot
+from jacquard.wiring.runtime import Runtime
 from mnemosyne.core import codec
 from mnemosyne.files import write_file
 from mnemosyne.protocols import Store
@@ -43,6 +58,13 @@ def explain(
     find: Annotated[
         str | None, typer.Option("--find", metavar="TEXT", help="Trace this text to its source, wherever it stands.")
     ] = None,
+    why_not: Annotated[
+        str | None,
+        typer.Option(
+            "--why-not", metavar="ID|TEXT", help="Say why the entry of this id, or with these words, is not there."
+        ),
+    ] = None,
+    embedder: EmbedderOption = "auto",
     html: Annotated[
         Path | None,
         typer.Option(
@@ -54,15 +76,23 @@ def explain(
 ) -> None:
     """Print the receipt of a turn: why each candidate and block is, or is not, in its prompt.
 
-    With --at or --find: from a place in the prompt to its block, its evidence and its source.
+    With --at or --find: from a place in the prompt to its block, its evidence and its source. With --why-not, or --find of what is
+    not in the prompt: why an entry is not there.
     """
-    if html is not None and (as_json or at is not None or find is not None):
+    if why_not is not None and (at is not None or find is not None):
+        raise fail("Give --why-not, --at or --find, one of them.", code=2)
+    if html is not None and (as_json or at is not None or find is not None or why_not is not None):
         raise fail("Give --html alone: the page shows the whole turn.", code=2)
 
     async def work() -> None:
-        async with open_store(store, embedder="none") as runtime:
+        asked = why_not if why_not is not None else find
+        async with open_store(store, embedder="none" if asked is None else embedder) as runtime:
             record = await load_recorded_turn(runtime.store, session, turn)
-        prepared = turn_from_record(record, 0)
+            prepared = turn_from_record(record, 0)
+            if asked is not None and (why_not is not None or not find_origins(prepared, asked, read_snapshot(record))):
+                absences = await _find_absences(runtime, record, asked, must_exist=why_not is not None)
+                _show_absences(record, asked, absences, as_json=as_json)
+                return
         if html is not None:
             _write_page(record, prepared, html)
         elif at is not None or find is not None:
@@ -80,6 +110,27 @@ def explain(
             _receipt(prepared)
 
     run(work)
+
+
+async def _find_absences(runtime: Runtime, record: TurnRecord, wanted: str, *, must_exist: bool) -> tuple[Absence, ...]:
+    try:
+        return await explain_absence(runtime.engine, record.session_id, wanted, turn_id=record.turn_id)
+    except MemoryNotFoundError:
+        if must_exist:
+            raise
+        return ()
+
+
+def _show_absences(record: TurnRecord, wanted: str, absences: Sequence[Absence], *, as_json: bool) -> None:
+    if as_json:
+        print_json({"turn_id": record.turn_id, "origins": [], "why_not": codec.to_plain(tuple(absences))})
+        return
+    if not absences:
+        raise fail(f"{wanted!r} does not stand in the prompt of turn {record.turn_id}, and no entry has these words.")
+    for each in absences:
+        title = f"  {each.title}" if each.title else ""
+        show(f"{each.entry_id}{title} ({each.chain} {each.kind})" if each.chain else each.entry_id, "bold")
+        show(f"  {each.code}: {each.reason}")
 
 
 def _write_page(record: TurnRecord, prepared: PreparedTurn, file: Path) -> None:

@@ -96,7 +96,7 @@ TOOLS: Mapping[str, Tool] = {
         _tool("start_session", "Start a session, or find it.", omit=_HEAD, is_idempotent=True),
         _tool(
             "prepare_turn",
-            "Give the user's message; get the prompt with the memory that is relevant. Answer from it, then commit the answer.",
+            "Give the user's message; get the prompt with relevant memory. Answer from it, then commit the answer.",
             only=("message", "turn_id", "dry_run"),
             run=_prepare_prompt,
             answer=TurnPrompt,
@@ -108,7 +108,7 @@ TOOLS: Mapping[str, Tool] = {
             only=("message", "turn_id"),
             omit=_REPLY,
         ),
-        _tool("search_memory", "Find memories of a session, and why each was found.", reads=True),
+        _tool("search_memory", "Find memories, and why each was found.", reads=True),
         _tool("get_memory", "Read one memory.", omit=frozenset({"entry_ids"}), reads=True),
         _tool("remember_memory", "Remember a new fact; never what a search or a prompt has shown."),
         _tool("edit_memory", "Correct the text of a memory.", destroys=True),
@@ -116,15 +116,16 @@ TOOLS: Mapping[str, Tool] = {
         _tool("pin_memory", "Show a memory in every prompt.", is_idempotent=True),
         _tool("unpin_memory", "Undo pin_memory."),
         _tool("forget_memory", "Erase a memory for good. Ask the user first.", destroys=True),
-        _tool("memory_log", "List all edits of memory, with author and time.", reads=True),
+        _tool("memory_log", "List edits of memory.", reads=True),
         _tool("undo_memory_edit", "Undo an edit of memory_log.", destroys=True, is_idempotent=True),
-        _tool("get_state", "Read the state of a session.", reads=True),
+        _tool("get_state", "Read the state.", reads=True),
         _tool("set_state", "Set values of the state by path, as hero.health.", omit=_HEAD, destroys=True),
         _tool("list_worlds", "List worlds.", reads=True),
-        _tool("list_lore", "List the lore of a world.", omit=_ENTRY, reads=True),
-        _tool("add_lore", "Add an entry to the lore of a world.", omit=_ENTRY),
+        _tool("list_lore", "List lore.", omit=_ENTRY, reads=True),
+        _tool("add_lore", "Add an entry of lore.", omit=_ENTRY),
         _tool("edit_lore", "Change an entry of lore.", omit=_ENTRY, destroys=True, is_idempotent=True),
         _tool("explain", "Say where a text of a turn's prompt comes from.", omit=_ORIGIN, reads=True),
+        _tool("why_not", "Say why a memory is not in a turn's prompt.", reads=True),
     )
 }
 """All tools, in the order in which they are listed."""

@@ -96,6 +96,7 @@ ROWS: dict[str, Row] = {
     "get_page": Row(),
     "replay": Row(),
     "explain": Row(query={"text": "temple key"}),
+    "why_not": Row(query={"text": "temple key"}),
     "ingest": Row(
         body={
             "content": "It rains.",

@@ -11,13 +11,16 @@ from jacquard.authoring.replay.provenance import Origin, count_tokens_by_block, 
 from jacquard.authoring.replay.replay import find_differences, replay_prompt
 from jacquard.authoring.replay.turn_page import PageSection, PageTurn, render_turn_page
 from jacquard.authoring.replay.turn_view import view_turn
+from jacquard.authoring.why_not import Absence
+from jacquard.authoring.why_not import why_not as explain_absence
 from jacquard.client.wire import SentTurn, encode_turn
-from jacquard.core.errors import ConfigError
+from jacquard.core.errors import ConfigError, MemoryNotFoundError
 from jacquard.core.receipt import Report
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_from_record
 from jacquard.pipeline.record.prompt_snapshot import read_snapshot
 from jacquard.service.host_paths import turn_for
 from jacquard.service.http.operation import Call, Operation, Query
+from jacquard.service.values import Scope
 from jacquard.wiring.parts.named_parts import open_token_estimator
 from mnemosyne.core.errors import DamagedRecordError, SessionNotFoundError, TurnNotFoundError
 from mnemosyne.core.tokens import CalibratedEstimator
@@ -99,6 +102,11 @@ async def explain(call: Call) -> tuple[Origin, ...]:
     return tuple(await to_thread.run_sync(lambda: find_origins(turn, text, read_snapshot(record))))
 
 
+async def why_not(call: Call) -> tuple[Absence, ...]:
+    """Say why an entry is not in a prompt."""
+    return await explain_absence(call.runtime.engine, call.session_id, call.query["text"], turn_id=call.ids["turn_id"])
+
+
 async def _load(call: Call) -> tuple[TurnRecord, PreparedTurn]:
     record = await call.runtime.store.turn(call.session_id, call.ids["turn_id"])
     if record.prompt is None or record.receipt is None:
@@ -156,5 +164,16 @@ OPERATIONS = (
         answer=tuple[Origin, ...],
         query=(Query(name="text", doc="Words that stand in the prompt.", default=""),),
         errors=_ERRORS,
+    ),
+    Operation(
+        name="why_not",
+        method="GET",
+        path=f"{_TURN}/why-not",
+        doc="Say why an entry is not in a prompt: hidden, not recalled, not chosen, over the budget; or where it is.",
+        run=why_not,
+        scope=Scope.AUTHOR,
+        answer=tuple[Absence, ...],
+        query=(Query(name="text", doc="The id of an entry, or words of it.", default=""),),
+        errors=(*_ERRORS, MemoryNotFoundError),
     ),
 )
