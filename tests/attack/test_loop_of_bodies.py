@@ -8,12 +8,14 @@ from contextlib import asynccontextmanager
 
 import httpx
 import pytest
-from body_forms import list_bodies
+from body_forms import list_bodies, list_trees
 from text_entries import EXAMPLES
 
 from jacquard.config.service import ServiceSettings
 from jacquard.service.http.routes import OPERATIONS
 from jacquard.service.running.application import build_app
+from jacquard.service.values import MOST_MESSAGES
+from jacquard.testing.server import ScriptedServer
 
 pytestmark = pytest.mark.anyio
 
@@ -121,3 +123,71 @@ async def test_no_body_of_an_operation_holds_anything_up(tmp_path, operation):
                 # What was stored is read by the next turn.
                 await client.post(f"/api/v1/sessions/{session_id}/reply", json={"message": "Well."})
                 await begin(client, session_id, "t2")
+
+
+@pytest.fixture
+def server():
+    with ScriptedServer("text:Noted.") as server:
+        yield server
+
+
+def chat(*messages, **more):
+    return {"model": "m", "messages": list(messages), **more}
+
+
+def user(content="Hello.", **more):
+    return {"role": "user", "content": content, **more}
+
+
+def call_of(number):
+    return {"id": f"c{number}", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+
+
+CALLS = {
+    "a long message": chat(user("word " * (SIZE // 5))),
+    "many parts": chat(user([{"type": "text", "text": "a"}] * (SIZE // 30))),
+    "a picture": chat(user([{"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * SIZE}}])),
+    "many messages": chat(*[user(f"m{number}") for number in range(SIZE // 40)]),
+    "most messages": chat(
+        *[each for number in range(4_900) for each in (user(f"m{number}"), {"role": "assistant", "content": "Yes."})],
+        user(),
+    ),
+    "empty messages": chat(*[{}] * (SIZE // 3), user()),
+    "many system messages": chat(*[{"role": "system", "content": "s"}] * (SIZE // 40), user()),
+    "many tool results": chat(
+        user(),
+        {"role": "assistant", "content": None, "tool_calls": [call_of(number) for number in range(900)]},
+        *[{"role": "tool", "tool_call_id": f"c{number}", "content": "r"} for number in range(900)],
+    ),
+    "a long tool result": chat(
+        user(),
+        {"role": "assistant", "content": None, "tool_calls": [call_of(0)]},
+        {"role": "tool", "tool_call_id": "c0", "content": "word " * (SIZE // 5)},
+    ),
+    "metadata": chat(user(), metadata={f"k{number}": "v" for number in range(SIZE // 12)}),
+    "tools": chat(
+        user(), tools=[{"type": "function", "function": {"name": f"f{number}"}} for number in range(SIZE // 60)]
+    ),
+    "a long name of the session": chat(user(), user="u" * SIZE),
+    "nested lists": chat(user(), extra=[[1]] * (SIZE // 5)),
+}
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
+@pytest.mark.parametrize("call", CALLS)
+async def test_no_call_of_a_chat_client_holds_anything_up(tmp_path, server, call, path):
+    async with serving(tmp_path, upstream=server.base_url) as client:
+        for _ in range(2):
+            answer = await send(client, "POST", path, CALLS[call], call)
+            if path == "/v1/chat/completions":
+                assert ("x-jacquard-pass" in answer.headers) == (len(CALLS[call]["messages"]) > MOST_MESSAGES)
+    assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("name", ["remember", "search_memory", "nothing"])
+async def test_no_call_of_a_tool_holds_anything_up(tmp_path, name):
+    trees = [tree for _, tree in list_trees(SIZE)] + [{"text": "word " * (SIZE // 5)}]
+    async with serving(tmp_path) as client:
+        for tree in trees:
+            call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "arguments": tree}}
+            await send(client, "POST", "/mcp", call, name)

@@ -12,7 +12,6 @@ MOST = "most"
 """The key in a field's metadata of another limit than MOST_ENTRIES."""
 
 MOST_ENTRIES = 1_000
-MOST_MESSAGES = 10_000
 MOST_CHARS = 20_000
 """The most characters of a name, a reason or another text that is no content."""
 

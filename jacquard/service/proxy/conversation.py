@@ -30,14 +30,14 @@ from mnemosyne.chains.audience import may_read, read_audience
 from mnemosyne.chains.messages.message_parts import message_from_chat
 from mnemosyne.chains.session_start import prologue_turn_id
 from mnemosyne.core.errors import SessionExistsError, SessionNotFoundError
-from mnemosyne.core.off_loop import calculate
+from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.evidence.ingestor import RECALLED
 from mnemosyne.evidence.redactions import redaction_of
 from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.query import EvidenceFilter
 from mnemosyne.schema.record import SessionWindow
-from mnemosyne.schema.session import Message, Role, WindowMessage
+from mnemosyne.schema.session import Message, Role, SessionHead, WindowMessage
 
 PREFIX = "chat-"
 """How ids of sessions begin that no client named."""
@@ -74,6 +74,11 @@ class Said:
     named: str | None = None
     viewer: str | None = None
     results: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+
+    @property
+    def size(self) -> int:
+        """Cost of a pass over all that was said, in characters for `calculate`."""
+        return size_of(self.user_form.text, *(each.text for each in self.forms)) + MESSAGE_CHARS * len(self.forms)
 
     def shows(self, evidence: Evidence) -> bool:
         """Return whether the client shows the result of a tool that an evidence item is; one that was changed when it was taken in
@@ -135,7 +140,7 @@ async def read_said(headers: Mapping[str, str], request: ChatRequest, viewer: st
     heard, named = request.messages[: request.last_user + 1], _named_session(headers, request)
     if named is not None:
         check_id("session_id", named)
-    said = await calculate(_read_said, heard, named, size=len(heard) * MESSAGE_CHARS)
+    said = await calculate(_read_said, heard, named, size=len(heard) * MESSAGE_CHARS + size_of(heard))
     answered = (each for each in request.messages if each.get("role") == "tool")
     results = {shorten_id(str(each.get("tool_call_id"))): text_of(each.get("content")) for each in answered}
     author = said.user.author
@@ -197,7 +202,7 @@ class SessionFinder:
 
     async def find(self, runtime: Runtime, tenant: str, said: Said) -> str:
         """Return the session of a conversation; that of a new one is not yet there."""
-        begun = _begun_session(said)
+        begun = await calculate(_begun_session, said, size=said.size)
         async for session_id in self._candidates(runtime, tenant, said, begun):
             if await _is_same(runtime, session_id, said):
                 return session_id
@@ -254,9 +259,7 @@ async def _is_same(runtime: Runtime, session_id: str, said: Said) -> bool:
     """
     opening = await _opening_of(runtime, session_id)
     best = (await _find_best(runtime, session_id, said, opening))[1]
-    beside = zip(said.forms, best.forms[best.start :], strict=False)
-    agreed = informative_words(mine for mine, theirs in beside if mine.is_same(theirs))
-    if len(agreed) >= LEAST_WORDS:
+    if len(await calculate(_agreed_words, said, best, size=said.size)) >= LEAST_WORDS:
         return True
     if best.start or (best.length and best.stored[0].depth > len(opening) + 1):
         return False
@@ -269,6 +272,11 @@ async def _is_same(runtime: Runtime, session_id: str, said: Said) -> bool:
     is_hidden = any((each.links.turn_id or "") in {"", *shared} and not said.shows(each) for each in found)
     blocks = await runtime.store.list_context_blocks(session_id, CONTEXT_BLOCKS)
     return not (is_hidden or window.tasks or len(found) == MOST_EVIDENCE or not all(map(is_made_by_engine, blocks)))
+
+
+def _agreed_words(said: Said, found: _Found) -> frozenset[str]:
+    beside = zip(said.forms, found.forms[found.start :], strict=False)
+    return informative_words(mine for mine, theirs in beside if mine.is_same(theirs))
 
 
 async def _exists(runtime: Runtime, session_id: str) -> bool:
@@ -364,12 +372,16 @@ async def _adopt(runtime: Runtime, session_id: str, messages: Sequence[Message])
     if not messages:
         return
     head = await runtime.store.head(session_id)
-    # The same words may be said again later, so the place is part of the id.
-    marked = [
+    marked = await calculate(_mark, head, messages, size=MESSAGE_CHARS * len(messages))
+    await runtime.engine.adopt_messages(session_id, marked)
+
+
+def _mark(head: SessionHead, messages: Sequence[Message]) -> list[Message]:
+    """Return messages with ids; the same words may be said again later, so the place is part of the id."""
+    return [
         replace(each, message_id=hashlib.sha256(f"{head.branch_id}\0{head.turn_id}\0{at}".encode()).hexdigest()[:16])
         for at, each in enumerate(messages)
     ]
-    await runtime.engine.adopt_messages(session_id, marked)
 
 
 async def _find(runtime: Runtime, session_id: str, said: Said, opening: frozenset[str]) -> _Found:
@@ -402,7 +414,7 @@ async def _look(
         window = await runtime.store.window(session_id, message_limit=limit, branch_id=branch_id)
         stored = _spoken(window, opening)
         forms = await calculate(_forms_of, stored, size=len(stored) * MESSAGE_CHARS)
-        start, length = align(said.forms, forms)
+        start, length = await calculate(align, said.forms, forms, size=said.size + MESSAGE_CHARS * len(forms))
         is_whole = len(window.messages) < limit
         if length or start or is_whole or not said.before:
             break

@@ -222,15 +222,16 @@ def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
 
 async def _record_tools(runtime: Runtime, session_id: str, turn_id: str, request: ChatRequest) -> None:
     """Record the calls of tools whose results this call brings: those after the assistant's newest message."""
-    newest = max(at for at, each in enumerate(request.tail) if each.get("role") == "tool")
-    asked = [at for at in range(newest) if request.tail[at].get("role") == "assistant"]
+    tail = request.tail
+    newest = max(at for at, each in enumerate(tail) if each.get("role") == "tool")
+    asked = [at for at in range(newest) if tail[at].get("role") == "assistant"]
     if not asked:
         return
-    message = request.tail[asked[-1]]
+    message = tail[asked[-1]]
     functions = {
         call.get("id"): call.get("function") or {} for call in message.get("tool_calls") or () if isinstance(call, dict)
     }
-    for each in request.tail[asked[-1] + 1 :]:
+    for each in tail[asked[-1] + 1 :]:
         function = functions.get(each.get("tool_call_id"))
         if each.get("role") != "tool" or not isinstance(function, dict):
             continue

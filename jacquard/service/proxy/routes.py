@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
 from anyio import to_thread
@@ -23,6 +24,7 @@ from jacquard.service.proxy.requests.paths import leads_outside
 from jacquard.service.proxy.requests.rules import PASS, SAME_TURN, TURN, CallRule, find_rule, load_rules
 from jacquard.service.proxy.upstreams.protocol import Upstream, UpstreamCall
 from jacquard.service.tenants import TenantRuntimes
+from jacquard.service.values import MOST_MESSAGES
 from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.core.off_loop import calculate
 
@@ -30,8 +32,9 @@ _log = open_log(__name__)
 
 PREFIX = "/v1"
 CHAT, MODELS, MESSAGES, COUNT = "/chat/completions", "/models", "/messages", "/messages/count_tokens"
-CONTINUED = "nothing to answer"
-"""The name under which a call passes that has no message of the user to answer."""
+CONTINUED, TOO_MANY = "nothing to answer", f"more than {MOST_MESSAGES} messages"
+"""The names under which a call passes that has no message of the user to answer, and one that is too long to be followed."""
+
 NO_UPSTREAM = (
     "No model server is set. Start the service with `jacquard serve --upstream http://HOST:PORT/v1`, or set "
     "service.upstream in the settings file."
@@ -86,10 +89,12 @@ class Proxy:
             return await self.pass_through(request)
         body = await request.body()
         api = Api.ANTHROPIC if _path_below(request) == MESSAGES else Api.OPENAI
-        call, principal = await calculate(read_request, api, body, size=len(body)), principal_of(request)
+        call = await calculate(read_request, api, body, size=len(body))
+        treat, name, principal = PASS, "", principal_of(request)
+        if call is not None:
+            treat, name = await calculate(_treat, call, self._rules, request.headers, size=len(body))
         own: dict[str, str] = {}
         passage: TurnPassage | None = None
-        treat, name = (PASS, "") if call is None else _treat(call, find_rule(self._rules, call, request.headers))
         if name:
             own[PASSED] = quote(name)
         if call is not None and treat != PASS:
@@ -127,8 +132,11 @@ class Proxy:
         return [("x-api-key", key)] if path in (MESSAGES, COUNT) else [("authorization", f"Bearer {key}")]
 
 
-def _treat(call: ChatRequest, rule: CallRule | None) -> tuple[str, str]:
+def _treat(call: ChatRequest, rules: Sequence[CallRule], headers: Mapping[str, str]) -> tuple[str, str]:
     """Return how a call is treated, and the name of the reason where it is no turn of its own."""
+    if len(call.messages) > MOST_MESSAGES:
+        return PASS, TOO_MANY
+    rule = find_rule(rules, call, headers)
     if rule is not None and rule.treat == PASS:
         return PASS, rule.name
     if rule is not None and rule.treat == SAME_TURN and call.continues and call.last_user is not None:

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jacquard.core.errors import ConfigError, InputTooLargeError
-from jacquard.service.http.body_sizes import MOST, MOST_MESSAGES
+from jacquard.service.http.body_sizes import MOST
 from jacquard.service.http.operation import Call, Operation
+from jacquard.service.values import MOST_MESSAGES
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,10 +11,10 @@ from anyio import to_thread
 from jacquard.client.wire import message_from_wire
 from jacquard.core.errors import ConfigError, InputTooLargeError
 from jacquard.memory.verbs.find import has_words
-from jacquard.service.http.body_sizes import MOST, MOST_MESSAGES
+from jacquard.service.http.body_sizes import MOST
 from jacquard.service.http.operation import Call, Operation, Query
 from jacquard.service.ids import check_ids
-from jacquard.service.values import Scope
+from jacquard.service.values import MOST_MESSAGES, Scope
 from mnemosyne.chains.audience import may_read, read_audience
 from mnemosyne.core import codec
 from mnemosyne.core.errors import (
