@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
 from jacquard.service.proxy.keeping import KeptTurn, TurnKeeper
 from jacquard.service.proxy.replies.answers import AnswerReader, ContentView, WholeView
-from jacquard.service.proxy.replies.events import EventSplitter
+from jacquard.service.proxy.replies.events import AnswerTooLargeError, EventSplitter
 from jacquard.service.proxy.requests.chat_request import Api, write_json
 from jacquard.service.values import Principal
 from jacquard.templating.profiles import ReplyForm
+from mnemosyne.core.masking.call_logs import open_log
+from mnemosyne.core.off_loop import calculate
+
+_log = open_log(__name__)
 
 
 class TurnPassage:
@@ -25,11 +30,11 @@ class TurnPassage:
         self._is_plain = turn.reply_form is ReplyForm.TEXT
         self._answer = AnswerReader(api, WholeView if self._is_plain else ContentView)
         self._splitter = EventSplitter()
-        self._is_kept = False
+        self._is_kept = self._is_left = False
 
     async def take(self, part: bytes) -> bytes:
-        """Return what the client gets of a part of the stream."""
-        shown = b"".join([self._answer.take(event) for event in self._splitter.take(part)])
+        """Return what the client gets of a part of the stream; AnswerTooLargeError if it can be neither read nor shown unread."""
+        shown = await self._read(self._splitter.take(part))
         if self._answer.is_complete:
             await self._keep(is_whole=True)
         return part if self._is_plain else shown
@@ -37,25 +42,56 @@ class TurnPassage:
     async def end(self) -> bytes:
         """Return what the client gets last, and keep a reply whose stream ended without saying so."""
         rest = self._splitter.end()
-        shown = (self._answer.take(rest) if rest else b"") + self._answer.end()
+        shown = await self._read([rest] if rest else []) + self._answer.end()
         await self._keep(is_whole=True)
         return b"" if self._is_plain else shown
 
+    async def _read(self, events: Iterable[bytes]) -> bytes:
+        if self._is_left:
+            return b""
+        try:
+            whole = list(events)
+            return await calculate(lambda: b"".join(map(self._answer.take, whole)), size=sum(map(len, whole)))
+        except AnswerTooLargeError:
+            if not self._is_plain:
+                # What the client has seen is kept.
+                raise
+            self.leave()
+            return b""
+
     async def whole(self, status: int, body: bytes) -> bytes:
-        """Return what the client gets of an answer that is no stream."""
+        """Return what the client gets of an answer that is no stream; AnswerTooLargeError as in `take`."""
         if status != 200:
             self._is_kept = True
             return body
         try:
-            value = json.loads(body)
-        except (ValueError, RecursionError):
-            value = None
-        if not isinstance(value, dict):
+            shown = await calculate(self._read_whole, body, size=len(body))
+        except AnswerTooLargeError:
+            if not self.leave():
+                raise
+            return body
+        if shown is None:
             self._is_kept = True
             return body
-        is_changed = self._answer.take_whole(value)
         await self._keep(is_whole=True)
-        return write_json(value) if is_changed else body
+        return shown
+
+    def _read_whole(self, body: bytes) -> bytes | None:
+        """Return what is shown of an answer; None for what is none."""
+        try:
+            value = json.loads(body)
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(value, dict):
+            return None
+        return write_json(value) if self._answer.take_whole(value) else body
+
+    def leave(self) -> bool:
+        """Read no further, and keep nothing; return whether the client may have the rest as it comes."""
+        self._is_left = self._is_kept = True
+        self._splitter = EventSplitter()
+        _log.warning("proxy: a reply could not be kept (it is too large)")
+        return self._is_plain
 
     async def close(self) -> None:
         """Keep what was shown of a reply that was cut off."""

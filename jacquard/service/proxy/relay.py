@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Protocol
 
 import anyio
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
+from jacquard.service.proxy.replies.events import MOST_READ_BYTES, AnswerTooLargeError
 from jacquard.service.proxy.requests.headers import Headers, headers_for_client
 from jacquard.service.proxy.upstreams.protocol import Upstream, UpstreamAnswer, UpstreamCall, UpstreamError
 from mnemosyne.core import codec
 
 EVENTS = "text/event-stream"
+TOO_LARGE = "The model server's answer is too large to be read."
 
 
 class Passage(Protocol):
@@ -21,7 +23,9 @@ class Passage(Protocol):
 
     1. `take` is given each part of a stream of events, `end` is called once when the stream is whole; what they return is sent.
     2. A body that is no stream is given to `whole`.
-    3. `close` is called once at the end, also where the client hung up or the answer broke off; it must not raise.
+    3. What is larger than MOST_READ_BYTES is not given to `whole`; `leave` says whether it may pass unread. `take`, `end` and
+       `whole` raise AnswerTooLargeError for what may not.
+    4. `close` is called once at the end, also where the client hung up or the answer broke off; it must not raise.
     """
 
     async def take(self, part: bytes) -> bytes:
@@ -34,6 +38,10 @@ class Passage(Protocol):
 
     async def whole(self, status: int, body: bytes) -> bytes:
         """Return what the client gets as the whole body."""
+        ...
+
+    def leave(self) -> bool:
+        """Read no further; return whether the client may have the rest as it comes."""
         ...
 
     async def close(self) -> None:
@@ -79,8 +87,8 @@ class Relay(Response):
                     await self._relay_events(answer, send)
                 else:
                     await self._relay_whole(answer, send)
-        except UpstreamError as error:
-            await _send_whole(send, 502, self._head([]), upstream_fault(str(error)))
+        except (UpstreamError, AnswerTooLargeError) as error:
+            await _send_whole(send, 502, self._head([]), upstream_fault(str(error) or TOO_LARGE))
 
     async def _relay_events(self, answer: UpstreamAnswer, send: Send) -> None:
         await send(_start(answer.status, self._head(answer.headers)))
@@ -89,17 +97,40 @@ class Relay(Response):
                 shown = part if self._passage is None else await self._passage.take(part)
                 if shown:
                     await send({"type": "http.response.body", "body": shown, "more_body": True})
-        except UpstreamError:
+            last = b"" if self._passage is None else await self._passage.end()
+        except (UpstreamError, AnswerTooLargeError):
             # The answer has begun: it ends without its end, and the client sees the connection break as it would without us.
             raise BrokenAnswerError from None
-        last = b"" if self._passage is None else await self._passage.end()
         await send({"type": "http.response.body", "body": last, "more_body": False})
 
     async def _relay_whole(self, answer: UpstreamAnswer, send: Send) -> None:
-        body = b"".join([part async for part in answer.parts()])
+        parts, read, coming = list[bytes](), 0, answer.parts()
+        async for part in coming:
+            parts.append(part)
+            read += len(part)
+            if read > MOST_READ_BYTES:
+                break
+        body = b"".join(parts)
+        if read > MOST_READ_BYTES:
+            if self._passage is not None and not self._passage.leave():
+                raise AnswerTooLargeError
+            await self._relay_unread(answer, body, coming, send)
+            return
         if self._passage is not None:
             body = await self._passage.whole(answer.status, body)
         await _send_whole(send, answer.status, self._head(answer.headers), body)
+
+    async def _relay_unread(
+        self, answer: UpstreamAnswer, begun: bytes, coming: AsyncIterator[bytes], send: Send
+    ) -> None:
+        await send(_start(answer.status, self._head(answer.headers)))
+        await send({"type": "http.response.body", "body": begun, "more_body": True})
+        try:
+            async for part in coming:
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+        except UpstreamError:
+            raise BrokenAnswerError from None
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def _head(self, received: Headers) -> Headers:
         return [*headers_for_client(received), *self._own]

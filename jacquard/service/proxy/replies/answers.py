@@ -8,12 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from io import StringIO
 from typing import Any, Protocol
 
 from filament import StreamParser
 from filament.reply.values import EventKind, ParseEvent
-from jacquard.service.proxy.replies.events import DONE, data_of, value_of, write_event
+from jacquard.service.proxy.replies.events import DONE, AnswerTooLargeError, data_of, value_of, write_event
 from jacquard.service.proxy.requests.chat_request import Api
+
+MOST_CHARS, MOST_TEXTS = 2_000_000, 128
+"""The most characters that a model may say in an answer, and the most texts that it may say them in."""
+
+_COUNTS = frozenset({"prompt_tokens", "completion_tokens", "total_tokens", "input_tokens", "output_tokens"})
+_MODEL_CHARS, _MOST_COUNTED = 255, 10**12
 
 
 class ReplyView(Protocol):
@@ -62,16 +69,16 @@ def _content_of(events: tuple[ParseEvent, ...]) -> str:
 @dataclass(slots=True)
 class _Spoken:
     view: ReplyView
-    raw: list[str] = field(default_factory=list)
-    shown: list[str] = field(default_factory=list)
+    raw: StringIO = field(default_factory=StringIO)
+    shown: StringIO = field(default_factory=StringIO)
     has_ended: bool = False
 
     def take(self, piece: str) -> str:
         if self.has_ended:
             return piece
-        self.raw.append(piece)
+        self.raw.write(piece)
         text = self.view.take(piece)
-        self.shown.append(text)
+        self.shown.write(text)
         return text
 
     def end(self) -> str:
@@ -79,17 +86,18 @@ class _Spoken:
             return ""
         self.has_ended = True
         text = self.view.end()
-        self.shown.append(text)
+        self.shown.write(text)
         return text
 
 
 class AnswerReader:
-    """Reads one answer of either API. `make_view` makes the view of each text of it."""
+    """Reads one answer of either API. `make_view` makes the view of each text of it; AnswerTooLargeError if they are too large."""
 
     def __init__(self, api: Api, make_view: Callable[[], ReplyView] = WholeView) -> None:
         self._api, self._make_view = api, make_view
         self._texts: dict[int, _Spoken] = {}
         self._frame: Mapping[str, Any] = {}
+        self._chars = 0
         self.calls_tools = False
         self.is_complete = False
         self.model = ""
@@ -98,12 +106,12 @@ class AnswerReader:
     @property
     def raw(self) -> str:
         """What the model has said so far, in its first answer where it gives several."""
-        return "".join(piece for text in self._said() for piece in text.raw)
+        return "".join(text.raw.getvalue() for text in self._said())
 
     @property
     def shown(self) -> str:
         """What of it the client was shown."""
-        return "".join(piece for text in self._said() for piece in text.shown)
+        return "".join(text.shown.getvalue() for text in self._said())
 
     def _said(self) -> list[_Spoken]:
         if self._api is Api.OPENAI:
@@ -112,8 +120,17 @@ class AnswerReader:
 
     def _text(self, place: int) -> _Spoken:
         if place not in self._texts:
+            if len(self._texts) >= MOST_TEXTS:
+                raise AnswerTooLargeError
             self._texts[place] = _Spoken(self._make_view())
         return self._texts[place]
+
+    def _hear(self, place: int, piece: str) -> str:
+        """Return what is shown of the next piece of a text."""
+        self._chars += len(piece)
+        if self._chars > MOST_CHARS:
+            raise AnswerTooLargeError
+        return self._text(place).take(piece)
 
     def take(self, event: bytes) -> bytes:
         """Return what the client gets of an event of a stream; the same bytes where nothing of it is shown otherwise."""
@@ -150,9 +167,8 @@ class AnswerReader:
             said, ends = delta.get("content"), choice.get("finish_reason") is not None
             if not isinstance(said, str) and not (ends and place in self._texts):
                 continue
-            text = self._text(place)
-            shown = text.take(said) if isinstance(said, str) else ""
-            shown += text.end() if ends else ""
+            shown = self._hear(place, said) if isinstance(said, str) else ""
+            shown += self._text(place).end() if ends else ""
             if shown != (said or ""):
                 delta["content"], is_changed = shown, True
         return write_event(chunk) if is_changed else event
@@ -168,7 +184,7 @@ class AnswerReader:
             self.calls_tools |= block.get("type") == "tool_use"
         if kind == "content_block_delta" and isinstance(delta, dict) and isinstance(delta.get("text"), str):
             said = delta["text"]
-            delta["text"] = self._text(place).take(said)
+            delta["text"] = self._hear(place, said)
             return event if delta["text"] == said else write_event(value, str(kind))
         if kind == "content_block_stop" and place in self._texts:
             rest = self._texts[place].end()
@@ -196,8 +212,7 @@ class AnswerReader:
         for place, holder, name in holders:
             said = holder.get(name)
             if isinstance(said, str):
-                text = self._text(place)
-                holder[name] = text.take(said) + text.end()
+                holder[name] = self._hear(place, said) + self._text(place).end()
                 is_changed |= holder[name] != said
         return is_changed
 
@@ -206,11 +221,15 @@ class AnswerReader:
         held = value.get("message") if isinstance(value.get("message"), dict) else value
         assert isinstance(held, Mapping)
         if isinstance(held.get("model"), str):
-            self.model = held["model"]
+            self.model = held["model"][:_MODEL_CHARS]
         for usage in (held.get("usage"), value.get("usage")):
             if isinstance(usage, dict):
-                self.usage |= {name: count for name, count in usage.items() if type(count) is int}
+                self.usage |= {name: usage[name] for name in _COUNTS if _is_count(usage.get(name))}
 
 
 def _mappings(value: Any) -> list[dict[str, Any]]:
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value < _MOST_COUNTED

@@ -10,9 +10,16 @@ from typing import Any
 from jacquard.service.proxy.requests.chat_request import write_json
 
 DONE = "[DONE]"
+MOST_READ_BYTES = 8_000_000
+"""An event of a stream, and an answer that is no stream, is read up to this size."""
+
 _END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _LONGEST_END = 4
 _LINE_END = re.compile(r"\r\n|\n|\r")
+
+
+class AnswerTooLargeError(Exception):
+    """An answer of a model server is too large to be read."""
 
 
 class EventSplitter:
@@ -22,7 +29,7 @@ class EventSplitter:
         self._held = bytearray()
 
     def take(self, part: bytes) -> Iterator[bytes]:
-        """Yield the events that are whole now."""
+        """Yield the events that are whole now; AnswerTooLargeError for one that has no end."""
         begin = max(0, len(self._held) - _LONGEST_END + 1)
         self._held += part
         start = 0
@@ -30,6 +37,8 @@ class EventSplitter:
             yield bytes(self._held[start : found.end()])
             start = found.end()
         del self._held[:start]
+        if len(self._held) > MOST_READ_BYTES:
+            raise AnswerTooLargeError
 
     def end(self) -> bytes:
         """Return what is left of an event without its end."""
