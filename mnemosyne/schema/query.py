@@ -43,7 +43,8 @@ PRIORITY_ORDER = (Priority.MUST, Priority.HIGH, Priority.MEDIUM, Priority.LOW)
 class EvidenceFilter:
     """Which evidence items to list (seed 002 section 6.1); every given condition must hold.
 
-    `since` (inclusive) and `until` (exclusive) bound `created_at`; an item without one passes neither. `tags` are
+    `since` (inclusive) and `until` (exclusive) bound `created_at`, or the time of first writing of an item without one; both may be
+    ISO 8601 texts with a zone. `tags` are
     key-value pairs of `metadata`, or of `metadata["tags"]` where that is a mapping. `without_memories` leaves out what turns
     recalled (`is_memory`), which in a long session is most of its evidence. `limit` keeps the oldest, or with `newest` those
     written last (still listed in the order of writing).
@@ -66,8 +67,19 @@ class EvidenceFilter:
     branch_id: str | None = None
     known_to: frozenset[str] | None = None
 
-    def admits(self, evidence: Evidence) -> bool:
-        """Return whether an evidence item passes, apart from `limit` and `branch_id`."""
+    def __post_init__(self) -> None:
+        """Read times that are ISO 8601 texts; ValueError for another text, and for a time without a zone."""
+        for name in ("since", "until"):
+            given: datetime | str | None = getattr(self, name)
+            at = _read_time(name, given) if isinstance(given, str) else given
+            if at is not None and at.utcoffset() is None:
+                raise ValueError(
+                    f"{name} is {str(given)!r}, which has no time zone; write one, as in 2026-01-31T12:00:00+00:00."
+                )
+            object.__setattr__(self, name, at)
+
+    def admits(self, evidence: Evidence, written_at: datetime | None = None) -> bool:
+        """Return whether an evidence item passes, apart from `limit` and `branch_id`. `written_at`: when it was first stored."""
         if self.turn_ids is not None and evidence.links.turn_id not in self.turn_ids:
             return False
         if not self.may_know(readers_of(evidence)) or (self.known_to and is_of_unknown_turn(evidence)):
@@ -80,7 +92,7 @@ class EvidenceFilter:
             return False
         if self.without_memories and is_memory(evidence.source.uri):
             return False
-        at = evidence.created_at
+        at = evidence.created_at or written_at
         if self.since is not None and (at is None or at < self.since):
             return False
         if self.until is not None and (at is None or at >= self.until):
@@ -96,6 +108,15 @@ class EvidenceFilter:
     def may_know(self, readers: Collection[str]) -> bool:
         """Return whether what is kept for `readers` (none: everyone) passes `known_to`."""
         return self.known_to is None or not readers or not self.known_to.isdisjoint(readers)
+
+
+def _read_time(name: str, text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(
+            f"{name} is {text!r}, which is not an ISO 8601 time; write one, as in 2026-01-31T12:00:00+00:00."
+        ) from None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -174,7 +175,10 @@ def _replace_parts(ledger: Ledger, document: SessionDocument, heads: Sequence[Se
         "tool_call": {call.tool_call_id: encode_raw(call) for call in made.tool_calls},
         "model_usage": {usage.model_usage_id: encode_raw(usage) for usage in session.model_usage or ()},
         "block": {block.block_id: encode_raw(block) for block in made.blocks},
-        "evidence": {each.evidence_id: _evidence_row(each, place) for place, each in enumerate(made.evidences)},
+        "evidence": {
+            each.evidence_id: _evidence_row(each, place, ledger.evidences.get(each.evidence_id))
+            for place, each in enumerate(made.evidences)
+        },
     }
     for table, rows in tables.items():
         ledger.refill(table, rows)
@@ -220,7 +224,7 @@ def put_evidence(ledger: Ledger, session_id: str, evidence: Evidence) -> str:
     known = ledger.evidences.get(evidence.evidence_id)
     place = known.place if known is not None else _next_place(ledger)
     check_times(evidence.created_at, evidence.expires_at)
-    row = _evidence_row(evidence, place)
+    row = _evidence_row(evidence, place, known)
     if row != known:
         ledger.put("evidence", evidence.evidence_id, row)
         advance_head(ledger, head)
@@ -234,7 +238,7 @@ def hold_prompt_parts(
     for evidence in evidences:
         known = ledger.evidences.get(evidence.evidence_id)
         check_times(evidence.created_at, evidence.expires_at)
-        row = _evidence_row(evidence, known.place if known is not None else _next_place(ledger))
+        row = _evidence_row(evidence, known.place if known is not None else _next_place(ledger), known)
         if row != known:
             ledger.put("evidence", evidence.evidence_id, row)
     rows: dict[str, Mapping[str, ContextBlock | ModelUsage]] = {
@@ -253,8 +257,12 @@ def _next_place(ledger: Ledger) -> int:
     return 0 if last is None else last.place + 1
 
 
-def _evidence_row(evidence: Evidence, place: int) -> EvidenceRow:
+def _evidence_row(evidence: Evidence, place: int, known: EvidenceRow | None) -> EvidenceRow:
+    written_at = None
+    if evidence.created_at is None:
+        written_at = datetime.now(UTC) if known is None else known.written_at
     return EvidenceRow(
+        written_at=written_at,
         place=place,
         uri=evidence.source.uri,
         content_hash=evidence.content_hash,
@@ -300,7 +308,8 @@ def list_evidences(ledger: Ledger, session_id: str, where: EvidenceFilter | None
         return head is None or row.turn_id is None or not find_turns_aside(ledger, head, (row.turn_id,))
 
     found = _read_evidences(ledger, ((name, row) for name, row in rows if may_pass(row)))
-    kept = _first(where.limit, (each for each in found if where.admits(each)))
+    times = ledger.evidences
+    kept = _first(where.limit, (each for each in found if where.admits(each, times[each.evidence_id].written_at)))
     return kept[::-1] if where.newest else kept
 
 

@@ -106,7 +106,7 @@ class SnapshotRow:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvidenceRow:
     """An evidence item, by its id; `place` is its number in the order of first writing. `turn_id` is the turn that found it,
-    `readers` may know it (none: everyone).
+    `readers` may know it (none: everyone). `written_at` is the time of first writing of an item that has none itself.
     """
 
     place: int
@@ -115,6 +115,7 @@ class EvidenceRow:
     body: JsonText
     turn_id: str | None = None
     readers: tuple[str, ...] = ()
+    written_at: datetime | None = None
 
 
 Row = SessionRow | BranchRow | TurnRow | MessageRow | EntryRow | SnapshotRow | EvidenceRow | JsonText

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import islice
@@ -32,7 +33,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PUT_EVIDENCE = """INSERT INTO evidences
     (session, evidence_id, ord, type, source_kind, created_us, origin, is_memory, turn_id, readers, body)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (session, evidence_id) DO UPDATE SET type = excluded.type,
-    source_kind = excluded.source_kind, created_us = excluded.created_us, origin = excluded.origin,
+    source_kind = excluded.source_kind, created_us = COALESCE(excluded.created_us, evidences.created_us), origin = excluded.origin,
     is_memory = excluded.is_memory, turn_id = excluded.turn_id, readers = excluded.readers, body = excluded.body"""
 _LEAST_PAGE = 256
 _AT_ONCE = 512
@@ -50,8 +51,20 @@ def put_evidence(connection: Connection, session_id: str, evidence: Evidence) ->
     if known is None or bare(known[0]) != encode(evidence):
         place = _next_place(connection, "evidences WHERE session = ?", (session.key,))
         connection.post(_PUT_EVIDENCE, _evidence_row(session.key, place, evidence))
+        _note_times(connection, session.key, (evidence,))
         bump(connection, session)
     return evidence.evidence_id
+
+
+def _note_times(connection: Connection, key: int, evidences: Sequence[Evidence]) -> None:
+    """Give items that have no time of their own that of their first writing."""
+    names = [each.evidence_id for each in evidences if each.created_at is None]
+    for start in range(0, len(names), _AT_ONCE):
+        marks, wanted = expand_in(names[start : start + _AT_ONCE])
+        connection.post(
+            f"UPDATE evidences SET created_us = ? WHERE session = ? AND created_us IS NULL AND evidence_id IN ({marks})",
+            (connection.now_us(), key, *wanted),
+        )
 
 
 def _evidence_row(key: int, place: int, evidence: Evidence) -> tuple[object, ...]:
@@ -130,9 +143,12 @@ def _read_evidences(
     """Return what `read_evidences` does, and the ids of the memories that the filter left out although no mark said so."""
     unmarked: list[str] = []
 
+    # Times are columns: that of an item without one is not in it.
+    rest = replace(where, since=None, until=None)
+
     def admitted() -> Iterator[Evidence]:
         for each in _select_evidences(connection, key, where, head):
-            if where.admits(each):
+            if rest.admits(each):
                 yield each
             elif where.without_memories and is_memory(each.source.uri):
                 unmarked.append(each.evidence_id)
@@ -414,6 +430,7 @@ def _write_evidences(
     place = _next_place(connection, "evidences WHERE session = ?", (key,)) if changed else 0
     for number, evidence in enumerate(changed):
         connection.post(_PUT_EVIDENCE, _evidence_row(key, place + number, evidence))
+    _note_times(connection, key, changed)
     return changed, frozenset(known.keys() & {each.evidence_id for each in changed})
 
 
@@ -435,6 +452,7 @@ def refill_evidences(connection: Connection, key: int, evidences: Iterable[Evide
         check_times(evidence.created_at, evidence.expires_at)
     rows = [_evidence_row(key, place, evidence) for place, evidence in enumerate(wanted)]
     _refill(connection, "evidences", "evidence_id", (key,), rows, _PUT_EVIDENCE)
+    _note_times(connection, key, wanted)
 
 
 def refill_parts(connection: Connection, key: int, kind: Kind, items: Iterable[T], name: Callable[[T], str]) -> None:

@@ -226,6 +226,8 @@ def _with_written(
     if not written:
         return found
     by_id = {each.evidence_id: each for each in found}
+    if (where.since or where.until) and any(each.created_at is None for each in written):
+        return None
     for each in written:
         if each.evidence_id in replaced and (each.evidence_id in by_id) is not where.admits(each):
             return None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import anyio
 import pytest
 
 from mnemosyne.core.errors import SessionNotFoundError, VersionConflictError
@@ -106,7 +107,9 @@ class StoreParts(StoreTests):
                 (EvidenceFilter(evidence_ids=frozenset({"e4", "e2", "unknown"})), ["e2", "e4"]),
                 (EvidenceFilter(evidence_ids=frozenset()), []),
                 (EvidenceFilter(source_kinds=frozenset({SourceKind.TOOL, SourceKind.USER})), ["e2", "e3", "e5"]),
-                (EvidenceFilter(since=AT), ["e1", "e2", "e4"]),
+                # An item without a time has that of its first writing.
+                (EvidenceFilter(since=AT), ["e1", "e2", "e3", "e4"]),
+                (EvidenceFilter(since=cast(datetime, AT.isoformat())), ["e1", "e2", "e3", "e4"]),
                 (EvidenceFilter(until=AT + 2 * hour), ["e1", "e2", "e5"]),
                 (EvidenceFilter(since=AT, until=AT), []),
                 (EvidenceFilter(tags={"place": "well"}), ["e3", "e4"]),
@@ -120,6 +123,26 @@ class StoreParts(StoreTests):
                 (EvidenceFilter(tags={"place": "well"}, limit=1, newest=True), ["e4"]),
             ):
                 assert await evidence_ids(store, where) == expected, where
+
+    async def test_evidence_without_a_time_has_that_of_its_first_writing(self, tmp_path: Path) -> None:
+        """Also evidence of a document. The item itself stays as it was given; a changed one keeps its time."""
+        async with self.open_session(tmp_path) as store:
+            first = evidence("e1")
+            await store.put_evidence(SESSION, first)
+            await anyio.sleep(0.05)
+            between = datetime.now(UTC)
+            await anyio.sleep(0.05)
+            await store.put_evidence(SESSION, evidence("e2"))
+            await store.put_evidence(SESSION, replace(first, content="changed"))
+            assert await evidence_ids(store, EvidenceFilter(until=between)) == ["e1"]
+            assert await evidence_ids(store, EvidenceFilter(since=between)) == ["e2"]
+            document = await store.get_session(SESSION)
+            assert document is not None
+            assert document.evidences["e2"].created_at is None
+            brought = replace(document, evidences={**document.evidences, "e3": evidence("e3")})
+            await store.put_session(SESSION, brought)
+            assert await evidence_ids(store, EvidenceFilter(until=between)) == ["e1"]
+            assert await evidence_ids(store, EvidenceFilter(since=between)) == ["e2", "e3"]
 
     async def test_memories_can_be_left_out(self, tmp_path: Path) -> None:
         """What turns recalled does not take the places of other evidence, however much of it there is."""
