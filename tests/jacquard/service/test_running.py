@@ -255,7 +255,7 @@ def test_a_header_cannot_be_split_by_an_id(start_service):
         connection.sendall(request + b"Connection: close\r\n\r\n")
         answer = b"".join(iter(lambda: connection.recv(65_536), b""))
     head = answer.split(b"\r\n\r\n")[0].lower()
-    assert answer.startswith(b"HTTP/1.1 404")
+    assert answer.startswith(b"HTTP/1.1 422")
     assert b"set-cookie" not in head
     assert b"%0d" not in head
 
