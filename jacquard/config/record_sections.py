@@ -90,7 +90,7 @@ class ConsolidationConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RedactionConfig:
-    """What is removed from texts before they are stored.
+    """Settings of the removal of secrets and personal data from texts before they are stored.
 
     ConfigError where a detector is named for another redactor than the shipped one.
     """

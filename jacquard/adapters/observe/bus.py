@@ -18,7 +18,7 @@ from mnemosyne.schema.event import Event, EventType
 from mnemosyne.schema.memory import EMPTY
 
 DETAIL_CHARS = 2_000
-"""How much of an error's sentence is in its event."""
+"""Maximum length of an error's sentence in its event."""
 
 _log = open_log(__name__)
 Handler = Callable[[Event], Awaitable[None] | None]

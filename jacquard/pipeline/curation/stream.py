@@ -129,7 +129,7 @@ class Curation:
 
     @property
     def _failure(self) -> DegradationCode | None:
-        """What did not come of the recall or of the selector that the settings name."""
+        """Return the degradation if recall or the configured selector failed or was late; None otherwise."""
         if self.path is CurationPath.FALLBACK:
             return DegradationCode.SELECTION_LATE if self.code in _LATE else DegradationCode.SELECTION_FAILED
         if self.path is CurationPath.TIMEOUT:

@@ -37,7 +37,7 @@ REQUEST_ID = "x-request-id"
 HAS_ARRIVED = "has_arrived"
 """Is in the state of a request that another process of the service has passed on."""
 _KEPT_CHARS = 256
-"""How much of an address is remembered."""
+"""Maximum length of the part of an address that is remembered."""
 
 _SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 

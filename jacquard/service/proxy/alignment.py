@@ -44,7 +44,7 @@ _NAME = re.compile(r"\A[^\n:：]{1,60}[:：]\s*(?=\S)")
 
 @dataclass(frozen=True, slots=True)
 class MessageForm:
-    """What of a message has to agree. `bare` is its text without what may be the name of a speaker, `words` its text as it was."""
+    """Parts of a message that have to agree. `bare` is its text without what may be the name of a speaker, `words` the original."""
 
     role: Role
     text: str

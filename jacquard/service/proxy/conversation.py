@@ -52,9 +52,9 @@ MOST_REWRITTEN = 400
 
 MOST_EXCHANGES, MOST_SESSIONS = 50_000, 500
 MOST_ALIKE = 8
-"""How many sessions of conversations that said the same are remembered for it."""
+"""Maximum number of remembered sessions whose conversations contain the same exchange."""
 LEAST_WORDS = 5
-"""How many words that few conversations have must agree for two conversations to be one."""
+"""Minimum number of uncommon words that must agree for two conversations to be one."""
 MOST_EVIDENCE = 50
 _BEGUN_CHARS = 16
 

@@ -21,7 +21,7 @@ from jacquard.service.running.workers.places import WorkerPlaces
 from mnemosyne.core.off_loop import calculate
 
 AT_OWNER, OWNER_GONE = "is_at_owner", "owner_is_gone"
-"""What the state of a request says: its session belongs here; its session's process is not there."""
+"""Keys in the state of a request: its session belongs here; the process of its session is gone."""
 
 KEEP_SECONDS = 30.0
 """How long a connection to another process stays open unused; less than the other keeps it, so that none is closed in use."""
