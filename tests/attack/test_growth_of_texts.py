@@ -2,7 +2,7 @@
 
 Short form: two sizes of each pair are compared, and only a pair whose time grows as that of quadratic work would is measured. Long
 form (`python -m tests.attack growth`): every pair, over sizes that double up to the limit of the input, or until one takes
-`ENOUGH_SECONDS`: the exponent that fits the least times of five is at most 1.3.
+`ENOUGH_SECONDS`: the exponent that fits the least times of five is at most `MOST`.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ SLOW = frozenset(
 """Of these the suite tries one generator of `STRIDE`, and the long form all of them."""
 STRIDE = 8
 ENOUGH_SECONDS = 0.5
+MOST_OF_FEW = 1.5
+"""For four sizes on a busy machine, where a step of the work (a text that is cut or not) weighs more; quadratic work has 2."""
 PAIRS = [(name, each) for name in ENTRIES for each in NAMES]
 
 
@@ -64,7 +66,7 @@ def test_a_text_costs_as_much_as_it_is_long(name):
         suspects = [each for each in NAMES[:: STRIDE if name in SLOW else 1] if is_suspect(name, each)]
     for generator in suspects:
         growth = measure_pair(name, generator, limit=16 * SMALL, count=4)
-        if growth.exponent > MOST:
+        if growth.exponent > MOST_OF_FEW:
             found[generator] = str(growth)
     assert found == {}
 

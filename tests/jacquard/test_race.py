@@ -133,7 +133,7 @@ async def test_a_recall_that_hangs_is_left_alone_too(race: CurationDeadline) -> 
     stream = CurationStream(GatedRetriever(gate), None, HeuristicSelector())
     curation = await race.run(stream, turn(), SHORT, Shelf().keep)
     assert (curation.path, curation.candidates) == (CurationPath.TIMEOUT, ())
-    assert "recall was still under way" in curation.reason
+    assert "Recall was not ready after" in curation.reason
 
 
 async def test_what_comes_late_is_kept(race: CurationDeadline) -> None:

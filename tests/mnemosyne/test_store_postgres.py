@@ -350,7 +350,7 @@ except Exception as error:
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
     assert (
-        "StoreUnavailableError postgresql://u:***@db/games cannot be used: PostgreSQL needs its driver" in done.stdout
+        "StoreUnavailableError postgresql://u:***@db/games cannot be used: PostgreSQL needs psycopg" in done.stdout
     )
     assert 'pip install ".[postgres]"' in done.stdout
     assert "s3cret" not in done.stdout

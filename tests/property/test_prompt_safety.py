@@ -162,7 +162,8 @@ def shape(node):
 
 def check(name, lore, said, typed):
     for layout in LAYOUTS:
-        made = prompt(layout, name or "n", lore or "l", said or "s", typed or "t")
+        said = said if clean_text(said).strip() else "s"  # a blank message is not shown
+        made = prompt(layout, name or "n", lore or "l", said, typed or "t")
         plain = prompt(layout, "n", "l", "s", "t")
         root = ET.fromstring(made.text)
         assert shape(root) == shape(ET.fromstring(plain.text))
@@ -176,7 +177,7 @@ def check(name, lore, said, typed):
         assert list(shown) == ["hero", "bag"]
         assert load_yaml(root.find(".//active_quests").text)[0]["title"] == _kept(name or "n")
         (task,) = load_yaml(root.find(".//todo").text)["open"]
-        assert task == {name: _line(text) for name, text in (("id", name or "n"), ("name", said or "s"))} | {
+        assert task == {name: _line(text) for name, text in (("id", name or "n"), ("name", said))} | {
             "status": "failed",
             "error": _line(name or "n"),
         }
