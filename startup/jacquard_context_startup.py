@@ -16,8 +16,8 @@ def _is_replaced(package: str) -> bool:
         with open(os.path.join(folder, "__init__.py"), encoding="utf-8", errors="replace") as file:
             return not file.readline().startswith('"""' + _BEGINNINGS[package])
     except OSError:
-        # An editable installation has its packages elsewhere.
-        return os.path.isdir(folder)
+        # An editable installation has its packages elsewhere, and here at most data (`_templates`).
+        return os.path.isdir(folder) and any(name[0] not in "._" for name in os.listdir(folder))
 
 
 class _Notice:
@@ -40,7 +40,9 @@ def _warn(package: str) -> None:
     for folder in sys.path:
         path = os.path.join(folder, "jacquard", "wiring", "installation.py")
         if os.path.isfile(path):
-            fault = run_path(path)["find_fault"](package)
+            # Another release, first on the path, may have no such function.
+            find_fault = run_path(path).get("find_fault")
+            fault = None if find_fault is None else find_fault(package)
             if fault is not None:
                 warn(fault, stacklevel=3)
             return

@@ -68,7 +68,7 @@ async def _measure(address: str, sessions: int, turns: int, progress: Progress) 
                 progress("sessions", number, sessions)
         found["idle"] = _each((await _timed(lambda: _look(store)))[1], sessions)
         found["usage"] = _each((await _timed(store.usage))[1], sessions)
-        found["count"] = _each((await _timed(lambda: store.count_up_to({"sessions": sessions})))[1], sessions)
+        found["count"] = _each((await _timed(lambda: store.count_entries(sessions)))[1], sessions)
         some = min(sessions, 200)
         found["archive short"] = _each((await _timed(lambda: _archive(store, some)))[1], some)
         return found

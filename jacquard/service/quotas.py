@@ -9,11 +9,7 @@ from time import monotonic
 from jacquard.config.service import ServiceSettings
 from jacquard.config.tenant_sections import TenantSettings
 from jacquard.core.errors import QuotaExceededError, TurnRateError
-from mnemosyne.core.errors import SessionNotFoundError
-from mnemosyne.protocols import Store, StoreUpkeep
-
-_STARTING = frozenset({"start_session", "prepare_turn", "adopt_messages", "put_document"})
-"""Operations that start a session where there is none."""
+from mnemosyne.protocols import SessionLimit, Store, StoreUpkeep
 
 _REMEMBERING = frozenset(
     {
@@ -32,10 +28,22 @@ _REMEMBERING = frozenset(
 _TURNS = frozenset({"prepare_turn", "retry", "swipe", "summarize", "consolidate"})
 """Operations that prepare a turn or call a model."""
 
-_STORING = frozenset({"edit_message", "edit_memory", "edit_lore", "set_state", "repair_state", "upsert_tasks"})
+_STORING = frozenset(
+    {
+        "start_session",
+        "adopt_messages",
+        "put_document",
+        "edit_message",
+        "edit_memory",
+        "edit_lore",
+        "set_state",
+        "repair_state",
+        "upsert_tasks",
+    }
+)
 """Other operations that store texts of the caller."""
 
-WRITING = _STARTING | _REMEMBERING | _TURNS | _STORING
+WRITING = _REMEMBERING | _TURNS | _STORING
 """Operations that are refused where a tenant has too much; a turn that has begun can always be committed."""
 
 _MINUTE_SECONDS = 60.0
@@ -51,8 +59,9 @@ _ADVICE = {
 class TenantQuotas:
     """Checks operations of one process against the settings of their tenants.
 
-    Numbers are counted no further than a limit, and counted again after ten seconds; bytes are measured again after ten minutes. A
-    store that cannot count (files, memory, a plugin) is checked for turns alone.
+    The store itself keeps the limit of sessions (`limit_sessions`). Entries are counted no further than their limit, and counted
+    again after ten seconds; bytes are measured again after ten minutes. A store that cannot count (files, memory, a plugin) is
+    checked for turns alone.
     """
 
     def __init__(self, settings: ServiceSettings) -> None:
@@ -60,29 +69,26 @@ class TenantQuotas:
         self._turns: dict[str, deque[float]] = {}
         self._figures: dict[tuple[str, str], tuple[float, int]] = {}
 
-    async def check(self, operation: str, tenant: str, store: Store, session_id: str = "") -> None:
+    def limit_sessions(self, tenant: str, store: Store) -> None:
+        """Give a store that was opened for a tenant its limit of sessions."""
+        most = self._settings.of_tenant(tenant).sessions
+        if most and isinstance(store, StoreUpkeep):
+            store.limit_sessions(SessionLimit(most, lambda: self._refusal(tenant, "sessions", most)))
+
+    async def check(self, operation: str, tenant: str, store: Store) -> None:
         """Return where an operation may go on; QuotaExceededError, TurnRateError."""
         quota = self._settings.of_tenant(tenant)
         if operation not in WRITING:
             return
         if isinstance(store, StoreUpkeep):
-            await self._check_stored(operation, quota, tenant, store, session_id)
+            await self._check_stored(operation, quota, tenant, store)
         if operation in _TURNS and quota.turns_a_minute:
             self._count_turn(tenant, quota.turns_a_minute)
 
-    async def _check_stored(
-        self, operation: str, quota: TenantSettings, tenant: str, store: StoreUpkeep, session_id: str
-    ) -> None:
-        async def count(what: str, limit: int) -> int:
-            return (await store.count_up_to({what: limit}))[what]
-
-        starts = operation in _STARTING and quota.sessions and await _is_new(store, session_id)
-        # Counted each time: sessions begin seldom, and several at once would all see the number of before.
-        if starts and await count("sessions", quota.sessions) >= quota.sessions:
-            raise self._refusal(tenant, "sessions", quota.sessions)
+    async def _check_stored(self, operation: str, quota: TenantSettings, tenant: str, store: StoreUpkeep) -> None:
         if operation in _REMEMBERING and quota.entries:
             await self._limit(
-                tenant, "entries", quota.entries, _COUNTED_SECONDS, lambda: count("entries", quota.entries)
+                tenant, "entries", quota.entries, _COUNTED_SECONDS, lambda: store.count_entries(quota.entries)
             )
         if quota.stored_bytes:
 
@@ -115,11 +121,3 @@ class TenantQuotas:
     def _setting(self, tenant: str, what: str) -> str:
         place = f"by_tenant.{tenant}" if tenant in self._settings.by_tenant else "each_tenant"
         return f"service.{place}.{what}"
-
-
-async def _is_new(store: object, session_id: str) -> bool:
-    try:
-        await store.head(session_id)  # type: ignore[attr-defined]
-    except SessionNotFoundError:
-        return True
-    return False

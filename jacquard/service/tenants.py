@@ -126,6 +126,7 @@ class TenantRuntimes:
                 given.store, world=given.world, embedder=given.embedder, config=self._engine, tenant=tenant, bare=True
             ) as runtime:
                 runtime.watchers.events.on_all(self._watch)
+                self.quotas.limit_sessions(tenant, runtime.store)
                 opened = _OpenTenant(runtime=runtime, closing=anyio.Event())
                 task_status.started(opened)
                 await opened.closing.wait()

@@ -5,7 +5,7 @@ A store without it (files, memory, a plugin) is kept in order by its owner. It m
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol, runtime_checkable
@@ -85,6 +85,14 @@ class SharedScope:
     is_damaged: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class SessionLimit:
+    """The number of sessions that a tenant may have, and what makes the error that refuses one more."""
+
+    most: int
+    refuse: Callable[[], Exception]
+
+
 @runtime_checkable
 class StoreUpkeep(Protocol):
     """A Store that can be kept in order by a worker, one for all its hosts.
@@ -161,8 +169,15 @@ class StoreUpkeep(Protocol):
         """Return figures of the tenant; it reads the sizes of all its rows."""
         ...
 
-    async def count_up_to(self, most: Mapping[str, int]) -> Mapping[str, int]:
-        """Return the number of `sessions` and `entries` of the tenant, each counted up to the number given and no further."""
+    def limit_sessions(self, limit: SessionLimit | None) -> None:
+        """Refuse from now on, in the transaction that would create it, a session beyond a limit; None lifts the limit.
+
+        Several hosts that create sessions at the same time keep the limit together if each has set it.
+        """
+        ...
+
+    async def count_entries(self, most: int) -> int:
+        """Return the number of entries of the tenant, counted up to `most` and no further."""
         ...
 
     async def drop_abandoned(self, before: datetime, *, limit: int = 1000, lease: Lease | None = None) -> int:

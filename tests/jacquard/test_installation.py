@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import shutil
 import subprocess
 import sys
@@ -46,6 +47,30 @@ def test_what_runs_when_python_starts_knows_the_packages_too():
     (line,) = [line for line in lines if line.startswith("_BEGINNINGS = ")]
     beginnings = {package: docstring for package, (docstring, _) in PACKAGES.items()}
     assert ast.literal_eval(line.partition(" = ")[2]) == beginnings
+
+
+def test_data_of_an_editable_installation_replaces_nothing(tmp_path):
+    place = tmp_path / "site-packages"
+    (place / "jacquard" / "_templates").mkdir(parents=True)
+    shutil.copy(ROOT / "startup" / "jacquard_context_startup.py", place)
+    code = "import sys, jacquard_context_startup as it; print(sorted(it._replaced), it._Notice in map(type, sys.meta_path))"
+    run = [sys.executable, "-S", "-c", code]
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=True, env={"PYTHONPATH": str(place)})
+    assert done.stdout == "[] False\n"
+
+
+def test_another_release_first_on_the_path_is_imported_without_a_word(tmp_path):
+    place, other = tmp_path / "site-packages", tmp_path / "other"
+    (place / "jacquard").mkdir(parents=True)
+    (place / "jacquard" / "cli.py").touch()
+    shutil.copy(ROOT / "startup" / "jacquard_context_startup.py", place)
+    (other / "jacquard" / "wiring").mkdir(parents=True)
+    (other / "jacquard" / "__init__.py").touch()
+    (other / "jacquard" / "wiring" / "installation.py").touch()
+    run = [sys.executable, "-S", "-c", "import jacquard_context_startup, jacquard; print(jacquard.__file__)"]
+    path = f"{other}{os.pathsep}{place}"
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=True, env={"PYTHONPATH": path})
+    assert (done.stdout.strip(), done.stderr) == (str(other / "jacquard" / "__init__.py"), "")
 
 
 def test_files_of_ours_alone_are_imported(installed):

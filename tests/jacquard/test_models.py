@@ -228,7 +228,9 @@ async def test_closing_the_last_model_leaves_the_connections_of_a_remote_embedde
     model = LiteLlmModel("openai/small", api_base=server.api_base)
     await model.warm()
     await model.close()
-    clients = litellm.in_memory_llm_clients_cache.cache_dict.values()  # those of other kinds cannot say if they are closed
+    clients = (
+        litellm.in_memory_llm_clients_cache.cache_dict.values()
+    )  # those of other kinds cannot say if they are closed
     still_open = [type(each).__name__ for each in clients if "OpenAI" in type(each).__name__ and not each.is_closed()]
     assert set(still_open) == {"OpenAI"}
     assert (await embedder.embed(["two"], "query")).shape[0] == 1

@@ -349,8 +349,6 @@ except Exception as error:
     print(type(error).__name__, error)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert (
-        "StoreUnavailableError postgresql://u:***@db/games cannot be used: PostgreSQL needs psycopg" in done.stdout
-    )
+    assert "StoreUnavailableError postgresql://u:***@db/games cannot be used: PostgreSQL needs psycopg" in done.stdout
     assert 'pip install ".[postgres]"' in done.stdout
     assert "s3cret" not in done.stdout

@@ -116,9 +116,8 @@ async def run_operation(
             await records.audit.record(note.principal, operation.name, note.request_id)
     async with tenants.use(note.principal.tenant) as runtime:
         call = Call(runtime=runtime, note=note, records=records, **sent)
-        named = call.ids.get("session_id") or str(getattr(call.body, "session_id", ""))
         if not operation.is_dry(call):
-            await tenants.quotas.check(operation.name, note.principal.tenant, runtime.store, named)
+            await tenants.quotas.check(operation.name, note.principal.tenant, runtime.store)
         return await operation.run(call)
 
 

@@ -105,7 +105,7 @@ class TurnKeeper:
         waiting = await self._find_waiting(runtime, session_id, request, said)
         # Results of tools go on with a turn; a call that only looks like that begins one.
         counted = "prepare_turn" if waiting is None else "record_tool_call"
-        await self._tenants.quotas.check(counted, principal.tenant, runtime.store, session_id)
+        await self._tenants.quotas.check(counted, principal.tenant, runtime.store)
         await ensure_session(runtime, session_id)
         turn, ours = waiting or await self._prepare(runtime, session_id, request, said)
         if request.tail:

@@ -29,6 +29,7 @@ from mnemosyne.documents.views import (
     refs_of_messages,
     with_locale,
 )
+from mnemosyne.protocols.upkeep import SessionLimit
 from mnemosyne.schema.document import ModelUsage, SessionDocument, Summary, Task, ToolCall
 from mnemosyne.schema.evidence import ContextBlock
 from mnemosyne.schema.query import EvidenceFilter
@@ -104,14 +105,20 @@ def _frame(connection: Connection, session: StoredSession) -> SessionDocument:
 
 
 def put_session(
-    connection: Connection, session_id: str, document: SessionDocument, expected_version: int | None
+    connection: Connection,
+    session_id: str,
+    document: SessionDocument,
+    expected_version: int | None,
+    limit: SessionLimit | None = None,
 ) -> PutResult:
-    """Write a whole document, creating the session if there is none; VersionConflictError, SchemaValidationError."""
+    """Write a whole document, creating the session if there is none; VersionConflictError, SchemaValidationError, and what the
+    limit raises.
+    """
     check_document(session_id, document)
     if find_session(connection, session_id) is None:
         if expected_version:
             raise VersionConflictError(session_id, expected_version, 0)
-        _begin(connection, session_id, document)
+        _begin(connection, session_id, document, limit)
     session = load_session(connection, session_id, expected_version)
     before = head = head_of(connection, session)
     stored, given = read_path(connection, session.key, head.lineage), document.session.messages
@@ -142,12 +149,12 @@ def _write_messages(
     return session, head
 
 
-def _begin(connection: Connection, session_id: str, document: SessionDocument) -> None:
+def _begin(connection: Connection, session_id: str, document: SessionDocument, limit: SessionLimit | None) -> None:
     """Create an empty session of version 0; another process may have been first."""
     meta = document.meta
     locale, at = ("", None) if meta is None else (meta.locale, meta.created_at)
     start = SessionStart(session_id=session_id, world_id="", locale=locale, state={}, at=at)
-    begin_session(connection, start, version=0)
+    begin_session(connection, start, limit, version=0)
 
 
 def _append(

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mnemosyne.core.errors import BranchNotFoundError, SessionNotFoundError, TurnNotFoundError, VersionConflictError
+from mnemosyne.protocols.upkeep import SessionLimit
 from mnemosyne.schema.session import BranchSpan, SessionHead
 from mnemosyne.stores.sql.connection import Connection, expand_in
 
@@ -182,3 +183,21 @@ def committed_place(connection: Connection, session: StoredSession, turn_id: str
     if row is None:
         raise TurnNotFoundError(session.session_id, turn_id)
     return row[0], row[1]
+
+
+def count_up_to(connection: Connection, what: str, most: int) -> int:
+    """Return how many `sessions` or `entries` there are, counted no further than a number."""
+    sql = f"SELECT count(*) FROM (SELECT 1 AS one FROM {what} WHERE tenant = ? LIMIT ?) AS counted"
+    return int(connection.execute(sql, (connection.tenant, most)).fetchone()[0])
+
+
+def check_session_limit(connection: Connection, limit: SessionLimit) -> None:
+    """Raise what the limit raises if the tenant has more sessions than it may, that of this transaction among them."""
+    if connection.lock:
+        # Those who create sessions wait here for one another, so that each counts what the others have written.
+        connection.execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended('sessions ' || current_schema() || ?, 0))",
+            (connection.tenant,),
+        )
+    if count_up_to(connection, "sessions", limit.most + 1) > limit.most:
+        raise limit.refuse()

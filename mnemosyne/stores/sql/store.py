@@ -71,7 +71,7 @@ class SqlStore(SqlUpkeep, Store):
         await self._writes.close()
 
     async def create_session(self, start: SessionStart) -> SessionHead:
-        return await self._writes.run(lambda db: sql_writes.create_session(db, start))
+        return await self._writes.run(lambda db: sql_writes.create_session(db, start, self._session_limit))
 
     async def adopt_world(
         self,
@@ -269,7 +269,9 @@ class SqlStore(SqlUpkeep, Store):
     async def put_session(
         self, session_id: str, document: SessionDocument, *, expected_version: int | None = None
     ) -> PutResult:
-        return await self._writes.run(lambda db: sql_documents.put_session(db, session_id, document, expected_version))
+        return await self._writes.run(
+            lambda db: sql_documents.put_session(db, session_id, document, expected_version, self._session_limit)
+        )
 
     async def append_messages(
         self,

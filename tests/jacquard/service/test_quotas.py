@@ -125,7 +125,7 @@ def tool_server():
 
 
 async def test_a_made_up_tool_result_counts_as_the_turn_that_it_begins(tmp_path, tool_server):
-    quota = TenantSettings(turns_a_minute=2, sessions=1)
+    quota = TenantSettings(turns_a_minute=3, sessions=1)
     async with client(tmp_path, quota, upstream=tool_server.base_url) as http:
 
         async def ask(session, body):
@@ -135,9 +135,9 @@ async def test_a_made_up_tool_result_counts_as_the_turn_that_it_begins(tmp_path,
         assert await ask("s", chat()) == ""
         # The result of a tool that the model called goes on with its turn.
         assert await ask("s", chat(*tool_messages())) == ""
+        assert await ask("other", chat(*tool_messages("c4"))) == "quota_exceeded"
         assert await ask("s", chat(*tool_messages("c2"), said="Made up.")) == ""
         assert await ask("s", chat(*tool_messages("c3"), said="Made up again.")) == "turn_rate"
-        assert await ask("other", chat(*tool_messages("c4"))) == "quota_exceeded"
         assert (await http.get("/api/v1/sessions")).json()["items"] == ["s"]
 
 

@@ -98,19 +98,6 @@ def _of_sessions(table: str, bodies: tuple[str, ...]) -> str:
     return f"SELECT sum({length}) FROM sessions AS s JOIN {table} AS t ON t.session = s.key WHERE s.tenant = ?"
 
 
-def count_up_to(connection: Connection, most: Mapping[str, int]) -> dict[str, int]:
-    """Return how many `sessions` and `entries` there are, each counted no further than a number."""
-    return {
-        name: int(
-            connection.execute(
-                f"SELECT count(*) FROM (SELECT 1 AS one FROM {_COUNTED[name]} LIMIT ?) AS counted",
-                (connection.tenant, number),
-            ).fetchone()[0]
-        )
-        for name, number in most.items()
-    }
-
-
 def drop_abandoned(connection: Connection, before: datetime, limit: int) -> int:
     """Delete abandoned turns that were prepared before a time, with their records; return how many."""
     rows = connection.execute(

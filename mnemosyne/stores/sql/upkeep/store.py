@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
 from typing import Protocol, TypeVar
 
-from mnemosyne.protocols.upkeep import ArchivedSession, IdlePage, Lease, StoreUpkeep, StoreUsage
+from mnemosyne.protocols.upkeep import ArchivedSession, IdlePage, Lease, SessionLimit, StoreUpkeep, StoreUsage
 from mnemosyne.schema.erasure import Erasure, ErasureOutcome
 from mnemosyne.stores.sql.connection import Connection
-from mnemosyne.stores.sql.sessions import SessionArchivedError
+from mnemosyne.stores.sql.sessions import SessionArchivedError, count_up_to
 from mnemosyne.stores.sql.upkeep import archiving, figures, leases
 
 T = TypeVar("T")
@@ -56,6 +56,7 @@ class SqlUpkeep(StoreUpkeep):
 
     _reads: Runner
     _writes: Runner
+    _session_limit: SessionLimit | None = None
 
     async def acquire_lease(self, name: str, holder: str, seconds: float) -> Lease | None:
         return await self._writes.run(lambda db: leases.acquire(db, name, holder, seconds))
@@ -99,8 +100,11 @@ class SqlUpkeep(StoreUpkeep):
     async def usage(self) -> StoreUsage:
         return await self._reads.run(figures.read_usage)
 
-    async def count_up_to(self, most: Mapping[str, int]) -> Mapping[str, int]:
-        return await self._reads.run(lambda db: figures.count_up_to(db, most))
+    def limit_sessions(self, limit: SessionLimit | None) -> None:
+        self._session_limit = limit
+
+    async def count_entries(self, most: int) -> int:
+        return await self._reads.run(lambda db: count_up_to(db, "entries", most))
 
     async def drop_abandoned(self, before: datetime, *, limit: int = 1000, lease: Lease | None = None) -> int:
         def work(db: Connection) -> int:

@@ -30,6 +30,7 @@ from mnemosyne.core.errors import (
     TurnNotPendingError,
 )
 from mnemosyne.documents.views import refs_of_messages, started_frame
+from mnemosyne.protocols.upkeep import SessionLimit
 from mnemosyne.schema.document import Summary
 from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.record import (
@@ -57,6 +58,7 @@ from mnemosyne.stores.sql.parts import check_stored_refs
 from mnemosyne.stores.sql.reading.turns import find_turn, rebuild_state
 from mnemosyne.stores.sql.sessions import (
     StoredSession,
+    check_session_limit,
     committed_place,
     find_session,
     has_branch,
@@ -78,9 +80,9 @@ from mnemosyne.stores.sql.writing.turn_rows import (
 )
 
 
-def create_session(connection: Connection, start: SessionStart) -> SessionHead:
-    """Create a session with its first turns and entries; SessionExistsError."""
-    if not begin_session(connection, start, version=1):
+def create_session(connection: Connection, start: SessionStart, limit: SessionLimit | None) -> SessionHead:
+    """Create a session with its first turns and entries; SessionExistsError, and what the limit raises."""
+    if not begin_session(connection, start, limit, version=1):
         raise SessionExistsError(start.session_id)
     session = load_session(connection, start.session_id)
     if start.extra:
@@ -94,8 +96,8 @@ def create_session(connection: Connection, start: SessionStart) -> SessionHead:
     return head
 
 
-def begin_session(connection: Connection, start: SessionStart, *, version: int) -> bool:
-    """Write a session without turns; return whether it is new."""
+def begin_session(connection: Connection, start: SessionStart, limit: SessionLimit | None, *, version: int) -> bool:
+    """Write a session without turns; return whether it is new. Raises what the limit raises."""
     state = encode_tree(start.state)
     connection.post(
         """INSERT INTO sessions (tenant, session_id, world_id, locale, active_branch, version, created_at)
@@ -113,6 +115,8 @@ def begin_session(connection: Connection, start: SessionStart, *, version: int) 
     session = find_session(connection, start.session_id)
     if session is None or session.version:
         return False
+    if limit is not None:
+        check_session_limit(connection, limit)
     key = session.key
     connection.post("UPDATE sessions SET version = ? WHERE key = ?", (version, key))
     connection.post(
