@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Any
 from urllib.parse import quote
 from weakref import WeakValueDictionary
@@ -13,6 +12,7 @@ import anyio
 
 from jacquard.config.experiments import apply_experiments
 from jacquard.config.service import ProxySettings
+from jacquard.core.calibration import ESTIMATED
 from jacquard.integrations.core.adapter import COUNTED, REPORTED_WITH_MORE
 from jacquard.integrations.core.mapping import read_arguments
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_from_record
@@ -50,7 +50,8 @@ FRAMEWORK = "proxy"
 class KeptTurn:
     """A prepared turn, and what is added to the client's messages for it. `call` numbers the calls of the model in the turn.
 
-    `reply` is set where the engine answers the turn itself, and no model is called.
+    `reply` is set where the engine answers the turn itself, and no model is called. `degraded` are the codes of what the turn was
+    done without.
     """
 
     session_id: str
@@ -59,13 +60,21 @@ class KeptTurn:
     ours: OurText
     reply_form: ReplyForm
     call: int
-    began: float
     reply: str | None = None
+    degraded: tuple[str, ...] = ()
 
     @property
-    def receipt(self) -> str:
-        """The address of its receipt in this service."""
-        return f"/api/v1/sessions/{quote(self.session_id, safe='')}/turns/{quote(self.turn_id, safe='')}/receipt"
+    def address(self) -> str:
+        """The address of the turn in this service."""
+        return f"/api/v1/sessions/{quote(self.session_id, safe='')}/turns/{quote(self.turn_id, safe='')}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CallTimes:
+    """Milliseconds from a call of the model server to the first word of its answer (None: there was none) and to its end."""
+
+    first_ms: int | None
+    whole_ms: int
 
 
 class TurnKeeper:
@@ -78,7 +87,6 @@ class TurnKeeper:
 
     async def begin(self, principal: Principal, headers: Mapping[str, str], request: ChatRequest) -> KeptTurn:
         """Bring the session to where the client is and prepare the turn. TimeoutError; any error of the engine."""
-        began = perf_counter()
         with anyio.fail_after(self._settings.prepare_seconds):
             said = await read_said(headers, request, principal.viewer)
             async with self._tenants.use(principal.tenant) as runtime:
@@ -95,8 +103,8 @@ class TurnKeeper:
             ours=ours,
             reply_form=turn.reply_form,
             call=answered + 1,
-            began=began,
             reply=turn.reply,
+            degraded=tuple(dict.fromkeys(each.code for each in turn.report.degradations)),
         )
 
     async def _begin(
@@ -185,7 +193,9 @@ class TurnKeeper:
         has_state = await _has_state(runtime, record.session_id)
         return self._take(turn_from_record(record, 0), placed, has_state=has_state)
 
-    async def keep(self, principal: Principal, turn: KeptTurn, answer: AnswerReader, *, is_whole: bool) -> None:
+    async def keep(
+        self, principal: Principal, turn: KeptTurn, answer: AnswerReader, times: CallTimes, *, is_whole: bool
+    ) -> None:
         """Commit what was said, with what it cost; what the model said before it was cut off is kept as the client saw it.
 
         An answer that calls tools is no reply yet: the turn waits for the results.
@@ -193,8 +203,8 @@ class TurnKeeper:
         try:
             async with self._tenants.use(principal.tenant) as runtime:
                 engine = runtime.engine
-                if answer.usage:
-                    usage = _usage_of(turn, answer)
+                if answer.usage or answer.has_begun:
+                    usage = _usage_of(turn, answer, times)
                     await engine.record_model_usage(turn.session_id, usage, turn_id=turn.turn_id)
                 said = answer.raw if is_whole else answer.shown
                 if said.strip() and not answer.calls_tools:
@@ -245,7 +255,7 @@ async def _record_tools(runtime: Runtime, session_id: str, turn_id: str, request
         await runtime.engine.record_tool_call(session_id, call, result=text_of(each.get("content")) or None)
 
 
-def _usage_of(turn: KeptTurn, answer: AnswerReader) -> ModelUsage:
+def _usage_of(turn: KeptTurn, answer: AnswerReader, times: CallTimes) -> ModelUsage:
     counts = answer.usage
     asked = counts.get("prompt_tokens", counts.get("input_tokens", 0))
     said = counts.get("completion_tokens", counts.get("output_tokens", 0))
@@ -256,7 +266,12 @@ def _usage_of(turn: KeptTurn, answer: AnswerReader) -> ModelUsage:
         prompt_tokens=asked,
         completion_tokens=said,
         total_tokens=counts.get("total_tokens", asked + said),
-        latency_ms=round((perf_counter() - turn.began) * 1000),
+        first_token_latency_ms=times.first_ms,
+        latency_ms=times.whole_ms,
         # The provider counts the client's own messages too, so its count corrects nothing of ours.
-        extra={"framework": FRAMEWORK, COUNTED: REPORTED_WITH_MORE},
+        extra={
+            "framework": FRAMEWORK,
+            COUNTED: REPORTED_WITH_MORE if counts else ESTIMATED,
+            "stop_reason": answer.stop_reason,
+        },
     )

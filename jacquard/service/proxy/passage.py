@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from time import perf_counter
 
-from jacquard.service.proxy.keeping import KeptTurn, TurnKeeper
+from jacquard.service.proxy.keeping import CallTimes, KeptTurn, TurnKeeper
 from jacquard.service.proxy.replies.answers import AnswerReader, ContentView, WholeView
 from jacquard.service.proxy.replies.events import AnswerTooLargeError, EventSplitter
 from jacquard.service.proxy.requests.chat_request import Api, write_json
@@ -31,6 +32,8 @@ class TurnPassage:
         self._answer = AnswerReader(api, WholeView if self._is_plain else ContentView)
         self._splitter = EventSplitter()
         self._is_kept = self._is_left = False
+        self._called = perf_counter()
+        self._first_ms: int | None = None
 
     async def take(self, part: bytes) -> bytes:
         """Return what the client gets of a part of the stream; AnswerTooLargeError if it can be neither read nor shown unread."""
@@ -51,13 +54,16 @@ class TurnPassage:
             return b""
         try:
             whole = list(events)
-            return await calculate(lambda: b"".join(map(self._answer.take, whole)), size=sum(map(len, whole)))
+            shown = await calculate(lambda: b"".join(map(self._answer.take, whole)), size=sum(map(len, whole)))
         except AnswerTooLargeError:
             if not self._is_plain:
                 # What the client has seen is kept.
                 raise
             self.leave()
             return b""
+        if self._first_ms is None and self._answer.has_begun:
+            self._first_ms = self._count_ms()
+        return shown
 
     async def whole(self, status: int, body: bytes) -> bytes:
         """Return what the client gets of an answer that is no stream; AnswerTooLargeError as in `take`."""
@@ -100,4 +106,8 @@ class TurnPassage:
     async def _keep(self, *, is_whole: bool) -> None:
         if not self._is_kept:
             self._is_kept = True
-            await self._keeper.keep(self._principal, self._turn, self._answer, is_whole=is_whole)
+            times = CallTimes(first_ms=self._first_ms, whole_ms=self._count_ms())
+            await self._keeper.keep(self._principal, self._turn, self._answer, times, is_whole=is_whole)
+
+    def _count_ms(self) -> int:
+        return round((perf_counter() - self._called) * 1000)

@@ -14,12 +14,20 @@ from jacquard.adapters.prompts.templates import warm_prompts
 from jacquard.config.service import ServiceSettings
 from jacquard.service.access.principals import principal_of
 from jacquard.service.answers import JSON, describe
-from jacquard.service.proxy.keeping import TurnKeeper
+from jacquard.service.proxy.keeping import KeptTurn, TurnKeeper
 from jacquard.service.proxy.passage import TurnPassage
 from jacquard.service.proxy.relay import EVENTS, Relay, upstream_fault
 from jacquard.service.proxy.replies.own_answer import write_answer
 from jacquard.service.proxy.requests.chat_request import Api, ChatRequest, read_request, with_our_text
-from jacquard.service.proxy.requests.headers import ERROR, PASSED, RECEIPT, Headers, headers_for_upstream
+from jacquard.service.proxy.requests.headers import (
+    DEGRADED,
+    ERROR,
+    PAGE,
+    PASSED,
+    RECEIPT,
+    Headers,
+    headers_for_upstream,
+)
 from jacquard.service.proxy.requests.paths import leads_outside
 from jacquard.service.proxy.requests.rules import PASS, SAME_TURN, TURN, CallRule, find_rule, load_rules
 from jacquard.service.proxy.upstreams.protocol import Upstream, UpstreamCall
@@ -103,7 +111,8 @@ class Proxy:
                     ours = await self._keeper.text_of_newest_turn(principal, request.headers, call)
                 else:
                     turn = await self._keeper.begin(principal, request.headers, call)
-                    own[RECEIPT], ours = turn.receipt, turn.ours
+                    own |= _headers_of(turn)
+                    ours = turn.ours
                     if turn.reply is not None:
                         return _answer_self(call, turn.reply, turn.turn_id, own)
                     passage = TurnPassage(self._keeper, principal, turn, api)
@@ -143,6 +152,12 @@ def _treat(call: ChatRequest, rules: Sequence[CallRule], headers: Mapping[str, s
         return SAME_TURN, rule.name
     # A reply that goes on is stored with the client's next call, which shows the whole of it.
     return (PASS, CONTINUED) if call.continues or call.last_user is None else (TURN, "")
+
+
+def _headers_of(turn: KeptTurn) -> dict[str, str]:
+    """Return the headers that lead to what was recorded of a turn, with what it was done without."""
+    degraded = {DEGRADED: ", ".join(turn.degraded)} if turn.degraded else {}
+    return {RECEIPT: f"{turn.address}/receipt", PAGE: f"{turn.address}/page", **degraded}
 
 
 def _answer_self(call: ChatRequest, reply: str, turn_id: str, headers: dict[str, str]) -> Response:

@@ -20,7 +20,7 @@ MOST_CHARS, MOST_TEXTS = 2_000_000, 128
 """The most characters that a model may say in an answer, and the most texts that it may say them in."""
 
 _COUNTS = frozenset({"prompt_tokens", "completion_tokens", "total_tokens", "input_tokens", "output_tokens"})
-_MODEL_CHARS, _MOST_COUNTED = 255, 10**12
+_MODEL_CHARS, _REASON_CHARS, _MOST_COUNTED = 255, 64, 10**12
 
 
 class ReplyView(Protocol):
@@ -100,8 +100,13 @@ class AnswerReader:
         self._chars = 0
         self.calls_tools = False
         self.is_complete = False
-        self.model = ""
+        self.model = self.stop_reason = ""
         self.usage: dict[str, int] = {}
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the model has said or called anything."""
+        return bool(self._chars) or self.calls_tools
 
     @property
     def raw(self) -> str:
@@ -217,7 +222,7 @@ class AnswerReader:
         return is_changed
 
     def _note(self, value: Mapping[str, Any]) -> None:
-        """Keep the model's name and the counts of tokens."""
+        """Keep the model's name, the counts of tokens, and why the model stopped."""
         held = value.get("message") if isinstance(value.get("message"), dict) else value
         assert isinstance(held, Mapping)
         if isinstance(held.get("model"), str):
@@ -225,6 +230,9 @@ class AnswerReader:
         for usage in (held.get("usage"), value.get("usage")):
             if isinstance(usage, dict):
                 self.usage |= {name: usage[name] for name in _COUNTS if _is_count(usage.get(name))}
+        for holder in (held, value.get("delta"), *_mappings(value.get("choices"))[:1]):
+            reason = (holder.get("finish_reason") or holder.get("stop_reason")) if isinstance(holder, dict) else None
+            self.stop_reason = reason[:_REASON_CHARS] if isinstance(reason, str) else self.stop_reason
 
 
 def _mappings(value: Any) -> list[dict[str, Any]]:

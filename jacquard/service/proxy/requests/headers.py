@@ -16,6 +16,8 @@ SESSION_HEADERS = ("x-jacquard-session", "x-openwebui-chat-id")
 """Headers that name the conversation; the second is that of Open WebUI with `ENABLE_FORWARD_USER_INFO_HEADERS`."""
 
 RECEIPT = "X-Jacquard-Receipt"
+PAGE = "X-Jacquard-Page"
+DEGRADED = "X-Jacquard-Degraded"
 ERROR = "X-Jacquard-Error"
 PASSED = "X-Jacquard-Pass"
 OWN_PREFIX = "x-jacquard-"
