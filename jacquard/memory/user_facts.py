@@ -15,6 +15,7 @@ from uuid import UUID, uuid5
 
 from jacquard.core.errors import ConfigError
 from mnemosyne.chains.facts import fold_topic, settle_facts
+from mnemosyne.chains.messages.message_parts import read_user
 from mnemosyne.core.codec import format_time, parse_time
 from mnemosyne.core.errors import CodecError, SessionNotFoundError, VersionConflictError
 from mnemosyne.evidence.redactions import redaction_field, redaction_of
@@ -24,7 +25,7 @@ from mnemosyne.schema.document import Actor, Meta, Session, SessionDocument
 from mnemosyne.schema.evidence import Evidence, EvidenceSource, EvidenceType, SourceKind
 from mnemosyne.schema.memory import FactKind, UserFact, profile_session_id
 from mnemosyne.schema.query import EvidenceFilter
-from mnemosyne.schema.session import AuthorKind, Message
+from mnemosyne.schema.session import Message
 
 FACTS_READ = 1_000
 """How many of the newest facts about a user are read, so that a turn's cost has a bound."""
@@ -127,10 +128,9 @@ def _later_than(stored: Iterable[UserFact], now: datetime) -> datetime:
 
 
 def find_user(message: Message, meta: Meta | None) -> str:
-    """Return the user of a turn: the author of its message where it names one, else the one whose session it is; '' for none."""
-    if message.author is not None and message.author.kind is AuthorKind.USER:
-        return message.author.id
-    return meta.actor.user_id if meta is not None and meta.actor is not None else ""
+    """Return the user of a turn: the writer of its message where it names one, else the one whose session it is; '' for none."""
+    owner = meta.actor.user_id if meta is not None and meta.actor is not None else ""
+    return read_user(message) or owner
 
 
 def _meaning(fact: UserFact) -> tuple[FactKind, str, str]:

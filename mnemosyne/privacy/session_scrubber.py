@@ -9,13 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from mnemosyne.chains.messages.message_parts import read_user
 from mnemosyne.privacy.places import CONTENTS, WORD_KEYS
 from mnemosyne.privacy.scrub import Scrubber, erase_message, subject_of, without_refs
 from mnemosyne.schema.erasure import ERASED, Erasure, ErasurePreview
 from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceType, SourceKind
 from mnemosyne.schema.memory import MemoryEntry, Trust, document_of, is_profile_session
 from mnemosyne.schema.record import Prefetch
-from mnemosyne.schema.session import AuthorKind, Message
+from mnemosyne.schema.session import Message
 
 PARTS: Mapping[str, tuple[type[Any], str]] = {
     each.name: (each.kind, each.counted)
@@ -173,8 +174,7 @@ def _worth_naming(texts: Iterable[str]) -> tuple[str, ...]:
 
 def is_author(message: Message, user_id: str) -> bool:
     """Return whether a user is the author of a message."""
-    author = message.author
-    return author is not None and author.kind is AuthorKind.USER and author.id == user_id
+    return bool(user_id) and read_user(message) == user_id
 
 
 def texts_written_by(

@@ -168,7 +168,7 @@ CALLS = {
     "tools": chat(
         user(), tools=[{"type": "function", "function": {"name": f"f{number}"}} for number in range(SIZE // 60)]
     ),
-    "a long name of the session": chat(user(), user="u" * SIZE),
+    "a long name of the session": chat(user(), metadata={"session_id": "u" * SIZE}),
     "nested lists": chat(user(), extra=[[1]] * (SIZE // 5)),
 }
 

@@ -10,9 +10,10 @@ from jacquard.pipeline.record.stored_turn import viewer_of
 from jacquard.service.answers import Refusal
 from jacquard.service.http.operation import Call
 from mnemosyne.chains.audience import may_read, read_audience
+from mnemosyne.chains.messages.message_parts import read_user
 from mnemosyne.core.errors import BranchNotFoundError, SessionNotFoundError, TurnNotFoundError
 from mnemosyne.schema.record import TurnRecord
-from mnemosyne.schema.session import AuthorKind, Message
+from mnemosyne.schema.session import Message
 
 _PAGE = 50
 
@@ -76,8 +77,8 @@ async def _find_common_depth(call: Call, turn_id: str | None, branch_id: str | N
 
 def check_author(call: Call, message: Message) -> None:
     """Raise ConfigError for a message of another user than the viewer of the token: a prompt shows the facts about its user."""
-    viewer, author = call.principal.viewer, message.author
-    if viewer is not None and author is not None and author.kind is AuthorKind.USER and author.id != viewer:
+    viewer = call.principal.viewer
+    if viewer is not None and read_user(message) not in ("", viewer):
         raise ConfigError(f"message: this token speaks as {viewer!r}; leave the name and author of the message out.")
 
 

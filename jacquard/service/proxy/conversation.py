@@ -27,7 +27,7 @@ from jacquard.service.proxy.requests.headers import SESSION_HEADERS, read_header
 from jacquard.turns.writing.branches import find_input
 from jacquard.wiring.runtime import Runtime
 from mnemosyne.chains.audience import may_read, read_audience
-from mnemosyne.chains.messages.message_parts import message_from_chat
+from mnemosyne.chains.messages.message_parts import USER_ID, message_from_chat
 from mnemosyne.chains.session_start import prologue_turn_id
 from mnemosyne.core.errors import SessionExistsError, SessionNotFoundError
 from mnemosyne.core.off_loop import calculate, size_of
@@ -63,8 +63,9 @@ _BEGUN_CHARS = 16
 class Said:
     """What was said in a call: the messages before the user's newest one, and that one, with their forms.
 
-    `named` is the session that the client names, `viewer` the one of the caller's token. `results` are those of tools that the
-    client shows, by the ids of their calls.
+    `named` is the session that the client names, `viewer` the one of the caller's token, `user_id` the person whom a client
+    without a viewer names (''), whose facts are recalled. `results` are those of tools that the client shows, by the ids of their
+    calls.
     """
 
     before: tuple[Message, ...]
@@ -73,7 +74,13 @@ class Said:
     user_form: MessageForm
     named: str | None = None
     viewer: str | None = None
+    user_id: str = ""
     results: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+
+    @property
+    def owner(self) -> str | None:
+        """The one whose conversations without a name are looked through: a viewer, a person, or nobody in particular."""
+        return self.viewer if self.viewer is not None or not self.user_id else f"\0{self.user_id}"
 
     @property
     def size(self) -> int:
@@ -140,7 +147,8 @@ async def read_said(headers: Mapping[str, str], request: ChatRequest, viewer: st
     heard, named = request.messages[: request.last_user + 1], _named_session(headers, request)
     if named is not None:
         check_id("session_id", named)
-    said = await calculate(_read_said, heard, named, size=len(heard) * MESSAGE_CHARS + size_of(heard))
+    user_id = "" if viewer is not None else request.user_id
+    said = await calculate(_read_said, heard, named, user_id, size=len(heard) * MESSAGE_CHARS + size_of(heard))
     answered = (each for each in request.messages if each.get("role") == "tool")
     results = {shorten_id(str(each.get("tool_call_id"))): text_of(each.get("content")) for each in answered}
     author = said.user.author
@@ -156,23 +164,24 @@ def expected_session(headers: Mapping[str, str], request: ChatRequest) -> str:
     assert request.last_user is not None
     try:
         named = _named_session(headers, request)
-        return named or _begun_session(_read_said(request.messages[: request.last_user + 1], None))
+        heard = request.messages[: request.last_user + 1]
+        return named or _begun_session(_read_said(heard, None, request.user_id))
     except ValueError:
         return ""
 
 
-def _read_said(messages: Sequence[Mapping[str, Any]], named: str | None) -> Said:
+def _read_said(messages: Sequence[Mapping[str, Any]], named: str | None, user_id: str) -> Said:
     kept = (each for each in messages if each.get("role") in ("user", "assistant") and not each.get("tool_calls"))
     said = [message_from_chat(each) for each in kept]
     forms = [form_of(each) for each in said]
-    return Said(before=tuple(said[:-1]), user=said[-1], forms=tuple(forms[:-1]), user_form=forms[-1], named=named)
+    before, user = tuple(said[:-1]), said[-1]
+    if user_id:
+        user = replace(user, extra={**user.extra, USER_ID: user_id})
+    return Said(before=before, user=user, forms=tuple(forms[:-1]), user_form=forms[-1], named=named, user_id=user_id)
 
 
 def _named_session(headers: Mapping[str, str], request: ChatRequest) -> str | None:
-    metadata = request.body.get("metadata")
-    named = [*(read_header(headers, name) for name in SESSION_HEADERS), request.body.get("user")]
-    if isinstance(metadata, dict):
-        named += [metadata.get("session_id"), metadata.get("user_id")]
+    named = [*(read_header(headers, name) for name in SESSION_HEADERS), request.metadata.get("session_id")]
     return next((each for each in named if isinstance(each, str) and each.strip()), None)
 
 
@@ -213,12 +222,12 @@ class SessionFinder:
         shown = list(exchanges_of(said.forms))
         found = Counter(name for exchange in shown for name in self._sessions.get((tenant, exchange), ()))
         known = [name for name, _ in found.most_common()] + [*self._sessions.get((tenant, begun), ()), begun]
-        tried = [name for name in dict.fromkeys(known) if _is_for(name, said.viewer) and await _exists(runtime, name)]
+        tried = [name for name in dict.fromkeys(known) if _is_for(name, said.owner) and await _exists(runtime, name)]
         for name in tried:
             yield name
         if not shown:
             return
-        named = [each for each in await runtime.store.sessions() if _is_for(each, said.viewer)]
+        named = [each for each in await runtime.store.sessions() if _is_for(each, said.owner)]
         for session_id in named[:MOST_SESSIONS]:
             window = await runtime.store.window(session_id, message_limit=SPARE)
             forms = [form_of(each.message) for each in _spoken(window)]
@@ -227,21 +236,21 @@ class SessionFinder:
                 yield session_id
 
 
-def _prefix_of(viewer: str | None) -> str:
-    return PREFIX if viewer is None else f"{PREFIX}of-{hashlib.sha256(viewer.encode()).hexdigest()[:8]}-"
+def _prefix_of(owner: str | None) -> str:
+    return PREFIX if owner is None else f"{PREFIX}of-{hashlib.sha256(owner.encode()).hexdigest()[:8]}-"
 
 
-def _is_for(session_id: str, viewer: str | None) -> bool:
-    """Return whether a session without a name holds conversations of a viewer (None: of nobody's token in particular)."""
-    of_viewers = session_id.startswith(f"{PREFIX}of-")
-    return session_id.startswith(_prefix_of(viewer)) and of_viewers is (viewer is not None)
+def _is_for(session_id: str, owner: str | None) -> bool:
+    """Return whether a session without a name holds conversations of an owner (`Said.owner`)."""
+    is_owned = session_id.startswith(f"{PREFIX}of-")
+    return session_id.startswith(_prefix_of(owner)) and is_owned is (owner is not None)
 
 
 def _begun_session(said: Said) -> str:
     forms = [*said.forms, said.user_form]
     first = next(at for at, each in enumerate(forms) if each.role is Role.USER)
     words = "\0".join(f"{each.role}\0{each.text}\0{each.parts}" for each in forms[: first + 1])
-    return f"{_prefix_of(said.viewer)}{hashlib.sha256(words.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+    return f"{_prefix_of(said.owner)}{hashlib.sha256(words.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
 
 def _begun_of(session_id: str) -> str:

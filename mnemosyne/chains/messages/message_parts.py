@@ -2,7 +2,7 @@
 
 They are kept in `Message.extra` as chat APIs have them, so every store and document keeps them: `parts` is the list of content
 parts where one of them is no text, `tool_calls` are the calls of an assistant message, `tool_call_id` names the call that a tool
-message answers. Pure.
+message answers, `user_id` the person who wrote a message that names no author. Pure.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.session import Author, AuthorKind, Message, Role
 
-PARTS, TOOL_CALLS, TOOL_CALL_ID = "parts", "tool_calls", "tool_call_id"
+PARTS, TOOL_CALLS, TOOL_CALL_ID, USER_ID = "parts", "tool_calls", "tool_call_id", "user_id"
 _TEXT_TYPES = ("text", "input_text", "output_text")
 _AUTHORS = {
     Role.USER: AuthorKind.USER,
@@ -39,6 +39,14 @@ def read_tool_call_id(message: Message) -> str | None:
     """Return the id of the tool call that a message answers, or None."""
     told = message.extra.get(TOOL_CALL_ID)
     return told if isinstance(told, str) and told else None
+
+
+def read_user(message: Message) -> str:
+    """Return the id of the user who wrote a message: its author, else a person who is not shown by name; '' for none."""
+    if message.author is not None:
+        return message.author.id if message.author.kind is AuthorKind.USER else ""
+    told = message.extra.get(USER_ID)
+    return told if isinstance(told, str) and message.role is Role.USER else ""
 
 
 def is_text_part(part: Mapping[str, Any]) -> bool:

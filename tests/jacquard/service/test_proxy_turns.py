@@ -179,7 +179,7 @@ async def test_results_of_tools_go_on_with_the_same_turn(tmp_path, server, secre
 
 async def test_anthropics_api_has_turns_too(tmp_path, server):
     async with open_http(tmp_path, server) as http:
-        body = {"model": "m", "max_tokens": 100, "system": "You are terse.", "metadata": {"user_id": "tea"}}
+        body = {"model": "m", "max_tokens": 100, "system": "You are terse.", "metadata": {"session_id": "tea"}}
         body["messages"] = [{"role": "user", "content": "Good morning."}]
         answer = await http.post("/v1/messages", json=body)
         assert answer.json()["content"][0]["text"] == "Noted."

@@ -51,10 +51,10 @@ class Callers:
     def __init__(self, http, server, tokens):
         self.http, self.server, self.tokens = http, server, tokens
 
-    async def ask(self, who, messages, session="s"):
+    async def ask(self, who, messages, session="s", path="chat/completions", **body):
         """Make a call of the proxy; return its answer, and the prompt that the model server got."""
         headers = self.headers(who) | ({"X-Jacquard-Session": session} if session else {})
-        answer = await self.http.post("/v1/chat/completions", json={"messages": messages}, headers=headers)
+        answer = await self.http.post(f"/v1/{path}", json={"messages": messages, **body}, headers=headers)
         assert answer.status_code == 200, answer.text
         assert "x-jacquard-error" not in answer.headers
         return answer, str(self.server.requests[-1].body)
@@ -286,3 +286,39 @@ async def test_a_viewer_speaks_as_itself(play):
     named = {**user("What is my code word?"), "name": "chief"}
     assert CANARY in (await play.ask("chief", [named]))[1]
     assert CANARY not in (await play.ask("stranger", [named]))[1]
+
+
+PERSONS = [
+    ("chat/completions", lambda name: {"user": name}),
+    ("messages", lambda name: {"metadata": {"user_id": name}, "max_tokens": 50}),
+]
+
+
+@pytest.mark.parametrize(("path", "of"), PERSONS)
+async def test_the_person_whom_a_call_names_joins_no_conversations(alone, path, of):
+    await alone.ask("ana", [user("My locker is blue and stands below the stairs.")], None, path, **of("ana"))
+    _, prompt = await alone.ask("ana", [user("Which colour has my locker below the stairs?")], None, path, **of("ana"))
+    assert "is blue" not in prompt
+    assert len((await alone.get("ana", "sessions"))["items"]) == 2
+
+
+@pytest.mark.parametrize(("path", "of"), PERSONS)
+async def test_facts_are_those_about_the_person_whom_a_call_names(alone, path, of):
+    """Two persons who begin with the same words, or share a session, never get the facts about each other."""
+    for name in ("ana", "ben"):
+        facts = {"facts": [{"text": f"The house word of {name} is {name}-{CANARY}."}]}
+        assert (await alone.http.post(f"/api/v1/users/{name}/facts", json=facts)).status_code == 200
+    for session in (None, "shared"):
+        for name, other in (("ana", "ben"), ("ben", "ana")):
+            said = [user("Hello, what is my house word?")]
+            for _ in range(2):
+                _, prompt = await alone.ask(name, said, session, path, **of(name))
+                assert f"{name}-{CANARY}" in prompt
+                assert f"{other}-{CANARY}" not in prompt
+                said += [reply("I will not say."), user("Why not, since I ask so kindly?")]
+
+
+async def test_a_viewer_is_no_other_person(play):
+    facts = {"facts": [{"text": f"The code word of the chief is {CANARY}."}]}
+    await play.http.post("/api/v1/users/chief/facts", json=facts, headers=play.headers("host"))
+    assert CANARY not in (await play.ask("stranger", [user("What is my code word?")], user="chief"))[1]

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from jacquard.service.ids import shorten_id
+
 AFTER_SYSTEM, BEFORE_LAST_USER, DEPTH = "after_system", "before_last_user", "depth:"
 _SYSTEM_ROLES = ("system", "developer")
 
@@ -35,6 +37,22 @@ class ChatRequest:
         """The most tokens that the answer may have, where the call says it."""
         told = self.body.get("max_completion_tokens", self.body.get("max_tokens"))
         return told if isinstance(told, int) and not isinstance(told, bool) else None
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """The metadata of the call, where they are a mapping."""
+        told = self.body.get("metadata")
+        return told if isinstance(told, dict) else {}
+
+    @property
+    def user_id(self) -> str:
+        """The person whom the call names (`user`, or Anthropic's `metadata.user_id`), in all chats alike; '' for none.
+
+        An id that contains a session's, as Claude Code sends it, is another one in the next chat and names nobody.
+        """
+        told = (self.body.get("user"), self.metadata.get("user_id"))
+        named = next((each.strip() for each in told if isinstance(each, str) and each.strip()), "")
+        return "" if "session" in named else shorten_id(named)
 
     @property
     def last_user(self) -> int | None:

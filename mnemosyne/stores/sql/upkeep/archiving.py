@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+from mnemosyne.chains.messages.message_parts import read_user
 from mnemosyne.core.codec import decode, encode, parse_time
 from mnemosyne.core.errors import DamagedRecordError, SessionNotFoundError, StoreUnavailableError, VersionConflictError
 from mnemosyne.protocols.upkeep import ArchivedSession, Lease
@@ -192,7 +193,9 @@ def _will_expire(connection: Connection, key: int) -> bool:
 
 
 def _authors(connection: Connection, key: int) -> list[str]:
-    return sorted({each.author.id for each in _messages(connection, key) if each.author is not None and each.author.id})
+    messages = list(_messages(connection, key))
+    named = {each.author.id for each in messages if each.author is not None}
+    return sorted({*named, *map(read_user, messages)} - {""})
 
 
 def _messages(connection: Connection, key: int) -> Iterator[Message]:
