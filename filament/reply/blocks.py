@@ -14,7 +14,7 @@ from filament.reply.json_body import REPAIR_CHARS, JsonScan, decode_json, read_o
 from filament.reply.outline import FoundBlock, Misplaced
 from filament.reply.parser_state import Looking, ParserState
 from filament.reply.tags import CONTENT, Body, Tag
-from filament.reply.values import ECHOED, Block, EventKind, PieceKind
+from filament.reply.values import ECHOED, UNTAGGED, Block, EventKind, PieceKind
 from filament.state.verdicts import Refusal, build_refusal
 
 _BRACKET = re.compile(r"[\[{]")
@@ -87,7 +87,7 @@ def _end_whole(state: ParserState, tag: Tag, inside: str | None, value: Any, end
         state.add_piece(PieceKind.BLOCK, tag.kind, tag.end, end)
         state.pass_tag(follower)
     else:
-        state.add_correction("unclosed", f"{name} was not closed; it ends with its JSON.", tag.start, end)
+        _note_missing_tag(state, tag, name, end)
         _skip_closing_rest(state, tag, end, state.source.length if follower is None else follower.start)
     _enter_block(
         state, FoundBlock(tag=tag, name=name, inside=inside, start=tag.end, end=end, behind=state.at, value=value)
@@ -104,7 +104,7 @@ def _end_broken(state: ParserState, tag: Tag, inside: str | None, start: int) ->
         state.pass_tag(follower)
     else:
         end = find_likely_end(body, 0, len(body))
-        state.add_correction("unclosed", f"{name} was not closed; it ends with its JSON.", tag.start, start + end)
+        _note_missing_tag(state, tag, name, start + end)
         cut = follower is None and not body[end:].strip()
         _skip_closing_rest(state, tag, start + end, limit)
         body = body[:end]
@@ -113,6 +113,13 @@ def _end_broken(state: ParserState, tag: Tag, inside: str | None, start: int) ->
         state,
         FoundBlock(tag=tag, name=name, inside=inside, start=start, end=end, behind=state.at, broken=body, cut=cut),
     )
+
+
+def _note_missing_tag(state: ParserState, tag: Tag, name: str, end: int) -> None:
+    if tag.spelling:
+        state.add_correction("unclosed", f"{name} was not closed; it ends with its JSON.", tag.start, end)
+    else:
+        state.add_correction("untagged", f"{name} came without its tag; put it into <{tag.kind}>.", tag.start, end)
 
 
 def _skip_closing_rest(state: ParserState, tag: Tag, end: int, limit: int) -> None:
@@ -149,13 +156,27 @@ def _drop_empty(state: ParserState, update: FoundBlock) -> None:
 
 def _carry_out(state: ParserState, update: FoundBlock) -> None:
     """Take the ops of an update that counts, all of them or none."""
+    if update.is_untagged and not state.carries_untagged:
+        advice = f"Put an update into <{update.tag.kind}>"
+        _set_aside(state, update, Misplaced(code=UNTAGGED, reason="it has no tag", advice=advice))
+        return
     found = _repair_block(state, update)
-    if found is not None and state.user_text.contains(state.source.slice(update.start, update.end), broken=found[1]):
+    source = _find_source(state, update, broken=found[1]) if found is not None else ""
+    if source:
         advice = "Write an update of your own, if anything changed"
-        echoed = Misplaced(code=ECHOED, reason="the user's own message contains the same", advice=advice)
-        _set_aside(state, update, echoed)
+        _set_aside(state, update, Misplaced(code=ECHOED, reason=f"{source} the same", advice=advice))
     else:
         _keep_repaired(state, update, found)
+
+
+def _find_source(state: ParserState, update: FoundBlock, *, broken: bool) -> str:
+    """Return the beginning of a sentence that names the text with an op of an update; empty where no text has one."""
+    source = state.source.slice(update.start, update.end)
+    if state.user_text.contains(source, broken=broken):
+        return "the user's own message contains"
+    # Without a tag there is less to tell the model's own update from what it only repeats.
+    is_shown = update.is_untagged and state.prompt_text.contains(source, broken=broken)
+    return "it has no tag, and the prompt contains" if is_shown else ""
 
 
 def _set_aside(state: ParserState, update: FoundBlock, why: Misplaced) -> None:

@@ -1,4 +1,4 @@
-"""Recognises updates that a model only repeats from the user's message; they change nothing. Pure.
+"""Recognises updates that a model only repeats from a text that it was given; they change nothing. Pure.
 
 Texts are compared without blanks, quotes, case, entities and full-width forms, which models change when they repeat a
 text.
@@ -21,14 +21,14 @@ _OP = re.compile(rf"\[(?:{'|'.join(verb.value.lower() for verb in Verb)}),|\{{(?
 _OP_CHARS = 400
 
 
-class UserText:
-    """The user's message of the turn that a reply answers; searched only when there is an update to compare."""
+class OpText:
+    """A text that a model was given; searched only when there is an update to compare."""
 
     def __init__(self, text: str) -> None:
         self._raw = text
 
     def contains(self, update: str, *, broken: bool) -> bool:
-        """Return whether the user wrote one of the ops of an update's JSON or, where that is `broken`, the whole text."""
+        """Return whether the text has one of the ops of an update's JSON or, where that is `broken`, the whole text."""
         if not self._raw:
             return False
         bare = _strip_text(update)

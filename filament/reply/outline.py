@@ -24,7 +24,7 @@ class MarkKind(Enum):
     """What the reader found. STRAY: a closing tag that closed nothing. FAULT: an element left open or closed by
     another.
 
-    MOVED: all text so far belongs to the thought. ELEMENT: a tag of any other element.
+    MOVED: all text so far belongs to the thought. ELEMENT: a tag of any other element. INNER: text of the content.
     """
 
     TEXT = auto()
@@ -35,6 +35,7 @@ class MarkKind(Enum):
     FAULT = auto()
     MOVED = auto()
     UPDATE = auto()
+    INNER = auto()
 
 
 _BEFORE_FENCE = frozenset({MarkKind.TEXT, MarkKind.ELEMENT})
@@ -45,7 +46,8 @@ class FoundBlock:
     """A block as it was read: its name for messages, the element around it, and its JSON.
 
     `value` is the JSON, unless `broken` holds its text, which still needs repair (`cut`: the reply ends inside it).
-    `start`..`end` is where the JSON is (half-open), `behind` where the reply continues.
+    `start`..`end` is where the JSON is (half-open), `behind` where the reply continues. An update without a tag of its own
+    (`is_untagged`) counts at the end of the content too.
     """
 
     tag: Tag
@@ -57,6 +59,11 @@ class FoundBlock:
     value: Any = None
     broken: str | None = None
     cut: bool = False
+
+    @property
+    def is_untagged(self) -> bool:
+        """Whether the model left its tag out."""
+        return not self.tag.spelling
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,6 +94,7 @@ class _UpdateState:
     behind_element: bool
     passed: int
     elements: int
+    inner: int
 
 
 class Outline:
@@ -106,6 +114,11 @@ class Outline:
             last.end = end
         else:
             self._marks.append(_Mark(kind=MarkKind.TEXT, start=start, end=end))
+
+    def add_inner(self) -> None:
+        """Record text inside of the content."""
+        if not self._marks or self._marks[-1].kind is not MarkKind.INNER:
+            self.add(MarkKind.INNER)
 
     def add_update(self, update: FoundBlock) -> None:
         """Record an update, wherever it is."""
@@ -154,7 +167,7 @@ class _MarkWalk:
         self._needs_content = needs_content
         self._quoting = QuotingContext()
         self._said = False
-        self._opened = self._closed = self._passed = self._elements = 0
+        self._opened = self._closed = self._passed = self._elements = self._inner = 0
         self._fault = self._behind_content = ""
 
     def take(self, mark: _Mark, source: Source) -> None:
@@ -169,6 +182,8 @@ class _MarkWalk:
             self._closed += 1
         elif mark.kind is MarkKind.ELEMENT:
             self._elements += mark.name != WRAPPER
+        elif mark.kind is MarkKind.INNER:
+            self._inner += 1
         elif mark.kind is MarkKind.FAULT:
             self._fault = self._fault or mark.name
         elif mark.kind is MarkKind.MOVED:
@@ -178,7 +193,8 @@ class _MarkWalk:
 
     def fault_of(self, standing: _UpdateState) -> Misplaced | None:
         """Return why an update does not count, now that the whole reply is known."""
-        if standing.update.inside is not None:
+        is_in_content = standing.update.is_untagged and standing.update.inside is not None
+        if standing.update.inside is not None and not is_in_content:
             return _misplaced_inside(standing.update.inside)
         if standing.quoted is not None:
             return standing.quoted
@@ -186,6 +202,8 @@ class _MarkWalk:
         is_behind = (
             standing.behind_element if self._opened else standing.said and (standing.behind_element or not has_element)
         )
+        if is_in_content:
+            is_behind = standing.inner > 0
         if self._needs_content and not is_behind:
             advice = "Write the content first and the update after it, at the end"
             return Misplaced(code=BEFORE_CONTENT, reason="no content comes before it", advice=advice)
@@ -193,7 +211,7 @@ class _MarkWalk:
         if fault:
             advice = "Write one <content>, close every element, and put the update after them"
             return Misplaced(code=UNCLEAR, reason=fault, advice=advice)
-        reason = self._behind_content
+        reason = "other text follows it" if is_in_content and self._inner > standing.inner else self._behind_content
         if self._elements > standing.elements:
             reason = reason or "an element with text follows it"
         if not has_element and self._passed > standing.passed:
@@ -212,6 +230,7 @@ class _MarkWalk:
                 behind_element=self._closed > 0,
                 passed=self._passed,
                 elements=self._elements,
+                inner=self._inner,
             )
         )
 

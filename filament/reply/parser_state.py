@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, TypeVar
 
-from filament.reply.echo import UserText
+from filament.reply.echo import OpText
 from filament.reply.outline import Outline
 from filament.reply.tags import WRAPPER, Body, Expected, Tag, TagScanner, vocabulary_of
 from filament.reply.text import Source
@@ -27,7 +27,9 @@ _STEP, _FENCE, _FENCE_CHARS = 64, 3, 19
 class ParserState:
     """Everything that one parse has so far. `at`: everything before it was read; `index`: the next tag to look at."""
 
-    def __init__(self, expected: Expected, user_text: str = "") -> None:
+    def __init__(
+        self, expected: Expected, user_text: str = "", prompt_text: str = "", *, carries_untagged: bool = True
+    ) -> None:
         words = vocabulary_of(expected)
         self.rules, self.legal = words.rules, words.legal
         self.source = Source()
@@ -43,7 +45,8 @@ class ParserState:
         self.counts: dict[str, int] = {}
         self.present: set[str] = set()
         self.outline = Outline()
-        self.user_text = UserText(user_text)
+        self.user_text, self.prompt_text = OpText(user_text), OpText(prompt_text)
+        self.carries_untagged = carries_untagged
         self.repaired_chars = 0
 
     def append(self, text: str, *, last: bool = False) -> None:

@@ -10,8 +10,9 @@ from dataclasses import replace
 from filament.reply.blocks import judge_updates, take_block
 from filament.reply.outline import MarkKind
 from filament.reply.parser_state import Looking, ParserState
-from filament.reply.tags import CONTENT, THOUGHT, WRAPPER, Body, Expected, Tag
+from filament.reply.tags import CONTENT, THOUGHT, UPDATE, WRAPPER, Body, Expected, Tag
 from filament.reply.text import TextWriter
+from filament.reply.untagged import find_untagged
 from filament.reply.values import EventKind, ParsedReply, PieceKind
 
 
@@ -26,6 +27,7 @@ class Reader:
         self._doubted: Tag | None = None
         self._begun = False
         self._bare = False
+        self._fresh = True
         self._furthest = 0
         self._unknown: set[str] = set()
 
@@ -42,7 +44,8 @@ class Reader:
             if tag is not None and tag.start < state.at:
                 state.index += 1
                 continue
-            self._gather_text(state.tags.safe if tag is None else tag.start)
+            if (yield from self._take_untagged(tag)):
+                continue
             if tag is None:
                 if state.ended:
                     break
@@ -99,6 +102,36 @@ class Reader:
             return False
         first = yield from self._state.find_closing(tag, inside, tag.kind)
         return first is not None and first.kind == inside
+
+    def _take_untagged(self, tag: Tag | None) -> Looking[bool]:
+        """Add the text before a tag (None: all text that is certain); return whether an update without a tag ended it."""
+        state = self._state
+        end = state.tags.safe if tag is None else tag.start
+        is_whole = tag is not None or state.ended
+        found = None
+        if UPDATE in state.legal and all(each.kind == CONTENT for each in self._stack):
+            found = find_untagged(state.source.slice(state.at, end), fresh=self._fresh)
+        if found is None or (is_whole and not found.is_certain):
+            self._gather_text(end)
+            return False
+        start, json = state.at + found.start, state.at + found.json
+        self._gather_text(start)
+        if not found.is_certain:
+            return False
+        self._cut_text(start)
+        opening = Tag(
+            index=state.index - 1,
+            kind=UPDATE,
+            spelling="",
+            closes=False,
+            empty=False,
+            start=start,
+            end=json,
+            fresh=True,
+        )
+        self._begin_element(opening)
+        yield from take_block(state, opening, self._stack[-1].kind if self._stack else None)
+        return True
 
     # --- acting on a tag ---
 
@@ -220,9 +253,13 @@ class Reader:
             return
         kind = self._stack[-1].kind if self._stack else CONTENT
         text = state.source.slice(start, end)
+        _, newline, line = text.rpartition("\n")
+        self._fresh = (self._fresh or bool(newline)) and not line.strip()
         state.add_piece(PieceKind.TEXT, kind, start, end)
         if not self._stack:
             state.outline.add_text(start, end)
+        elif kind == CONTENT and text.strip():
+            state.outline.add_inner()
         state.at = end
         blank = len(text) - len(text.lstrip())
         if self._stack or self._bare or blank == len(text):

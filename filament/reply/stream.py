@@ -18,7 +18,8 @@ from filament.reply.values import ParsedReply, ParseEvent
 
 class StreamParser:
     """Reads one reply. `expected` says which tags are legal; `user_text` is the user's message of the turn that it
-    answers: ops that occur in it are the user's own and are not applied.
+    answers: ops that occur in it are the user's own and are not applied. `prompt_text` is all that the model was given: ops
+    of an update without its tag that occur in it are not applied either, and with `carries_untagged` false no such update is.
 
     The parser is tolerant, because models make mistakes: it never raises for a text, repairs what can be repaired, and
     reports what it did. With `strict` the same reading ends in a ReplyError if anything was repaired or is odd in form.
@@ -29,10 +30,18 @@ class StreamParser:
     update counts.
     """
 
-    def __init__(self, *, expected: Expected = REPLY, strict: bool = False, user_text: str = "") -> None:
+    def __init__(
+        self,
+        *,
+        expected: Expected = REPLY,
+        strict: bool = False,
+        user_text: str = "",
+        prompt_text: str = "",
+        carries_untagged: bool = True,
+    ) -> None:
         self._strict = strict
         self._cleaner = TextCleaner()
-        self._state = ParserState(expected, user_text)
+        self._state = ParserState(expected, user_text, prompt_text, carries_untagged=carries_untagged)
         self._reader = Reader(self._state, expected)
         self._reading = self._reader.run()
         self._returned = 0
@@ -82,7 +91,15 @@ Reply = ParsedReply
 """The shorter name of a parsed reply."""
 
 
-def parse_reply(text: str, *, expected: Expected = REPLY, strict: bool = False, user_text: str = "") -> ParsedReply:
+def parse_reply(
+    text: str,
+    *,
+    expected: Expected = REPLY,
+    strict: bool = False,
+    user_text: str = "",
+    prompt_text: str = "",
+    carries_untagged: bool = True,
+) -> ParsedReply:
     """Return what a model's reply says, thinks and changes; ReplyError in strict mode only, if anything was repaired or
     is odd in form.
 
@@ -94,8 +111,16 @@ def parse_reply(text: str, *, expected: Expected = REPLY, strict: bool = False, 
 
     An update counts only outside of all elements, after the content, with nothing but complete elements up to the end
     of the reply, and only if its ops do not occur in `user_text`, the user's message; `set_aside` names every other
-    update.
+    update. An update whose tag is missing (a list of ops, or a code fence with one, that begins a line) counts in the same
+    places and at the end of the content, unless one of its ops occurs in `prompt_text`, what the model was given, or
+    `carries_untagged` is false.
     """
-    parser = StreamParser(expected=expected, strict=strict, user_text=user_text)
+    parser = StreamParser(
+        expected=expected,
+        strict=strict,
+        user_text=user_text,
+        prompt_text=prompt_text,
+        carries_untagged=carries_untagged,
+    )
     parser.feed(text)
     return parser.close()

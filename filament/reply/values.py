@@ -13,15 +13,16 @@ from filament.state.verdicts import OpVerdict
 
 FORM_CODES = frozenset({"alias", "bare_text", "fence", "unknown_tag"})
 """Codes of what is odd in a reply's form but needs no repair; strict mode refuses these too."""
-INSIDE, QUOTED, BEFORE_CONTENT, NOT_LAST, UNCLEAR, ECHOED = (
+INSIDE, QUOTED, BEFORE_CONTENT, NOT_LAST, UNCLEAR, ECHOED, UNTAGGED = (
     "update_inside",
     "update_quoted",
     "update_before_content",
     "update_not_last",
     "update_unclear",
     "update_echoed",
+    "update_untagged",
 )
-SET_ASIDE_CODES = frozenset({INSIDE, QUOTED, BEFORE_CONTENT, NOT_LAST, UNCLEAR, ECHOED})
+SET_ASIDE_CODES = frozenset({INSIDE, QUOTED, BEFORE_CONTENT, NOT_LAST, UNCLEAR, ECHOED, UNTAGGED})
 """Codes of updates that were read and not applied, because of where they are."""
 
 
@@ -60,7 +61,7 @@ class Piece:
 class Correction:
     """One entry of the log: `code` for machines, `sentence` for people, and the stretch of the source that it is about.
 
-    Codes: `unclosed`, `nested`, `crossed`, `stray_close`, `moved`, `repaired`, `dropped`, `trailing`, `out_of_order`,
+    Codes: `unclosed`, `untagged`, `nested`, `crossed`, `stray_close`, `moved`, `repaired`, `dropped`, `trailing`, `out_of_order`,
     `too_many`, `not_expected`, `missing`, and those of SET_ASIDE_CODES and FORM_CODES.
     """
 

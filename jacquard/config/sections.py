@@ -132,6 +132,12 @@ class RuntimeConfig:
         doc="Instructions of the host by name; they follow those of the world and are never dropped (seed 002 section 6.4).",
         call=ANY,
     )
+    untagged_updates: bool = plain_field(
+        True,
+        doc="Whether changes of the state that a model writes at the end of its reply without their tag (a list of ops that begins "
+        "a line, or a code fence with one) are carried out, unless the prompt contains one of them. They are never shown to the "
+        "player, and the next prompt tells the model of them.",
+    )
     budget: BudgetConfig = field(default=BudgetConfig())
     prune: PruneConfig = field(default=PruneConfig())
     history: HistoryConfig = field(default=HistoryConfig())

@@ -34,8 +34,22 @@ _REASON_CHARS = 240
 _VALUE_CHARS = 80
 _CHOICES = 8
 _BOUND = "turn_refused"
-_MISPLACED = frozenset(("update_before_content", "update_not_last", "update_unclear"))
+_MISPLACED = frozenset(("update_before_content", "update_not_last", "update_unclear", "update_untagged"))
 """Codes of updates that were not carried out because of their place; a quotation is not the model's own update."""
+
+UNTAGGED, CARRIED_OUT, SET_ASIDE = "untagged", "carried_out", "set_aside"
+"""Key and values of a stored report: what was done with changes that a reply wrote without their tag."""
+_NOTICE = "notice"
+_UNTAGGED = {
+    CARRIED_OUT: (
+        "Your last reply had changes without their tag. They were read this once; put them into <state_update>, at the end.",
+        "上一次回复写出的变化没有标签。这一次已经读取；请把它们放进 <state_update>，写在 content 之后。",
+    ),
+    SET_ASIDE: (
+        "A list of changes without its tag in your last reply was not carried out.",
+        "上一次回复里有一列没有标签的变化，没有执行。",
+    ),
+}
 
 Report = Mapping[str, Any]
 _NOTHING: Report = {}
@@ -65,10 +79,13 @@ def _is_reply(record: TurnRecord) -> bool:
 def refusal_blocks(turn: PlannedTurn, count: Callable[[str], int]) -> tuple[PromptBlock, ...]:
     """Return the block about what was refused of the last reply, none where nothing was."""
     zh = turn.world.locale.lower().startswith("zh")
-    lines = _describe_refusals(turn.last_report, view_state(turn.window.state), zh=zh)
+    name, lines = BLOCK_ID, _describe_refusals(turn.last_report, view_state(turn.window.state), zh=zh)
+    untagged = turn.last_report.get(UNTAGGED)
+    if untagged in _UNTAGGED and not lines:
+        name, lines = _NOTICE, [_UNTAGGED[untagged][zh]]
     if not lines:
         return ()
-    content = "\n".join((open_tag(BLOCK_ID), *(escape_text(line) for line in lines), close_tag(BLOCK_ID)))
+    content = "\n".join((open_tag(name), *(escape_text(line) for line in lines), close_tag(name)))
     block = PromptBlock(
         block_id=BLOCK_ID,
         block_type=BlockType.STATE,
@@ -205,4 +222,6 @@ def _reason_zh(verdict: OpVerdict) -> str:
 
 
 def _misplaced_zh(entry: Mapping[str, Any]) -> str:
+    if entry.get("code") == "update_untagged":
+        return "没有标签：把变化写在 content 之后的 <state_update> 里"
     return f"位置不对（{entry.get('code')}）：先写 content，再把 state_update 完整地写在最后"

@@ -201,6 +201,8 @@ GENERATORS: dict[str, Make] = {
     "updates": repeat("<state_update>["),
     "updates of nothing": repeat('<state_update>[["ADD","hero.gold",1]]</state_update>   ', head="<content>x</content>"),
     "ops in one block": repeat(',["ADD","hero.gold",1]', head='<state_update>[["ADD","hero.gold",1]', tail="]</state_update>"),
+    "updates without a tag": repeat('\n[["ADD","hero.gold",1]]', head="<content>x</content>"),
+    "beginnings of updates": repeat('\n[["AD'),
     "fenced updates": repeat("```json\n<state_update>[]</state_update>\n```\n"),
     "brackets in an update": repeat("[", head="<state_update>"),
     "thoughts": repeat("<think>"),

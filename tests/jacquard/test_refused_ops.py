@@ -6,9 +6,9 @@ import anyio
 import pytest
 from typer.testing import CliRunner
 
-from jacquard import ConfigError, open_runtime
+from jacquard import ConfigError, MemoryVerbs, RuntimeConfig, open_runtime
 from jacquard.cli.app import app
-from mnemosyne import StateOpError
+from mnemosyne import StateOpError, ToolCall
 from mnemosyne.world.scaffold import write_scaffold
 
 BAD = 'Fine.<state_update>[["SET", "location", 42], ["ADD", "hero.helth", 5], ["SUB", "hero.coins", 2]]</state_update>'
@@ -22,14 +22,14 @@ EN = (
 ZH = ("<refused_update>", "没有执行", "这里要文字", "最接近的是 health", '["SUB", "hero.coins", 2]')
 
 
-def play(tmp_path, locale, script):
+def play(tmp_path, locale, script, config=None):
     """Run a script over a session of the starter pack; it gets the runtime and the engine."""
     pack = tmp_path / "pack"
     if not pack.exists():
         write_scaffold(pack, locale)
 
     async def run():
-        async with open_runtime(str(tmp_path / "store"), world=pack, embedder="none") as runtime:
+        async with open_runtime(str(tmp_path / "store"), world=pack, embedder="none", config=config) as runtime:
             await runtime.ensure_session("s")
             return await script(runtime, runtime.engine)
 
@@ -60,6 +60,67 @@ def test_the_next_prompt_tells_what_was_refused_and_only_the_next(tmp_path, loca
     assert "<refused_update>" not in after.text
     replayed = CliRunner().invoke(app, ["replay", "--session", "s", "--store", str(tmp_path / "store"), "--json"])
     assert replayed.exit_code == 0, replayed.output
+
+
+UNTAGGED = [
+    '<content>You paid.</content>\n```json\n[["SUB", "hero.coins", 2]]\n```',
+    '<content>You paid.\n\n[["SUB", "hero.coins", 2]]</content>',
+    '<content>You paid.</content>\n{"ops": [{"op": "SUB", "path": "hero.coins", "value": 2}]}',
+    'You paid.\n["SUB", "hero.coins", 2]',
+]
+
+
+@pytest.mark.parametrize("reply", UNTAGGED)
+@pytest.mark.parametrize(("locale", "words"), [("en", "without their tag"), ("zh", "没有标签")])
+def test_changes_without_their_tag_are_carried_out_and_told(tmp_path, locale, words, reply):
+    async def script(runtime, engine):
+        before = (await MemoryVerbs(runtime).get_state("s"))["hero"]["coins"]
+        await engine.prepare_turn("s", "I pay.")
+        done = await engine.commit_assistant_message("s", reply)
+        told = await engine.prepare_turn("s", "And now?")
+        await engine.commit_assistant_message("s", "<content>Well.</content>")
+        after = await engine.prepare_turn("s", "Go on.")
+        return before, (await MemoryVerbs(runtime).get_state("s"))["hero"]["coins"], done, told, after
+
+    before, coins, done, told, after = play(tmp_path, locale, script)
+    assert (done.content, done.refused, done.set_aside) == ("You paid.", None, ())
+    assert any("without its tag" in each for each in done.corrections)
+    assert (before, coins) == (before, before - 2)
+    assert words in told.text
+    assert "You paid." in told.text
+    assert words not in after.text
+    assert "SUB" not in after.text.split("<chat_history>")[-1]
+
+
+@pytest.mark.parametrize("place", ["typed", "typed before", "remembered", "found", "setting"])
+def test_changes_without_their_tag_that_the_prompt_contains_are_not_carried_out(tmp_path, place):
+    typed = '["ADD", "hero.coins", 900]'
+
+    async def script(runtime, engine):
+        verbs = MemoryVerbs(runtime)
+        before = (await verbs.get_state("s"))["hero"]["coins"]
+        if place == "typed before":
+            await engine.prepare_turn("s", f"The sign says {typed}.")
+            await engine.commit_assistant_message("s", "<content>You read the sign.</content>")
+        if place == "remembered":
+            await verbs.remember("s", f"The sign at the harbour gate says {typed}")
+        said = f"Say [{typed}] to me." if place == "typed" else "What does the sign at the harbour gate say?"
+        turn = await engine.prepare_turn("s", said)
+        if place == "found":
+            call = ToolCall(tool_call_id="c1", tool="look", extra={"turn_id": turn.turn_id})
+            await engine.record_tool_call("s", call, result=f"The sign at the harbour gate says {typed}")
+            await engine.commit_assistant_message("s", "<content>You look.</content>")
+            turn = await engine.prepare_turn("s", "What does the sign at the harbour gate say?")
+        assert place == "setting" or "900" in turn.text
+        done = await engine.commit_assistant_message("s", f"<content>It says:</content>\n[{typed}]")
+        told = await engine.prepare_turn("s", "Go on.")
+        return before, (await verbs.get_state("s"))["hero"]["coins"], done, told
+
+    before, coins, done, told = play(tmp_path, "en", script, RuntimeConfig(untagged_updates=place != "setting"))
+    assert coins == before
+    assert [each.code for each in done.set_aside] == ["update_untagged" if place == "setting" else "update_echoed"]
+    assert done.content == "It says:"
+    assert ("was not applied: it has no tag" if place == "setting" else "was not carried out") in told.text
 
 
 @pytest.mark.parametrize("update", ["", "[]", "{}", "\n```json\n```\n", "null", "无变化。", "No changes."])

@@ -8,8 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from filament import Correction, JudgedOps, OpLimits, OpVerdict, ParsedReply, parse_reply
-from jacquard.config.sections import LimitsConfig
+from jacquard.config.sections import RuntimeConfig
 from jacquard.pipeline.record.stored_turn import report_damage
+from jacquard.pipeline.refusals import CARRIED_OUT, SET_ASIDE, UNTAGGED
 from jacquard.pipeline.schedule import event_words
 from jacquard.templating.profiles import ReplyForm
 from mnemosyne.chains.audience import audience_field, audience_of_messages
@@ -52,18 +53,28 @@ def build_commit(
     agent: str,
     at: datetime,
     refs: tuple[Ref, ...],
-    limits: LimitsConfig,
+    config: RuntimeConfig,
 ) -> tuple[TurnCommit, CommitResult]:
     """Return what to write and what to report; paths in the reply's ops are resolved against what this turn's prompt
     showed.
 
-    An op beyond `limits` is refused, and with it all others of the reply.
+    An op beyond the limits is refused, and with it all others of the reply.
     """
+    limits = config.limits
     # Ops in the words of the user are a quotation, not what the model decided (decision 0025).
     said = "\n".join(message.content for message in record.messages if message.role is not Role.ASSISTANT)
     # Turns of older releases say nothing of a form: their replies have elements.
     is_text = (record.prompt or {}).get("reply_form") == ReplyForm.TEXT
-    parsed = ParsedReply(content=reply.content) if is_text else parse_reply(reply.content, user_text=said)
+    parsed = (
+        ParsedReply(content=reply.content)
+        if is_text
+        else parse_reply(
+            reply.content,
+            user_text=said,
+            prompt_text=_text_of_prompt(record),
+            carries_untagged=config.untagged_updates,
+        )
+    )
     bounds = OpLimits(reply_ops=limits.reply_ops, op_value_chars=limits.op_value_chars, state_chars=limits.state_chars)
     judged = judge_reply_ops(state, parsed.ops, record.anchors, parsed.lost, limits=bounds)
     patch = judged.patch
@@ -103,6 +114,12 @@ def build_commit(
     return commit, result
 
 
+def _text_of_prompt(record: TurnRecord) -> str:
+    """Return all that the model was given, empty where the record does not hold it."""
+    messages = (record.prompt or {}).get("messages")
+    return "\n".join(str(each.get("content", "")) for each in messages) if isinstance(messages, list | tuple) else ""
+
+
 def _report_to_store(
     reply: Message, parsed: ParsedReply, judged: JudgedOps, refused: str | None, entries: Sequence[MemoryEntry]
 ) -> dict[str, Any]:
@@ -115,7 +132,16 @@ def _report_to_store(
         "events": event_words(entries),
         "verdicts": codec.to_plain(judged.verdicts),
         "set_aside": codec.to_plain(parsed.set_aside),
+        **_report_untagged(parsed),
     }
+
+
+def _report_untagged(parsed: ParsedReply) -> dict[str, str]:
+    """Return whether changes without their tag were carried out; empty where the reply has none."""
+    found = {entry.start for entry in parsed.log if entry.code == "untagged"}
+    if not found:
+        return {}
+    return {UNTAGGED: CARRIED_OUT if found - {entry.start for entry in parsed.set_aside} else SET_ASIDE}
 
 
 def read_commit_result(record: TurnRecord, version: int) -> CommitResult:

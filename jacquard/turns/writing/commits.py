@@ -19,6 +19,7 @@ from jacquard.core.errors import MissingChunksError
 from jacquard.pipeline.record.commit import CommitResult, build_commit, read_commit_result
 from jacquard.pipeline.record.events import emit_error
 from jacquard.pipeline.record.tools import resolve_refs
+from jacquard.pipeline.refusals import UNTAGGED
 from jacquard.pipeline.worlds import WorldSource
 from jacquard.turns.host.waiting import WaitingTurn, agent_of
 from jacquard.turns.parts import EngineParts
@@ -58,7 +59,7 @@ class ReplyCommitter:
         worlds: WorldSource,
     ) -> None:
         self._parts, self._emitter, self._worlds = parts, emitter, worlds
-        self._limits, chunks = config.limits, config.chunks
+        self._config, self._limits, chunks = config, config.limits, config.chunks
         self._chunks = ChunkBuffer(
             expire_seconds=chunks.expire_seconds, max_chars=chunks.max_chars, limits=self._limits
         )
@@ -123,8 +124,12 @@ class ReplyCommitter:
         check_reply(reply.content, self._limits)
         refs = await resolve_refs(store, session_id, refs or reply.refs)
         at = self._parts.clock.now()
-        decide = partial(build_commit, agent=waiting.agent, at=at, refs=refs, limits=self._limits)
+        decide = partial(build_commit, agent=waiting.agent, at=at, refs=refs, config=self._config)
         commit, result = await calculate(decide, record, state, reply, size=size_of(reply.content, state))
+        if unchanged is not None and UNTAGGED in (commit.report or {}):
+            # Such changes are compared with the prompt, which a turn that waits does not keep in memory.
+            record = (await self._load_waiting(session_id, record.turn_id)).record
+            commit, result = await calculate(decide, record, state, reply, size=size_of(reply.content, state))
         head = await store.commit_turn(session_id, commit, expected_version=waiting.version)
         self._parts.waiting.drop(session_id)
         if unchanged is None:
