@@ -58,6 +58,7 @@ LATER_SETTINGS: tuple[tuple[str, ...], ...] = (
     ("evidence", "relevance_floor"),
     ("activation",),
     ("world_info",),
+    ("untagged_updates",),
 )
 """Settings that releases before the present one did not have, by path. At their default they are left out of a request's
 fingerprint: what was answered before there was such a setting is still the same request.
