@@ -73,7 +73,8 @@ class ProxySettings:
     )
     place: str = plain_field(
         "before_last_user",
-        doc="Where our message goes: `after_system`, `before_last_user`, or `depth:N` (before the Nth message from the end).",
+        doc="Where our message goes: `after_system`, `before_last_user`, `depth:N` (before the Nth message from the end), or "
+        "`merged` (into the client's system message; chosen for a model that takes only one, after its first refusal).",
     )
     max_tokens: int = bounded_field(
         4_000, 0, 1_000_000, doc="How many tokens our message may have (0: nothing is added)."
@@ -94,9 +95,9 @@ class ProxySettings:
     def __post_init__(self) -> None:
         """Check the values; ConfigError for a place that there is not."""
         check(self)
-        if re.fullmatch(r"after_system|before_last_user|depth:[0-9]{1,4}", self.place) is None:
+        if re.fullmatch(r"after_system|before_last_user|merged|depth:[0-9]{1,4}", self.place) is None:
             raise ConfigError(
-                f"ProxySettings.place: is {self.place[:40]!r}, but must be after_system, before_last_user or depth:N"
+                f"ProxySettings.place: is {self.place[:40]!r}, but must be after_system, before_last_user, merged or depth:N"
             )
 
 

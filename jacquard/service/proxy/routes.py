@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from urllib.parse import quote
 
 from anyio import to_thread
@@ -18,7 +20,7 @@ from jacquard.service.proxy.keeping import KeptTurn, TurnKeeper
 from jacquard.service.proxy.passage import TurnPassage
 from jacquard.service.proxy.relay import EVENTS, Relay, upstream_fault
 from jacquard.service.proxy.replies.own_answer import write_answer
-from jacquard.service.proxy.requests.chat_request import Api, ChatRequest, read_request, with_our_text
+from jacquard.service.proxy.requests.chat_request import MERGED, Api, ChatRequest, read_request, with_our_text
 from jacquard.service.proxy.requests.headers import (
     DEGRADED,
     ERROR,
@@ -30,6 +32,7 @@ from jacquard.service.proxy.requests.headers import (
 )
 from jacquard.service.proxy.requests.paths import leads_outside
 from jacquard.service.proxy.requests.rules import PASS, SAME_TURN, TURN, CallRule, find_rule, load_rules
+from jacquard.service.proxy.upstreams.one_system import OneSystemUpstream
 from jacquard.service.proxy.upstreams.protocol import Upstream, UpstreamCall
 from jacquard.service.tenants import TenantRuntimes
 from jacquard.service.values import MOST_MESSAGES
@@ -53,7 +56,7 @@ class Proxy:
     """Answers the calls of chat clients; `upstream` is the model server (None: none is set, and every call is told so)."""
 
     def __init__(self, settings: ServiceSettings, tenants: TenantRuntimes, upstream: Upstream | None) -> None:
-        self._settings, self._upstream = settings, upstream
+        self._settings, self._upstream = settings, None if upstream is None else OneSystemUpstream(upstream)
         self._rules: tuple[CallRule, ...] = ()
         self._keeper = TurnKeeper(settings.proxy, tenants)
 
@@ -102,6 +105,7 @@ class Proxy:
         if call is not None:
             treat, name = await calculate(_treat, call, self._rules, request.headers, size=len(body))
         own: dict[str, str] = {}
+        merged: Callable[[], Awaitable[bytes]] | None = None
         passage: TurnPassage | None = None
         if name:
             own[PASSED] = quote(name)
@@ -117,12 +121,18 @@ class Proxy:
                         return _answer_self(call, turn.reply, turn.turn_id, own)
                     passage = TurnPassage(self._keeper, principal, turn, api)
                 if ours.lasting or ours.changing:
-                    body = await calculate(with_our_text, call, ours, self._settings.proxy.place, size=len(body))
+                    merge = partial(calculate, with_our_text, call, ours, MERGED, size=len(body))
+                    if self._upstream.takes_one(call.model):
+                        body = await merge()
+                    else:
+                        body = await calculate(with_our_text, call, ours, self._settings.proxy.place, size=len(body))
+                        merged = merge
             except Exception as error:
                 own[ERROR] = "timeout" if isinstance(error, TimeoutError) else describe(error).code
                 _log.warning("proxy: a call passes without the engine (%s)", own[ERROR])
         _wait_outside(request)
-        return Relay(self._upstream, self._call(request, body), own, passage)
+        sent = replace(self._call(request, body), model="" if call is None else call.model, merged=merged)
+        return Relay(self._upstream, sent, own, passage)
 
     def _call(self, request: Request, body: bytes) -> UpstreamCall:
         path = _path_below(request)

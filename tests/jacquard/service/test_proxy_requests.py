@@ -85,6 +85,20 @@ def test_in_anthropics_api_our_text_is_a_part_beside_the_clients():
     assert (sent["system"], sent["messages"]) == ([*own, *text[1:]], messages)
 
 
+@pytest.mark.parametrize("blank", ["", " \n", None, []])
+def test_in_anthropics_api_a_blank_text_becomes_no_part(blank):
+    sent = added([user("one")], "after_system", Api.ANTHROPIC, system=blank)
+    assert [part["text"] for part in sent["system"]] == ["LASTING", "CHANGING"]
+    sent = added([user(blank), {"role": "assistant", "content": "ok"}], "before_last_user", Api.ANTHROPIC)
+    assert sent["messages"][0] == user([{"type": "text", "text": "CHANGING"}])
+
+
+def test_merged_into_the_clients_first_system_message():
+    sent = added(CHAT, "merged")["messages"]
+    assert sent == [system("card\n\nLASTING\n\nCHANGING"), *CHAT[1:]]
+    assert added([user([IMAGE])], "merged")["messages"][0]["content"][1:] == [IMAGE]
+
+
 def test_in_anthropics_api_results_of_tools_stay_first():
     use = {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {"a": 1}}]}
     result = user([{"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "rain"}]}])
@@ -193,5 +207,5 @@ def test_faults_of_a_file_of_rules_are_named(tmp_path, text, fault):
 
 @pytest.mark.parametrize("place", ["depth:", "depth:-1", "end", "", "depth:1\n"])
 def test_a_place_that_there_is_not_is_refused(place):
-    with pytest.raises(ConfigError, match="after_system, before_last_user or depth:N"):
+    with pytest.raises(ConfigError, match="after_system, before_last_user, merged or depth:N"):
         ProxySettings(place=place)

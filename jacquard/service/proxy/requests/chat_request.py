@@ -1,6 +1,7 @@
 """Calls of chat clients in one form, whichever API they speak, and the places where our text goes into them. Pure.
 
-Nothing that the client sent is changed: our text is added beside it, as a message or as a content part of its own.
+Nothing that the client sent is changed: our text is added beside it, as a message or as a content part of its own, or at the end of
+the client's system message for servers that take only one.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 from jacquard.service.ids import shorten_id
 
-AFTER_SYSTEM, BEFORE_LAST_USER, DEPTH = "after_system", "before_last_user", "depth:"
+AFTER_SYSTEM, BEFORE_LAST_USER, DEPTH, MERGED = "after_system", "before_last_user", "depth:", "merged"
 _SYSTEM_ROLES = ("system", "developer")
 
 
@@ -37,6 +38,12 @@ class ChatRequest:
         """The most tokens that the answer may have, where the call says it."""
         told = self.body.get("max_completion_tokens", self.body.get("max_tokens"))
         return told if isinstance(told, int) and not isinstance(told, bool) else None
+
+    @property
+    def model(self) -> str:
+        """The model that the call asks for; '' where it names none."""
+        told = self.body.get("model")
+        return told if isinstance(told, str) else ""
 
     @property
     def metadata(self) -> Mapping[str, Any]:
@@ -126,6 +133,8 @@ def write_json(value: Any) -> bytes:
 
 def _add_to_openai(request: ChatRequest, ours: OurText, place: str) -> dict[str, Any]:
     messages: list[Any] = list(request.messages)
+    if place == MERGED:
+        return {**request.body, "messages": _merge(messages, "\n\n".join(filter(None, (ours.lasting, ours.changing))))}
     leading = _count_leading(messages)
     spot = _spot_of(messages, leading, place)
     if ours.changing:
@@ -135,27 +144,45 @@ def _add_to_openai(request: ChatRequest, ours: OurText, place: str) -> dict[str,
     return {**request.body, "messages": messages}
 
 
+def _merge(messages: list[Any], text: str) -> list[Any]:
+    """Return messages with a text at the end of the first system message, or before the newest of the user where there is none."""
+    systems = [at for at, each in enumerate(messages) if each.get("role") in _SYSTEM_ROLES]
+    spot = systems[0] if systems else _last_of_role(messages, "user")
+    if spot is None or not text:
+        return messages
+    own = messages[spot].get("content")
+    ours = {"type": "text", "text": text}
+    parts = [*_parts_of(own), ours] if systems else [ours, *_parts_of(own)]
+    content = parts if isinstance(own, list) else "\n\n".join(part["text"] for part in parts)
+    return [*messages[:spot], {**messages[spot], "content": content}, *messages[spot + 1 :]]
+
+
 def _add_to_anthropic(request: ChatRequest, ours: OurText, place: str) -> dict[str, Any]:
     messages: list[Any] = list(request.body["messages"])
     body = dict(request.body)
-    beside = [ours.lasting, ours.changing] if place == AFTER_SYSTEM else [ours.lasting]
+    is_first = place in (AFTER_SYSTEM, MERGED)
+    beside = [ours.lasting, ours.changing] if is_first else [ours.lasting]
     blocks = [{"type": "text", "text": text} for text in beside if text]
     if blocks:
-        own = body.get("system")
-        given = [{"type": "text", "text": own}] if isinstance(own, str) else list(own or ())
-        body["system"] = [*given, *blocks]
-    if ours.changing and place != AFTER_SYSTEM:
+        body["system"] = [*_parts_of(body.get("system")), *blocks]
+    if ours.changing and not is_first:
         spot = min(_spot_of(messages, 0, place), len(messages) - 1)
         # The roles of this API take turns, so our text becomes a part of the user's message.
         users = [at for at, each in enumerate(messages) if each.get("role") == "user" and not _has_results(each)]
         before = [at for at in users if at <= spot] or users[:1]
         if before:
             message = messages[before[-1]]
-            content = message.get("content")
-            parts = [{"type": "text", "text": content}] if isinstance(content, str) else list(content or ())
-            messages[before[-1]] = {**message, "content": [{"type": "text", "text": ours.changing}, *parts]}
+            parts = [{"type": "text", "text": ours.changing}, *_parts_of(message.get("content"))]
+            messages[before[-1]] = {**message, "content": parts}
             body["messages"] = messages
     return body
+
+
+def _parts_of(content: Any) -> list[Any]:
+    """Return the parts of a content; a blank text is none, because Anthropic's API refuses it as a part."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content.strip() else []
+    return list(content or ())
 
 
 def _spot_of(messages: Sequence[Mapping[str, Any]], leading: int, place: str) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -16,13 +16,19 @@ class UpstreamError(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UpstreamCall:
-    """One call: `path` is that below `/v1`, with the slash; `query` that of the address, without the question mark."""
+    """One call: `path` is that below `/v1`, with the slash; `query` that of the address, without the question mark.
+
+    `merged` makes the body for a server that takes only one system message (None: there is no other body); `model` is the one
+    that is asked.
+    """
 
     method: str
     path: str
     query: str = ""
     headers: Headers
     body: bytes = b""
+    model: str = ""
+    merged: Callable[[], Awaitable[bytes]] | None = None
 
 
 class UpstreamAnswer(Protocol):

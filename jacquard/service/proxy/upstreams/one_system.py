@@ -1,0 +1,93 @@
+"""Model servers whose chat template takes one system message: a refused call is made again with our text inside the client's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+
+from jacquard.service.proxy.requests.headers import Headers
+from jacquard.service.proxy.upstreams.protocol import Upstream, UpstreamAnswer, UpstreamCall, UpstreamError
+
+MOST_MODELS = 1_000
+_LOOKED_AT_BYTES = 65_536
+_REFUSING = frozenset({400, 422, 500})
+_REFUSAL = re.compile(
+    rb"system.{0,60}(?:message|role|prompt|instruction)|(?:message|role|prompt|instruction).{0,60}system"
+    rb"|\brole|developer|template|jinja|alternat|raise_exception" + "|系统|角色".encode(),
+    re.IGNORECASE,
+)
+"""Wording of servers and templates that refuse a message for its role or its place."""
+
+
+class OneSystemUpstream:
+    """An `Upstream` that remembers for which of its models our text has to be inside the client's system message.
+
+    A refusal is known by its status and wording; it is remembered once the call with the merged text was answered.
+    """
+
+    def __init__(self, upstream: Upstream) -> None:
+        self._upstream = upstream
+        self._models: dict[str, None] = {}
+
+    def takes_one(self, model: str) -> bool:
+        """Return whether a model has refused a second system message."""
+        return model in self._models
+
+    @asynccontextmanager
+    async def call(self, call: UpstreamCall) -> AsyncIterator[UpstreamAnswer]:
+        """Make a call; see `Upstream.call`. A refused one with a `merged` body is made again at once."""
+        async with AsyncExitStack() as calls:
+            answer = await calls.enter_async_context(self._upstream.call(call))
+            if call.merged is not None:
+                answer = await _begin(answer)
+                if answer.is_refusal:
+                    merged = replace(call, body=await call.merged(), merged=None)
+                    try:
+                        again = await _begin(await calls.enter_async_context(self._upstream.call(merged)))
+                    except UpstreamError:
+                        again = answer
+                    if again.status < 400 and not again.is_refusal:
+                        self._remember(call.model)
+                        answer = again
+            yield answer
+
+    def _remember(self, model: str) -> None:
+        self._models[model] = None
+        while len(self._models) > MOST_MODELS:
+            del self._models[next(iter(self._models))]
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._upstream.close()
+
+
+@dataclass(slots=True)
+class _BegunAnswer:
+    """An answer of which the beginning has been read: all of a refusal, else the first part."""
+
+    status: int
+    headers: Headers
+    begun: bytes
+    rest: AsyncIterator[bytes]
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the server refuses a message for its role or place; some do so in a stream that has begun."""
+        is_error = self.status in _REFUSING or (self.status == 200 and b'"error"' in self.begun)
+        return is_error and _REFUSAL.search(self.begun) is not None
+
+    async def parts(self) -> AsyncIterator[bytes]:
+        yield self.begun
+        async for part in self.rest:
+            yield part
+
+
+async def _begin(answer: UpstreamAnswer) -> _BegunAnswer:
+    begun, rest = b"", answer.parts()
+    async for part in rest:
+        begun += part
+        if answer.status not in _REFUSING or len(begun) > _LOOKED_AT_BYTES:
+            break
+    return _BegunAnswer(answer.status, answer.headers, begun, rest)
