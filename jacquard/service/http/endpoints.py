@@ -34,6 +34,9 @@ ONE_PROCESS = (
 OWNER_GONE = "The process that holds what this session has sent so far is being replaced; begin the reply again."
 
 _KEPT = "/%:@!$&'()*+,;="
+_CHAT = re.compile(r"/+v1/+(?:chat/+completions|messages(?:/+count_tokens)?|models)/*")
+"""Addresses of chat clients, however many slashes a base URL brings into them."""
+_SLASHES = re.compile(r"//+")
 _ENCODED = re.compile(r"%[0-9A-Fa-f]{2}")
 _UNRESERVED = re.compile(r"[A-Za-z0-9._~-]")
 
@@ -43,6 +46,8 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 class EncodedPaths:
     """Gives every address one spelling before anything looks at it, and routes by that: letters, digits and `-._~` as they are, all
     else percent-encoded. So `%2F` stays part of an id, which the endpoint decodes, once.
+
+    Addresses of chat clients lose slashes too many.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -58,8 +63,8 @@ class EncodedPaths:
 
 def spell_path(raw: bytes) -> str:
     """Return the one spelling of an address that was sent."""
-    encoded = quote(raw, safe=_KEPT)
-    return _ENCODED.sub(lambda found: _spell(found[0]), encoded)
+    path = _ENCODED.sub(lambda found: _spell(found[0]), quote(raw, safe=_KEPT))
+    return _SLASHES.sub("/", path).rstrip("/") if _CHAT.fullmatch(path) else path
 
 
 def _spell(encoded: str) -> str:

@@ -13,7 +13,7 @@ from uuid import uuid4
 from jacquard.pipeline.evidence.context_blocks import CONTEXT_BLOCKS, is_made_by_engine
 from jacquard.pipeline.record.stored_turn import viewer_of
 from jacquard.pipeline.worlds import build_bare_world
-from jacquard.service.ids import check_id, shorten_id
+from jacquard.service.ids import check_id
 from jacquard.service.proxy.alignment import (
     MessageForm,
     align,
@@ -149,8 +149,7 @@ async def read_said(headers: Mapping[str, str], request: ChatRequest, viewer: st
         check_id("session_id", named)
     user_id = "" if viewer is not None else request.user_id
     said = await calculate(_read_said, heard, named, user_id, size=len(heard) * MESSAGE_CHARS + size_of(heard))
-    answered = (each for each in request.messages if each.get("role") == "tool")
-    results = {shorten_id(str(each.get("tool_call_id"))): text_of(each.get("content")) for each in answered}
+    results = {call_id: text_of(each.get("content")) for call_id, each in request.results}
     author = said.user.author
     # A viewer speaks as itself: a prompt shows the facts about its user.
     user = said.user if viewer is None or author is None or author.id == viewer else replace(said.user, author=None)

@@ -17,7 +17,6 @@ from jacquard.integrations.core.adapter import COUNTED, REPORTED_WITH_MORE
 from jacquard.integrations.core.mapping import read_arguments
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_from_record
 from jacquard.pipeline.record.stored_turn import viewer_of
-from jacquard.service.ids import shorten_id
 from jacquard.service.proxy.alignment import MessageForm, form_of
 from jacquard.service.proxy.conversation import (
     Placed,
@@ -237,20 +236,23 @@ async def _record_tools(runtime: Runtime, session_id: str, turn_id: str, request
     asked = [at for at in range(newest) if tail[at].get("role") == "assistant"]
     if not asked:
         return
-    message = tail[asked[-1]]
-    functions = {
-        call.get("id"): call.get("function") or {} for call in message.get("tool_calls") or () if isinstance(call, dict)
-    }
-    for each in tail[asked[-1] + 1 :]:
-        function = functions.get(each.get("tool_call_id"))
-        if each.get("role") != "tool" or not isinstance(function, dict):
+    calls = [call for call in tail[asked[-1]].get("tool_calls") or () if isinstance(call, dict)]
+    by_id = {str(call["id"]): call for call in calls if call.get("id")}
+    brought = sum(each.get("role") == "tool" for each in tail[asked[-1] + 1 :])
+    results = list(request.results)[-brought:]
+    for number, (call_id, each) in enumerate(results):
+        told = each.get("tool_call_id")
+        # Where either has no id, a result is that of the call at its place.
+        answered = by_id.get(str(told)) if told and by_id else next(iter(calls[number:]), None)
+        function = {} if answered is None else answered.get("function") or {}
+        if answered is None or not isinstance(function, dict):
             continue
         call = ToolCall(
-            tool_call_id=f"{turn_id}.{shorten_id(str(each['tool_call_id']))}",
+            tool_call_id=f"{turn_id}.{call_id}",
             tool=str(function.get("name") or "tool"),
             args_digest=read_arguments(function.get("arguments")),
             called_at=runtime.engine.parts.clock.now(),
-            extra={"call_id": each["tool_call_id"], "framework": FRAMEWORK, "turn_id": turn_id},
+            extra={"call_id": call_id, "framework": FRAMEWORK, "turn_id": turn_id},
         )
         await runtime.engine.record_tool_call(session_id, call, result=text_of(each.get("content")) or None)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from filament import parse_reply
-from jacquard.service.proxy.replies.answers import AnswerReader, ContentView
+from jacquard.service.proxy.replies.answers import AnswerReader, ContentView, WholeView
 from jacquard.service.proxy.replies.events import DONE, EventSplitter, data_of, value_of, write_event
 from jacquard.service.proxy.requests.chat_request import Api
 
@@ -94,6 +94,40 @@ def test_events_do_not_depend_on_how_a_stream_is_cut(body, places):
         *[event for part in cut(body, places) for event in parts.take(part)],
         parts.end(),
     ]
+
+
+PARTS = [
+    {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
+    {"type": "text", "text": "<thought>Where?</thought><content>Under "},
+    {"type": "text", "text": "the stairs."},
+]
+
+
+@pytest.mark.parametrize("view", [WholeView, ContentView])
+def test_a_reply_in_parts_is_read_and_shown_as_its_text(view):
+    whole = "<thought>Where?</thought><content>Under the stairs."
+    said = whole if view is WholeView else "Under the stairs."
+    body = json.loads(json.dumps({"choices": [{"message": {"role": "assistant", "content": PARTS}}]}))
+    reader = AnswerReader(Api.OPENAI, view)
+    assert reader.take_whole(body) is (view is ContentView)
+    shown = body["choices"][0]["message"]["content"]
+    assert (reader.raw, reader.shown) == (whole, said)
+    assert (shown[0], "".join(part["text"] for part in shown[1:])) == (PARTS[0], said)
+    reader, seen = AnswerReader(Api.OPENAI, view), ""
+    for place, part in enumerate(PARTS):
+        chunk = {"index": 0, "delta": {"content": [part]}, "finish_reason": "stop" if place == 2 else None}
+        passed = value_of(data_of(reader.take(write_event({"choices": [chunk]}))))["choices"][0]["delta"]["content"]
+        seen += "".join(each.get("text", "") for each in passed)
+    assert (reader.raw, reader.shown, seen) == (whole, said, said)
+
+
+def test_in_anthropics_api_a_block_may_begin_with_its_text():
+    reader = AnswerReader(Api.ANTHROPIC, WholeView)
+    block = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": "Under "}}
+    delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "the stairs."}}
+    for value in (block, delta):
+        assert value_of(data_of(reader.take(write_event(value, value["type"])))) == value
+    assert reader.raw == "Under the stairs."
 
 
 def test_a_stream_that_ends_without_saying_so_shows_all_that_was_said():

@@ -136,6 +136,19 @@ async def test_a_call_that_is_no_turn_passes_untouched(tmp_path, server):
     assert server.requests[0].body == json.loads(sent)
 
 
+@pytest.mark.parametrize(
+    "path", ["/v1//chat/completions", "/v1/chat/completions/", "//v1/chat//completions", "/v1/%63hat/completions//"]
+)
+async def test_slashes_too_many_in_an_address_change_nothing(tmp_path, server, path):
+    body = {"model": "m", "messages": [{"role": "user", "content": "The ferry leaves at noon."}]}
+    async with open_http(tmp_path, server) as http:
+        answer = await http.post(httpx.URL("http://127.0.0.1", raw_path=path.encode()), json=body)
+        assert answer.headers["x-jacquard-receipt"]
+        models = await http.get("http://127.0.0.1//v1/models/")
+        assert models.json()["data"]
+    assert [request.path for request in server.requests] == ["/v1/chat/completions"]
+
+
 async def test_an_engine_that_fails_lets_the_call_go_through(tmp_path, server):
     settings = {"proxy": ProxySettings(max_tokens=1)}
     async with open_http(tmp_path, server, world=str(tmp_path / "nowhere"), **settings) as http:
@@ -175,6 +188,32 @@ async def test_results_of_tools_go_on_with_the_same_turn(tmp_path, server, secre
     [held] = document["session"]["tool_state"]["tool_calls"]
     assert (held["tool"], held["args_digest"]) == ("weather", {"city": "Oslo"})
     assert len(held["result_evidence_ids"]) == 1
+
+
+@pytest.mark.parametrize("named", [(), ("id",), ("tool_call_id",)])
+async def test_results_without_ids_are_those_of_the_calls_at_their_places(tmp_path, server, named):
+    def with_id(name, number, **more):
+        return {**more, name: f"c{number}"} if name in named else more
+
+    function = {"arguments": {"port": "south"}}
+    calls = [
+        with_id("id", number, type="function", function={**function, "name": name})
+        for number, name in enumerate(("tide", "wind"))
+    ]
+    said = [
+        {"role": "user", "content": "Tide and wind at the south port?"},
+        {"role": "assistant", "content": "", "tool_calls": calls},
+        *(with_id("tool_call_id", number, role="tool", content="05:00") for number in range(2)),
+    ]
+    async with open_http(tmp_path, server) as http:
+        for _ in range(2):
+            answer = await http.post("/v1/chat/completions", json={"messages": said}, headers=Chat(http).headers)
+            assert "x-jacquard-error" not in answer.headers
+        document = (await http.get("/api/v1/sessions/tea/document")).json()
+    held = document["session"]["tool_state"]["tool_calls"]
+    assert [(each["tool"], each["args_digest"]) for each in held] == [
+        (name, {"port": "south"}) for name in ("tide", "wind")
+    ]
 
 
 async def test_anthropics_api_has_turns_too(tmp_path, server):

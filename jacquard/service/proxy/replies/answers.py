@@ -6,7 +6,7 @@ left as it came.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from io import StringIO
 from typing import Any, Protocol
@@ -15,6 +15,7 @@ from filament import StreamParser
 from filament.reply.values import EventKind, ParseEvent
 from jacquard.service.proxy.replies.events import DONE, AnswerTooLargeError, data_of, value_of, write_event
 from jacquard.service.proxy.requests.chat_request import Api
+from mnemosyne.chains.messages.message_parts import is_text_part
 
 MOST_CHARS, MOST_TEXTS = 2_000_000, 128
 """The most characters that a model may say in an answer, and the most texts that it may say them in."""
@@ -169,13 +170,14 @@ class AnswerReader:
             self.calls_tools |= bool(delta.get("tool_calls"))
             told = choice.get("index")
             place = told if isinstance(told, int) else 0
-            said, ends = delta.get("content"), choice.get("finish_reason") is not None
-            if not isinstance(said, str) and not (ends and place in self._texts):
-                continue
-            shown = self._hear(place, said) if isinstance(said, str) else ""
-            shown += self._text(place).end() if ends else ""
-            if shown != (said or ""):
-                delta["content"], is_changed = shown, True
+            holders = list(_texts_of(delta))
+            is_changed |= self._show(place, holders)
+            rest = self._text(place).end() if choice.get("finish_reason") is not None and place in self._texts else ""
+            if rest and isinstance(delta.get("content"), list):
+                delta["content"].append({"type": "text", "text": rest})
+            elif rest:
+                delta["content"] = (delta.get("content") or "") + rest
+            is_changed |= bool(rest)
         return write_event(chunk) if is_changed else event
 
     def _take_named(self, value: dict[str, Any], event: bytes) -> bytes:
@@ -187,10 +189,9 @@ class AnswerReader:
         block, delta = value.get("content_block"), value.get("delta")
         if kind == "content_block_start" and isinstance(block, dict):
             self.calls_tools |= block.get("type") == "tool_use"
-        if kind == "content_block_delta" and isinstance(delta, dict) and isinstance(delta.get("text"), str):
-            said = delta["text"]
-            delta["text"] = self._hear(place, said)
-            return event if delta["text"] == said else write_event(value, str(kind))
+        holder = {"content_block_start": block, "content_block_delta": delta}.get(str(kind))
+        if isinstance(holder, dict) and isinstance(holder.get("text"), str):
+            return write_event(value, str(kind)) if self._show(place, [(holder, "text")]) else event
         if kind == "content_block_stop" and place in self._texts:
             rest = self._texts[place].end()
             if rest:
@@ -202,23 +203,29 @@ class AnswerReader:
         """Read an answer that is no stream, and put what is shown into it; return whether that changed it."""
         self._note(body)
         self.is_complete = True
-        holders: list[tuple[int, dict[str, Any], str]] = []
+        is_changed = False
         if self._api is Api.OPENAI:
             for place, choice in enumerate(_mappings(body.get("choices"))):
                 message = choice.get("message")
                 if isinstance(message, dict):
                     self.calls_tools |= bool(message.get("tool_calls"))
-                    holders.append((place, message, "content"))
+                    is_changed |= self._show(place, list(_texts_of(message)), is_whole=True)
         else:
             for place, block in enumerate(_mappings(body.get("content"))):
                 self.calls_tools |= block.get("type") == "tool_use"
-                holders.append((place, block, "text"))
+                holders = [(block, "text")] if isinstance(block.get("text"), str) else []
+                is_changed |= self._show(place, holders, is_whole=True)
+        return is_changed
+
+    def _show(self, place: int, holders: list[tuple[dict[str, Any], str]], *, is_whole: bool = False) -> bool:
+        """Put what is shown of a text into its pieces, `is_whole`: to its end; return whether that changed them."""
         is_changed = False
-        for place, holder, name in holders:
-            said = holder.get(name)
-            if isinstance(said, str):
-                holder[name] = self._hear(place, said) + self._text(place).end()
-                is_changed |= holder[name] != said
+        for number, (holder, name) in enumerate(holders, start=1):
+            said = holder[name]
+            holder[name] = self._hear(place, said)
+            if is_whole and number == len(holders):
+                holder[name] += self._text(place).end()
+            is_changed |= holder[name] != said
         return is_changed
 
     def _note(self, value: Mapping[str, Any]) -> None:
@@ -233,6 +240,15 @@ class AnswerReader:
         for holder in (held, value.get("delta"), *_mappings(value.get("choices"))[:1]):
             reason = (holder.get("finish_reason") or holder.get("stop_reason")) if isinstance(holder, dict) else None
             self.stop_reason = reason[:_REASON_CHARS] if isinstance(reason, str) else self.stop_reason
+
+
+def _texts_of(message: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield where a message or delta of OpenAI's API has its text: in its content, or in parts of it that are text."""
+    if isinstance(message.get("content"), str):
+        yield message, "content"
+    for part in _mappings(message.get("content")):
+        if is_text_part(part):
+            yield part, "text"
 
 
 def _mappings(value: Any) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ the client's system message for servers that take only one.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -71,6 +72,17 @@ class ChatRequest:
         """Whether the model is to go on with the assistant's newest message, rather than to answer the user."""
         said = [each for each in self.messages if each.get("role") in ("user", "assistant", "tool")]
         return bool(said) and said[-1].get("role") == "assistant"
+
+    @property
+    def results(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """The results of tools with the ids of their calls, oldest first; one without an id gets one from its place and content."""
+        place = 0
+        for each in self.messages:
+            place = 0 if each.get("role") == "user" else place + (each.get("role") == "tool")
+            if each.get("role") == "tool":
+                told = each.get("tool_call_id")
+                unnamed = hashlib.sha256(f"{place}\0{text_of(each.get('content'))}".encode("utf-8", "surrogatepass"))
+                yield shorten_id(str(told)) if told else f"call-{unnamed.hexdigest()[:16]}", each
 
     @property
     def tail(self) -> tuple[Mapping[str, Any], ...]:
