@@ -13,6 +13,7 @@ from typing import Any
 from jacquard.core.blocks import is_too_sensitive
 from jacquard.core.plan import PlanContext
 from jacquard.core.quests import find_active_quests
+from jacquard.pipeline.curation.repeats import repeat_key
 from jacquard.pipeline.curation.searched_text import find_searched_text
 from jacquard.pipeline.planned_turn import PlannedTurn
 from mnemosyne.chains.event import closed_quests, quest_distances
@@ -25,6 +26,8 @@ from mnemosyne.schema.session import WindowMessage
 from mnemosyne.schema.world import WorldPack
 
 RECENT_MESSAGES = 4
+_COMPARED_MESSAGES = 24
+"""Among so many of the newest messages a repetition is looked for."""
 VECTOR_SHARE = 2 / 3
 """The share of the deadline that recall may wait for the query's vector; what is left is for ranking and selecting."""
 _PLACED_BY_STREAM_A = frozenset({LoreCategory.AXIOM.value, LoreCategory.DIRECTIVE.value})
@@ -114,8 +117,20 @@ def known_keywords(plan: PlanContext) -> tuple[str, ...]:
 
 
 def recent_texts(shown: Sequence[WindowMessage]) -> tuple[str, ...]:
-    """Return the newest messages that recall leans on, oldest first; the plan has no part in it."""
-    return tuple(item.message.content for item in shown[-RECENT_MESSAGES:])
+    """Return the newest messages that recall leans on, oldest first; the plan has no part in it.
+
+    A message that only repeats an older one ("I wait." for the third time) says nothing of what is talked about, and its
+    words would find its like.
+    """
+    texts = [item.message.content for item in shown[-_COMPARED_MESSAGES:]]
+    newest = max(0, len(texts) - RECENT_MESSAGES)
+    said = {repeat_key(text) for text in texts[:newest]}
+    kept = []
+    for text in texts[newest:]:
+        if repeat_key(text) not in said:
+            kept.append(text)
+            said.add(repeat_key(text))
+    return tuple(kept)
 
 
 def recent_lines(shown: Sequence[WindowMessage], names: Mapping[str, str] = EMPTY) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from itertools import pairwise
 from jacquard.core.names import mentions, normalise
 from jacquard.core.plan import PlanContext, Temporal
 from jacquard.core.protocols import Selection, SelectionContext, SelectionRequest
+from jacquard.pipeline.curation.repeats import SEVERAL, repeat_key
 from jacquard.pipeline.curation.selectors.relevance import estimate_relevance
 from mnemosyne.core.off_loop import calculate
 from mnemosyne.retrieval.text.words import word_tokens
@@ -62,6 +63,7 @@ class _ScoredCandidate:
     bonus: float
     shingles: frozenset[tuple[str, ...]]
     figures: frozenset[str]
+    habit: tuple[str, ...] | None
 
 
 class HeuristicSelector:
@@ -69,7 +71,8 @@ class HeuristicSelector:
 
     `fold_overlap` (0..1] is the Jaccard overlap of words and word pairs from which two previews are near-duplicates.
     Texts with different figures, names or negations never are: "paid 5 coins" and "paid 7 coins" are two facts, and so
-    are payments of two people. Nor are candidates about different entities.
+    are payments of two people. Nor are candidates about different entities. Only where several messages differ in their
+    numbers alone, they are a habit ("I look around, time 3.") and stand for one another.
     """
 
     name = "heuristic"
@@ -120,6 +123,8 @@ class HeuristicSelector:
         )
 
     def _are_alike(self, one: _ScoredCandidate, other: _ScoredCandidate) -> bool:
+        if one.habit is not None and one.habit == other.habit:
+            return True
         if one.figures != other.figures or not one.shingles or not other.shingles:
             return False
         if set(one.candidate.entities) != set(other.candidate.entities):
@@ -159,8 +164,10 @@ def _score_candidates(request: SelectionRequest) -> list[_ScoredCandidate]:
     keywords = [keyword for keyword in request.plan.search_intent.focus_keywords if keyword.strip()]
     focus = frozenset(request.plan.entities)
     subjects = {_strip_article(keyword) for keyword in request.plan.search_intent.focus_keywords} - {""}
+    habits = Counter(repeat_key(each.preview) for each in request.candidates if each.chain is Chain.HISTORY)
     scored = []
     for candidate in request.candidates:
+        habit = repeat_key(candidate.preview) if candidate.chain is Chain.HISTORY else None
         shingles, figures = fingerprint_text(candidate.preview)
         about = bool(focus & set(candidate.entities)) or _is_mentioned(candidate.title, keywords)
         scored.append(
@@ -171,6 +178,7 @@ def _score_candidates(request: SelectionRequest) -> list[_ScoredCandidate]:
                 bonus=SUBJECT_BONUS if _is_subject(candidate, subjects) else FOCUS_BONUS if about else 0.0,
                 shingles=shingles,
                 figures=figures,
+                habit=habit if habit is not None and habits[habit] >= SEVERAL else None,
             )
         )
     return scored
