@@ -6,7 +6,7 @@ import pytest
 from test_proxy_turns import Chat, open_http
 
 from jacquard.testing.server import ScriptedServer
-from mnemosyne.formats.values import BookEntry, CharacterCard, WorldBook
+from mnemosyne import BookEntry, CharacterCard, WorldBook
 from mnemosyne.world.imported.pack import ImportedWorld, pack_files
 
 pytestmark = pytest.mark.anyio
