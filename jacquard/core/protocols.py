@@ -163,7 +163,8 @@ class Selection:
     that was left out to the id that is kept for it. `below_floor` maps the ids of what was not relevant enough to how likely it is
     relevant (0..1); `floor` is how likely it must be (None: the selector has no floor). `of_full_turn` are ids whose turn has as
     many chosen ones as it may have. `over_tokens` are ids that were chosen, and then left out because the memories would take too
-    many tokens. `counts` says what had to be corrected in the answer.
+    many tokens; `unanswered` are questions that were chosen, and then left out because nothing else of their turn was recalled.
+    `counts` says what had to be corrected in the answer.
     """
 
     entry_ids: tuple[str, ...]
@@ -174,6 +175,7 @@ class Selection:
     floor: float | None = None
     of_full_turn: tuple[str, ...] = ()
     over_tokens: tuple[str, ...] = ()
+    unanswered: tuple[str, ...] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
     model: str | None = None
 

@@ -90,9 +90,10 @@ class CandidateDecision:
     """What was decided about one candidate; `rank` is its place in recall (1 = best).
 
     Codes: `selected`, `not_selected`, `folded` (near-duplicate of a better candidate), `below_cut`, `below_floor` (not
-    relevant enough), `turn_full` (two memories of its turn are chosen), `over_tokens` (chosen, but the memories take enough
-    tokens without it), `not_asked` (the stream was late, or a lease applied). `entry_id` is the id of its entry, or its address
-    where a better candidate has the same id. `uri` is the address of its entry.
+    relevant enough), `turn_full` (two memories of its turn are chosen), `unanswered` (a question, and nothing else of its turn
+    was recalled), `over_tokens` (chosen, but the memories take enough tokens without it), `not_asked` (the stream was late, or
+    a lease applied). `entry_id` is the id of its entry, or its address where a better candidate has the same id. `uri` is the
+    address of its entry.
     """
 
     entry_id: str

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from jacquard import HistoryConfig, RuntimeConfig, SummaryConfig, open_runtime
+from jacquard import HistoryConfig, RuntimeConfig, Selection, SummaryConfig, open_runtime
+from jacquard.pipeline.curation.answers import pair_questions
 from jacquard.pipeline.curation.repeats import repeat_key
+from mnemosyne import Candidate, Chain, Signals, Trust
 
 pytestmark = pytest.mark.anyio
 WORLDS = Path(__file__).parents[2] / "examples" / "whispering_forest"
@@ -55,6 +57,39 @@ async def test_the_question_finds_the_key_after_any_small_talk(embedder, locale,
         texts = [each.preview for each in turn.report.stream_b.candidates if each.entry_id in chosen]
     assert "lore_temple_key" in chosen
     assert len({repeat_key(text) for text in texts}) == len(texts)
+
+
+def recalled(name: str, text: str, turn_id: str, trust: Trust = Trust.USER, chain: Chain = Chain.HISTORY) -> Candidate:
+    return Candidate(
+        entry_id=name, scope="session:s", chain=chain, kind="message", title="Ilse", preview=text, score=1.0, signals=Signals(),
+        turn_id=turn_id, trust=trust,
+    )  # fmt: skip
+
+
+POOL = (
+    recalled("q1", "Why did Captain Rusk want the clapper?", "t1"),
+    recalled("a1", "He owes the ferry company.", "t1", Trust.MODEL),
+    recalled("q2", "村长为什么拒绝帮我们？", "t2"),
+    recalled("q3", "What is that? I take the lamp.", "t3"),
+    recalled("q4", "Who paid Lutz?", "t4"),
+    recalled("s4", "Rusk paid Lutz.", "t4", Trust.MODEL, Chain.NARRATIVE),
+)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "limit", "kept", "unanswered"),
+    [
+        (("q1",), 3, ("q1", "a1"), ()),
+        (("a1", "q1"), 3, ("a1", "q1"), ()),
+        (("q2", "q3"), 3, ("q3",), ("q2",)),
+        (("q3", "q1"), 2, ("q3", "a1"), ()),
+        (("q4", "a1", "s4"), 3, ("q4", "s4", "a1"), ()),
+        (("a1", "s4"), 2, ("a1", "s4"), ()),
+    ],
+)
+def test_a_question_is_chosen_with_its_answer_or_not_at_all(chosen, limit, kept, unanswered):
+    found = pair_questions(Selection(entry_ids=chosen), POOL, limit)
+    assert (found.entry_ids, found.unanswered) == (kept, unanswered)
 
 
 def test_what_repeats_differs_in_numbers_alone():

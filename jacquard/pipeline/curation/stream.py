@@ -17,6 +17,7 @@ from jacquard.core.errors import SelectorError
 from jacquard.core.plan import PlanContext
 from jacquard.core.protocols import Selection, SelectionContext, SelectionRequest, Selector
 from jacquard.core.receipt import BY_HEURISTIC, CandidateDecision, CurationPath, StreamBReport
+from jacquard.pipeline.curation.answers import pair_questions
 from jacquard.pipeline.curation.lease import Lease, renew_choice
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.core.masking.call_logs import open_log
@@ -194,6 +195,7 @@ class CurationStream:
         if self._selector is None:
             path, code, reason = CurationPath.HEURISTIC, "no_model", "no selector model is configured"
         selection = await self._fallback.select(request.selection(recall, request.fallback_limit))
+        selection = pair_questions(selection, recall.candidates, request.fallback_limit)
         chose = f"The {self._fallback.name} chose {len(selection.entry_ids)} of {len(recall.candidates)}: {reason}."
         return Curation(path=path, code=code, reason=chose, recall=recall, selection=selection)
 
@@ -225,6 +227,7 @@ class CurationStream:
             _log.exception("selector %s broke", self._selector.name)
             reason = f"the selector {self._selector.name} broke off ({type(error).__name__}: {error})"
             return await self.fall_back(request, recall, "internal", reason)
+        selection = pair_questions(selection, recall.candidates, request.select_limit)
         return Curation(
             path=CurationPath.SELECTED,
             code="selected",
@@ -325,6 +328,8 @@ def _verdict(name: str, rank: int, curation: Curation) -> tuple[str, str]:
         )
     if name in selection.of_full_turn:
         return "turn_full", f"Recall rank {rank}: its turn has as many memories among the chosen as a turn may have."
+    if name in selection.unanswered:
+        return "unanswered", f"Recall rank {rank}: it only asks, and nothing else of its turn was recalled."
     if path is CurationPath.SELECTED:
         return "not_selected", f"{who} saw it (recall rank {rank}) and chose others."
     if path in BY_HEURISTIC:
