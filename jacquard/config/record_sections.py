@@ -217,7 +217,7 @@ class LimitsConfig:
 
     user_message_chars: int = bounded_field(100_000, 1, doc="The most characters of one message of the user.")
     part_chars: int = bounded_field(
-        20_000_000,
+        48_000_000,
         1,
         doc="The most characters of what one message carries beside its text (images, tool calls), as JSON text.",
     )

@@ -21,7 +21,10 @@ from mnemosyne.schema.memory import EMPTY
 class ServiceLimits:
     """What one request, and one tenant, may take. What is above a limit is refused before it costs anything."""
 
-    body_bytes: int = bounded_field(8_000_000, 1_000, 1_000_000_000, doc="The largest body of a request.")
+    body_bytes: int = bounded_field(8_000_000, 1_000, 1_000_000_000, doc="The largest body of any other request.")
+    chat_bytes: int = bounded_field(
+        48_000_000, 1_000, 1_000_000_000, doc="The largest body of a call of the proxy, with the pictures in it."
+    )
     body_seconds: float = bounded_field(10.0, 0.1, 600.0, doc="How long a request's body may take to arrive.")
     request_seconds: float = bounded_field(
         120.0, 0.1, 3_600.0, doc="How long a request may take; one that streams has no such limit."
@@ -113,6 +116,14 @@ class ServiceSettings:
     upstream: str | None = credential_field(
         None, Credential.ADDRESS, doc="The model server of the proxy: its base URL, or a model as litellm names it."
     )
+    hosts: tuple[str, ...] = plain_field(
+        ("host.docker.internal", "host.containers.internal"),
+        doc="Names of this machine, besides localhost, by which the service may be called while it has no tenants; without ports.",
+    )
+    origins: tuple[str, ...] = plain_field(
+        (),
+        doc="Origins of pages that may call the service from a browser, as `http://localhost:8000`; `null` is a page from a file.",
+    )
     workers: int = bounded_field(1, 1, 128, doc="How many processes.")
     tenants: bool = plain_field(False, doc="Whether every request needs a token (`jacquard tokens`).")
     limits: ServiceLimits = field(default=ServiceLimits())
@@ -125,7 +136,19 @@ class ServiceSettings:
     proxy: ProxySettings = field(default=ProxySettings())
 
     def __post_init__(self) -> None:
+        """Check the values; ConfigError for a host with more than a name, and for an origin that no browser sends."""
         check(self)
+        for host in self.hosts:
+            if re.fullmatch(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:]+", host) is None:
+                raise ConfigError(
+                    f"ServiceSettings.hosts: {host[:60]!r} is no name of a host; write it without scheme and port."
+                )
+        for origin in self.origins:
+            if re.fullmatch(r"null|https?://[^/\s*]+|[a-z][a-z0-9+.-]*://[a-z0-9.-]+", origin) is None:
+                raise ConfigError(
+                    f"ServiceSettings.origins: {origin[:60]!r} is no origin; write scheme, host and port as the browser has them, "
+                    "as in http://localhost:8000, without a slash at the end."
+                )
 
     def of_tenant(self, tenant: str) -> TenantSettings:
         """Return what a tenant may have and how long it is kept."""

@@ -156,6 +156,10 @@ class LiteLlmModel:
         """Import litellm and make one trial call that reaches no server, so that the first real call is quick."""
         await self._run(self._rehearse())
 
+    async def has_provider(self) -> bool:
+        """Return whether litellm knows a provider of the model; it is imported for this, where it is installed."""
+        return await self._run(self._find_provider())
+
     async def generate(self, request: LlmRequest) -> LlmResponse:
         """Return one completion. Raises ModelError when there is none, with the codes named above."""
         return await self._run(self._complete(request))
@@ -299,6 +303,15 @@ class LiteLlmModel:
             completion_tokens=answered,
             finish_reason=ended if isinstance(ended, str) else None,
         )
+
+    async def _find_provider(self) -> bool:
+        try:
+            _litellm().get_llm_provider(model=self.model, api_base=self._api_base)
+        except ImportError:
+            return True
+        except Exception:
+            return False
+        return True
 
     async def _rehearse(self) -> None:
         """Make a call that reaches no server, because most of litellm is only imported by its first call."""

@@ -14,16 +14,20 @@ from jacquard.service.answers import Refusal
 SMALL_BYTES = 65_536
 """The server holds so many bytes of each connection in any case."""
 
+MOST_DROPPED_BYTES = 256_000_000
+"""Most bytes of a body that are read and dropped, so that the client learns why it is refused."""
+
 
 class BodyRoom:
-    """Bytes of the bodies that are read or wait for a place: as many as the largest bodies of `limits.at_once` requests have.
+    """Bytes of the bodies that are read or wait for a place: as many as the largest bodies of `limits.at_once` requests have, or
+    that of one call of the proxy.
 
     Those that find no room wait for it; those of one tenant keep their order. With `is_fair`, tenants have shares.
     """
 
     def __init__(self, limits: ServiceLimits, *, is_fair: bool) -> None:
         self.limits = limits
-        self._shares = Shares(limits.at_once * limits.body_bytes, is_fair=is_fair)
+        self._shares = Shares(max(limits.at_once * limits.body_bytes, limits.chat_bytes), is_fair=is_fair)
         self._waiting: dict[anyio.Event, tuple[str, int]] = {}
 
     async def enter(self, tenant: str, size: int) -> None:
@@ -58,6 +62,16 @@ class BodyRoom:
                 behind.add(tenant)
 
 
+async def _drop_rest(receive: Receive, seconds: float) -> None:
+    """Read what follows and forget it: most clients read the answer only when all of their body is sent."""
+    dropped, is_whole = 0, False
+    with anyio.move_on_after(seconds):
+        while not is_whole and dropped <= MOST_DROPPED_BYTES:
+            message = await receive()
+            dropped += len(message.get("body", b""))
+            is_whole = not message.get("more_body", False)
+
+
 class RequestBody:
     """The body of a request of a tenant. Leaving its context, and `release` before that, gives its room back."""
 
@@ -71,22 +85,18 @@ class RequestBody:
     def __exit__(self, *_: object) -> None:
         self.release()
 
-    async def read(self, receive: Receive, headers: Mapping[str, str], *, is_counted: bool) -> None:
-        """Read the body into `data`; `headers` by lower-case name. Small bodies, and what is not counted, need no room.
+    async def read(self, receive: Receive, headers: Mapping[str, str], *, is_counted: bool, is_chat: bool) -> None:
+        """Read the body into `data`; `headers` by lower-case name. Small bodies, and what is not counted, need no room. `is_chat`
+        says whether it is that of a call of the proxy.
 
         Refusal for a body that is too large or too slow, or breaks off; TooManyRequestsError if there is no room for it.
         """
         limits, told = self._room.limits, headers.get("content-length", "")
-        size = int(told) if told.isascii() and told.isdecimal() else limits.body_bytes
+        most, name = (limits.chat_bytes, "chat_bytes") if is_chat else (limits.body_bytes, "body_bytes")
+        size = int(told) if told.isascii() and told.isdecimal() else most
         parts, read, is_whole = list[bytes](), 0, False
         with anyio.move_on_after(limits.body_seconds):
-            while True:
-                if max(read, size) > limits.body_bytes:
-                    most = f"{limits.body_bytes:,} bytes (limits.body_bytes)"
-                    sentence = f"The body has more than {most}; send less, or raise the limit."
-                    raise Refusal(413, "body_too_large", sentence, {"connection": "close"})
-                if is_whole:
-                    break
+            while not is_whole and max(read, size) <= most:
                 if is_counted and read > SMALL_BYTES and not self._held:
                     await self._room.enter(self._tenant, size)
                     self._held = size
@@ -96,6 +106,13 @@ class RequestBody:
                 parts.append(message.get("body", b""))
                 read += len(parts[-1])
                 is_whole = not message.get("more_body", False)
+        if max(read, size) > most:
+            parts.clear()
+            self.release()
+            if told and size <= MOST_DROPPED_BYTES and "expect" not in headers:
+                await _drop_rest(receive, limits.body_seconds)
+            sentence = f"The body has more than {most:,} bytes (service.limits.{name}); send less, or raise the limit."
+            raise Refusal(413, "body_too_large", sentence, {"connection": "close"})
         if not is_whole:
             sentence = f"The body did not arrive in {limits.body_seconds:g} seconds (limits.body_seconds)."
             raise Refusal(408, "body_too_slow", sentence, {"connection": "close"})

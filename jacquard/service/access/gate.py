@@ -1,8 +1,9 @@
 """The gate of the application: who makes a request, and whether it is let in. Pure ASGI, so that streams pass through as they come.
 
-In this order: the request's id, its Host (on the loopback address), its token, the size and the pace of its body, the limits of the
-tenant and of the process, and its time. What is refused is answered in the form of all errors. An endpoint that waits for another
-server calls `state.wait_outside` first: it gives its place back, counts as a stream, and has no limit of time from then on.
+In this order: the request's id, its Host (on the loopback address), its page, its token, the size and the pace of its body, the
+limits of the tenant and of the process, and its time. What is refused is answered in the form of all errors. An endpoint that
+waits for another server calls `state.wait_outside` first: it gives its place back, counts as a stream, and has no limit of time
+from then on.
 """
 
 from __future__ import annotations
@@ -15,14 +16,16 @@ from math import inf
 from time import monotonic
 
 import anyio
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from jacquard.config.service import ServiceSettings
 from jacquard.service.access.admission import Admission, Asked, Shares, TooManyRequestsError
 from jacquard.service.access.bodies import BodyRoom, RequestBody
+from jacquard.service.access.origins import check_host, check_origin, headers_for_page, is_preflight, permission_of
 from jacquard.service.access.principals import RequestNote
 from jacquard.service.affinity import session_in_path
-from jacquard.service.answers import INTERNAL, JSON, Refusal, answer_fault
+from jacquard.service.answers import INTERNAL, Refusal, answer_fault
 from jacquard.service.values import LOCAL, Principal
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
@@ -31,8 +34,8 @@ OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 CHEAP_PATHS = frozenset({"/metrics", "/openapi.json"})
 """What is answered however busy the service is, to those who may ask."""
 
+CHAT_PATHS = "/v1/"
 STREAM_PATHS = re.compile(r"/api/v1/sessions/[^/]+/events")
-LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
 REQUEST_ID = "x-request-id"
 HAS_ARRIVED = "has_arrived"
 """Is in the state of a request that another process of the service has passed on."""
@@ -89,7 +92,10 @@ class Gate:
             if message["type"] == "http.response.start":
                 has_begun = True
                 note.status = message["status"]
-                message = {**message, "headers": [*message["headers"], (REQUEST_ID.encode(), note.request_id.encode())]}
+                more = [(REQUEST_ID.encode(), note.request_id.encode())]
+                if not scope["state"].get(HAS_ARRIVED):
+                    more += headers_for_page(headers, self._settings.origins)
+                message = {**message, "headers": [*message["headers"], *more]}
             await send(message)
 
         try:
@@ -113,13 +119,20 @@ class Gate:
             await self._app(scope, receive, send)
             return
         if not self._settings.tenants:
-            _check_host(headers.get("host", ""))
-            _check_origin(headers)
+            check_host(headers.get("host", ""), self._settings.hosts)
+        asks = is_preflight(scope["method"], headers)
+        if asks or not self._settings.tenants:
+            check_origin(headers, self._settings.origins, asks=asks)
+        if asks:
+            # A browser sends no token with it.
+            await Response(status_code=204, headers=permission_of(headers))(scope, receive, send)
+            return
         note.principal = await self._find_principal(headers)
         with RequestBody(self._room, note.principal.tenant) as body:
             try:
                 # What another process passes on is in its room until it is here.
-                await body.read(receive, headers, is_counted=not scope["state"].get(HAS_ARRIVED))
+                is_counted, is_chat = not scope["state"].get(HAS_ARRIVED), scope["path"].startswith(CHAT_PATHS)
+                await body.read(receive, headers, is_counted=is_counted, is_chat=is_chat)
                 if self._pass_on is None or not await self._pass_on(scope, headers, body, receive, send, note):
                     await self._work_on(scope, body, receive, send, note)
             except TooManyRequestsError as error:
@@ -221,20 +234,3 @@ def _asked(scope: Scope, note: RequestNote) -> Asked:
 def _request_id(headers: dict[str, str]) -> str:
     told = headers.get(REQUEST_ID, "")
     return told if _SAFE_ID.fullmatch(told) else secrets.token_hex(8)
-
-
-def _check_origin(headers: dict[str, str]) -> None:
-    """Refuse what a page of another site sends without asking first, as browsers let it for all that is not said to be JSON."""
-    origin, kind = headers.get("origin"), headers.get("content-type", "").partition(";")[0].strip().lower()
-    if origin is not None and origin.partition("://")[2] != headers.get("host") and kind != JSON:
-        sentence = f"Pages of other sites may not call this service; other programs send `Content-Type: {JSON}`."
-        raise Refusal(403, "foreign_origin", sentence)
-
-
-def _check_host(host: str) -> None:
-    """Refuse names that only a browser would have been led to: a page of a stranger must not reach the loopback service."""
-    name = host.rpartition(":")[0] if re.search(r":[0-9]{1,5}$", host) else host
-    if name.strip("[]").lower() not in LOOPBACK_HOSTS:
-        raise Refusal(
-            403, "unknown_host", "This service answers as localhost or 127.0.0.1 alone; call it by one of these names."
-        )

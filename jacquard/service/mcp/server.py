@@ -157,12 +157,13 @@ def make_http(
 
     It keeps nothing between requests, so any process of a service can answer any of them.
     """
-    origins = [f"{scheme}://{host}" for scheme in ("http", "https") for host in _LOCAL]
+    hosts = [*_LOCAL, *settings.hosts]
+    origins = [f"{scheme}://{host}" for scheme in ("http", "https") for host in hosts]
     # With tenants a page of a stranger has no token; without, it must not reach the loopback address.
     security = TransportSecuritySettings(
         enable_dns_rebinding_protection=not settings.tenants,
-        allowed_hosts=[*_LOCAL, *(f"{host}:*" for host in _LOCAL)],
-        allowed_origins=[*origins, *(f"{origin}:*" for origin in origins)],
+        allowed_hosts=[*hosts, *(f"{host}:*" for host in hosts)],
+        allowed_origins=[*origins, *(f"{origin}:*" for origin in origins), *settings.origins],
     )
     manager = StreamableHTTPSessionManager(
         server,

@@ -29,8 +29,7 @@ from jacquard.service.answers import Refusal
 from jacquard.service.http.endpoints import EncodedPaths
 from jacquard.service.http.routes import API_VERSION, answer_http_fault, make_routes
 from jacquard.service.proxy.routes import Proxy
-from jacquard.service.proxy.upstreams.http import HttpUpstream
-from jacquard.service.proxy.upstreams.named_model import NamedModelUpstream
+from jacquard.service.proxy.upstreams.opening import open_upstream
 from jacquard.service.proxy.upstreams.protocol import Upstream
 from jacquard.service.running.logs import log_request
 from jacquard.service.running.metrics import ServiceMetrics
@@ -155,7 +154,7 @@ def _build_parts(
     metrics = ServiceMetrics(admission)
     tenants = TenantRuntimes(settings, _without_metrics(engine), metrics.count_event)
     records = open_records(settings.store) if settings.tenants else None
-    upstream = _make_upstream(settings)
+    upstream = open_upstream(settings)
     return _ServiceParts(
         settings=settings,
         is_served=is_served,
@@ -268,12 +267,3 @@ def _when_asked_to_end(streams: list[anyio.CancelScope]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _make_upstream(settings: ServiceSettings) -> Upstream | None:
-    """Return the model server: an address, or else a model as litellm names it; None where none is set."""
-    if settings.upstream is None:
-        return None
-    if "://" in settings.upstream:
-        return HttpUpstream(settings.upstream, settings.proxy.silent_seconds)
-    return NamedModelUpstream(settings.upstream)

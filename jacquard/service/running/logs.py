@@ -56,6 +56,15 @@ def log_start(host: str, port: int, workers: int, store: str) -> None:
     structlog.get_logger().info("serving", address=f"http://{shown}:{port}", store=store, workers=workers)
 
 
+def log_upstream(upstream: str, fault: str) -> None:
+    """Write which model server is called, and what is wrong with it ('': nothing)."""
+    log = structlog.get_logger().bind(upstream=upstream)
+    if fault:
+        log.warning("no answer from the model server", fault=fault)
+    else:
+        log.info("the model server is there")
+
+
 def log_request(note: RequestNote) -> None:
     """Write the line of a request that is over."""
     facts: dict[str, Any] = {

@@ -23,10 +23,12 @@ from uvicorn.supervisors import Multiprocess
 from jacquard.config.sections import RuntimeConfig
 from jacquard.config.service import ServiceSettings, load_settings
 from jacquard.core.errors import ConfigError
-from jacquard.service.access.gate import LOOPBACK_HOSTS
+from jacquard.service.access.origins import LOOPBACK_HOSTS
 from jacquard.service.proxy.requests.rules import load_rules
+from jacquard.service.proxy.upstreams.http import HttpUpstream
+from jacquard.service.proxy.upstreams.opening import ask_upstream, find_address, show_upstream
 from jacquard.service.running.application import build_app
-from jacquard.service.running.logs import configure_logs, log_start
+from jacquard.service.running.logs import configure_logs, log_start, log_upstream
 from jacquard.service.running.metrics import SHARED_FOLDER
 from jacquard.service.running.workers.listening import find_protocol
 from jacquard.service.running.workers.places import WorkerPlaces, can_share
@@ -55,12 +57,15 @@ def serve(file: Path | None = None, options: Mapping[str, Any] = EMPTY) -> None:
         )
     if settings.workers > 1 and settings.store.startswith("memory:"):
         raise ConfigError("Several workers cannot share a store in memory; name another store, or leave --workers out.")
-    # Read here too, so that a fault in the file is said before anything starts.
+    # Read here too, so that a fault is said before anything starts.
     load_rules(settings.proxy.rules)
+    if settings.upstream is not None and (address := find_address(settings.upstream)) is not None:
+        HttpUpstream(address)
     with _listen(settings.host, settings.port) as sockets:
         anyio.run(_check_store, settings, engine)
         configure_logs()
         log_start(settings.host, settings.port, settings.workers, locate_store(settings.store).shown)
+        threading.Thread(target=_ask_upstream, args=(settings,), name="jacquard-upstream", daemon=True).start()
         if settings.workers == 1:
             uvicorn.Server(_configure(settings, file, options)).run(sockets)
             return
@@ -116,6 +121,12 @@ def _explain_refusal(error: OSError, host: str, port: int) -> str:
     if error.errno == errno.EACCES:
         return f"This user may not listen on port {port} of {host}; choose a --port from 1024 on."
     return f"Nobody can listen on port {port} of {host} ({error.strerror or error}); choose another --host or --port."
+
+
+def _ask_upstream(settings: ServiceSettings) -> None:
+    """Say once in the log whether the model server is there; calls are passed on in any case."""
+    if settings.upstream is not None:
+        log_upstream(show_upstream(settings), anyio.run(ask_upstream, settings))
 
 
 async def _check_store(settings: ServiceSettings, engine: RuntimeConfig) -> None:

@@ -144,7 +144,7 @@ def test_shares():
 
 @pytest.mark.anyio
 async def test_large_bodies_wait_for_room_and_leave_room_to_other_tenants():
-    limits = ServiceLimits(at_once=4, body_bytes=1_000, waiting_seconds=600.0)
+    limits = ServiceLimits(at_once=4, body_bytes=1_000, chat_bytes=1_000, waiting_seconds=600.0)
     room, entered = BodyRoom(limits, is_fair=True), []
     async with anyio.create_task_group() as tasks:
 
@@ -163,7 +163,7 @@ async def test_large_bodies_wait_for_room_and_leave_room_to_other_tenants():
 
 @pytest.mark.anyio
 async def test_a_body_that_finds_no_room_in_time_is_refused():
-    room = BodyRoom(ServiceLimits(at_once=1, body_bytes=1_000, waiting_seconds=0.01), is_fair=False)
+    room = BodyRoom(ServiceLimits(at_once=1, body_bytes=1_000, chat_bytes=1_000, waiting_seconds=0.01), is_fair=False)
     await room.enter("a", 600)
     with pytest.raises(TooManyRequestsError):
         await room.enter("a", 600)
@@ -180,7 +180,13 @@ def test_bodies_on_their_way_are_bounded_and_small_ones_pass(tmp_path, form):
     )
     head = "POST /api/v1/sessions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
     begun = (head + (sized if form == "sized" else chunked)).encode() + body
-    limits = {"at_once": 2, "body_bytes": 2 * len(body), "body_seconds": 600.0, "waiting_seconds": 0.2}
+    limits = {
+        "at_once": 2,
+        "body_bytes": 2 * len(body),
+        "chat_bytes": 1_000,
+        "body_seconds": 600.0,
+        "waiting_seconds": 0.2,
+    }
     with serving(tmp_path, **limits) as (port, client), ExitStack() as stack:
         codes = set()
         # Four of this size, two of an unknown size.

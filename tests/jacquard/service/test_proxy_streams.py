@@ -84,6 +84,25 @@ def test_each_event_comes_when_the_model_server_sends_it(serve, server):
     assert times[-1] - times[0] > 0.5
 
 
+def test_pictures_of_32_megabytes_pass_and_are_kept_and_what_is_larger_is_told_so(serve, server):
+    address = serve()
+
+    def ask(size):
+        picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{'A' * size}"}}
+        message = {"role": "user", "content": [{"type": "text", "text": "What is on it?"}, picture]}
+        return httpx.post(**call(address, messages=[message], stream=False), timeout=600)
+
+    answer = ask(32_000_000)
+    assert (answer.status_code, answer.headers.get("x-jacquard-error")) == (200, None)
+    assert len(server.requests[0].body["messages"][-1]["content"][1]["image_url"]["url"]) > 32_000_000
+    assert said(address) == ["What is on it?", "Noted."]
+    answer = ask(60_000_000)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (413, "body_too_large")
+    assert "48,000,000 bytes (service.limits.chat_bytes)" in answer.json()["error"]["message"]
+    answer = httpx.post(f"{address}/api/v1/sessions", json={"session_id": "x" * 9_000_000})
+    assert (answer.status_code, "limits.body_bytes" in answer.json()["error"]["message"]) == (413, True)
+
+
 def test_a_client_that_hangs_up_ends_the_call_and_keeps_what_it_saw(serve, server):
     server.set_script("pause:0.1 text:" + "and so it went on, " * 40)
     address = serve()

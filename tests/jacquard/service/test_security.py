@@ -218,6 +218,48 @@ async def test_a_page_of_another_site_cannot_send_what_needs_no_permission(tmp_p
         assert program.status_code == 201
 
 
+@pytest.mark.parametrize("named", [[], ["tower.lan", "::2"]])
+async def test_names_of_this_machine_are_a_setting(tmp_path, named):
+    async with serve(tmp_path, **({"hosts": tuple(named)} if named else {})) as client:
+        for host in ("host.docker.internal:8321", "Tower.LAN", "[::2]:8321", "other.lan"):
+            is_named = host.startswith("host.docker") if not named else host in ("Tower.LAN", "[::2]:8321")
+            answer = await client.get("/api/v1/sessions", headers={"Host": host})
+            assert answer.status_code == (200 if is_named else 403), host
+            assert is_named or "service.hosts" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("tenants", [False, True])
+async def test_a_page_whose_origin_is_named_may_call_from_a_browser(tmp_path, tenants):
+    page, other = "http://localhost:8000", "http://localhost:8001"
+    asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,content-type"}
+    async with serve(tmp_path, origins=(page,), tenants=tenants) as client:
+        for path in ("/v1/chat/completions", "/api/v1/sessions"):
+            asks = {
+                "Origin": page,
+                **asked,
+                "Access-Control-Request-Private-Network": "true",
+                "Content-Type": "application/json",
+            }
+            answer = await client.options(path, headers=asks)
+            assert answer.status_code == 204
+            assert answer.headers["access-control-allow-origin"] == page
+            assert "POST" in answer.headers["access-control-allow-methods"]
+            assert answer.headers["access-control-allow-headers"] == "authorization,content-type"
+            assert answer.headers["access-control-allow-private-network"] == "true"
+            assert (await client.options(path, headers={**asks, "Origin": other})).status_code == 403
+            for origin, may_read in ((page, True), (other, False)):
+                answer = await client.post(path, json={"session_id": "s"}, headers={"Origin": origin})
+                assert (answer.headers.get_list("access-control-allow-origin") == [page]) is may_read
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"origins": ("http://localhost:8000/",)}, {"origins": ("*",)}, {"hosts": ("http://tower.lan",)}]
+)
+def test_what_no_browser_sends_is_no_origin_and_no_host(wrong):
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        ServiceSettings(**wrong)
+
+
 async def test_browsers_of_other_sites_get_no_permission(tmp_path):
     async with serve(tmp_path) as client:
         headers = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}

@@ -16,6 +16,9 @@ from typing import Any
 from jacquard.service.ids import shorten_id
 
 AFTER_SYSTEM, BEFORE_LAST_USER, DEPTH, MERGED = "after_system", "before_last_user", "depth:", "merged"
+MOST_VALUES = 1_000_000
+"""A call has at most about so many values; what makes it large is text and pictures."""
+
 _SYSTEM_ROLES = ("system", "developer")
 
 
@@ -104,6 +107,8 @@ class OurText:
 
 def read_request(api: Api, data: bytes) -> ChatRequest | None:
     """Return a call; None for what is no call of a chat API as we know it, which the model server may judge."""
+    if len(data) > MOST_VALUES and sum(map(data.count, (b"{", b"[", b","))) > MOST_VALUES:
+        return None
     try:
         body = json.loads(data)
     except (ValueError, RecursionError):

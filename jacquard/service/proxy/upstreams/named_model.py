@@ -83,6 +83,14 @@ class NamedModelUpstream:
             else:
                 yield _Given(200, JSON_HEADERS, first)
 
+    async def check(self) -> None:
+        """Raise UpstreamError where litellm knows no provider of the model. Loads litellm."""
+        if not await self._model.has_provider():
+            raise UpstreamError(
+                "LiteLLM knows no provider of this name: write PROVIDER/MODEL (ollama/llama3.1), or the address of a server "
+                "(http://127.0.0.1:5001/v1); see service.upstream."
+            )
+
     async def close(self) -> None:
         """Close all connections."""
         await self._model.close()

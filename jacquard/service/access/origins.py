@@ -1,0 +1,74 @@
+"""Pages of other sites that may call the service, and the hosts by whose names it answers. Pure.
+
+A browser asks before a page of another site sends JSON or reads an answer (CORS); the setting `service.origins` names who may.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from jacquard.service.answers import JSON, Refusal
+
+LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
+PREFLIGHT_SECONDS = 600
+"""How long a browser may remember a permission."""
+
+Pairs = list[tuple[bytes, bytes]]
+
+
+def check_host(host: str, named: Iterable[str]) -> None:
+    """Refuse names that only a browser would have been led to: a page of a stranger must not reach the loopback service."""
+    name = host.rpartition(":")[0] if re.search(r":[0-9]{1,5}$", host) else host
+    if name.strip("[]").lower() not in LOOPBACK_HOSTS.union(each.lower() for each in named):
+        sentence = (
+            "This service answers as localhost or 127.0.0.1, and by the names of the setting service.hosts; add the name of the "
+            "address that was called to it."
+        )
+        raise Refusal(403, "unknown_host", sentence)
+
+
+def check_origin(headers: Mapping[str, str], allowed: Iterable[str], *, asks: bool) -> None:
+    """Refuse a page of another site that asks for a permission, or that sends without asking first, as browsers let it for all that
+    is not said to be JSON.
+    """
+    origin, kind = headers.get("origin"), headers.get("content-type", "").partition(";")[0].strip().lower()
+    if origin is not None and not may_call(headers, allowed) and (asks or kind != JSON):
+        sentence = (
+            "Pages of other sites may not call this service, except those of the setting service.origins; other programs send "
+            f"`Content-Type: {JSON}`."
+        )
+        raise Refusal(403, "foreign_origin", sentence)
+
+
+def may_call(headers: Mapping[str, str], allowed: Iterable[str]) -> bool:
+    """Return whether a page may call the service: one that the service gave itself, or one of an allowed origin."""
+    origin = headers.get("origin", "")
+    return bool(origin) and (origin.partition("://")[2] == headers.get("host") or origin in allowed)
+
+
+def is_preflight(method: str, headers: Mapping[str, str]) -> bool:
+    """Return whether a browser asks for a permission."""
+    return method == "OPTIONS" and "origin" in headers and "access-control-request-method" in headers
+
+
+def permission_of(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers of the answer to a preflight of an allowed page."""
+    permission = {
+        "access-control-allow-methods": "GET, POST, PUT, PATCH, DELETE",
+        "access-control-allow-headers": headers.get("access-control-request-headers", "*"),
+        "access-control-max-age": str(PREFLIGHT_SECONDS),
+    }
+    # Chromium asks for it where a public page calls a local address.
+    if headers.get("access-control-request-private-network") == "true":
+        permission["access-control-allow-private-network"] = "true"
+    return permission
+
+
+def headers_for_page(headers: Mapping[str, str], allowed: Iterable[str]) -> Pairs:
+    """Return the headers with which a page of an allowed origin may read an answer; none for other pages."""
+    origin = headers.get("origin", "")
+    if not origin or origin not in allowed:
+        return []
+    shown = [(b"access-control-allow-origin", origin.encode("latin-1")), (b"access-control-expose-headers", b"*")]
+    return [*shown, (b"vary", b"Origin")]

@@ -1,0 +1,86 @@
+"""Opens the model server of the settings: reads what its address means, and asks once whether it is there."""
+
+from __future__ import annotations
+
+import re
+
+import anyio
+
+from jacquard.config.service import ServiceSettings
+from jacquard.core.errors import ConfigError
+from jacquard.service.proxy.upstreams.http import HttpUpstream
+from jacquard.service.proxy.upstreams.named_model import NamedModelUpstream
+from jacquard.service.proxy.upstreams.protocol import Upstream, UpstreamCall, UpstreamError
+from mnemosyne.core.masking.addresses import mask_address
+
+ASKED_SECONDS = 10.0
+
+_ENDINGS = re.compile(r"(?:/(?:chat/completions|completions|messages|models|responses))?/*\Z")
+"""Addresses of single calls, which people copy in place of the base URL."""
+
+_BARE = re.compile(
+    r"(?:[^/@\s]*@)?"
+    r"(?:(?P<name>(?:[a-z0-9-]+\.)+[a-z]{2,})|localhost|(?:\d{1,3}\.){3}\d{1,3}|\[[0-9a-f:.]+\]|[\w.-]+(?=:\d{2,5}(?:/|\Z)))"
+    r"(?::(?P<port>\d{1,5}))?(?:/.*)?",
+    re.IGNORECASE,
+)
+"""An address without a scheme; `ollama/llama3.1:8b` is none, and `gpt-3.5-turbo` neither."""
+
+
+def find_address(upstream: str) -> str | None:
+    """Return the base URL that a setting means: with its scheme, and without the path of a single call; None for the name of a
+    model. ConfigError for an address that no model server can have.
+    """
+    address = upstream.strip()
+    if "://" not in address:
+        found = _BARE.fullmatch(address)
+        if found is None:
+            return None
+        is_far = found["name"] is not None and found["port"] in (None, "443")
+        address = f"{'https' if is_far else 'http'}://{address}"
+    if "?" in address or "#" in address:
+        raise ConfigError(
+            "service.upstream has a query or a fragment; write the base URL only, as http://127.0.0.1:5001/v1."
+        )
+    return _ENDINGS.sub("", address)
+
+
+def open_upstream(settings: ServiceSettings) -> Upstream | None:
+    """Return the model server; None where none is set. ConfigError for an address that is none."""
+    if settings.upstream is None:
+        return None
+    address = find_address(settings.upstream)
+    if address is None:
+        return NamedModelUpstream(settings.upstream.strip())
+    return HttpUpstream(address, settings.proxy.silent_seconds)
+
+
+def show_upstream(settings: ServiceSettings) -> str:
+    """Return the model server as logs may name it: its address without credentials, or the name of the model."""
+    told = settings.upstream or ""
+    return mask_address(find_address(told) or told)
+
+
+async def ask_upstream(settings: ServiceSettings) -> str:
+    """Ask the model server once for its models; return a sentence on what is wrong, '' where it is there."""
+    upstream, key = open_upstream(settings), settings.proxy.key
+    if upstream is None:
+        return ""
+    headers = [("authorization", f"Bearer {key}"), ("x-api-key", key)] if key else []
+    try:
+        if isinstance(upstream, NamedModelUpstream):
+            await upstream.check()
+            return ""
+        with anyio.fail_after(ASKED_SECONDS):
+            async with upstream.call(UpstreamCall(method="GET", path="/models", headers=headers)) as answer:
+                is_missing = answer.status == 404
+        return (
+            "The server has no models at this address; most base URLs end in /v1 (service.upstream)."
+            if is_missing
+            else ""
+        )
+    except (UpstreamError, TimeoutError) as error:
+        return str(error) or "The model server does not answer; see service.upstream, and whether the server runs."
+    finally:
+        with anyio.CancelScope(shield=True):
+            await upstream.close()
