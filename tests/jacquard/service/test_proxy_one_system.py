@@ -34,6 +34,8 @@ class StrictServer:
             return JSONResponse({"choices": [{"index": 0, "message": {"role": "assistant", "content": "ok"}}]})
         self.refused += 1
         status, sentence = fault
+        if not sentence:
+            return StreamingResponse(iter([]), media_type="text/event-stream")
         error = {"error": {"message": sentence, "code": status}}
         if status != 200:
             return JSONResponse(error, status)
@@ -49,6 +51,10 @@ def in_a_stream(messages):
     return only_first(
         messages, 200, "Error rendering prompt with jinja template: only one system message is supported."
     )
+
+
+def unsaid(messages):
+    return only_first(messages, 200, "")
 
 
 def in_chinese(messages):
@@ -98,7 +104,7 @@ def user(text):
 
 
 @pytest.mark.parametrize("card", ["You keep the harbour.", [{"type": "text", "text": "You keep the harbour."}]])
-@pytest.mark.parametrize("refuse", [only_first, in_a_stream, in_chinese, taking_turns])
+@pytest.mark.parametrize("refuse", [only_first, in_a_stream, unsaid, in_chinese, taking_turns])
 async def test_memory_stands_in_the_clients_system_message_where_a_second_is_refused(tmp_path, refuse, card):
     own = {"role": "system", "content": card}
     async with playing(tmp_path, refuse) as (server, http):

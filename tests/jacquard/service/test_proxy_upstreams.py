@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import anyio
 import pytest
 from served import serve_app
 from starlette.applications import Starlette
@@ -51,15 +52,17 @@ def test_an_address_with_more_than_a_base_url_is_refused(told):
         find_address(told)
 
 
-async def test_the_model_server_is_asked_once_whether_it_is_there():
+def test_the_model_server_is_asked_once_whether_it_is_there():
     with ScriptedServer() as server:
-        address = server.base_url
-        settings = ServiceSettings(upstream=address.removeprefix("http://"), proxy=ProxySettings(key="sk-server"))
-        assert await ask_upstream(settings) == ""
+        settings = ServiceSettings(
+            upstream=server.base_url.removeprefix("http://"), proxy=ProxySettings(key="sk-server")
+        )
+        assert anyio.run(ask_upstream, settings) == ""
+    assert "cannot be reached" in anyio.run(ask_upstream, settings)
     with serve_app(Starlette()) as port:
-        assert "most base URLs end in /v1" in await ask_upstream(ServiceSettings(upstream=f"127.0.0.1:{port}"))
-    assert "cannot be reached" in await ask_upstream(settings)
-    assert await ask_upstream(ServiceSettings()) == ""
+        found = anyio.run(ask_upstream, ServiceSettings(upstream=f"127.0.0.1:{port}"))
+    assert "most base URLs end in /v1" in found
+    assert anyio.run(ask_upstream, ServiceSettings()) == ""
 
 
 async def test_a_name_of_a_model_without_a_provider_is_said():

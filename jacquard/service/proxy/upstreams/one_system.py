@@ -71,23 +71,32 @@ class _BegunAnswer:
     headers: Headers
     begun: bytes
     rest: AsyncIterator[bytes]
+    fault: UpstreamError | None
 
     @property
     def is_refusal(self) -> bool:
-        """Whether the server refuses a message for its role or place; some do so in a stream that has begun."""
+        """Whether the server refuses a message for its role or place; some do so in a stream that has begun, or end it unsaid."""
+        if self.status == 200 and not self.begun:
+            return True
         is_error = self.status in _REFUSING or (self.status == 200 and b'"error"' in self.begun)
         return is_error and _REFUSAL.search(self.begun) is not None
 
     async def parts(self) -> AsyncIterator[bytes]:
-        yield self.begun
+        if self.begun:
+            yield self.begun
+        if self.fault is not None:
+            raise self.fault
         async for part in self.rest:
             yield part
 
 
 async def _begin(answer: UpstreamAnswer) -> _BegunAnswer:
-    begun, rest = b"", answer.parts()
-    async for part in rest:
-        begun += part
-        if answer.status not in _REFUSING or len(begun) > _LOOKED_AT_BYTES:
-            break
-    return _BegunAnswer(answer.status, answer.headers, begun, rest)
+    begun, rest, fault = b"", answer.parts(), None
+    try:
+        async for part in rest:
+            begun += part
+            if answer.status not in _REFUSING or len(begun) > _LOOKED_AT_BYTES:
+                break
+    except UpstreamError as error:
+        fault = error
+    return _BegunAnswer(answer.status, answer.headers, begun, rest, fault)
