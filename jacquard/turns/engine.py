@@ -67,11 +67,13 @@ from jacquard.turns.record import record_turn
 from jacquard.turns.streams import StreamRunner
 from jacquard.turns.writing.branches import (
     MESSAGE_CHARS,
+    RetoldTurn,
     adopt_messages,
     edit_message,
     find_answered_turn,
     find_input,
     open_branch,
+    retell,
 )
 from jacquard.turns.writing.commits import ReplyCommitter, retry_on_conflict
 from jacquard.turns.writing.repair import RepairResult, repair_state
@@ -610,6 +612,18 @@ class ContextEngine:
         said = await self._keep_secrets_out(Message(role=Role.USER, content=content))
         async with self._hold("edit_message", session_id, self._emitter):
             return await edit_message(self._parts.store, session_id, message_id, said.content, branch_id)
+
+    async def retell(self, session_id: str, after: str | None, turns: Sequence[RetoldTurn]) -> SessionHead:
+        """Open a branch after a committed turn (None: before the first) and write turns there: copies of stored ones, which keep
+        the ops of their replies, and messages that were exchanged elsewhere. TurnNotFoundError, SessionNotFoundError.
+        """
+        kept = []
+        for turn in turns:
+            known = set() if turn.copied is None else {each.content for each in turn.copied.messages}
+            said = [each if each.content in known else await self._keep_secrets_out(each) for each in turn.messages]
+            kept.append(replace(turn, messages=tuple(said)))
+        async with self._hold("retell", session_id, self._emitter, after):
+            return await retell(self._parts.store, session_id, after, kept)
 
     async def adopt_messages(self, session_id: str, messages: Sequence[ChatMessage]) -> SessionHead:
         """Take in messages that were exchanged elsewhere, oldest first, with their roles, authors, times, ids and tool calls.

@@ -140,6 +140,13 @@ class Store(Protocol):
         """Return all session ids, sorted."""
         ...
 
+    async def find_exchanges(self, digests: Sequence[str]) -> frozenset[tuple[str, str]]:
+        """Return each of these digests (`mnemosyne.chains.messages.exchanges`) with the sessions that have it on any branch; where
+        many have it, some of them. Archived sessions have none, and those of which something was erased only newer ones. A store
+        without such an index finds none.
+        """
+        return frozenset()
+
     async def head(self, session_id: str, branch_id: str | None = None) -> SessionHead:
         """Return the head of the active branch, or of `branch_id`; SessionNotFoundError, BranchNotFoundError."""
         ...

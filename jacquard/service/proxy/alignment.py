@@ -1,135 +1,270 @@
-"""Which of a session's stored messages the messages of a client are. Pure, about linear in their number.
+"""Alignment of a client's messages with a path of stored ones, as of two sequences. Pure, about linear in their number.
 
-Clients change what they got: they trim spaces, correct marks of emphasis and quotation, and put the speaker's name before the
-text. Such a message is still the same, and so is one that is stored without its secrets.
+Texts that occur once in both are anchors; the gaps between them are solved with costs: what a client leaves out at the beginning
+costs least, then what it leaves out at the end (the user went back), in the middle, an edit, and a message that is not stored.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
 
-from mnemosyne.chains.messages.message_parts import PARTS, is_text_part
-from mnemosyne.retrieval.text.words import word_tokens
-from mnemosyne.schema.session import Message, Role
+from jacquard.service.proxy.message_forms import MessageForm
+from mnemosyne.schema.session import Role
 
-MOST_STARTS = 20
-"""Of how many places where the client's messages may begin the agreement is counted: words such as "go on" are said often."""
-MOST_SKIPPED = 4
-"""How many of the client's oldest messages may be unknown before the first known one."""
+MOST_CELLS = 16_000
+"""Largest gap between anchors that is solved exactly: its messages of the client times its stored ones."""
 
-_COMMON_TEXT = """hello hi hey there good morning evening afternoon night day bye goodbye welcome thank thanks please sorry yes yeah
-    yep okay ok sure fine right great nice cool well help assist assistance today need want like know think tell say said ask talk
-    chat question answer anything something everything else go come going continue got see understand understood course happy glad
-    feel free let ready ai assistant model language chatbot name start begin try again way thing time look give make made get use
-    new one next last really actually maybe oh ah um hmm test testing hola buenos buenas dias días tardes noches gracias ayudar
-    ayudarte puedo hoy qué que por favor salut bonjour bonsoir merci aider comment puis je vous hallo guten tag morgen danke helfen
-    kann ihnen dir heute wie bitte ciao buongiorno grazie aiutarti posso oggi olá oi obrigado ajudar hoje como
-    привет здравствуйте спасибо помочь могу чем
-    你好 您好 早上好 下午好 晚上好 谢谢您 感谢您 再见 有什么可以帮您 有什么可以帮你 有什么可以帮助您的吗 可以帮助你
-    帮忙的吗 请问有什么 我能帮您什么 好的 是的
-    没问题 嗯嗯 哈哈 请继续 不客气 欢迎您 今天 需要我做什么 为您服务 很高兴为您 我是人工智能助手 语言模型 知道 我不知道 告诉我"""
-_COMMON = frozenset(word for text in _COMMON_TEXT.split() for word in (text, *word_tokens(text)))
+LEADING_COST, TRAILING_COST, MIDDLE_COST = 0.2, 0.4, 0.8
+"""Cost of leaving stored messages out, by where they are."""
+_NEXT_TRAILING, _NEXT_MIDDLE = 0.05, 0.02
+UNKNOWN_COST, LAST_UNKNOWN_COST = 0.9, 0.8
+REPLACED_COST, LEAST_LIKENESS = 1.2, 0.25
+_CHEAP = 0.1
 
-_IGNORED = re.compile(r"[\s*_~`\"'“”‘’„«»「」『』]+")
-_MASK = "[redacted:"
-_MASKED = re.compile(r"\[redacted:[a-z]{1,40}\]")
-"""A secret that was removed, in the form that `_key` gives it."""
-_NAME = re.compile(r"\A[^\n:：]{1,60}[:：]\s*(?=\S)")
+
+class Relation(StrEnum):
+    """How a message of the client is related to a stored one.
+
+    MERGED: the client's has other lines beside it; CUT: the client's has a part of its lines; MOVED: it stands elsewhere.
+    """
+
+    SAME = "same"
+    MERGED = "merged"
+    CUT = "cut"
+    EDITED = "edited"
+    MOVED = "moved"
 
 
 @dataclass(frozen=True, slots=True)
-class MessageForm:
-    """Parts of a message that have to agree. `bare` is its text without what may be the name of a speaker, `words` the original."""
+class Pair:
+    """A message of the client and a stored one, by their places. Several pairs may have one message: those that were merged."""
 
-    role: Role
-    text: str
-    bare: str
-    parts: str = ""
-    words: str = field(default="", compare=False)
-
-    def is_same(self, other: MessageForm) -> bool:
-        """Return whether both are one message, of which one may begin with the speaker's name."""
-        if self.role is not other.role or self.parts != other.parts:
-            return False
-        pairs = (self.text, other.text), (self.bare, other.text), (self.text, other.bare)
-        return any(_is_alike(*pair) or _is_alike(*pair[::-1]) for pair in pairs)
+    shown: int
+    stored: int
+    relation: Relation
 
 
-def form_of(message: Message) -> MessageForm:
-    """Return the form of a message; of parts that are no text it has a digest."""
-    parts = [_plain_part(part) for part in message.extra.get(PARTS, ()) if not is_text_part(part)]
-    digest = _digest(json.dumps(parts, sort_keys=True)) if parts else ""
-    bare = _key(_NAME.sub("", message.content, count=1))
-    return MessageForm(message.role, _key(message.content), bare, digest, message.content)
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """Pairs in order, and what they cost; moved messages are not among them."""
+
+    pairs: tuple[Pair, ...]
+    moved: tuple[Pair, ...]
+    cost: float
+    shown: int
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every message of the client is a stored one as it is, with notes at most."""
+        known = {pair.shown for pair in (*self.pairs, *self.moved) if pair.relation is not Relation.EDITED}
+        return len(known) == self.shown and not any(pair.relation is Relation.CUT for pair in self.pairs)
+
+    @property
+    def beginning(self) -> int:
+        """The number of messages with which both begin."""
+        same = (at for at, pair in enumerate(self.pairs) if (pair.shown, pair.stored) != (at, at))
+        edited = (at for at, pair in enumerate(self.pairs) if pair.relation is Relation.EDITED)
+        return min(next(same, len(self.pairs)), next(edited, len(self.pairs)))
 
 
-def informative_words(forms: Iterable[MessageForm]) -> frozenset[str]:
-    """Return the words of messages that few conversations have: without words of grammar, greetings, thanks and offers of help."""
-    return frozenset(word for form in forms for word in word_tokens(form.words) if word not in _COMMON)
+def align(shown: Sequence[MessageForm], stored: Sequence[MessageForm]) -> Alignment:
+    """Return the cheapest alignment that has the anchors."""
+    pairs: list[Pair] = []
+    ends = [(-1, -1), *_find_anchors(shown, stored), (len(shown), len(stored))]
+    for (left, above), (right, below) in pairwise(ends):
+        pairs += _Gap(shown, stored, range(left + 1, right), range(above + 1, below)).solve()
+        if right < len(shown) and below < len(stored):
+            pairs.append(Pair(right, below, Relation.SAME))
+    _settle(pairs, shown, stored)
+    return Alignment(tuple(pairs), _find_moved(shown, stored, pairs), _cost_of(shown, stored, pairs), len(shown))
 
 
-def exchanges_of(forms: Sequence[MessageForm]) -> Iterator[str]:
-    """Yield a digest of each message of the user with its reply, newest first."""
-    for said, reply in zip(forms[-2::-1], forms[:0:-1], strict=True):
-        if said.role is Role.USER and reply.role is Role.ASSISTANT:
-            yield _digest(f"{said.bare}\0{said.parts}\0{reply.bare}")
+def _find_anchors(shown: Sequence[MessageForm], stored: Sequence[MessageForm]) -> list[tuple[int, int]]:
+    """Return places of texts that occur once in both lists, in the order of both: the longest such chain."""
+    mine, theirs = (Counter((form.role, form.bare) for form in forms) for forms in (shown, stored))
+    places = {(form.role, form.bare): at for at, form in enumerate(stored)}
+    found: dict[int, int] = {}
+    before: dict[int, int | None] = {}
+    chain: list[int] = []
+    """The last place of the best chain of each length."""
+    for at, form in enumerate(shown):
+        key = form.role, form.bare
+        if mine[key] != 1 or theirs[key] != 1 or not form.is_same(stored[places[key]]):
+            continue
+        place = places[key]
+        spot = bisect_left(chain, place)
+        found[place], before[place] = at, chain[spot - 1] if spot else None
+        chain[spot : spot + 1] = [place]
+    last = chain[-1] if chain else None
+    anchors = []
+    while last is not None:
+        anchors.append((found[last], last))
+        last = before[last]
+    return anchors[::-1]
 
 
-def align(shown: Sequence[MessageForm], stored: Sequence[MessageForm]) -> tuple[int, int]:
-    """Return where the client's messages begin among the stored ones, and how many of them agree from there.
+def relate(mine: MessageForm, theirs: MessageForm) -> tuple[float, Relation]:
+    """Return what it costs that a message of the client is a stored one, and how both are related."""
+    if mine.role is not theirs.role:
+        return 9.0, Relation.EDITED
+    if mine.says_same(theirs):
+        return (0.0, Relation.SAME) if mine.has_parts_of(theirs) else (0.5, Relation.EDITED)
+    if mine.contains(theirs):
+        return 2 * _CHEAP, Relation.MERGED
+    if theirs.contains(mine):
+        return 3 * _CHEAP, Relation.CUT
+    likeness = mine.likeness(theirs)
+    return (1.5 - likeness if likeness >= LEAST_LIKENESS + 0.05 else REPLACED_COST), Relation.EDITED
 
-    (0, 0): none is known. Of several places the one with the longest agreement is taken, of these the newest. Looked at are those
-    nearest to where the client's messages begin if both end alike.
+
+class _Gap:
+    """Messages between two anchors: places of the client's and of the stored ones that are still to be aligned."""
+
+    def __init__(self, shown: Sequence[MessageForm], stored: Sequence[MessageForm], mine: range, theirs: range) -> None:
+        self._shown, self._stored = shown, stored
+        self._mine, self._theirs = list(mine), list(theirs)
+        self._leads, self._trails = (
+            mine.start == theirs.start == 0,
+            mine.stop == len(shown) and theirs.stop == len(stored),
+        )
+
+    def solve(self) -> Iterator[Pair]:
+        """Yield the pairs of the gap, in order."""
+        mine, theirs = self._mine, self._theirs
+        if len(mine) * len(theirs) <= MOST_CELLS:
+            yield from self._solve_exactly(mine, theirs)
+            return
+        last = self._count_alike(mine[::-1], theirs[::-1])
+        mine_left, theirs_left = mine[: len(mine) - last], theirs[: len(theirs) - last]
+        first = self._count_alike(mine_left, theirs_left)
+        yield from (Pair(a, b, Relation.SAME) for a, b in zip(mine[:first], theirs[:first], strict=True))
+        mine_left, theirs_left = mine_left[first:], theirs_left[first:]
+        reach = MOST_CELLS // max(len(mine_left), 1) // 2
+        if len(theirs_left) <= 2 * reach:
+            yield from self._solve_exactly(mine_left, theirs_left)
+        elif reach > len(mine_left):
+            yield from self._solve_exactly(mine_left, [*theirs_left[:reach], *theirs_left[-reach:]])
+        else:
+            yield from self._pair_by_place(mine_left, theirs_left)
+        if last:
+            yield from (Pair(a, b, Relation.SAME) for a, b in zip(mine[-last:], theirs[-last:], strict=True))
+
+    def _count_alike(self, mine: Sequence[int], theirs: Sequence[int]) -> int:
+        pairs = zip(mine, theirs, strict=False)
+        alike = (at for at, (a, b) in enumerate(pairs) if not self._shown[a].is_same(self._stored[b]))
+        return next(alike, min(len(mine), len(theirs)))
+
+    def _pair_by_place(self, mine: Sequence[int], theirs: Sequence[int]) -> Iterator[Pair]:
+        """Yield the pairs at the same distance from the end, where both say about the same."""
+        count = min(len(mine), len(theirs))
+        for a, b in zip(mine[-count:], theirs[-count:], strict=True):
+            cost, relation = relate(self._shown[a], self._stored[b])
+            if cost < REPLACED_COST:
+                yield Pair(a, b, relation)
+
+    def _solve_exactly(self, mine: Sequence[int], theirs: Sequence[int]) -> list[Pair]:
+        """Return the pairs of the cheapest alignment: from the costs of all beginnings, row by row."""
+        if not mine or not theirs:
+            return []
+        opening, step = (LEADING_COST, 0.0) if self._leads else (MIDDLE_COST, _NEXT_MIDDLE)
+        rows = [_Row(len(theirs))]
+        rows[0].best[1:] = rows[0].out[1:] = [opening + step * at for at in range(len(theirs))]
+        for number, a in enumerate(mine, 1):
+            is_last = self._trails and number == len(mine)
+            opening, step = (TRAILING_COST, _NEXT_TRAILING) if is_last else (MIDDLE_COST, _NEXT_MIDDLE)
+            row, above = _Row(len(theirs)), rows[-1]
+            row.best[0] = above.best[0] + UNKNOWN_COST
+            for at, b in enumerate(theirs, 1):
+                cost, kind = relate(self._shown[a], self._stored[b])
+                row.kinds[at] = kind
+                row.match[at] = above.best[at - 1] + cost
+                if kind is Relation.MERGED is row.kinds[at - 1]:
+                    row.match[at] = min(row.match[at], row.match[at - 1] + _CHEAP)
+                elif kind is Relation.CUT is above.kinds[at]:
+                    row.match[at] = min(row.match[at], above.match[at] + _CHEAP)
+                row.out[at] = min(row.best[at - 1] + opening, row.out[at - 1] + step)
+                row.best[at] = min(row.match[at], row.out[at], above.best[at] + UNKNOWN_COST)
+            rows.append(row)
+        return _walk_back(rows, mine, theirs)
+
+
+class _Row:
+    """Costs of aligning the first messages of the client with the first stored ones: `match` where the last two are a pair, `out`
+    where the last stored one is left out, and the best.
     """
-    alike = len(stored) - len(shown)
-    for skipped, first in enumerate(shown[: MOST_SKIPPED + 1]):
-        starts = [at for at, each in enumerate(stored) if at >= skipped and first.is_same(each)]
-        if starts and skipped:
-            return starts[-1] - skipped, 0
-        if starts:
-            nearest = sorted(starts, key=lambda start: abs(start - alike))[:MOST_STARTS]
-            best = max(nearest, key=lambda start: (count_agreeing(shown, stored[start:]), start))
-            return best, count_agreeing(shown, stored[best:])
-    return 0, 0
+
+    __slots__ = ("best", "kinds", "match", "out")
+
+    def __init__(self, count: int) -> None:
+        self.best = [0.0] * (count + 1)
+        self.match, self.out = [9e9] * (count + 1), [9e9] * (count + 1)
+        self.kinds: list[Relation | None] = [None] * (count + 1)
 
 
-def count_agreeing(shown: Sequence[MessageForm], stored: Sequence[MessageForm]) -> int:
-    """Return how many messages agree from the first ones on."""
-    pairs = zip(shown, stored, strict=False)
-    return next(
-        (at for at, (mine, theirs) in enumerate(pairs) if not mine.is_same(theirs)), min(len(shown), len(stored))
+def _walk_back(rows: Sequence[_Row], mine: Sequence[int], theirs: Sequence[int]) -> list[Pair]:
+    """Return the pairs on the cheapest way to the end of both lists."""
+    pairs: list[Pair] = []
+    number, at, goes_on = len(mine), len(theirs), False
+    while number and at:
+        row, above = rows[number], rows[number - 1]
+        kind = row.kinds[at]
+        if not goes_on and row.match[at] > row.best[at]:
+            if row.out[at] > row.best[at]:
+                number -= 1
+            else:
+                at -= 1
+            continue
+        assert kind is not None
+        pairs.append(Pair(mine[number - 1], theirs[at - 1], kind))
+        goes_on = True
+        if kind is Relation.MERGED is row.kinds[at - 1] and row.match[at] == row.match[at - 1] + _CHEAP:
+            at -= 1
+        elif kind is Relation.CUT is above.kinds[at] and row.match[at] == above.match[at] + _CHEAP:
+            number -= 1
+        else:
+            number, at, goes_on = number - 1, at - 1, False
+    return pairs[::-1]
+
+
+def _settle(pairs: list[Pair], shown: Sequence[MessageForm], stored: Sequence[MessageForm]) -> None:
+    """Move gaps that could begin a message later so that they begin with a message of the user: exchanges are left out whole."""
+    for at in range(1, len(pairs)):
+        before, pair = pairs[at - 1], pairs[at]
+        start = before.stored + 1
+        is_gap = start < pair.stored and stored[start].role is not Role.USER and before.shown + 1 == pair.shown
+        if is_gap and pair.relation is Relation.SAME and shown[pair.shown].is_same(stored[start]):
+            pairs[at] = Pair(pair.shown, start, Relation.SAME)
+
+
+def _find_moved(shown: Sequence[MessageForm], stored: Sequence[MessageForm], pairs: Sequence[Pair]) -> tuple[Pair, ...]:
+    """Return the messages that stand elsewhere: without a pair on either side, and the same."""
+    mine, theirs = {pair.shown for pair in pairs}, {pair.stored for pair in pairs}
+    places = {(form.role, form.bare): at for at, form in enumerate(stored) if at not in theirs}
+    alone = ((at, places.get((form.role, form.bare))) for at, form in enumerate(shown) if at not in mine)
+    return tuple(Pair(at, place, Relation.MOVED) for at, place in alone if place is not None)
+
+
+def _cost_of(shown: Sequence[MessageForm], stored: Sequence[MessageForm], pairs: Sequence[Pair]) -> float:
+    """Return what an alignment costs over all."""
+    cost = sum(
+        relate(shown[pair.shown], stored[pair.stored])[0] for pair in pairs if pair.relation is not Relation.SAME
     )
+    last_shown, last_stored = (pairs[-1].shown, pairs[-1].stored) if pairs else (-1, -1)
+    known = {pair.shown for pair in pairs}
+    unknown = sum(at not in known for at in range(last_shown + 1))
+    cost += UNKNOWN_COST * unknown + LAST_UNKNOWN_COST * (len(shown) - last_shown - 1)
+    for start, _ in gaps_of([pair.stored for pair in pairs], last_stored + 1):
+        cost += MIDDLE_COST if start else LEADING_COST
+    return cost + TRAILING_COST * (last_stored + 1 < len(stored))
 
 
-def _is_alike(said: str, stored: str) -> bool:
-    """Return whether a text is the stored one, with something in each place from which a secret was removed."""
-    if said == stored or _MASK not in stored:
-        return said == stored
-    first, *others = _MASKED.split(stored)
-    if not others or not said.startswith(first):
-        return False
-    place = len(first)
-    for piece in others[:-1]:
-        place = said.find(piece, place + 1)
-        if place < 0:
-            return False
-        place += len(piece)
-    return len(said) - len(others[-1]) > place and said.endswith(others[-1])
-
-
-def _key(text: str) -> str:
-    return _IGNORED.sub("", text) or text.strip()
-
-
-def _plain_part(part: Mapping[str, Any]) -> dict[str, Any]:
-    # Where a prompt is cached says nothing of its content, and moves from call to call.
-    return {name: value for name, value in part.items() if name != "cache_control"}
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+def gaps_of(places: Sequence[int], end: int) -> Iterator[tuple[int, int]]:
+    """Yield the ranges before `end` in which no place is."""
+    for before, after in pairwise([-1, *sorted({*places}), end]):
+        if after - before > 1:
+            yield before + 1, after

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 from weakref import WeakValueDictionary
@@ -17,24 +17,19 @@ from jacquard.integrations.core.adapter import COUNTED, REPORTED_WITH_MORE
 from jacquard.integrations.core.mapping import read_arguments
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_from_record
 from jacquard.pipeline.record.stored_turn import viewer_of
-from jacquard.service.proxy.alignment import MessageForm, form_of
-from jacquard.service.proxy.conversation import (
-    Placed,
-    Said,
-    SessionFinder,
-    ensure_session,
-    place,
-    read_said,
-)
+from jacquard.service.proxy.conversation import Said, read_said
+from jacquard.service.proxy.message_forms import form_of
 from jacquard.service.proxy.our_text import settings_for, take_our_text
+from jacquard.service.proxy.placing import Placed, ensure_session, goes_on_with_reply, place
 from jacquard.service.proxy.replies.answers import AnswerReader
 from jacquard.service.proxy.requests.chat_request import ChatRequest, OurText, text_of
+from jacquard.service.proxy.session_finder import find_session
+from jacquard.service.proxy.verdict import Decision, is_asked_again
 from jacquard.service.tenants import TenantRuntimes
 from jacquard.service.values import Principal
 from jacquard.templating.profiles import ReplyForm
 from jacquard.turns.writing.branches import find_input
 from jacquard.wiring.runtime import Runtime
-from mnemosyne.chains.messages.message_parts import message_from_chat
 from mnemosyne.core.errors import SessionNotFoundError
 from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage, ToolCall
@@ -55,12 +50,12 @@ class KeptTurn:
 
     session_id: str
     turn_id: str
-    user: MessageForm
     ours: OurText
     reply_form: ReplyForm
     call: int
     reply: str | None = None
     degraded: tuple[str, ...] = ()
+    decision: Decision = field(default_factory=Decision)
 
     @property
     def address(self) -> str:
@@ -80,44 +75,47 @@ class TurnKeeper:
     """Makes turns of calls, on the runtime of the caller's tenant."""
 
     def __init__(self, settings: ProxySettings, tenants: TenantRuntimes) -> None:
-        self._settings, self._tenants, self._finder = settings, tenants, SessionFinder()
+        self._settings, self._tenants = settings, tenants
         # Held only while a call uses it, so that two calls do not both bring a session to where they are.
         self._locks: WeakValueDictionary[tuple[str, str], anyio.Lock] = WeakValueDictionary()
 
-    async def begin(self, principal: Principal, headers: Mapping[str, str], request: ChatRequest) -> KeptTurn:
-        """Bring the session to where the client is and prepare the turn. TimeoutError; any error of the engine."""
+    async def begin(self, principal: Principal, headers: Mapping[str, str], request: ChatRequest) -> KeptTurn | None:
+        """Bring the session to where the client is and prepare the turn; None for a call in which the model goes on with a reply,
+        which is stored with the client's next call, as that shows the whole of it. TimeoutError; any error of the engine.
+        """
         with anyio.fail_after(self._settings.prepare_seconds):
             said = await read_said(headers, request, principal.viewer)
             async with self._tenants.use(principal.tenant) as runtime:
-                session_id = said.named or await self._finder.find(runtime, principal.tenant, said)
+                session_id = said.named or await find_session(runtime, said)
                 lock = self._locks.setdefault((principal.tenant, session_id), anyio.Lock())
                 async with lock:
-                    self._finder.note(principal.tenant, session_id, said.forms)
-                    turn, ours = await self._begin(runtime, principal, session_id, request, said)
+                    if request.continues and await goes_on_with_reply(runtime, session_id, said, request.beginnings):
+                        return None
+                    turn, ours, decision = await self._begin(runtime, principal, session_id, request, said)
         answered = sum(each.get("role") == "assistant" for each in request.tail)
         return KeptTurn(
             session_id=session_id,
             turn_id=turn.turn_id,
-            user=said.user_form,
             ours=ours,
             reply_form=turn.reply_form,
             call=answered + 1,
             reply=turn.reply,
             degraded=tuple(dict.fromkeys(each.code for each in turn.report.degradations)),
+            decision=decision,
         )
 
     async def _begin(
         self, runtime: Runtime, principal: Principal, session_id: str, request: ChatRequest, said: Said
-    ) -> tuple[PreparedTurn, OurText]:
+    ) -> tuple[PreparedTurn, OurText, Decision]:
         waiting = await self._find_waiting(runtime, session_id, request, said)
         # Results of tools go on with a turn; a call that only looks like that begins one.
         counted = "prepare_turn" if waiting is None else "record_tool_call"
         await self._tenants.quotas.check(counted, principal.tenant, runtime.store)
         await ensure_session(runtime, session_id)
-        turn, ours = waiting or await self._prepare(runtime, session_id, request, said)
+        turn, ours, decision = waiting or await self._prepare(runtime, session_id, request, said)
         if request.tail:
             await _record_tools(runtime, session_id, turn.turn_id, request)
-        return turn, ours
+        return turn, ours, decision
 
     async def text_of_newest_turn(
         self, principal: Principal, headers: Mapping[str, str], request: ChatRequest
@@ -129,19 +127,19 @@ class TurnKeeper:
         with anyio.fail_after(self._settings.prepare_seconds):
             said = await read_said(headers, request, principal.viewer)
             async with self._tenants.use(principal.tenant) as runtime:
-                session_id = said.named or await self._finder.find(runtime, principal.tenant, said)
+                session_id = said.named or await find_session(runtime, said)
                 head = await runtime.store.head(session_id)
                 record = None if head.turn_id is None else await runtime.store.turn(session_id, head.turn_id)
                 asked = None if record is None else find_input(record)
                 if record is None or asked is None or not _is_for(record, runtime, said):
                     return OurText()
-                if not form_of(asked).is_same(said.user_form):
+                if not is_asked_again(said.user_form, form_of(asked)):
                     return OurText()
                 return await self._take_again(runtime, record, asked)
 
     async def _prepare(
         self, runtime: Runtime, session_id: str, request: ChatRequest, said: Said
-    ) -> tuple[PreparedTurn, OurText]:
+    ) -> tuple[PreparedTurn, OurText, Decision]:
         engine = runtime.engine
         placed = await place(runtime, session_id, said)
         has_state = await _has_state(runtime, session_id)
@@ -161,7 +159,7 @@ class TurnKeeper:
             turn = await engine.swipe(session_id, config, turn_id=placed.again_turn)
         else:
             turn = await engine.prepare_turn(session_id, placed.user, config)
-        return turn, self._take(turn, placed, has_state=has_state)
+        return turn, self._take(turn, placed, has_state=has_state), placed.decision
 
     def _take(self, turn: PreparedTurn, placed: Placed, *, has_state: bool) -> OurText:
         if not self._settings.max_tokens:
@@ -170,7 +168,7 @@ class TurnKeeper:
 
     async def _find_waiting(
         self, runtime: Runtime, session_id: str, request: ChatRequest, said: Said
-    ) -> tuple[PreparedTurn, OurText] | None:
+    ) -> tuple[PreparedTurn, OurText, Decision] | None:
         """Return the turn that a call with results of tools goes on with: its text is the same as in its first call."""
         if not request.tail or request.last_user is None:
             return None
@@ -181,9 +179,9 @@ class TurnKeeper:
         asked = None if pending is None else find_input(pending)
         if pending is None or asked is None or not _is_for(pending, runtime, said):
             return None
-        if not form_of(asked).is_same(form_of(message_from_chat(request.messages[request.last_user]))):
+        if not is_asked_again(said.user_form, form_of(asked)):
             return None
-        return turn_from_record(pending, 0), await self._take_again(runtime, pending, asked)
+        return turn_from_record(pending, 0), await self._take_again(runtime, pending, asked), Decision()
 
     async def _take_again(self, runtime: Runtime, record: TurnRecord, said: Message) -> OurText:
         """Return the text of a stored turn."""
@@ -209,8 +207,6 @@ class TurnKeeper:
                 if said.strip() and not answer.calls_tools:
                     reply = Message(role=Role.ASSISTANT, content=said)
                     await engine.commit_assistant_message(turn.session_id, reply, turn_id=turn.turn_id)
-                    seen = Message(role=Role.ASSISTANT, content=answer.shown)
-                    self._finder.note(principal.tenant, turn.session_id, [turn.user, form_of(seen)])
         except Exception as error:
             _log.warning("proxy: a reply could not be kept (%s)", type(error).__name__)
 

@@ -20,8 +20,9 @@ from jacquard.service.proxy.keeping import KeptTurn, TurnKeeper
 from jacquard.service.proxy.passage import TurnPassage
 from jacquard.service.proxy.relay import EVENTS, Relay, upstream_fault
 from jacquard.service.proxy.replies.own_answer import write_answer
-from jacquard.service.proxy.requests.chat_request import MERGED, Api, ChatRequest, read_request, with_our_text
+from jacquard.service.proxy.requests.chat_request import MERGED, Api, ChatRequest, OurText, read_request, with_our_text
 from jacquard.service.proxy.requests.headers import (
+    ALIGNMENT,
     DEGRADED,
     ERROR,
     PAGE,
@@ -113,8 +114,9 @@ class Proxy:
             try:
                 if treat == SAME_TURN:
                     ours = await self._keeper.text_of_newest_turn(principal, request.headers, call)
+                elif (turn := await self._keeper.begin(principal, request.headers, call)) is None:
+                    own[PASSED], ours = quote(CONTINUED), OurText()
                 else:
-                    turn = await self._keeper.begin(principal, request.headers, call)
                     own |= _headers_of(turn)
                     ours = turn.ours
                     if turn.reply is not None:
@@ -160,14 +162,14 @@ def _treat(call: ChatRequest, rules: Sequence[CallRule], headers: Mapping[str, s
         return PASS, rule.name
     if rule is not None and rule.treat == SAME_TURN and call.continues and call.last_user is not None:
         return SAME_TURN, rule.name
-    # A reply that goes on is stored with the client's next call, which shows the whole of it.
-    return (PASS, CONTINUED) if call.continues or call.last_user is None else (TURN, "")
+    return (PASS, CONTINUED) if call.last_user is None else (TURN, "")
 
 
 def _headers_of(turn: KeptTurn) -> dict[str, str]:
     """Return the headers that lead to what was recorded of a turn, with what it was done without."""
     degraded = {DEGRADED: ", ".join(turn.degraded)} if turn.degraded else {}
-    return {RECEIPT: f"{turn.address}/receipt", PAGE: f"{turn.address}/page", **degraded}
+    addresses = {RECEIPT: f"{turn.address}/receipt", PAGE: f"{turn.address}/page"}
+    return {**addresses, ALIGNMENT: turn.decision.code, **degraded}
 
 
 def _answer_self(call: ChatRequest, reply: str, turn_id: str, headers: dict[str, str]) -> Response:

@@ -6,11 +6,15 @@ session.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
+from filament import parse_reply
 from jacquard.core.errors import ConfigError
 from jacquard.pipeline.record.prepared_turn import turn_id_of
+from mnemosyne.chains.messages.exchanges import digest_of
+from mnemosyne.chains.state import judge_reply_ops
 from mnemosyne.core.errors import TurnNotFoundError
 from mnemosyne.core.off_loop import calculate
 from mnemosyne.protocols import Store
@@ -61,6 +65,41 @@ def find_input(record: TurnRecord) -> Message | None:
     return next((message for message in record.messages if message.role is Role.USER), None)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RetoldTurn:
+    """A turn of a path that is written once more: a copy of a stored one, with other messages, or one that is new (None)."""
+
+    messages: tuple[Message, ...]
+    copied: TurnRecord | None = None
+
+
+async def retell(
+    store: Store,
+    session_id: str,
+    after: str | None,
+    turns: Sequence[RetoldTurn],
+    branch_id: str | None = None,
+    stem: str = "edit",
+) -> SessionHead:
+    """Open a branch after a committed turn (None: before the first) and write turns there.
+
+    A copy has the ops of its turn as long as it has a reply; the others leave the state as it is.
+    """
+    head = await open_branch(store, session_id, after, branch_id, stem)
+    told: str | None = after
+    for turn in turns:
+        if turn.copied is None:
+            # The same words may be said again later, so the place is part of the ids.
+            place = "\0".join((head.branch_id, head.turn_id or ""))
+            said = [replace(each, message_id=digest_of([place, str(at)])) for at, each in enumerate(turn.messages)]
+            head = await adopt_messages(store, session_id, said)
+            continue
+        is_in_line = turn.copied.parent_id == told
+        head, keeps_ops = await _copy_turn(store, turn.copied, turn.messages, head, is_in_line=is_in_line)
+        told = turn.copied.turn_id if is_in_line and keeps_ops else ""
+    return head
+
+
 async def edit_message(
     store: Store, session_id: str, message_id: str, content: str, branch_id: str | None
 ) -> SessionHead:
@@ -70,32 +109,37 @@ async def edit_message(
     """
     if not content.strip():
         raise ConfigError("An edited message needs a text; to leave a message out, go back to the turn before it.")
-    path = await _read_path(store, session_id)
+    path = await read_path(store, session_id)
     place = next((n for n, turn in enumerate(path) if any(m.message_id == message_id for m in turn.messages)), None)
     if place is None:
         raise ConfigError(f"No message {message_id!r} is on the active branch of session {session_id!r}.")
-    head = await open_branch(store, session_id, path[place].parent_id, branch_id, "edit")
-    for turn in path[place:]:
-        head = await _copy_turn(store, turn, head, {message_id: content})
-    return head
+    edited = tuple(replace(m, content=content) if m.message_id == message_id else m for m in path[place].messages)
+    first, *others = path[place:]
+    turns = [RetoldTurn(copied=first, messages=edited), *(RetoldTurn(copied=t, messages=t.messages) for t in others)]
+    return await retell(store, session_id, first.parent_id, turns, branch_id)
 
 
-async def _read_path(store: Store, session_id: str) -> list[TurnRecord]:
-    """Return all committed turns of the active branch, oldest first."""
+async def read_path(store: Store, session_id: str, *, from_turn: str | None = None) -> list[TurnRecord]:
+    """Return the committed turns of the active branch from a turn on (None: all), oldest first."""
     path: list[TurnRecord] = []
     before: int | None = None
     while page := await store.turns(session_id, limit=_PAGE, before_depth=before):
         path = [*page, *path]
         before = page[0].depth
+        place = next((at for at, turn in enumerate(page) if turn.turn_id == from_turn), None)
+        if place is not None:
+            return path[place:]
     return path
 
 
-async def _copy_turn(store: Store, turn: TurnRecord, head: SessionHead, texts: dict[str, str]) -> SessionHead:
-    """Commit the copy of a turn after a head; `texts` replace those of messages, by id."""
-    said = [
-        replace(message, content=texts.get(message.message_id, message.content), message_id="")
-        for message in turn.messages
-    ]
+async def _copy_turn(
+    store: Store, turn: TurnRecord, messages: Sequence[Message], head: SessionHead, *, is_in_line: bool
+) -> tuple[SessionHead, bool]:
+    """Commit the copy of a turn after a head, and return the new head, and whether the copy has the ops of the turn.
+
+    `is_in_line`: the state at the head is the one that the turn began with.
+    """
+    said = [replace(message, message_id="") for message in messages]
     words = "\x00".join((turn.turn_id, *(message.content for message in said)))
     copied = TurnRecord(
         turn_id=turn_id_of(head.session_id, head.branch_id, head.turn_id, head.depth + 1, words),
@@ -110,16 +154,38 @@ async def _copy_turn(store: Store, turn: TurnRecord, head: SessionHead, texts: d
         created_at=turn.created_at,
         origin_id=turn.origin_id or turn.turn_id,
     )
-    state = await store.state_at(head.session_id, turn.turn_id) if turn.ops else None
+    has_reply = not turn.messages or any(message.role is Role.ASSISTANT for message in said)
+    ops, state, report = turn.ops if has_reply else (), None, turn.report
+    if ops and is_in_line:
+        state = await store.state_at(head.session_id, turn.turn_id)
+    elif ops:
+        ops, state, report = await _repeat_ops(store, turn, head)
     saved = await store.save_prepared(copied, expected_version=head.version)
     commit = TurnCommit(
         turn_id=copied.turn_id,
         messages=tuple(message for message in said if message.role is Role.ASSISTANT),
-        ops=turn.ops,
+        ops=ops,
         state=state,
-        report=turn.report,
+        report=report,
     )
-    return await store.commit_turn(head.session_id, commit, expected_version=saved.version)
+    return await store.commit_turn(head.session_id, commit, expected_version=saved.version), has_reply or not turn.ops
+
+
+async def _repeat_ops(
+    store: Store, turn: TurnRecord, head: SessionHead
+) -> tuple[tuple[Mapping[str, Any], ...], Mapping[str, Any] | None, Mapping[str, Any] | None]:
+    """Return the ops of a turn as they change the state at a head, that state after them, and the report on them.
+
+    They are read once more from the reply, because what was written changes a state to fixed values. Ops that would be refused
+    there change nothing.
+    """
+    whole = await store.turn(head.session_id, turn.turn_id)
+    told = str((whole.report or {}).get("raw", ""))
+    said = "\n".join(message.content for message in whole.messages if message.role is not Role.ASSISTANT)
+    ops: Sequence[Any] = parse_reply(told, user_text=said).ops if told else ()
+    before = await store.state_at(head.session_id, head.turn_id)
+    judged = judge_reply_ops(before, ops or whole.ops, whole.anchors)
+    return judged.patch, judged.tree if judged.patch else None, whole.report
 
 
 async def adopt_messages(store: Store, session_id: str, messages: Sequence[Message]) -> SessionHead:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from mnemosyne.chains.messages.exchanges import exchange_digests
 from mnemosyne.protocols import Store
 from mnemosyne.schema.document import ModelUsage, SessionDocument, Task, ToolCall
 from mnemosyne.schema.erasure import AuditRecord, Erasure, ErasureOutcome, ErasurePreview, StoredRow
@@ -39,6 +40,9 @@ from mnemosyne.stores.ledger.erase import Dataset, RewritePlan, erase, find_text
 from mnemosyne.stores.ledger.ledger import Ledger
 
 T = TypeVar("T")
+
+MOST_TURNS_READ = 200
+"""Newest turns of each session that are searched for exchanges: these stores are for few sessions, and have no index of them."""
 
 
 class StorageBackend(Protocol):
@@ -124,6 +128,14 @@ class LedgerStore(Store):
 
     async def sessions(self) -> tuple[str, ...]:
         return await self._backend.read_all(lambda dataset: dataset.session_ids())
+
+    async def find_exchanges(self, digests: Sequence[str]) -> frozenset[tuple[str, str]]:
+        wanted, found = frozenset(digests), set[tuple[str, str]]()
+        for session_id in await self.sessions() if wanted else ():
+            for turn in await self.turns(session_id, limit=MOST_TURNS_READ):
+                told = exchange_digests(turn.messages)
+                found.update((digest, session_id) for _, digest in told if digest in wanted)
+        return frozenset(found)
 
     async def head(self, session_id: str, branch_id: str | None = None) -> SessionHead:
         return await self._read(session_id, ledger_reads.read_head, branch_id)

@@ -264,6 +264,7 @@ def _rewrite(connection: Connection, task: _Task) -> None:
     """Clean everything of a session that stays, and increment its version."""
     task.tally.touched.append(task.session.session_id)
     _messages(connection, task)
+    connection.post("UPDATE messages SET exchange = NULL WHERE session = ?", (task.session.key,))
     _entries(connection, task)
     for table in OF_A_SESSION:
         if table.bodies and table.table != "messages":

@@ -8,7 +8,8 @@ The tables:
 - `messages` and `entries` hold committed rows only. Their `seq` grows with every commit to a scope (numbers are drawn
   while the session's row is locked), so a reader that has seen everything up to a number will find the rest after it.
   The messages of a pending turn are in `turns.draft`. `recalled` is 1 for messages that recall may find, 2 for those it
-  may no longer find.
+  may no longer find. `exchange` is a digest (`chains.messages.exchanges`) of a reply, or of a message of the user with its reply:
+  a conversation without a name is found by it. Older rows and those of sessions of which something was erased have none.
 - `papers` keeps the large parts of a turn (receipt, prompt, report) off the pages that are read each turn, compressed
   (`sql.blobs`).
 - `branch_states` is the head state; `snapshots` and `turns.ops` rebuild any other. Branch '' of `snapshots` is the
@@ -39,7 +40,7 @@ from typing import Literal
 
 Dialect = Literal["sqlite", "postgresql"]
 
-REVISION = 7
+REVISION = 8
 """The revision of these tables, as `store_revision` has it."""
 
 NEEDED = 3
@@ -99,10 +100,11 @@ TABLES = (
     "CREATE TABLE papers (turn {int} NOT NULL PRIMARY KEY, receipt {blob}, prompt {blob}, report {blob})",
     """CREATE TABLE messages (
         seq {serial}, session {int} NOT NULL, branch_id {text} NOT NULL, depth {int} NOT NULL, ord {int} NOT NULL,
-        turn_id {text} NOT NULL, message_id {text} NOT NULL, recalled {int} NOT NULL, body {blob} NOT NULL)""",
+        turn_id {text} NOT NULL, message_id {text} NOT NULL, recalled {int} NOT NULL, body {blob} NOT NULL, exchange {text})""",
     "CREATE UNIQUE INDEX messages_on_path ON messages (session, branch_id, depth, ord)",
     "CREATE UNIQUE INDEX messages_by_id ON messages (session, message_id)",
     "CREATE INDEX messages_recalled ON messages (session, seq) WHERE recalled <> 0",
+    "CREATE INDEX messages_by_exchange ON messages (exchange, seq) WHERE exchange IS NOT NULL",
     """CREATE TABLE entries (
         seq {serial}, tenant {text} NOT NULL, scope {text} NOT NULL, chain {text} NOT NULL, entry_id {text} NOT NULL,
         branch_id {text}, depth {int}, turn_id {text}, restricted {int} NOT NULL, deleted {int} NOT NULL,
@@ -230,7 +232,7 @@ OF_A_SESSION = (
     TextTable(
         table="messages",
         key="message_id",
-        words=("branch_id", "turn_id", "message_id"),
+        words=("branch_id", "turn_id", "message_id", "exchange"),
         bodies={"body": "message"},
         row=("message_id",),
     ),

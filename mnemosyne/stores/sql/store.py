@@ -41,6 +41,7 @@ from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.read_bodies import BodyCache
 from mnemosyne.stores.sql.reading import archives as sql_archives
 from mnemosyne.stores.sql.reading import entries as sql_recall
+from mnemosyne.stores.sql.reading import exchanges as sql_exchanges
 from mnemosyne.stores.sql.reading import search as sql_search
 from mnemosyne.stores.sql.reading import system_messages as sql_system_messages
 from mnemosyne.stores.sql.reading import turn_inputs as sql_inputs
@@ -104,6 +105,9 @@ class SqlStore(SqlUpkeep, Store):
 
     async def sessions(self) -> tuple[str, ...]:
         return await self._reads.run(sql_sessions.read_sessions)
+
+    async def find_exchanges(self, digests: Sequence[str]) -> frozenset[tuple[str, str]]:
+        return await self._reads.run(lambda db: sql_exchanges.find_exchanges(db, digests))
 
     async def head(self, session_id: str, branch_id: str | None = None) -> SessionHead:
         return await self._reads.run(lambda db: sql_archives.read_head(db, session_id, branch_id))

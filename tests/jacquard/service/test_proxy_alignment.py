@@ -9,7 +9,8 @@ import httpx
 import pytest
 
 from jacquard.config.service import ServiceSettings
-from jacquard.service.proxy.alignment import align, exchanges_of, form_of
+from jacquard.service.proxy.alignment import align
+from jacquard.service.proxy.message_forms import form_of
 from jacquard.service.running.application import build_app
 from jacquard.testing.server import ScriptedServer
 from mnemosyne import Message, Role
@@ -367,32 +368,31 @@ def forms(*texts):
     ]
 
 
+def places(shown, stored):
+    return [(pair.shown, pair.stored) for pair in align(shown, stored).pairs]
+
+
 @pytest.mark.parametrize(
     ("shown", "stored_texts", "found"),
     [
-        ("abc", "abc", (0, 3)),
-        ("cd", "abcd", (2, 2)),
-        ("ab", "abcd", (0, 2)),
-        ("abxd", "abcd", (0, 2)),
-        ("xd", "abcd", (2, 0)),
-        ("ab", "", (0, 0)),
-        ("xy", "ab", (0, 0)),
-        ("abcb", "abababcb", (4, 4)),
+        ("abc", "abc", [(0, 0), (1, 1), (2, 2)]),
+        ("cd", "abcd", [(0, 2), (1, 3)]),
+        ("ab", "abcd", [(0, 0), (1, 1)]),
+        ("abxd", "abcd", [(0, 0), (1, 1), (2, 2), (3, 3)]),
+        ("abefgh", "abcdefgh", [(0, 0), (1, 1), (2, 4), (3, 5), (4, 6), (5, 7)]),
+        ("ab", "", []),
+        ("abcb", "abababcb", [(0, 4), (1, 5), (2, 6), (3, 7)]),
     ],
 )
-def test_where_the_clients_messages_begin(shown, stored_texts, found):
+def test_where_the_clients_messages_stand(shown, stored_texts, found):
     even = len(stored_texts) % 2 != len(shown) % 2
     stored_forms = [*forms(*stored_texts)]
     shown_forms = forms(*(["-"] if even else []), *shown)[even:]
-    assert align(shown_forms, stored_forms) == found
+    assert places(shown_forms, stored_forms) == found
 
 
 def test_a_first_message_that_was_said_often_is_found_where_the_client_is():
     stored = forms(*(["Told.", "Go on."] * 40))
-    assert align(stored, stored) == (0, 80)
-    assert align(stored[20:], stored) == (20, 60)
-
-
-def test_exchanges_are_a_message_with_its_reply():
-    assert len(list(exchanges_of(forms("hi", "a", "b", "c", "d", "e")))) == 2
-    assert list(exchanges_of(forms("hi"))) == list(exchanges_of([])) == []
+    assert places(stored, stored)[0] == (0, 0)
+    assert places(stored[20:], stored)[0] == (0, 20)
+    assert len(places(stored[20:], stored)) == 60

@@ -77,6 +77,12 @@ class ChatRequest:
         return bool(said) and said[-1].get("role") == "assistant"
 
     @property
+    def beginnings(self) -> tuple[Mapping[str, Any], ...]:
+        """The texts of the assistant after the user's newest message."""
+        after = () if self.last_user is None else self.messages[self.last_user + 1 :]
+        return tuple(each for each in after if each.get("role") == "assistant" and not each.get("tool_calls"))
+
+    @property
     def results(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """The results of tools with the ids of their calls, oldest first; one without an id gets one from its place and content."""
         place = 0
@@ -247,6 +253,9 @@ def _from_anthropic(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
                 }
         calls = [_call_of(part) for part in parts if part.get("type") == "tool_use"]
         rest = [part for part in parts if part.get("type") not in ("tool_result", "tool_use", "thinking")]
+        if any(part.get("type") == "tool_result" for part in parts):
+            # Text beside results belongs to the running turn: it is the client's, and no new message of the user.
+            role = "system"
         if isinstance(content, str):
             yield {"role": role, "content": content}
         elif rest or calls:

@@ -20,6 +20,8 @@ PAGE = "X-Jacquard-Page"
 DEGRADED = "X-Jacquard-Degraded"
 ERROR = "X-Jacquard-Error"
 PASSED = "X-Jacquard-Pass"
+ALIGNMENT = "X-Jacquard-Alignment"
+"""Header with what was decided on the client's messages (`jacquard.service.proxy.verdict.Decision`)."""
 OWN_PREFIX = "x-jacquard-"
 
 _HOP_BY_HOP = frozenset(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mnemosyne.chains.messages.exchanges import exchange_digests
 from mnemosyne.chains.messages.message_ids import assign_free_ids, assign_ids, is_recalled
 from mnemosyne.core.codec import encode, format_time
 from mnemosyne.schema.record import TurnRecord
@@ -32,8 +33,9 @@ def insert_messages(connection: Connection, key: int, records: Sequence[TurnReco
     for record in records:
         messages = assign_free_ids(record.turn_id, record.messages, is_used)
         used.update(message.message_id for message in messages)
-        rows.extend(_row(key, record, place, each) for place, each in enumerate(messages))
-    connection.insert("messages", MESSAGE_COLUMNS, rows)
+        exchanges = dict(exchange_digests(messages))
+        rows.extend((*_row(key, record, place, each), exchanges.get(place)) for place, each in enumerate(messages))
+    connection.insert("messages", f"{MESSAGE_COLUMNS}, exchange", rows)
 
 
 def _row(key: int, record: TurnRecord, place: int, message: Message) -> tuple[object, ...]:

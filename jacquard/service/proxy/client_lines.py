@@ -1,0 +1,125 @@
+"""Lines of a client's messages that are not the user's words: reminders, and an instruction that ends or begins each call. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+
+from jacquard.service.proxy.alignment import Alignment, Relation
+from jacquard.service.proxy.message_forms import MessageForm, form_of
+from mnemosyne.chains.messages.exchanges import digest_of, loose_words, shown_text
+from mnemosyne.schema.session import Message, Role
+
+CLIENT_LINES = "client_lines"
+"""Name of the digests of lines that were left out of a user's message, in its `extra`."""
+MOST_RECENT = 6
+"""Number of newest stored messages of the user whose instructions are known."""
+
+_REMINDER = re.compile(r"<(system-reminder|system_reminder|environment_details|ide_opened_file|ide_selection)>")
+
+
+def without_reminders(message: Message) -> Message:
+    """Return a message without the reminders that coding agents put into messages of the user."""
+    text = message.content
+    if message.role is not Role.USER or "<" not in text:
+        return message
+    kept, at = list[str](), 0
+    for found in _REMINDER.finditer(text):
+        if found.start() < at:
+            continue
+        end = text.find(f"</{found[1]}>", found.end())
+        if end < 0:
+            break
+        kept.append(text[at : found.start()])
+        at = end + len(found[1]) + 3
+    rest = "".join((*kept, text[at:])).strip()
+    return replace(message, content=rest) if at and rest else message
+
+
+def find_instruction(
+    user: MessageForm,
+    before: Sequence[MessageForm],
+    stored: Sequence[Message],
+    forms: Sequence[MessageForm],
+    found: Alignment,
+) -> frozenset[str]:
+    """Return digests of lines that the client adds to each call.
+
+    They are known by what was left out of stored messages before; by lines that the client showed with an earlier message of the
+    user and shows without it now; and by a message of the user that is the newest one again, while the client no longer shows it
+    where it was, and another message stands unanswered before it.
+    """
+    recent = [each for each in stored if each.role is Role.USER][-MOST_RECENT:]
+    known = {str(digest) for each in recent for digest in each.extra.get(CLIENT_LINES, ())}
+    for pair in found.pairs:
+        if pair.relation is Relation.CUT and forms[pair.stored].role is Role.USER:
+            kept = {*before[pair.shown].lines}
+            known.update(digest_of([loose]) for loose, bare in forms[pair.stored].lines if (loose, bare) not in kept)
+    paired = {pair.stored for pair in found.pairs}
+    is_unanswered = (
+        bool(before) and before[-1].role is Role.USER and all(p.shown != len(before) - 1 for p in found.pairs)
+    )
+    last = found.pairs[-1].stored if found.pairs else -1
+    if is_unanswered and any(at not in paired and forms[at].is_same(user) for at in range(last)):
+        known.update(digest_of([loose]) for loose, _ in user.lines)
+    return frozenset(known)
+
+
+def without_lines(message: Message, digests: Collection[str]) -> Message:
+    """Return a message without the lines at its end and at its beginning that have these digests, and with a note of them."""
+    lines, dropped = message.content.split("\n"), list[str]()
+
+    def is_instruction(line: str) -> bool:
+        return digest_of([loose_words(shown_text(line))]) in digests
+
+    for place in (-1, 0):
+        while lines and (not lines[place].strip() or is_instruction(lines[place])):
+            line = lines.pop(place)
+            dropped += [digest_of([loose_words(shown_text(line))])] if line.strip() else []
+    if not dropped:
+        return message
+    return replace(message, content="\n".join(lines), extra={**message.extra, CLIENT_LINES: dropped})
+
+
+def split_merged(user: Message, stored: Sequence[MessageForm]) -> list[Message]:
+    """Return the messages that a client merged into one of the user, the user's newest one last; one alone if it did not.
+
+    They are known by the stored messages of the assistant among its lines. Lines before the first known message are the client's.
+    """
+    lines = [line for line in shown_text(user.content).split("\n") if line.strip()]
+    form = form_of(user)
+    firsts: dict[str, list[MessageForm]] = {}
+    for each in stored:
+        for key in {*each.lines[0]} if each.lines else ():
+            firsts.setdefault(key, []).append(each)
+    pieces = list(_pieces_of(form, firsts))
+    if len(form.lines) != len(lines) or not any(role is Role.ASSISTANT for role, _, _ in pieces):
+        return [user]
+    said: list[Message] = []
+    for role, start, end in pieces:
+        if role is None:
+            if not said and end < len(lines):
+                continue
+            is_last = end == len(lines)
+            role = Role.USER if is_last or said[-1].role is Role.ASSISTANT else Role.ASSISTANT
+        said.append(replace(user, role=role, content="\n".join(lines[start:end])))
+    return said if said[-1].role is Role.USER else [user]
+
+
+def _pieces_of(form: MessageForm, firsts: dict[str, list[MessageForm]]) -> Iterator[tuple[Role | None, int, int]]:
+    """Yield the stored messages among the lines of a message, and the lines between them (None)."""
+    at = unknown = 0
+    while at < len(form.lines):
+        candidates = {id(each): each for key in form.lines[at] for each in firsts.get(key, ())[: MOST_RECENT * 4]}
+        fits = [each for each in candidates.values() if form.find_lines(each, at, at + 1) is not None]
+        if not fits:
+            at += 1
+            continue
+        found = max(fits, key=lambda each: (len(each.lines), each.role is Role.ASSISTANT))
+        if unknown < at:
+            yield None, unknown, at
+        yield found.role, at, at + len(found.lines)
+        at = unknown = at + len(found.lines)
+    if unknown < at:
+        yield None, unknown, at

@@ -1,0 +1,161 @@
+"""Messages as they are compared: a client's with stored ones. Pure.
+
+Clients change what they got: they trim spaces, correct marks of emphasis and quotation, drop thoughts, markup and old pictures, and
+put the speaker's name before the text. Such a message is still the same, and so is one that is stored without its secrets.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from mnemosyne.chains.messages.exchanges import digest_of, loose_words, shown_text, without_name
+from mnemosyne.chains.messages.message_parts import PARTS, is_text_part
+from mnemosyne.retrieval.text.words import word_tokens
+from mnemosyne.schema.session import Message, Role
+
+_COMMON_TEXT = """hello hi hey there good morning evening afternoon night day bye goodbye welcome thank thanks please sorry yes yeah
+    yep okay ok sure fine right great nice cool well help assist assistance today need want like know think tell say said ask talk
+    chat question answer anything something everything else go come going continue got see understand understood course happy glad
+    feel free let ready ai assistant model language chatbot name start begin try again way thing time look give make made get use
+    new one next last really actually maybe oh ah um hmm test testing hola buenos buenas dias días tardes noches gracias ayudar
+    ayudarte puedo hoy qué que por favor salut bonjour bonsoir merci aider comment puis je vous hallo guten tag morgen danke helfen
+    kann ihnen dir heute wie bitte ciao buongiorno grazie aiutarti posso oggi olá oi obrigado ajudar hoje como
+    привет здравствуйте спасибо помочь могу чем
+    你好 您好 早上好 下午好 晚上好 谢谢您 感谢您 再见 有什么可以帮您 有什么可以帮你 有什么可以帮助您的吗 可以帮助你
+    帮忙的吗 请问有什么 我能帮您什么 好的 是的
+    没问题 嗯嗯 哈哈 请继续 不客气 欢迎您 今天 需要我做什么 为您服务 很高兴为您 我是人工智能助手 语言模型 知道 我不知道 告诉我"""
+_COMMON = frozenset(word for text in _COMMON_TEXT.split() for word in (text, *word_tokens(text)))
+
+_IGNORED = re.compile(r"[\s*_~`\"'“”‘’„«»「」『』]+")
+_MASK = "[redacted:"
+_MASKED = re.compile(r"\[redacted:[a-z]{1,40}\]")
+"""A secret that was removed, in the form that `tight_text` gives it."""
+_GRAM = re.compile(r"[^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_SHORT_CHARS, _MOST_REMEMBERED, _MOST_LINES = 4_000, 8_192, 200
+_NOT_COMPARED = ("cache_control", "detail", "index")
+_THOUGHTS = ("thinking", "redacted_thinking", "reasoning")
+
+
+@dataclass(frozen=True, slots=True)
+class MessageForm:
+    """Parts of a message that have to agree: its words, and those without what may be the name of a speaker. `parts` are digests of
+    the content that is no text, `words` is the original text.
+    """
+
+    role: Role
+    text: str
+    bare: str
+    parts: frozenset[str] = frozenset()
+    words: str = field(default="", compare=False)
+
+    @property
+    def lines(self) -> tuple[tuple[str, str], ...]:
+        """The words of each of its lines, and those without the name of a speaker; lines without words are left out."""
+        return _lines_of(self.words) if len(self.words) <= _SHORT_CHARS else _lines_of.__wrapped__(self.words)
+
+    @property
+    def grams(self) -> frozenset[str]:
+        """Its different words, or characters where a language has no spaces."""
+        return _grams_of(self.text) if len(self.text) <= _SHORT_CHARS else _grams_of.__wrapped__(self.text)
+
+    def is_same(self, other: MessageForm) -> bool:
+        """Return whether both are one message, of which one may have a speaker's name, or no longer all of its pictures."""
+        return self.role is other.role and self.has_parts_of(other) and self.says_same(other)
+
+    def has_parts_of(self, other: MessageForm) -> bool:
+        """Return whether one has no content beside text that the other has not."""
+        return self.parts <= other.parts or other.parts <= self.parts
+
+    def says_same(self, other: MessageForm) -> bool:
+        """Return whether both say the same in words."""
+        if self.text == other.text or self.bare == other.text or self.text == other.bare:
+            return True
+        if _MASK not in self.words and _MASK not in other.words:
+            return False
+        mine, theirs = ((tight_text(each.words), tight_text(without_name(each.words))) for each in (self, other))
+        pairs = (mine[0], theirs[0]), (mine[1], theirs[0]), (mine[0], theirs[1])
+        return any(_is_alike(*pair) or _is_alike(*pair[::-1]) for pair in pairs)
+
+    def find_lines(self, other: MessageForm, start: int = 0, stop: int | None = None) -> int | None:
+        """Return the line from `start` up to `stop` from which on this message has all lines of another; None if there is none."""
+        mine, theirs = self.lines, other.lines
+        end = len(mine) - len(theirs) + 1
+        for at in range(start, end if stop is None else min(stop, end)) if 0 < len(theirs) <= _MOST_LINES else ():
+            pairs = zip(mine[at : at + len(theirs)], theirs, strict=True)
+            if all(a == b or a[1] == b[0] or a[0] == b[1] for a, b in pairs):
+                return at
+        return None
+
+    def contains(self, other: MessageForm) -> bool:
+        """Return whether this message has all lines of another of the same role, and more."""
+        is_longer = self.role is other.role and len(self.lines) > len(other.lines)
+        return is_longer and self.find_lines(other) is not None
+
+    def likeness(self, other: MessageForm) -> float:
+        """Return the share of words that both have, from 0 to 1."""
+        mine, theirs = self.grams, other.grams
+        return 2 * len(mine & theirs) / (len(mine) + len(theirs)) if mine or theirs else 1.0
+
+
+def form_of(message: Message) -> MessageForm:
+    """Return the form of a message."""
+    parts = [
+        part for part in message.extra.get(PARTS, ()) if not is_text_part(part) and part.get("type") not in _THOUGHTS
+    ]
+    digests = frozenset(digest_of([json.dumps(_plain_part(part), sort_keys=True)]) for part in parts)
+    read = _words_of if len(message.content) <= _SHORT_CHARS else _words_of.__wrapped__
+    return MessageForm(message.role, *read(message.content), digests, message.content)
+
+
+def informative_words(forms: Iterable[MessageForm]) -> frozenset[str]:
+    """Return the words of messages that few conversations have: without words of grammar, greetings, thanks and offers of help."""
+    return frozenset(word for form in forms for word in word_tokens(form.words) if word not in _COMMON)
+
+
+@lru_cache(_MOST_REMEMBERED)
+def _words_of(text: str) -> tuple[str, str]:
+    shown = shown_text(text)
+    return loose_words(shown), loose_words(without_name(shown))
+
+
+@lru_cache(_MOST_REMEMBERED)
+def _lines_of(text: str) -> tuple[tuple[str, str], ...]:
+    lines = (line for line in shown_text(text).split("\n") if line.strip())
+    return tuple((loose_words(line), loose_words(without_name(line))) for line in lines)
+
+
+@lru_cache(_MOST_REMEMBERED)
+def _grams_of(text: str) -> frozenset[str]:
+    return frozenset(_GRAM.findall(text))
+
+
+def _is_alike(said: str, stored: str) -> bool:
+    """Return whether a text is the stored one, with something in each place from which a secret was removed."""
+    if said == stored or _MASK not in stored:
+        return said == stored
+    first, *others = _MASKED.split(stored)
+    if not others or not said.startswith(first):
+        return False
+    place = len(first)
+    for piece in others[:-1]:
+        place = said.find(piece, place + 1)
+        if place < 0:
+            return False
+        place += len(piece)
+    return len(said) - len(others[-1]) > place and said.endswith(others[-1])
+
+
+def tight_text(text: str) -> str:
+    """Return a text without spaces and marks of emphasis and quotation."""
+    return _IGNORED.sub("", text) or text.strip()
+
+
+def _plain_part(part: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a part without what clients change from call to call: where a prompt is cached, how closely a picture is looked at."""
+    plain = {name: value for name, value in part.items() if name not in _NOT_COMPARED}
+    return {name: _plain_part(value) if isinstance(value, Mapping) else value for name, value in plain.items()}

@@ -1,0 +1,305 @@
+"""Brings the session of a call to where the client's messages are."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+from jacquard.pipeline.record.stored_turn import viewer_of
+from jacquard.pipeline.worlds import build_bare_world
+from jacquard.service.proxy.alignment import align
+from jacquard.service.proxy.client_lines import CLIENT_LINES, find_instruction, without_lines
+from jacquard.service.proxy.conversation import MESSAGE_CHARS, Said
+from jacquard.service.proxy.message_forms import form_of
+from jacquard.service.proxy.stored_paths import (
+    SPARE,
+    StoredPath,
+    find_paths,
+    forms_of,
+    opening_turns,
+    session_exists,
+    split_said,
+    spoken,
+)
+from jacquard.service.proxy.verdict import Decision, Verdict, judge
+from jacquard.turns.writing.branches import RetoldTurn, find_input, read_path
+from jacquard.wiring.runtime import Runtime
+from mnemosyne.chains.audience import may_read, read_audience
+from mnemosyne.chains.messages.message_parts import PARTS, message_from_chat
+from mnemosyne.core.errors import SessionExistsError
+from mnemosyne.core.off_loop import calculate
+from mnemosyne.schema.record import TurnRecord
+from mnemosyne.schema.session import Message, Role, SessionHead
+
+LEAST_LIKE_REPLY = 0.6
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Placed:
+    """Where a call stands in its session: the user's message, and how many of the newest stored messages are shown before it.
+
+    `is_cut`: the client leaves older messages out. `again_turn` is the turn whose input is answered once more.
+    """
+
+    user: Message
+    shown: int
+    is_cut: bool = False
+    again_turn: str | None = None
+    decision: Decision = field(default_factory=Decision)
+
+
+async def ensure_session(runtime: Runtime, session_id: str) -> None:
+    """Start the session where there is none: from the world of the service, or without a world."""
+    if not await session_exists(runtime, session_id):
+        with suppress(SessionExistsError):
+            await runtime.engine.start_session(session_id, runtime.opening or build_bare_world("bare"))
+
+
+async def goes_on_with_reply(
+    runtime: Runtime, session_id: str, said: Said, replies: Sequence[Mapping[str, Any]]
+) -> bool:
+    """Return whether the client's newest messages of the assistant are replies to the user's newest one, so that the model goes
+    on with them; else they are a beginning that the client gives to a new reply.
+    """
+    if not await session_exists(runtime, session_id):
+        return False
+    shown = (*said.forms, said.user_form, *(form_of(message_from_chat(each)) for each in replies))
+    paths = await find_paths(runtime, session_id, shown, await opening_turns(runtime, session_id))
+    for path in paths:
+        for pair in path.alignment.pairs:
+            mine, theirs = shown[pair.shown], path.forms[pair.stored]
+            if pair.shown > len(said.forms) and (
+                mine.says_same(theirs) or mine.contains(theirs) or mine.likeness(theirs) >= LEAST_LIKE_REPLY
+            ):
+                return True
+    return False
+
+
+async def place(runtime: Runtime, session_id: str, said: Said) -> Placed:
+    """Bring the session to where the client's messages are, and return the place of the user's newest message.
+
+    An edited message is edited, and all that follows it stays. A branch that explains the call clearly better than the active one
+    becomes the active one. A viewer's token changes nothing of what was said.
+    """
+    opening = await opening_turns(runtime, session_id)
+    if said.viewer is not None:
+        return await _place_of_viewer(runtime, session_id, said, opening)
+    said = await split_said(runtime, session_id, said, opening)
+    if said.named and not said.before:
+        return await _place_alone(runtime, session_id, said, opening)
+    paths = await find_paths(runtime, session_id, said.forms, opening)
+    counts = {"branch": int(paths[0] is not paths[-1])}
+    if counts["branch"]:
+        await runtime.engine.switch(session_id, paths[0].branch_id)
+    said, path, instructions = _without_instruction(said, paths[0])
+    counts["instruction"] = len(said.user.extra.get(CLIENT_LINES, ()))
+    if said.named and path.stored and said.before and not path.alignment.pairs:
+        # Another conversation under the same name, or a summary of it: nothing shows that the former one is over.
+        await _adopt(runtime, session_id, said.before)
+        decision = Decision({**counts, "unknown": len(said.before)})
+        return Placed(user=said.user, shown=len(said.before), is_cut=True, decision=decision)
+    verdict = judge(path.alignment, said.forms, said.user_form, path.forms, is_whole=path.is_whole)
+    verdict = replace(verdict, deleted=verdict.deleted | instructions)
+    again = await _carry_out(runtime, session_id, said, [path, *paths[1:]], verdict, opening)
+    pairs = path.alignment.pairs
+    is_whole = path.is_whole and not opening and (not pairs or pairs[0].stored == 0)
+    return Placed(
+        user=said.user,
+        shown=_count_shown(path, verdict),
+        is_cut=verdict.left_out > 0 or not is_whole,
+        again_turn=again,
+        decision=Decision({**counts, **verdict.counts(len(path.stored), is_again=again is not None)}),
+    )
+
+
+def _without_instruction(said: Said, path: StoredPath) -> tuple[Said, StoredPath, frozenset[int]]:
+    """Return the call without the lines that the client adds to each, the path beside it, and the places of stored messages that
+    were nothing else.
+    """
+    lines = find_instruction(said.user_form, said.forms, tuple(path.messages), path.forms, path.alignment)
+    before, user = said.before, without_lines(said.user, lines) if lines else said.user
+    if not user.content.strip() and not user.extra.get(PARTS):
+        if not before or before[-1].role is not Role.USER:
+            return said, path, frozenset()
+        before, user = (
+            before[:-1],
+            replace(before[-1], extra={**before[-1].extra, **user.extra}),
+        )
+    if user is said.user:
+        return said, path, frozenset()
+    changed = said.with_messages(before, user)
+    if len(before) < len(said.before):
+        path = replace(path, alignment=align(changed.forms, path.forms))
+    known = {pair.stored for pair in path.alignment.pairs}
+    alone = (at for at, form in enumerate(path.forms) if at not in known and form.is_same(said.user_form))
+    return changed, path, frozenset(at for at in alone if path.alignment.pairs and at < path.alignment.pairs[-1].stored)
+
+
+async def _carry_out(
+    runtime: Runtime,
+    session_id: str,
+    said: Said,
+    paths: Sequence[StoredPath],
+    verdict: Verdict,
+    opening: frozenset[str],
+) -> str | None:
+    """Bring the session to where the client is; return the turn whose input is answered once more, if it is that."""
+    path, appended = paths[0], [said.before[at] for at in verdict.appended]
+    rest = path.stored[verdict.last + 1 :]
+    is_partial = bool(rest) and verdict.last >= 0 and path.stored[verdict.last].turn_id == rest[0].turn_id
+    if not verdict.changes and not is_partial:
+        if verdict.is_again and len({each.turn_id for each in rest}) == 1:
+            return rest[0].turn_id
+        after = path.stored[verdict.last].turn_id if verdict.last >= 0 else max(opening, key=_by_number, default=None)
+        turns = await _known_turns(runtime, session_id, paths, verdict, appended)
+        if rest or any(turn.copied for turn in turns):
+            await runtime.engine.retell(session_id, after, turns)
+        else:
+            await _adopt(runtime, session_id, appended)
+        return None
+    first = min((*(at + (at in verdict.added) for at in verdict.changes), *([verdict.last] if is_partial else [])))
+    records = await read_path(
+        runtime.store, session_id, from_turn=path.stored[min(first, len(path.stored) - 1)].turn_id
+    )
+    turns = [turn async for turn in _retold(runtime, session_id, said, paths, verdict, records)]
+    turns += await _known_turns(runtime, session_id, paths, verdict, appended)
+    await runtime.engine.retell(session_id, records[0].parent_id, turns)
+    return None
+
+
+def _by_number(turn_id: str) -> tuple[int, str]:
+    return len(turn_id), turn_id
+
+
+async def _retold(
+    runtime: Runtime,
+    session_id: str,
+    said: Said,
+    paths: Sequence[StoredPath],
+    verdict: Verdict,
+    records: Sequence[TurnRecord],
+) -> AsyncIterator[RetoldTurn]:
+    """Yield turns of the path as the client shows them now."""
+    path = paths[0]
+    places = {each.message.message_id: at for at, each in enumerate(path.stored)}
+    end = path.stored[verdict.last].depth if verdict.last >= 0 else 0
+    for record in records:
+        if record.depth > end:
+            break
+        kept, added = list[Message](), list[Message]()
+        for message in record.messages:
+            at = places.get(message.message_id, -1)
+            if at > verdict.last or at in verdict.deleted:
+                continue
+            shown = verdict.edits.get(at)
+            kept.append(message if shown is None else _edited(message, said.before[shown]))
+            added += [said.before[place] for place in verdict.added.get(at, ())]
+        if kept or not record.messages:
+            yield RetoldTurn(copied=record, messages=tuple(kept))
+        for turn in await _known_turns(runtime, session_id, paths, verdict, added):
+            yield turn
+
+
+def _edited(stored: Message, shown: Message) -> Message:
+    """Return a stored message with the text of the client's, and its pictures if it has any."""
+    parts = {PARTS: shown.extra[PARTS]} if shown.extra.get(PARTS) else {}
+    return replace(stored, content=shown.content, extra={**stored.extra, **parts})
+
+
+async def _known_turns(
+    runtime: Runtime, session_id: str, paths: Sequence[StoredPath], verdict: Verdict, messages: Sequence[Message]
+) -> list[RetoldTurn]:
+    """Return messages that are not on the path as turns: copies of turns that are elsewhere in the session, where there are such.
+
+    An exchange that comes back has the ops that it had.
+    """
+    turns: list[RetoldTurn] = []
+    known = _turns_elsewhere(paths, verdict) if messages else {}
+    at = 0
+    while at < len(messages):
+        pair = tuple((form.role, form.bare) for form in map(form_of, messages[at : at + 2]))
+        turn_id = known.get(pair)
+        if turn_id is not None:
+            record = await runtime.store.turn(session_id, turn_id)
+            turns.append(RetoldTurn(copied=record, messages=record.messages))
+            at += 2
+            continue
+        if turns and turns[-1].copied is None:
+            turns[-1] = RetoldTurn(messages=(*turns[-1].messages, messages[at]))
+        else:
+            turns.append(RetoldTurn(messages=(messages[at],)))
+        at += 1
+    return turns
+
+
+def _turns_elsewhere(paths: Sequence[StoredPath], verdict: Verdict) -> dict[tuple[tuple[Role, str], ...], str]:
+    """Return turns of an exchange that are not on the path that stays, by what was said in them."""
+    kept = {each.turn_id for each in paths[0].stored[: verdict.last + 1]}
+    known: dict[tuple[tuple[Role, str], ...], str] = {}
+    for path in paths:
+        for (mine, said), (theirs, reply) in pairwise(zip(path.forms, path.stored, strict=True)):
+            is_exchange = mine.role is Role.USER and theirs.role is Role.ASSISTANT and said.turn_id == reply.turn_id
+            if is_exchange and reply.turn_id not in kept:
+                known.setdefault(((mine.role, mine.bare), (theirs.role, theirs.bare)), reply.turn_id)
+    return known
+
+
+def _count_shown(path: StoredPath, verdict: Verdict) -> int:
+    """Return how many of the newest messages of the path, as it is now, the client shows without a gap."""
+    shown = {pair.stored for pair in (*path.alignment.pairs, *path.alignment.moved)}
+    count, at = len(verdict.appended), verdict.last
+    while at in shown or at in verdict.deleted:
+        count += (at not in verdict.deleted) + len(verdict.added.get(at, ()))
+        at -= 1
+    return count
+
+
+async def _place_alone(runtime: Runtime, session_id: str, said: Said, opening: frozenset[str]) -> Placed:
+    """Return the place of a message that a client sends without any other, in a session that it names: it goes on."""
+    window = await runtime.store.window(session_id, message_limit=2)
+    stored = spoken(window, opening)
+    is_again = len(stored) == 2 and form_of(stored[0].message).is_same(said.user_form)
+    return Placed(
+        user=said.user, shown=0, is_cut=window.head.depth > 0, again_turn=stored[0].turn_id if is_again else None
+    )
+
+
+async def _place_of_viewer(runtime: Runtime, session_id: str, said: Said, opening: frozenset[str]) -> Placed:
+    """Return the place of a viewer's message: behind all that was said, which others said too, or once more at the newest turn, if
+    that is the viewer's and the client does not show its reply.
+    """
+    window = await runtime.store.window(session_id, message_limit=len(said.before) + SPARE)
+    stored = tuple(each for each in spoken(window, opening) if may_read(read_audience(each.message.extra), said.viewer))
+    forms = await calculate(forms_of, stored, size=len(stored) * MESSAGE_CHARS)
+    newest = window.previous if window.pending is None else None
+    asked = None if newest is None or viewer_of(newest) != said.viewer else find_input(newest)
+    again_turn = None
+    goes_on = bool(said.forms and forms and said.forms[-1].is_same(forms[-1]))
+    if newest is not None and asked is not None and form_of(asked).is_same(said.user_form) and not goes_on:
+        again_turn = newest.turn_id
+        forms = tuple(form for form, each in zip(forms, stored, strict=True) if each.turn_id != again_turn)
+    pairs = zip(said.forms[::-1], forms[::-1], strict=False)
+    shown = next(
+        (at for at, (mine, theirs) in enumerate(pairs) if not mine.is_same(theirs)), min(len(said.forms), len(forms))
+    )
+    return Placed(user=said.user, shown=shown, is_cut=shown < len(forms), again_turn=again_turn)
+
+
+async def _adopt(runtime: Runtime, session_id: str, messages: Sequence[Message]) -> None:
+    if not messages:
+        return
+    head = await runtime.store.head(session_id)
+    marked = await calculate(_mark, head, messages, size=MESSAGE_CHARS * len(messages))
+    await runtime.engine.adopt_messages(session_id, marked)
+
+
+def _mark(head: SessionHead, messages: Sequence[Message]) -> list[Message]:
+    """Return messages with ids; the same words may be said again later, so the place is part of the id."""
+    return [
+        replace(each, message_id=hashlib.sha256(f"{head.branch_id}\0{head.turn_id}\0{at}".encode()).hexdigest()[:16])
+        for at, each in enumerate(messages)
+    ]

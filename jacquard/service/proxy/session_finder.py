@@ -1,0 +1,104 @@
+"""Finds the session of a conversation that no client named."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from uuid import uuid4
+
+from jacquard.pipeline.evidence.context_blocks import CONTEXT_BLOCKS, is_made_by_engine
+from jacquard.service.proxy.alignment import Relation
+from jacquard.service.proxy.conversation import Said, begun_session, is_for
+from jacquard.service.proxy.message_forms import informative_words
+from jacquard.service.proxy.stored_paths import StoredPath, find_paths, opening_turns, session_exists, split_said
+from jacquard.wiring.runtime import Runtime
+from mnemosyne.chains.messages.exchanges import digest_of, exchange_digests
+from mnemosyne.core.off_loop import calculate
+from mnemosyne.schema.query import EvidenceFilter
+from mnemosyne.schema.session import Role
+
+MOST_ALIKE = 8
+"""Maximum number of sessions that are compared with a conversation, by exchanges, by replies, and by beginning."""
+MOST_DIGESTS = 64
+"""Maximum number of newest exchanges that are looked up."""
+LEAST_WORDS = 5
+"""Minimum number of uncommon words that must agree for two conversations to be one."""
+MOST_EVIDENCE = 50
+
+
+async def find_session(runtime: Runtime, said: Said) -> str:
+    """Return the session of a conversation without a name; that of a new one is not yet there.
+
+    The store's index of exchanges tells in which sessions the same was said, whatever the client leaves out. The one that has most
+    of it is the conversation's, unless others may have said the same (`_is_same`). A new one is named by its beginning, up to the
+    user's first message; those that begin alike are numbered.
+    """
+    begun = await calculate(begun_session, said, size=said.size)
+    tried: set[str] = set()
+    async for session_id in _candidates(runtime, said):
+        tried.add(session_id)
+        if await _is_same(runtime, session_id, said):
+            return session_id
+    for number in range(1, MOST_ALIKE + 1):
+        name = begun if number == 1 else f"{begun}-{number}"
+        if name not in tried and (not await session_exists(runtime, name) or await _is_same(runtime, name, said)):
+            return name
+    return f"{begun}-{uuid4().hex[:8]}"
+
+
+async def _candidates(runtime: Runtime, said: Said) -> AsyncIterator[str]:
+    """Yield the sessions that may be that of a conversation, the likeliest first: by exchanges, then by replies."""
+    tried: set[str] = set()
+    for digests in await calculate(_digests_of, said, size=said.size):
+        found = await runtime.store.find_exchanges(digests[-MOST_DIGESTS:]) if digests else frozenset()
+        known = Counter(name for _, name in found if name not in tried and is_for(name, said.viewer))
+        for name, _ in sorted(known.items(), key=lambda each: (-each[1], each[0]))[:MOST_ALIKE]:
+            tried.add(name)
+            yield name
+
+
+def _digests_of(said: Said) -> tuple[list[str], list[str]]:
+    """Return the digests of the exchanges that a client shows, and of the replies; lines may be replies that it merged."""
+    found = list(exchange_digests(said.before))
+    exchanges = [digest for at, digest in found if said.before[at].role is Role.USER]
+    replies = [digest for at, digest in found if said.before[at].role is Role.ASSISTANT]
+    lines = said.user_form.lines[:-1] if not said.before else ()
+    return exchanges, [*(digest_of([bare]) for _, bare in lines), *replies]
+
+
+async def _is_same(runtime: Runtime, session_id: str, said: Said) -> bool:
+    """Return whether a call goes on with a conversation without a name, or may share its beginning.
+
+    It does where both agree in words that few conversations have. Where they agree in less (a greeting, thanks), they may be two
+    conversations: the call may share a beginning that it shows whole, because all that follows is on branches of their own, but
+    nothing that the client does not show: neither messages before it, nor what was found in its turns or given to the session.
+    """
+    opening = await opening_turns(runtime, session_id)
+    said = await split_said(runtime, session_id, said, opening)
+    best = (await find_paths(runtime, session_id, said.forms, opening))[0]
+    if len(await calculate(_agreed_words, said, best, size=said.size)) >= LEAST_WORDS:
+        return True
+    shared = best.alignment.beginning
+    if shared < len(best.alignment.pairs) or not best.is_whole or not _shows_lines(said, best):
+        return False
+    window = await runtime.store.window(session_id, message_limit=1, branch_id=best.branch_id)
+    turns = {each.turn_id for each in best.stored[:shared]}
+    if window.pending is not None and shared == len(best.stored):
+        turns.add(window.pending.turn_id)
+    where = EvidenceFilter(without_memories=True, limit=MOST_EVIDENCE, newest=True, branch_id=best.branch_id)
+    found = await runtime.store.list_evidences(session_id, where)
+    is_hidden = any((each.links.turn_id or "") in {"", *turns} and not said.shows(each) for each in found)
+    blocks = await runtime.store.list_context_blocks(session_id, CONTEXT_BLOCKS)
+    return not (is_hidden or window.tasks or len(found) == MOST_EVIDENCE or not all(map(is_made_by_engine, blocks)))
+
+
+def _agreed_words(said: Said, found: StoredPath) -> frozenset[str]:
+    agreed = (said.forms[pair.shown] for pair in found.alignment.pairs if pair.relation is not Relation.EDITED)
+    return informative_words(agreed)
+
+
+def _shows_lines(said: Said, found: StoredPath) -> bool:
+    """Return whether the client shows, somewhere, all lines of the messages that it has a part of."""
+    shown = {line for form in (*said.forms, said.user_form) for line in form.lines}
+    cut = (pair.stored for pair in found.alignment.pairs if pair.relation is Relation.CUT)
+    return all(shown.issuperset(found.forms[at].lines) for at in cut)

@@ -1,0 +1,76 @@
+"""Digests by which a conversation is found again: of each message of the user with its reply, and of each reply. Pure.
+
+They are of the words alone, so that what chat clients do to a text (spaces, emphasis, quotation marks, markup, thoughts left out)
+changes none of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from mnemosyne.schema.session import Message, Role
+
+MOST_CHARS = 4_000
+"""Characters of a text that count for a digest."""
+
+MOST_SESSIONS = 50
+"""Sessions that are found by one digest; many have what everybody says."""
+
+_MARKS = str.maketrans("", "", "*_~`\"'“”‘’„«»「」『』")
+_WORD = re.compile(r"\w+")
+_TAG = re.compile(r"</?[A-Za-z][^<>]{0,200}>")
+_HIDDEN = re.compile(r"<(think|thinking|thought|reasoning|state_update)\b[^<>]{0,100}>", re.IGNORECASE)
+_NAME = re.compile(r"\A[^\n:：]{1,60}[:：]\s*(?=\S)")
+
+
+def shown_text(text: str) -> str:
+    """Return a text without its elements of thoughts and state changes, and without other tags."""
+    if "<" not in text:
+        return text
+    lowered, kept, at, unclosed = text.lower(), list[str](), 0, set[str]()
+    if len(lowered) != len(text):
+        lowered = text
+    for found in _HIDDEN.finditer(text):
+        name = found[1].lower()
+        if found.start() < at or name in unclosed:
+            continue
+        end = lowered.find(f"</{name}", found.end())
+        if end < 0:
+            unclosed.add(name)
+            continue
+        kept.append(text[at : found.start()])
+        at = lowered.find(">", end) + 1 or len(text)
+    return _TAG.sub(" ", "".join((*kept, text[at:]))) or text
+
+
+def loose_words(text: str) -> str:
+    """Return the words of a shown text in lower case, a space between two; a text without words is returned without its margins."""
+    return " ".join(_WORD.findall(text.translate(_MARKS).lower())) or text.strip()
+
+
+def without_name(text: str) -> str:
+    """Return a text without what may be the name of its speaker."""
+    return _NAME.sub("", text.lstrip(), count=1)
+
+
+def exchange_digests(messages: Sequence[Message]) -> Iterator[tuple[int, str]]:
+    """Yield the place and the digest of messages of a turn: a reply's is of itself, that of the user's message is of both."""
+    places = [at for at, each in enumerate(messages) if each.role in (Role.USER, Role.ASSISTANT)]
+    for before, at in zip([None, *places], places, strict=False):
+        if messages[at].role is not Role.ASSISTANT:
+            continue
+        reply = _words_of(messages[at])
+        yield at, digest_of([reply])
+        if before is not None and messages[before].role is Role.USER:
+            yield before, digest_of([_words_of(messages[before]), reply])
+
+
+def _words_of(message: Message) -> str:
+    return loose_words(without_name(shown_text(message.content[:MOST_CHARS])))
+
+
+def digest_of(texts: Iterable[str]) -> str:
+    """Return the digest of texts."""
+    return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
