@@ -64,13 +64,6 @@ class Alignment:
         known = {pair.shown for pair in (*self.pairs, *self.moved) if pair.relation is not Relation.EDITED}
         return len(known) == self.shown and not any(pair.relation is Relation.CUT for pair in self.pairs)
 
-    @property
-    def beginning(self) -> int:
-        """The number of messages with which both begin."""
-        same = (at for at, pair in enumerate(self.pairs) if (pair.shown, pair.stored) != (at, at))
-        edited = (at for at, pair in enumerate(self.pairs) if pair.relation is Relation.EDITED)
-        return min(next(same, len(self.pairs)), next(edited, len(self.pairs)))
-
 
 def align(shown: Sequence[MessageForm], stored: Sequence[MessageForm]) -> Alignment:
     """Return the cheapest alignment that has the anchors."""

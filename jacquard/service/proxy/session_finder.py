@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from uuid import uuid4
 
 from jacquard.pipeline.evidence.context_blocks import CONTEXT_BLOCKS, is_made_by_engine
-from jacquard.service.proxy.alignment import Relation
+from jacquard.service.proxy.alignment import REPLACED_COST, Relation, relate
 from jacquard.service.proxy.conversation import Said, begun_session, is_for
 from jacquard.service.proxy.message_forms import informative_words
 from jacquard.service.proxy.stored_paths import StoredPath, find_paths, opening_turns, session_exists, split_said
@@ -21,8 +21,10 @@ MOST_ALIKE = 8
 """Maximum number of sessions that are compared with a conversation, by exchanges, by replies, and by beginning."""
 MOST_DIGESTS = 64
 """Maximum number of newest exchanges that are looked up."""
-LEAST_WORDS = 5
-"""Minimum number of uncommon words that must agree for two conversations to be one."""
+LEAST_WORDS, LEAST_WORDS_OF_ENDS, LEAST_EXCHANGES = 5, 3, 3
+"""Minimum number of uncommon words that must agree for two conversations to be one; fewer will do where as many exchanges agree, the
+first and the newest stored ones among them.
+"""
 MOST_EVIDENCE = 50
 
 
@@ -76,10 +78,11 @@ async def _is_same(runtime: Runtime, session_id: str, said: Said) -> bool:
     opening = await opening_turns(runtime, session_id)
     said = await split_said(runtime, session_id, said, opening)
     best = (await find_paths(runtime, session_id, said.forms, opening))[0]
-    if len(await calculate(_agreed_words, said, best, size=said.size)) >= LEAST_WORDS:
+    words = LEAST_WORDS_OF_ENDS if _shows_ends(best) else LEAST_WORDS
+    if len(await calculate(_agreed_words, said, best, size=said.size)) >= words:
         return True
-    shared = best.alignment.beginning
-    if shared < len(best.alignment.pairs) or not best.is_whole or not _shows_lines(said, best):
+    shared = len({pair.stored for pair in best.alignment.pairs})
+    if not _shows_beginning(said, best):
         return False
     window = await runtime.store.window(session_id, message_limit=1, branch_id=best.branch_id)
     turns = {each.turn_id for each in best.stored[:shared]}
@@ -97,8 +100,25 @@ def _agreed_words(said: Said, found: StoredPath) -> frozenset[str]:
     return informative_words(agreed)
 
 
-def _shows_lines(said: Said, found: StoredPath) -> bool:
-    """Return whether the client shows, somewhere, all lines of the messages that it has a part of."""
+def _shows_ends(found: StoredPath) -> bool:
+    """Return whether the client shows the first and the newest exchange of a path, and others between."""
+    known = {pair.stored for pair in found.alignment.pairs if pair.relation is Relation.SAME}
+    return found.is_whole and len(known) >= 2 * LEAST_EXCHANGES and {0, len(found.stored) - 1} <= known
+
+
+def _shows_beginning(said: Said, found: StoredPath) -> bool:
+    """Return whether the client shows all that both have from the beginning of a path on, most of it as it is stored."""
+    pairs = found.alignment.pairs
+    if not pairs:
+        return True
+    is_gapless = {pair.stored for pair in pairs} == {*range(pairs[-1].stored + 1)}
+    edited = [
+        relate(said.forms[pair.shown], found.forms[pair.stored])[0]
+        for pair in pairs
+        if pair.relation is Relation.EDITED
+    ]
+    if not found.is_whole or not is_gapless or 2 * len(edited) > len(pairs) or max(edited, default=0) >= REPLACED_COST:
+        return False
     shown = {line for form in (*said.forms, said.user_form) for line in form.lines}
-    cut = (pair.stored for pair in found.alignment.pairs if pair.relation is Relation.CUT)
+    cut = (pair.stored for pair in pairs if pair.relation is Relation.CUT)
     return all(shown.issuperset(found.forms[at].lines) for at in cut)

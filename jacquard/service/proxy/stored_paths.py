@@ -90,7 +90,7 @@ async def look(
         work = len(stored) * MESSAGE_CHARS
         forms = await calculate(forms_of, stored, size=work)
         found = await calculate(align, shown, forms, size=size + work)
-        is_whole = len(window.messages) < limit
+        is_whole = len(window.messages) < limit or (bool(stored) and stored[0].depth == len(opening) + 1)
         if found.pairs or is_whole or not shown:
             break
     return StoredPath(branch_id=window.head.branch_id, stored=stored, forms=forms, alignment=found, is_whole=is_whole)

@@ -199,8 +199,8 @@ async def test_a_deleted_message_is_not_recalled(tmp_path, server):
 
 async def test_delete_in_the_middle(tmp_path, server):
     async with open_http(tmp_path, server) as http:
-        messages = await talk(http, ["Hello.", "My secret word is basalt.", "How is Oslo?", "And the tea?"])
-        del messages[2:4]
+        messages = await talk(http, ["Hello.", "How is Oslo?", "My secret word is basalt.", "And the tea?"])
+        del messages[4:6]
         messages = await talk(http, ["What is my secret word?"], messages=messages)
         assert await stored(http) == messages
     assert "basalt" not in str(server.requests[-1].body)
