@@ -22,8 +22,8 @@ MOST_ALIKE = 8
 MOST_DIGESTS = 64
 """Maximum number of newest exchanges that are looked up."""
 LEAST_WORDS, LEAST_WORDS_OF_ENDS, LEAST_EXCHANGES = 5, 3, 3
-"""Minimum number of uncommon words that must agree for two conversations to be one; fewer will do where as many exchanges agree, the
-first and the newest stored ones among them.
+"""Minimum number of uncommon words that must agree for two conversations to be one; fewer will do where as many exchanges agree,
+the first and the newest stored ones among them.
 """
 MOST_EVIDENCE = 50
 
@@ -53,7 +53,7 @@ async def _candidates(runtime: Runtime, said: Said) -> AsyncIterator[str]:
     tried: set[str] = set()
     for digests in await calculate(_digests_of, said, size=said.size):
         found = await runtime.store.find_exchanges(digests[-MOST_DIGESTS:]) if digests else frozenset()
-        known = Counter(name for _, name in found if name not in tried and is_for(name, said.viewer))
+        known = Counter(name for _, name in found if name not in tried and is_for(name, said.owner))
         for name, _ in sorted(known.items(), key=lambda each: (-each[1], each[0]))[:MOST_ALIKE]:
             tried.add(name)
             yield name
