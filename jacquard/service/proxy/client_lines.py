@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from jacquard.service.proxy.alignment import Alignment, Relation
 from jacquard.service.proxy.message_forms import MessageForm, form_of
-from mnemosyne.chains.messages.exchanges import digest_of, loose_words, shown_text
+from mnemosyne.chains.messages.exchanges import digest_of, loose_words, shown_text, without_name
 from mnemosyne.schema.session import Message, Role
 
 CLIENT_LINES = "client_lines"
@@ -96,15 +96,37 @@ def split_merged(user: Message, stored: Sequence[MessageForm]) -> list[Message]:
     pieces = list(_pieces_of(form, firsts))
     if len(form.lines) != len(lines) or not any(role is Role.ASSISTANT for role, _, _ in pieces):
         return [user]
+    names = {_name_of(lines[start]): role for role, start, _ in pieces if role is not None}
     said: list[Message] = []
-    for role, start, end in pieces:
-        if role is None:
-            if not said and end < len(lines):
-                continue
-            is_last = end == len(lines)
-            role = Role.USER if is_last or said[-1].role is Role.ASSISTANT else Role.ASSISTANT
-        said.append(replace(user, role=role, content="\n".join(lines[start:end])))
+    for known, start, end in pieces:
+        if known is None and not said and end < len(lines):
+            continue
+        for role, words in [(known, lines[start:end])] if known else _speeches(lines[start:end], names):
+            is_reply = bool(said) and said[-1].role is Role.USER and end < len(lines)
+            spoken = role or (Role.ASSISTANT if is_reply else Role.USER)
+            said.append(replace(user, role=spoken, content="\n".join(words)))
     return said if said[-1].role is Role.USER else [user]
+
+
+def _name_of(line: str) -> str:
+    """Return the name of the speaker before a line, or nothing."""
+    line = line.lstrip()
+    return line[: len(line) - len(without_name(line))].strip()
+
+
+def _speeches(lines: Sequence[str], names: Mapping[str, Role]) -> Iterator[tuple[Role | None, list[str]]]:
+    """Yield lines that are not stored, apart by the names of speakers that stand before the stored ones."""
+    words: list[str] = []
+    role: Role | None = None
+    for line in lines:
+        name = _name_of(line)
+        if words and name and name in names:
+            yield role, words
+            words = []
+        if not words:
+            role = names.get(name) if name else None
+        words.append(line)
+    yield role, words
 
 
 def _pieces_of(form: MessageForm, firsts: dict[str, list[MessageForm]]) -> Iterator[tuple[Role | None, int, int]]:

@@ -14,7 +14,7 @@ from mnemosyne.chains.session_start import prologue_turn_id
 from mnemosyne.core.errors import SessionNotFoundError
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.schema.record import SessionWindow
-from mnemosyne.schema.session import Message, Role, WindowMessage
+from mnemosyne.schema.session import Message, Role, SessionHead, WindowMessage
 
 SPARE, DEEP = 40, 4_000
 """How many stored messages are read beyond as many as the client shows; the second, where none of them is known."""
@@ -60,19 +60,23 @@ async def find_paths(
 ) -> list[StoredPath]:
     """Return the path that explains the client's messages best, then the others that were looked at, the active one last.
 
-    The active one is the best unless another is clearly better.
+    The active one is the best unless another is clearly better, or shows all as it is.
     """
     active = await look(runtime, session_id, shown, opening)
     if active.alignment.is_exact:
         return [active]
-    heads = (await runtime.store.branches(session_id))[1:]
-    others = [
-        await look(runtime, session_id, shown, opening, head.branch_id) for head in heads[: -MOST_BRANCHES - 1 : -1]
-    ]
-    best = min(others, key=lambda path: path.alignment.cost, default=active)
-    if best.alignment.cost > active.alignment.cost - CLEARLY_BETTER:
+    heads = (await _newest_branches(runtime, session_id))[1:]
+    others = [await look(runtime, session_id, shown, opening, head.branch_id) for head in heads]
+    best = min(others, key=lambda path: (not path.alignment.is_exact, path.alignment.cost), default=active)
+    if not best.alignment.is_exact and best.alignment.cost > active.alignment.cost - CLEARLY_BETTER:
         return [active] if best is active else [active, *others]
     return [best, *(each for each in others if each is not best), active]
+
+
+async def _newest_branches(runtime: Runtime, session_id: str) -> list[SessionHead]:
+    """Return the active branch, then the others that were opened last, the newest first."""
+    active, *others = await runtime.store.branches(session_id)
+    return [active, *others[: -MOST_BRANCHES - 1 : -1]]
 
 
 async def look(
@@ -112,7 +116,10 @@ async def split_said(runtime: Runtime, session_id: str, said: Said, opening: fro
     count = len(said.user_form.lines)
     if said.before or count < 2:
         return said
-    window = await runtime.store.window(session_id, message_limit=count + SPARE)
-    forms = forms_of(spoken(window, opening))
-    *before, user = await calculate(split_merged, said.user, forms, size=said.size + len(forms) * MESSAGE_CHARS)
-    return said.with_messages(before, user)
+    for head in await _newest_branches(runtime, session_id):
+        window = await runtime.store.window(session_id, message_limit=count + SPARE, branch_id=head.branch_id)
+        forms = forms_of(spoken(window, opening))
+        *before, user = await calculate(split_merged, said.user, forms, size=said.size + len(forms) * MESSAGE_CHARS)
+        if before:
+            return said.with_messages(before, user)
+    return said

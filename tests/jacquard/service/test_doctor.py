@@ -135,9 +135,10 @@ def test_an_older_store_is_told_and_not_migrated(folder):
     with closing(sqlite3.connect(folder / "store.db")) as connection:
         for table in ("archives", "archive_parts", "leases", "store_revision"):
             connection.execute(f"DROP TABLE {table}")
-        for name in ("turns_copied", "evidences_of_turn"):
+        for name in ("turns_copied", "evidences_of_turn", "messages_by_exchange"):
             connection.execute(f"DROP INDEX {name}")
-        for column in ("evidences DROP COLUMN turn_id", "evidences DROP COLUMN readers", "turns DROP COLUMN origin_id"):
+        later = ("evidences DROP COLUMN turn_id", "evidences DROP COLUMN readers", "turns DROP COLUMN origin_id")
+        for column in (*later, "messages DROP COLUMN exchange"):
             connection.execute(f"ALTER TABLE {column}")
         connection.execute("ALTER TABLE evidences DROP COLUMN is_memory")
         connection.commit()

@@ -92,6 +92,7 @@ STORE_REASONS = {
     "append_turns": IMPORT,
     "add_branches": IMPORT,
     "committed_turns": INSIDE,
+    "find_exchanges": INSIDE,
     "save_prepared": TURN,
     "commit_turn": TURN,
     "commit_numerical": TURN,
