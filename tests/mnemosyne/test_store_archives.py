@@ -59,8 +59,8 @@ pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parents[2]
 LATER = AT + timedelta(days=30)
 _NOT_OPENED = frozenset({"file_faults", "close", "sessions", *vars(StoreUpkeep)})
-_BY_SCOPE = frozenset({"entries", "gated_entries", "entries_after", "chains_written_after"})
-"""What feeds an index: a turn has opened the session before it reads by scope."""
+_BY_SCOPE = frozenset({"entries", "gated_entries", "entries_after", "chains_written_after", "find_exchanges"})
+"""What feeds an index, and the index of exchanges: a turn has opened the session before it reads by scope."""
 
 
 class _Archiving:

@@ -92,8 +92,8 @@ async def place(runtime: Runtime, session_id: str, said: Said) -> Placed:
     if said.named and not said.before:
         return await _place_alone(runtime, session_id, said, opening)
     paths = await find_paths(runtime, session_id, said.forms, opening)
-    counts = {"branch": int(paths[0] is not paths[-1])}
-    if counts["branch"]:
+    counts = {"branch": int(not paths[0].is_active)}
+    if not paths[0].is_active:
         await runtime.engine.switch(session_id, paths[0].branch_id)
     said, path, instructions = _without_instruction(said, paths[0])
     counts["instruction"] = len(said.user.extra.get(CLIENT_LINES, ()))
@@ -161,10 +161,8 @@ async def _carry_out(
         else:
             await _adopt(runtime, session_id, appended)
         return None
-    first = min((*(at + (at in verdict.added) for at in verdict.changes), *([verdict.last] if is_partial else [])))
-    records = await read_path(
-        runtime.store, session_id, from_turn=path.stored[min(first, len(path.stored) - 1)].turn_id
-    )
+    first = min((*verdict.changes, *([verdict.last] if is_partial else [])))
+    records = await read_path(runtime.store, session_id, from_turn=path.stored[first].turn_id)
     turns = [turn async for turn in _retold(runtime, session_id, said, paths, verdict, records)]
     turns += await _known_turns(runtime, session_id, paths, verdict, appended)
     await runtime.engine.retell(session_id, records[0].parent_id, turns)

@@ -111,13 +111,13 @@ def _shows_beginning(said: Said, found: StoredPath) -> bool:
     pairs = found.alignment.pairs
     if not pairs:
         return True
-    is_gapless = {pair.stored for pair in pairs} == {*range(pairs[-1].stored + 1)}
-    edited = [
-        relate(said.forms[pair.shown], found.forms[pair.stored])[0]
-        for pair in pairs
-        if pair.relation is Relation.EDITED
-    ]
-    if not found.is_whole or not is_gapless or 2 * len(edited) > len(pairs) or max(edited, default=0) >= REPLACED_COST:
+    paired = {pair.stored for pair in pairs}
+    # A client's constant instruction is shown as its newest message, and no longer where it was.
+    gaps = (at for at in range(pairs[-1].stored) if at not in paired and not found.forms[at].is_same(said.user_form))
+    edited = [pair for pair in pairs if pair.relation is Relation.EDITED]
+    costs = (relate(said.forms[pair.shown], found.forms[pair.stored])[0] for pair in edited)
+    is_other = 2 * len(edited) > len(pairs) or max(costs, default=0) >= REPLACED_COST
+    if not found.is_whole or is_other or next(gaps, None) is not None:
         return False
     shown = {line for form in (*said.forms, said.user_form) for line in form.lines}
     cut = (pair.stored for pair in pairs if pair.relation is Relation.CUT)

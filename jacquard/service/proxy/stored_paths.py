@@ -32,6 +32,7 @@ class StoredPath:
     forms: tuple[MessageForm, ...]
     alignment: Alignment
     is_whole: bool
+    is_active: bool
 
     @property
     def messages(self) -> Iterator[Message]:
@@ -58,7 +59,7 @@ async def opening_turns(runtime: Runtime, session_id: str) -> frozenset[str]:
 async def find_paths(
     runtime: Runtime, session_id: str, shown: Sequence[MessageForm], opening: frozenset[str]
 ) -> list[StoredPath]:
-    """Return the path that explains the client's messages best, then the others that were looked at, the active one last.
+    """Return the path that explains the client's messages best, then the others that were looked at.
 
     The active one is the best unless another is clearly better, or shows all as it is.
     """
@@ -69,8 +70,8 @@ async def find_paths(
     others = [await look(runtime, session_id, shown, opening, head.branch_id) for head in heads]
     best = min(others, key=lambda path: (not path.alignment.is_exact, path.alignment.cost), default=active)
     if not best.alignment.is_exact and best.alignment.cost > active.alignment.cost - CLEARLY_BETTER:
-        return [active] if best is active else [active, *others]
-    return [best, *(each for each in others if each is not best), active]
+        best = active
+    return [best, *(each for each in (active, *others) if each is not best)]
 
 
 async def _newest_branches(runtime: Runtime, session_id: str) -> list[SessionHead]:
@@ -97,7 +98,14 @@ async def look(
         is_whole = len(window.messages) < limit or (bool(stored) and stored[0].depth == len(opening) + 1)
         if found.pairs or is_whole or not shown:
             break
-    return StoredPath(branch_id=window.head.branch_id, stored=stored, forms=forms, alignment=found, is_whole=is_whole)
+    return StoredPath(
+        branch_id=window.head.branch_id,
+        stored=stored,
+        forms=forms,
+        alignment=found,
+        is_whole=is_whole,
+        is_active=branch_id is None,
+    )
 
 
 def forms_of(stored: Sequence[WindowMessage]) -> tuple[MessageForm, ...]:

@@ -42,7 +42,7 @@ from mnemosyne.stores.ledger.ledger import Ledger
 T = TypeVar("T")
 
 MOST_TURNS_READ = 200
-"""Newest turns of each session that are searched for exchanges: these stores are for few sessions, and have no index of them."""
+"""Newest turns of each branch that are searched for exchanges: these stores are for few sessions, and have no index of them."""
 
 
 class StorageBackend(Protocol):
@@ -132,9 +132,10 @@ class LedgerStore(Store):
     async def find_exchanges(self, digests: Sequence[str]) -> frozenset[tuple[str, str]]:
         wanted, found = frozenset(digests), set[tuple[str, str]]()
         for session_id in await self.sessions() if wanted else ():
-            for turn in await self.turns(session_id, limit=MOST_TURNS_READ):
-                told = exchange_digests(turn.messages)
-                found.update((digest, session_id) for _, digest in told if digest in wanted)
+            for head in await self.branches(session_id):
+                for turn in await self.turns(session_id, limit=MOST_TURNS_READ, branch_id=head.branch_id):
+                    told = exchange_digests(turn.messages)
+                    found.update((digest, session_id) for _, digest in told if digest in wanted)
         return frozenset(found)
 
     async def head(self, session_id: str, branch_id: str | None = None) -> SessionHead:

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from mnemosyne.chains.messages.exchanges import exchange_digests
 from mnemosyne.core.errors import (
     BranchNotFoundError,
     EntryConflictError,
 )
+from mnemosyne.schema.erasure import Erasure
 from mnemosyne.schema.memory import Chain, Comparison, Condition, session_scope
 from mnemosyne.schema.record import ImportedTurn, Prefetch
 from mnemosyne.schema.session import (
@@ -39,6 +41,32 @@ from mnemosyne.testing.stores.samples import (
 
 class StoreMemory(StoreTests):
     """What recall reads."""
+
+    async def test_exchanges_are_found_in_all_sessions(self, tmp_path: Path) -> None:
+        """A reply, and a message of the user with its reply, by digests of their words; on all branches, until they are erased."""
+        async with self.open_session(tmp_path, imported_turn("p001")) as store:
+            await store.create_session(start(imported_turn("p001"), session_id="s2"))
+            await play(store, "t1")
+            await store.fork(SESSION, "p001", "side")
+            await play(store, "t2", text="HELLO,  *you*")
+            (_, both), (_, reply) = sorted(exchange_digests((user_message("Ask, p001!"), reply_message("tell p001"))))
+            (_, first), _ = sorted(exchange_digests((user_message("hello"), reply_message("reply t1"))))
+            (_, second), _ = sorted(exchange_digests((user_message("hello you"), reply_message("reply t2"))))
+            found = {
+                (both, SESSION),
+                (both, "s2"),
+                (reply, SESSION),
+                (reply, "s2"),
+                (first, SESSION),
+                (second, SESSION),
+            }
+            assert await store.find_exchanges((both, reply, first, second, "unknown")) == found
+            assert await store.find_exchanges(()) == frozenset()
+            await store.erase(Erasure(at=AT, session_id=SESSION))
+            assert await store.find_exchanges((both, reply, first, second)) == {(both, "s2"), (reply, "s2")}
+        if self.persistent:
+            async with self.open_empty(tmp_path, "other") as store:
+                assert await store.find_exchanges((both, reply)) == frozenset()
 
     async def test_message_ids(self, tmp_path: Path) -> None:
         """Missing ids are filled in, and one that is in use is replaced on a retry."""
