@@ -37,6 +37,10 @@ FORMS: dict[str, tuple[str, str]] = {
     "erasure": ("test_erasure:FORM", "random sessions in four stores, an erasure, and a search of every byte"),
     "ops": ("test_op_sets:OPS", "sets of ops on random states and in the replies of a session"),
     "packs": ("test_hostile_packs:PACKS", "world packs and templates that try to break the reader or the sandbox"),
+    "walks": (
+        "test_proxy_walks:WALKS",
+        "walks of chat clients through the proxy, beside an oracle of the true history",
+    ),
     "viewers": ("test_guarded_levels:VIEWER_FORM", "10,000 sessions of several viewers over guarded lore"),
     "growth": ("test_growth_of_texts:FORM", "every entry point with every generator: the exponent of its time"),
     "texts": ("test_texts:FORM", "hostile texts, each given to some of the entry points in turn"),

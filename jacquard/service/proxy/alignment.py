@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 
@@ -57,6 +57,13 @@ class Alignment:
     moved: tuple[Pair, ...]
     cost: float
     shown: int
+
+    def at_places(self, places: Sequence[int]) -> Alignment:
+        """Return the same alignment with the places of stored messages in a longer list."""
+        pairs, moved = (
+            tuple(replace(each, stored=places[each.stored]) for each in group) for group in (self.pairs, self.moved)
+        )
+        return replace(self, pairs=pairs, moved=moved)
 
     @property
     def is_exact(self) -> bool:

@@ -56,12 +56,10 @@ def find_instruction(
         if pair.relation is Relation.CUT and forms[pair.stored].role is Role.USER:
             kept = {*before[pair.shown].lines}
             known.update(digest_of([loose]) for loose, bare in forms[pair.stored].lines if (loose, bare) not in kept)
-    paired = {pair.stored for pair in found.pairs}
-    is_unanswered = (
-        bool(before) and before[-1].role is Role.USER and all(p.shown != len(before) - 1 for p in found.pairs)
-    )
-    last = found.pairs[-1].stored if found.pairs else -1
-    if is_unanswered and any(at not in paired and forms[at].is_same(user) for at in range(last)):
+    same = {pair.stored for pair in found.pairs if pair.relation is Relation.SAME}
+    known_last = any(pair.shown == len(before) - 1 and pair.relation is Relation.SAME for pair in found.pairs)
+    is_unanswered = bool(before) and before[-1].role is Role.USER and not known_last
+    if is_unanswered and any(at not in same and form.is_same(user) for at, form in enumerate(forms)):
         known.update(digest_of([loose]) for loose, _ in user.lines)
     return frozenset(known)
 

@@ -132,11 +132,12 @@ def _without_instruction(said: Said, path: StoredPath) -> tuple[Said, StoredPath
     if user is said.user:
         return said, path, frozenset()
     changed = said.with_messages(before, user)
-    if len(before) < len(said.before):
-        path = replace(path, alignment=align(changed.forms, path.forms))
-    known = {pair.stored for pair in path.alignment.pairs}
-    alone = (at for at, form in enumerate(path.forms) if at not in known and form.is_same(said.user_form))
-    return changed, path, frozenset(at for at in alone if path.alignment.pairs and at < path.alignment.pairs[-1].stored)
+    if len(before) == len(said.before):
+        return changed, path, frozenset()
+    kept = [at for at, form in enumerate(path.forms) if not form.is_same(said.user_form)]
+    alignment = align(changed.forms, [path.forms[at] for at in kept]).at_places(kept)
+    last = alignment.pairs[-1].stored if alignment.pairs else -1
+    return changed, replace(path, alignment=alignment), frozenset({*range(last)} - {*kept})
 
 
 async def _carry_out(

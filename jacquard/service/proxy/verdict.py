@@ -60,7 +60,7 @@ class Verdict:
 
     `last`: the newest stored message that stays on the path (-1: none). `edits` gives stored messages that have another text the
     client's; `added` lists the client's messages that are not stored, by the stored message that they follow, `appended` those
-    after `last`. `is_again`: the message after `last` is answered once more. `left_out` counts what the client does not show.
+    after `last`. `is_again`: the message after `last` is answered once more. `left_out` counts what the client does not show between others.
     """
 
     last: int
@@ -118,7 +118,7 @@ def judge(
         deleted=frozenset(at for at in deleted if at >= floor),
         added={at: places for at, places in added.items() if at >= floor},
         appended=tuple(range(last_shown + 1, len(shown))),
-        left_out=sum(end - start for start, end in gaps) - len(deleted),
+        left_out=sum(end - start for start, end in gaps if start) - len(deleted),
         kept=far,
         is_again=bool(rest) and last_shown + 1 == len(shown) and is_asked_again(user, rest[0]),
     )
