@@ -27,7 +27,7 @@ from jacquard.config.service import ServiceSettings
 from jacquard.service.running.application import build_app
 from jacquard.testing.server import ScriptedServer
 
-SHORT = 40
+SHORT = 30
 CALLS = 9
 COINS = 12
 WORLD = """\

@@ -77,7 +77,8 @@ def align(shown: Sequence[MessageForm], stored: Sequence[MessageForm]) -> Alignm
     pairs: list[Pair] = []
     ends = [(-1, -1), *_find_anchors(shown, stored), (len(shown), len(stored))]
     for (left, above), (right, below) in pairwise(ends):
-        pairs += _Gap(shown, stored, range(left + 1, right), range(above + 1, below)).solve()
+        if right - left > 1 and below - above > 1:
+            pairs += _Gap(shown, stored, range(left + 1, right), range(above + 1, below)).solve()
         if right < len(shown) and below < len(stored):
             pairs.append(Pair(right, below, Relation.SAME))
     _settle(pairs, shown, stored)

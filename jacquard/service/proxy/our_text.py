@@ -67,8 +67,10 @@ def take_our_text(turn: PreparedTurn, *, has_state: bool, is_cut: bool) -> OurTe
     """
     texts: dict[Beside, list[str]] = {beside: [] for beside in Beside}
     for number, message in enumerate(turn.messages):
+        if message.role != Role.SYSTEM:
+            continue
         spans = [span for span in turn.report.spans if span.message == number and span.kind is not BlockKind.UNKNOWN]
-        if message.role != Role.SYSTEM or not spans:
+        if not spans:
             continue
         places = [_place_of(span, has_state=has_state, is_cut=is_cut) for span in spans]
         if len({*places}) == 1:

@@ -60,7 +60,8 @@ class Verdict:
 
     `last`: the newest stored message that stays on the path (-1: none). `edits` gives stored messages that have another text the
     client's; `added` lists the client's messages that are not stored, by the stored message that they follow, `appended` those
-    after `last`. `is_again`: the message after `last` is answered once more. `left_out` counts what the client does not show between others.
+    after `last`. `is_again`: the message after `last` is answered once more. `left_out` counts what is missing
+    between others that are shown.
     """
 
     last: int
@@ -106,7 +107,7 @@ def judge(
     last_shown = pairs[-1].shown if pairs else -1
     deleted = frozenset[int]()
     if is_whole and gaps and gaps[0][0] and len(gaps) <= MOST_GAPS:
-        places = (range(start, end) for start, end in gaps if _is_deleted(start, end, found, len(stored)))
+        places = (range(start, end) for start, end in gaps if _is_deleted(start, end, found, last + 1))
         deleted = frozenset(at for each in places for at in each if at not in known)
     edits = _find_edits(found, shown, stored)
     floor = last + 1 - MOST_REWRITTEN
