@@ -12,7 +12,7 @@ from filament import display, dump_yaml
 from jacquard.cli.shared import clean, out, show
 from jacquard.core.block_kinds import WORLD_INFO_SOURCE, Subject, subject_of
 from jacquard.core.blocks import FRAME
-from jacquard.core.receipt import Action, BlockSpan, CandidateDecision, Report
+from jacquard.core.receipt import Action, BlockSpan, CandidateDecision, Report, SentPrompt
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
 from jacquard.pipeline.weaving.assemble import PromptMessage
 from mnemosyne.schema.query import SIGNAL_NAMES
@@ -96,13 +96,30 @@ def show_receipt(report: Report) -> None:
         place = f" {gone.first}{last}" if gone.first else ""
         show(f"not in the prompt: {gone.what}{place} ({gone.code}): {gone.reason}", "dim")
     budget, prefix = report.budget, report.prefix
-    show(f"budget: {budget.used_tokens} of {budget.limit_tokens} tokens (counted by: {budget.counter})")
-    if prefix.shared_tokens or prefix.first_break:
+    if report.sent is not None:
+        _show_sent(report.sent, budget.counter)
+    else:
+        show(f"budget: {budget.used_tokens} of {budget.limit_tokens} tokens (counted by: {budget.counter})")
+    if report.sent is None and (prefix.shared_tokens or prefix.first_break):
         broken = f", first break in {prefix.first_break}" if prefix.first_break else ""
         show(f"prefix shared with the turn before: {prefix.shared_tokens} of {prefix.total_tokens} tokens{broken}")
     show("timings: " + " · ".join(f"{name} {ms:.1f} ms" for name, ms in report.timings_ms.items()))
     for item in report.degradations:
         show(f"done without: {item.code}: {item.detail}", "red")
+
+
+def _show_sent(sent: SentPrompt, counter: str) -> None:
+    """Print the messages of a call of the proxy in their order: the client's own, and where ours stand."""
+    sums = f"{sent.client_tokens} tokens of the client's own, {sent.our_tokens} of ours (counted by: {counter})"
+    table = Table(title=f"sent: {sums}", title_justify="left", box=None, pad_edge=False)
+    for name in ("message", "tokens"):
+        table.add_column(name, justify="right")
+    for name in ("role", "whose", "what"):
+        table.add_column(name)
+    for each in sent.texts:
+        whose, what = ("ours", ", ".join(each.blocks)) if each.is_ours else ("client's", each.digest)
+        table.add_row(str(each.message), str(each.tokens), Text(clean(each.role)), whose, Text(clean(what)))
+    out.print(table)
 
 
 def _show_activation(report: Report) -> None:

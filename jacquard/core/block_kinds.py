@@ -146,7 +146,7 @@ KINDS: Mapping[BlockKind, KindTraits] = MappingProxyType(
         BlockKind.INPUT: KindTraits(slot=INPUT_SLOT, source=USER_SOURCE, has_own_part=True, subject=Subject.INPUT),
         BlockKind.TEMPLATE: KindTraits(source=TEMPLATE_SOURCE),
         BlockKind.DIRECTIVE: KindTraits(source=TEMPLATE_SOURCE, beside=Beside.DIRECTING),
-        BlockKind.INJECTION: KindTraits(source=TEMPLATE_SOURCE, beside=Beside.CHANGING),
+        BlockKind.INJECTION: KindTraits(source=TEMPLATE_SOURCE, beside=Beside.DIRECTING),
         BlockKind.WORLD_INFO: KindTraits(slot=WORLD_INFO_SLOT, source=WORLD_INFO_SOURCE, subject=Subject.WORLD),
         BlockKind.INSTRUCTION: KindTraits(slot=INSTRUCTION_SLOT, source=HOST_SOURCE, subject=Subject.NONE),
         BlockKind.CONTEXT: KindTraits(slot=DOCUMENT_SLOT, source=DOCUMENT_SOURCE, subject=Subject.NONE),

@@ -50,6 +50,10 @@ BY_HEURISTIC = frozenset({CurationPath.HEURISTIC, CurationPath.FALLBACK})
 """The paths on which the heuristic chose."""
 
 
+NOT_ADDED, SHOWN_BY_CLIENT = "not_added", "shown_by_client"
+"""Codes of blocks that the proxy leaves out of a client's call: the client has its own, or its messages show the text."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlockDecision:
     """One decision about one block: `code` is for machines, `reason` for people; `tokens` counts its content.
@@ -264,6 +268,38 @@ class StateCut:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class SentText:
+    """One text of a call that went to a model through the proxy: the client's own, or ours.
+
+    `message` (0-based) counts the messages of the call, with the system text of Anthropic's API as the first; our text may be a
+    part of a client's message. The client's own has a `digest` (the first 16 hexadecimal digits of its SHA-256) in place of its
+    words. Ours has its words (`text`), the ids of its `blocks`, and `place`: `lasting`, `changing`, or `depth:N` for a note.
+    """
+
+    message: int
+    role: str
+    tokens: int
+    digest: str = ""
+    text: str = ""
+    place: str = ""
+    blocks: tuple[str, ...] = ()
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether we added it."""
+        return bool(self.place)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SentPrompt:
+    """The messages of a call that went to a model through the proxy, in their order; tokens are our own count."""
+
+    texts: tuple[SentText, ...]
+    client_tokens: int
+    our_tokens: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
     """The whole receipt of one prepared turn; `tags` are those of its configuration (A/B arms among them).
 
@@ -271,7 +307,8 @@ class Report:
     is redacted in the prompt: class, place and number, before a text was stored or by a mask of this turn. `left_out` says what
     else is not in the prompt and was no block of it. `profile` is the kind of agent that the prompt is for; `as_written` says that
     its messages are shown as they were written, not escaped. `activation` has a decision for each entry of world info that was set
-    off by the rules of SillyTavern, those that are shown first.
+    off by the rules of SillyTavern, those that are shown first. `sent` is what went to the model, where that is a chat client's own
+    prompt with our text in it (the first call of the turn, if the model calls tools).
     """
 
     turn_id: str
@@ -298,3 +335,4 @@ class Report:
     profile: str = ""
     as_written: bool = False
     activation: tuple[ActivationDecision, ...] = ()
+    sent: SentPrompt | None = None

@@ -5,18 +5,22 @@ All other values of a turn are frozen.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
 
 from jacquard.adapters.observe.bus import EventEmitter
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.model_calls import CallBook
+from jacquard.pipeline.record.prepared_turn import PreparedTurn
 from jacquard.templating.profiles import STORY, Profile
 from mnemosyne.schema.document import ModelUsage
 from mnemosyne.schema.evidence import ContextBlock, Evidence
 from mnemosyne.schema.memory import Chain, MemoryEntry, UserFact
 from mnemosyne.schema.session import Message
+
+FinishTurn = Callable[[PreparedTurn], PreparedTurn]
+"""Completes the receipt of a turn, in a worker thread, before it is written: what is sent may be more than our own prompt."""
 
 
 class Stopwatch:
@@ -58,7 +62,8 @@ class TurnContext:
     None where the configuration shows none).
     `trigger`: why a reply is made, in the words of world info (`normal`, `swipe`).
     `damage_mark`: where the store's notes on damaged records that this turn met begin. `calls` holds the model calls of
-    Stream B, those of an attempt that met a conflict too. `profile` is known once the world is loaded.
+    Stream B, those of an attempt that met a conflict too. `profile` is known once the world is loaded. `finish` as of
+    `prepare_turn`.
     """
 
     session_id: str
@@ -82,3 +87,4 @@ class TurnContext:
     gated: tuple[MemoryEntry, ...] = ()
     written: Mapping[tuple[str, Chain], int] | None = None
     trigger: str = "normal"
+    finish: FinishTurn | None = None

@@ -54,7 +54,7 @@ from jacquard.pipeline.worlds import WorldSource
 from jacquard.templating.profiles import AUTO, PROFILE
 from jacquard.turns.background import BackgroundWork
 from jacquard.turns.compose import PromptComposer
-from jacquard.turns.context import TurnContext
+from jacquard.turns.context import FinishTurn, TurnContext
 from jacquard.turns.curate import DeferredUsage, TurnCurator
 from jacquard.turns.host.own_task import OwnTask
 from jacquard.turns.host.own_words import mask_secrets
@@ -232,11 +232,13 @@ class ContextEngine:
         turn_id: str | None = None,
         branch_id: str | None = None,
         dry_run: bool = False,
+        finish: FinishTurn | None = None,
     ) -> PreparedTurn:
         """Return the prompt of one turn with its receipt, by the engine's configuration or by one for this turn alone.
 
         With `dry_run` nothing is written: neither the turn nor anything else of it, and a session that is not there is not started.
         The same turn id (or the same input after the same turn) with the same configuration is answered from its record.
+        A host whose call holds more than this prompt completes the receipt with `finish`, before it is written.
         Secrets in the message (keys, cards, passwords) are masked, and the receipt says so (`report.redactions`).
         Raises InputTooLargeError, SessionNotFoundError, WorldUnavailableError where the pack of its world is missing,
         BudgetExceededError, TemplateError, LayoutError, AssemblerError, StoreError, RedactionError for a message that cannot be
@@ -245,7 +247,7 @@ class ContextEngine:
         if dry_run:
             async with self._parts.overlay() as parts, ContextEngine(parts, self._config) as engine:
                 turn = await engine.prepare_turn(
-                    session_id, user_message, runtime_config, turn_id=turn_id, branch_id=branch_id
+                    session_id, user_message, runtime_config, turn_id=turn_id, branch_id=branch_id, finish=finish
                 )
             (await self._ensure_open()).background.follow_turn(turn.report)
             return turn
@@ -254,7 +256,7 @@ class ContextEngine:
         async def find_asked() -> _AskedTurn:
             return asked
 
-        return await self._answer(session_id, find_asked, runtime_config, turn_id)
+        return await self._answer(session_id, find_asked, runtime_config, turn_id, finish)
 
     async def _answer(
         self,
@@ -262,6 +264,7 @@ class ContextEngine:
         find_asked: Callable[[], Awaitable[_AskedTurn]],
         runtime_config: RuntimeConfig | None,
         turn_id: str | None = None,
+        finish: FinishTurn | None = None,
     ) -> PreparedTurn:
         """Prepare the turn that `find_asked` finds once the session is held."""
         turn_config = apply_experiments(runtime_config or self._config, session_id)
@@ -281,6 +284,7 @@ class ContextEngine:
                 damage_mark=self._parts.store.damage_log.mark(),
                 degradations=list(degradations),
                 trigger=asked.trigger,
+                finish=finish,
             )
             return await self._prepare(context)
 
@@ -316,6 +320,8 @@ class ContextEngine:
                     limit.reduce(skeleton.state_tokens, error)
                     skeleton = await self._skeletons.render(turn, limit.tokens)
             span.put({"jacquard.prompt.tokens": prompt.report.budget.used_tokens})
+        if context.finish is not None:
+            prompt = await to_thread.run_sync(context.finish, prompt)
         context.stopwatch.lap("weave")
         context.user_message = guard_message(
             context.user_message, find_audience(turn, curation.entries, skeleton.results.audience)
@@ -572,13 +578,19 @@ class ContextEngine:
             return await open_branch(self._parts.store, session_id, turn_id, None, "back")
 
     async def swipe(
-        self, session_id: str, runtime_config: RuntimeConfig | None = None, *, turn_id: str | None = None
+        self,
+        session_id: str,
+        runtime_config: RuntimeConfig | None = None,
+        *,
+        turn_id: str | None = None,
+        finish: FinishTurn | None = None,
     ) -> PreparedTurn:
         """Prepare the input of a committed turn (default: the newest) once more, on a new branch, for another reply.
 
         Whoever wants an earlier reply back calls `switch`. TurnNotFoundError where nothing is committed; else as `prepare_turn`.
         """
-        return await self._answer(session_id, partial(self._find_swipe, session_id, turn_id), runtime_config, turn_id)
+        find_asked = partial(self._find_swipe, session_id, turn_id)
+        return await self._answer(session_id, find_asked, runtime_config, turn_id, finish)
 
     async def retry(self, session_id: str, runtime_config: RuntimeConfig | None = None) -> PreparedTurn:
         """Prepare the newest input again: that of the turn that waits for its reply, or else as `swipe` does."""

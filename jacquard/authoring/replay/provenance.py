@@ -1,7 +1,7 @@
 """Finds the origin of a place in a prompt: block, decision, evidence, source (spec 2.6). Pure.
 
-Places are characters of the messages as they were sent: `offset` counts from the first character of the first message,
-as if the messages followed each other directly.
+Places are characters of the messages as they were sent (those of a chat client too, where the proxy sent them): `offset` counts
+from the first character of the first message, as if the messages followed each other directly.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from jacquard.core.errors import ConfigError
 from jacquard.core.receipt import BlockDecision, BlockSpan, CandidateDecision
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
 from jacquard.pipeline.record.prompt_snapshot import PromptSnapshot
+from jacquard.pipeline.record.sent_prompt import as_sent
 from mnemosyne.chains.uris import EntryAddress, entry_uri, evidence_uri, format_uri, turn_uri
 from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.memory import Chain, session_scope
@@ -54,7 +55,7 @@ class Origin:
 
 def find_origin(turn: PreparedTurn, offset: int, snapshot: PromptSnapshot | None = None) -> Origin:
     """Return the origin of a character of the prompt. Raises ConfigError for an offset outside of the prompt."""
-    left = offset
+    turn, left = as_sent(turn), offset
     for number, message in enumerate(turn.messages):
         if 0 <= left < len(message.content):
             return next(_origins(turn, number, left, left + 1, snapshot))
@@ -71,6 +72,7 @@ def find_origins(
 
     The text is searched as it stands in the prompt, and as it was before it was escaped. At most `limit` origins.
     """
+    turn = as_sent(turn)
     forms = [form for form in dict.fromkeys((text, escape_text(text), show_as_written(text))) if form]
     found: list[Origin] = []
     for number, message in enumerate(turn.messages):
@@ -85,7 +87,7 @@ def find_origins(
 def count_tokens_by_block(turn: PreparedTurn) -> dict[str, int]:
     """Return the tokens of each block in the prompt, in reading order; they add up to the prompt's."""
     spent: dict[str, int] = {}
-    for span in turn.report.spans:
+    for span in as_sent(turn).report.spans:
         spent[span.block_id] = spent.get(span.block_id, 0) + span.tokens
     return spent
 

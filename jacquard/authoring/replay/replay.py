@@ -17,7 +17,7 @@ from jacquard.config.sections import RuntimeConfig
 from jacquard.core.block_kinds import CURATION_SOURCE, TEMPLATE_SOURCE
 from jacquard.core.blocks import PromptBlock, SkeinTemplate
 from jacquard.core.errors import ConfigError
-from jacquard.core.receipt import BY_HEURISTIC, BlockDecision, CurationPath
+from jacquard.core.receipt import BY_HEURISTIC, NOT_ADDED, SHOWN_BY_CLIENT, BlockDecision, CurationPath
 from jacquard.pipeline.record.prompt_snapshot import CUTS_AUTHORED, DEFERS_OVERSIZE, PromptSnapshot, config_to_plain
 from jacquard.pipeline.record.stored_turn import report_damage, report_of
 from jacquard.pipeline.skeleton.automation import render_blocks
@@ -139,7 +139,12 @@ def find_differences(record: TurnRecord, prompt: Prompt) -> tuple[str, ...]:
         found.append("The XML text differs.")
     if report.spans and report.spans != prompt.assembled.spans:
         found.append("The spans of the blocks, or their tokens, differ.")
-    if report.decisions and report.decisions != prompt.decisions:
+    # Of this prompt the proxy adds a part to a client's call; which, its messages decide.
+    held_back = {each.block_id for each in report.decisions if each.code in (NOT_ADDED, SHOWN_BY_CLIENT)}
+    then, now = (
+        [each for each in decided if each.block_id not in held_back] for decided in (report.decisions, prompt.decisions)
+    )
+    if report.decisions and then != now:
         found.append("The decisions differ.")
     return tuple(found)
 

@@ -14,8 +14,10 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from jacquard.authoring.replay.model_calls import describe_call
 from jacquard.authoring.replay.turn_view import GROUPS, TurnView
 from mnemosyne.core.masking.controls import show_controls
+from mnemosyne.schema.document import ModelUsage
 
 TEMPLATE = "turn_page.html.j2"
 
@@ -56,7 +58,7 @@ class FactRow:
 class PageTurn:
     """One turn of a page. `view` is None where there is no prompt. `marked` are blocks with a fault, by id, and which.
 
-    `said` are the words around the prompt by speaker: the input, the reply.
+    `said` are the words around the prompt by speaker: the input, the reply. `calls` are the model calls of the turn.
     """
 
     heading: str
@@ -65,6 +67,7 @@ class PageTurn:
     checks: Sequence[Check] = ()
     facts: Sequence[FactRow] = ()
     marked: Mapping[str, str] = field(default_factory=dict)
+    calls: Sequence[ModelUsage] = ()
 
     def count(self, label: str) -> int:
         """Return how many bad checks have a label."""
@@ -102,7 +105,8 @@ def render_turn_page(title: str, sections: Sequence[PageSection]) -> str:
         lstrip_blocks=True,
         finalize=_finalize,
     )
-    return environment.get_template(TEMPLATE).render(title=title, sections=sections, groups=GROUPS)
+    page = environment.get_template(TEMPLATE)
+    return page.render(title=title, sections=sections, groups=GROUPS, describe_call=describe_call)
 
 
 def _finalize(value: Any) -> Any:

@@ -13,6 +13,7 @@ from jacquard.core.block_kinds import EVIDENCE_SOURCE, SAID, Subject, subject_of
 from jacquard.core.blocks import FRAME, BlockKind
 from jacquard.core.receipt import Action, BlockDecision, BlockSpan, Report
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
+from jacquard.pipeline.record.sent_prompt import as_sent
 from mnemosyne.schema.memory import Chain
 
 FRAME_GROUP = "frame"
@@ -113,7 +114,8 @@ class TurnView:
 
 
 def view_turn(turn: PreparedTurn) -> TurnView:
-    """Return the view of a turn; one whose receipt was stored without its decisions has messages of one piece each."""
+    """Return the view of a turn as it was sent; if its receipt was stored without its decisions, messages have one piece each."""
+    turn = as_sent(turn)
     decisions = {decision.block_id: decision for decision in turn.report.decisions}
     messages = []
     for number, message in enumerate(turn.messages):

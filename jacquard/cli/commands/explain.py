@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from jacquard.authoring.replay.model_calls import describe_call, find_model_calls
 from jacquard.authoring.replay.provenance import Origin, count_tokens_by_block, find_origin, find_origins
 from jacquard.authoring.replay.turn_page import Check, PageSection, PageTurn, Verdict, render_turn_page
 from jacquard.authoring.replay.turn_view import view_turn
@@ -29,10 +30,12 @@ from jacquard.cli.show import show_candidates, show_receipt
 from jacquard.core.errors import MemoryNotFoundError
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_from_record
 from jacquard.pipeline.record.prompt_snapshot import read_snapshot
+from jacquard.pipeline.record.sent_prompt import as_sent
 from jacquard.wiring.runtime import Runtime
 from mnemosyne.core import codec
 from mnemosyne.files import write_file
 from mnemosyne.protocols import Store
+from mnemosyne.schema.document import ModelUsage
 from mnemosyne.schema.memory import is_profile_session
 from mnemosyne.schema.record import TurnRecord
 
@@ -88,13 +91,13 @@ def explain(
         asked = why_not if why_not is not None else find
         async with open_store(store, embedder="none" if asked is None else embedder) as runtime:
             record = await load_recorded_turn(runtime.store, session, turn)
-            prepared = turn_from_record(record, 0)
+            prepared, calls = turn_from_record(record, 0), await find_model_calls(runtime.store, record)
             if asked is not None and (why_not is not None or not find_origins(prepared, asked, read_snapshot(record))):
                 absences = await _find_absences(runtime, record, asked, must_exist=why_not is not None)
                 _show_absences(record, asked, absences, as_json=as_json)
                 return
         if html is not None:
-            _write_page(record, prepared, html)
+            _write_page(record, prepared, calls, html)
         elif at is not None or find is not None:
             _trace(record, prepared, at, find, as_json=as_json)
         elif as_json:
@@ -104,10 +107,11 @@ def explain(
                     "plan": record.plan,
                     "report": codec.to_plain(prepared.report),
                     "tokens_by_block": count_tokens_by_block(prepared),
+                    "calls": codec.to_plain(calls),
                 }
             )
         else:
-            _receipt(prepared)
+            _receipt(prepared, calls)
 
     run(work)
 
@@ -133,11 +137,12 @@ def _show_absences(record: TurnRecord, wanted: str, absences: Sequence[Absence],
         show(f"  {each.code}: {each.reason}")
 
 
-def _write_page(record: TurnRecord, prepared: PreparedTurn, file: Path) -> None:
+def _write_page(record: TurnRecord, prepared: PreparedTurn, calls: Sequence[ModelUsage], file: Path) -> None:
     """Write the page of one turn; exit code 1 where its receipt has no decisions, or the file cannot be written."""
     _require_decisions(record, prepared)
     said = [(message.role.value, message.content) for message in record.messages]
-    turn = PageTurn(heading=record.turn_id, view=view_turn(prepared), said=said, checks=_describe_plan(prepared))
+    checks = _describe_plan(prepared)
+    turn = PageTurn(heading=record.turn_id, view=view_turn(prepared), said=said, checks=checks, calls=calls)
     page = render_turn_page(
         f"Turn {record.turn_id} of session {prepared.session_id}", [PageSection(title="", turns=[turn])]
     )
@@ -190,7 +195,7 @@ async def find_only_session(store: Store, session: str) -> str:
     return names[0]
 
 
-def _receipt(prepared: PreparedTurn) -> None:
+def _receipt(prepared: PreparedTurn, calls: Sequence[ModelUsage]) -> None:
     plan, intent = prepared.plan, prepared.plan.search_intent
     show(f"plan: {plan.triage.value}, focus {plan.active_quest_id or '-'}, goal {plan.current_goal or '-'}")
     show(f"      keywords {', '.join(intent.focus_keywords) or '-'}; time {intent.temporal_context.value}")
@@ -199,7 +204,9 @@ def _receipt(prepared: PreparedTurn) -> None:
     if prepared.report.tags:
         show("tags: " + ", ".join(f"{name}={value}" for name, value in sorted(prepared.report.tags.items())))
     show_candidates(prepared.report.stream_b.candidates)
-    show_receipt(prepared.report)
+    show_receipt(as_sent(prepared).report)
+    for call in calls:
+        show(f"model call: {describe_call(call)}")
 
 
 def _trace(record: TurnRecord, prepared: PreparedTurn, at: int | None, find: str | None, *, as_json: bool) -> None:

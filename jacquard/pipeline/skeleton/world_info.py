@@ -34,7 +34,8 @@ _SECTIONS: Mapping[WorldInfoPosition, str] = MappingProxyType(
     }
 )
 """The names of the places, which are the sections of the slot in layouts."""
-_CONSTANT = "_constant"
+CONSTANT = "_constant"
+"""The end of the names of places for entries that are shown in every turn."""
 _BESIDE_CHAR = frozenset({WorldInfoPosition.BEFORE_CHAR, WorldInfoPosition.AFTER_CHAR})
 _PLACES: Mapping[WorldInfoPosition, Placement] = MappingProxyType(
     {
@@ -118,7 +119,7 @@ def _block(turn: PlannedTurn, each: Activated, rank: int, sequence: int, count: 
         block_id=lore.entry_id,
         block_type=BlockType.MEMORY,
         slot=slot_of(BlockKind.WORLD_INFO),
-        section=f"{_SECTIONS[entry.position]}{_CONSTANT if is_constant else ''}",
+        section=f"{_SECTIONS[entry.position]}{CONSTANT if is_constant else ''}",
         source=f"{WORLD_INFO_SOURCE}{entry.world}",
         content=content,
         role=_role_of(entry),

@@ -10,17 +10,18 @@ from weakref import WeakValueDictionary
 
 import anyio
 
+from jacquard.authoring.replay.model_calls import STOP_REASON
 from jacquard.config.experiments import apply_experiments
 from jacquard.config.service import ProxySettings
 from jacquard.core.calibration import ESTIMATED
 from jacquard.integrations.core.adapter import COUNTED, REPORTED_WITH_MORE
 from jacquard.integrations.core.mapping import read_arguments
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_from_record
-from jacquard.pipeline.record.stored_turn import viewer_of
+from jacquard.pipeline.record.stored_turn import report_of, viewer_of
 from jacquard.service.proxy.conversation import Said, read_said
 from jacquard.service.proxy.message_forms import form_of
-from jacquard.service.proxy.our_text import settings_for, take_our_text
-from jacquard.service.proxy.placing import Placed, ensure_session, goes_on_with_reply, place
+from jacquard.service.proxy.our_text import ClientCall, settings_for, take_our_text
+from jacquard.service.proxy.placing import ensure_session, goes_on_with_reply, place
 from jacquard.service.proxy.replies.answers import AnswerReader
 from jacquard.service.proxy.requests.chat_request import ChatRequest, OurText, text_of
 from jacquard.service.proxy.session_finder import find_session
@@ -32,9 +33,11 @@ from jacquard.turns.writing.branches import find_input
 from jacquard.wiring.runtime import Runtime
 from mnemosyne.core.errors import SessionNotFoundError
 from mnemosyne.core.masking.call_logs import open_log
+from mnemosyne.core.off_loop import calculate
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage, ToolCall
 from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import Message, Role
+from mnemosyne.world.imported.pack import authors_note_of
 
 _log = open_log(__name__)
 FRAMEWORK = "proxy"
@@ -45,7 +48,7 @@ class KeptTurn:
     """A prepared turn, and what is added to the client's messages for it. `call` numbers the calls of the model in the turn.
 
     `reply` is set where the engine answers the turn itself, and no model is called. `degraded` are the codes of what the turn was
-    done without.
+    done without; `sent_tokens` is our own count of the first call.
     """
 
     session_id: str
@@ -56,6 +59,7 @@ class KeptTurn:
     reply: str | None = None
     degraded: tuple[str, ...] = ()
     decision: Decision = field(default_factory=Decision)
+    sent_tokens: int = 0
 
     @property
     def address(self) -> str:
@@ -102,6 +106,7 @@ class TurnKeeper:
             reply=turn.reply,
             degraded=tuple(dict.fromkeys(each.code for each in turn.report.degradations)),
             decision=decision,
+            sent_tokens=0 if (sent := turn.report.sent) is None else sent.client_tokens + sent.our_tokens,
         )
 
     async def _begin(
@@ -135,7 +140,7 @@ class TurnKeeper:
                     return OurText()
                 if not is_asked_again(said.user_form, form_of(asked)):
                     return OurText()
-                return await self._take_again(runtime, record, asked)
+                return take_our_text(report_of(record))
 
     async def _prepare(
         self, runtime: Runtime, session_id: str, request: ChatRequest, said: Said
@@ -155,16 +160,19 @@ class TurnKeeper:
             shown_tokens=tokens + 16,
             our_tokens=self._settings.max_tokens,
         )
+        call = ClientCall(
+            request=request,
+            most_tokens=self._settings.max_tokens,
+            has_state=has_state,
+            is_cut=placed.is_cut,
+            count=engine.parts.estimator.estimate,
+            note=authors_note_of(await runtime.world_of(session_id)),
+        )
         if placed.again_turn is not None:
-            turn = await engine.swipe(session_id, config, turn_id=placed.again_turn)
+            turn = await engine.swipe(session_id, config, turn_id=placed.again_turn, finish=call.record)
         else:
-            turn = await engine.prepare_turn(session_id, placed.user, config)
-        return turn, self._take(turn, placed, has_state=has_state), placed.decision
-
-    def _take(self, turn: PreparedTurn, placed: Placed, *, has_state: bool) -> OurText:
-        if not self._settings.max_tokens:
-            return OurText()
-        return take_our_text(turn, has_state=has_state, is_cut=placed.is_cut)
+            turn = await engine.prepare_turn(session_id, placed.user, config, finish=call.record)
+        return turn, take_our_text(turn.report), placed.decision
 
     async def _find_waiting(
         self, runtime: Runtime, session_id: str, request: ChatRequest, said: Said
@@ -181,14 +189,8 @@ class TurnKeeper:
             return None
         if not is_asked_again(said.user_form, form_of(asked)):
             return None
-        return turn_from_record(pending, 0), await self._take_again(runtime, pending, asked), Decision()
-
-    async def _take_again(self, runtime: Runtime, record: TurnRecord, said: Message) -> OurText:
-        """Return the text of a stored turn."""
-        # A summary was in the turn's prompt only where the client had left messages out.
-        placed = Placed(user=said, shown=0, is_cut=True)
-        has_state = await _has_state(runtime, record.session_id)
-        return self._take(turn_from_record(record, 0), placed, has_state=has_state)
+        turn = turn_from_record(pending, 0)
+        return turn, take_our_text(turn.report), Decision()
 
     async def keep(
         self, principal: Principal, turn: KeptTurn, answer: AnswerReader, times: CallTimes, *, is_whole: bool
@@ -201,7 +203,9 @@ class TurnKeeper:
             async with self._tenants.use(principal.tenant) as runtime:
                 engine = runtime.engine
                 if answer.usage or answer.has_begun:
-                    usage = _usage_of(turn, answer, times)
+                    estimate = engine.parts.estimator.estimate
+                    words = 0 if answer.usage else await calculate(estimate, answer.raw, size=len(answer.raw))
+                    usage = _usage_of(turn, answer, times, words)
                     await engine.record_model_usage(turn.session_id, usage, turn_id=turn.turn_id)
                 said = answer.raw if is_whole else answer.shown
                 if said.strip() and not answer.calls_tools:
@@ -253,8 +257,9 @@ async def _record_tools(runtime: Runtime, session_id: str, turn_id: str, request
         await runtime.engine.record_tool_call(session_id, call, result=text_of(each.get("content")) or None)
 
 
-def _usage_of(turn: KeptTurn, answer: AnswerReader, times: CallTimes) -> ModelUsage:
-    counts = answer.usage
+def _usage_of(turn: KeptTurn, answer: AnswerReader, times: CallTimes, reply_tokens: int) -> ModelUsage:
+    """Return the record of a call; `reply_tokens` is our own count, where the model server says nothing of its cost."""
+    counts = answer.usage or {"prompt_tokens": turn.sent_tokens, "completion_tokens": reply_tokens}
     asked = counts.get("prompt_tokens", counts.get("input_tokens", 0))
     said = counts.get("completion_tokens", counts.get("output_tokens", 0))
     return ModelUsage(
@@ -269,7 +274,7 @@ def _usage_of(turn: KeptTurn, answer: AnswerReader, times: CallTimes) -> ModelUs
         # The provider counts the client's own messages too, so its count corrects nothing of ours.
         extra={
             "framework": FRAMEWORK,
-            COUNTED: REPORTED_WITH_MORE if counts else ESTIMATED,
-            "stop_reason": answer.stop_reason,
+            COUNTED: REPORTED_WITH_MORE if answer.usage else ESTIMATED,
+            STOP_REASON: answer.stop_reason,
         },
     )

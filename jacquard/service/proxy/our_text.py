@@ -1,4 +1,4 @@
-"""The settings of a turn that gives our text alone, and that text taken out of the prepared turn. Pure.
+"""Chooses the text that a turn adds to a chat client's call, and records what is sent. Pure.
 
 The turn is prepared under the layout `layers`, which gives each layer a message of its own. Its history is what the client shows
 itself, so that recall does not repeat it; these messages are left out here, because the client sends its own.
@@ -6,21 +6,59 @@ itself, so that recall does not repeat it; these messages are left out here, bec
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from jacquard.adapters.prompts.templates import find_text_language
 from jacquard.config.sections import HistoryConfig, RuntimeConfig
-from jacquard.core.block_kinds import SUMMARY_SLOT, Beside, BlockKind, place_beside
-from jacquard.core.receipt import BlockSpan
+from jacquard.core.block_kinds import CURATION_SOURCE, SUMMARY_SLOT, Beside, BlockKind, place_beside
+from jacquard.core.blocks import Position
+from jacquard.core.receipt import (
+    NOT_ADDED,
+    SHOWN_BY_CLIENT,
+    Action,
+    BlockDecision,
+    BlockSpan,
+    Report,
+    SentPrompt,
+    SentText,
+)
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
-from jacquard.service.proxy.requests.chat_request import OurText
+from jacquard.pipeline.record.sent_prompt import digest_of_text
+from jacquard.pipeline.skeleton.messages import PART_TOKENS
+from jacquard.pipeline.skeleton.world_info import CONSTANT
+from jacquard.pipeline.weaving.assemble import MESSAGE_OVERHEAD_TOKENS
+from jacquard.service.proxy.requests.chat_request import (
+    DEPTH,
+    Api,
+    ChatRequest,
+    OurNote,
+    OurText,
+    join_our_text,
+    text_of,
+)
+from jacquard.service.proxy.shown_text import ShownTexts
 from jacquard.templating.profiles import AUTO
-from mnemosyne.schema.session import Role
+from mnemosyne.formats.values import AuthorsNote
+from mnemosyne.schema.memory import Chain
 
 LAYOUT, PLAIN_PROFILE = "layers", "assistant"
 MOST_SHOWN = 400
 """Of how many of the client's messages recall knows that they are shown; beyond them a message may be recalled that is shown."""
+_REASONS: Mapping[str, str] = {
+    NOT_ADDED: "The client has its own.",
+    SHOWN_BY_CLIENT: "The client's messages show it already.",
+}
+_PERSONA, _NOTE_ID, _AT_DEPTH = "persona", "authors-note", "depth"
+_NOTE_SECTIONS = ("note_top", _NOTE_ID, "note_bottom")
+"""What stands at the place of the author's note, in its order."""
+_CHECKED_TEMPLATES = frozenset({_PERSONA, "axioms"})
+_CHECKED_KINDS = frozenset({BlockKind.DIRECTIVE, BlockKind.INJECTION, BlockKind.WORLD_INFO})
+"""What an author wrote, and a client that has the author's files may show itself."""
+_LASTING, _CHANGING = "lasting", "changing"
+_PICTURES = frozenset({"image", "image_url", "input_audio", "document", "file"})
 
 CHINESE = "zh"
 _INTRODUCTIONS: Mapping[bool, str] = {
@@ -60,32 +98,95 @@ def settings_for(
     )
 
 
-def take_our_text(turn: PreparedTurn, *, has_state: bool, is_cut: bool) -> OurText:
-    """Return what is added to the client's messages; what stays the same over many turns is apart, and first.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClientCall:
+    """A call that our text joins, in at most `most_tokens` (0: nothing is added).
 
-    Where no instruction of ours says what the layers are, a sentence does, in the language of the user's message.
+    `is_cut`: the client leaves older messages out, so the summary of them is added. `note` is the author's note of the session's
+    world; `count` gives the tokens of a text.
     """
-    texts: dict[Beside, list[str]] = {beside: [] for beside in Beside}
-    for number, message in enumerate(turn.messages):
-        if message.role != Role.SYSTEM:
-            continue
-        spans = [span for span in turn.report.spans if span.message == number and span.kind is not BlockKind.UNKNOWN]
-        if not spans:
-            continue
-        places = [_place_of(span, has_state=has_state, is_cut=is_cut) for span in spans]
-        if len({*places}) == 1:
-            texts[places[0]].append(message.content)
-            continue
-        for span, place in zip(spans, places, strict=True):
-            texts[place].append(message.content[span.start : span.end])
-    if not has_state:
-        introduction = _INTRODUCTIONS[find_text_language(turn.messages[-1].content) == CHINESE]
-        for place in (Beside.LASTING, Beside.CHANGING):
-            texts[place][:0] = [introduction] * bool(texts[place])
-    return OurText(
-        lasting="\n\n".join(texts[Beside.LASTING]),
-        changing="\n\n".join(texts[Beside.DIRECTING] + texts[Beside.CHANGING]),
-    )
+
+    request: ChatRequest
+    most_tokens: int
+    has_state: bool
+    is_cut: bool
+    count: Callable[[str], int]
+    note: AuthorsNote | None = None
+
+    def record(self, turn: PreparedTurn) -> PreparedTurn:
+        """Return a prepared turn whose receipt says what is sent, and why blocks of it are not; `take_our_text` gives the text."""
+        if turn.reply is not None:
+            return turn
+        chosen = _choose_blocks(turn, self)
+        joined = _join_blocks(turn, self, chosen)
+        sent = tuple(_describe_sent(self, joined))
+        ours = sum(each.tokens for each in sent if each.is_ours)
+        decisions = tuple(_with_code(each, chosen, self.most_tokens) for each in turn.report.decisions)
+        prompt = SentPrompt(texts=sent, client_tokens=sum(each.tokens for each in sent) - ours, our_tokens=ours)
+        return replace(turn, report=replace(turn.report, decisions=decisions, sent=prompt))
+
+
+def take_our_text(report: Report) -> OurText:
+    """Return what was added to the client's messages in the first call of a turn."""
+    return _to_ours([] if report.sent is None else [each for each in report.sent.texts if each.is_ours])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Spot:
+    """Where a block goes; `code` says why it goes nowhere (`Beside.ABSENT`). Notes have a `depth` and a `role`."""
+
+    beside: Beside
+    code: str = ""
+    depth: int | None = None
+    role: str = "system"
+    order: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Added:
+    """One text of ours, with its place in a receipt and the ids of its blocks."""
+
+    place: str
+    text: str
+    blocks: tuple[str, ...]
+    role: str = "system"
+
+
+@dataclass(slots=True)
+class _Pieces:
+    """The pieces of one text of ours while they are gathered."""
+
+    texts: list[str] = field(default_factory=list)
+    blocks: list[str] = field(default_factory=list)
+
+    def add(self, text: str, *spans: BlockSpan) -> None:
+        self.texts.append(text)
+        self.blocks += [span.block_id for span in spans]
+
+
+def _choose_blocks(turn: PreparedTurn, call: ClientCall) -> dict[str, _Spot]:
+    """Return where each block of the turn's prompt goes; without what is said in the conversation."""
+    shown: ShownTexts | None = None
+    sources = {each.block_id: each.source for each in turn.report.decisions}
+    places = _find_places(turn, call.note)
+    chosen: dict[str, _Spot] = {}
+    for span in _spans_of(turn):
+        beside = _place_of(span, has_state=call.has_state, is_cut=call.is_cut) if call.most_tokens else Beside.ABSENT
+        spot = _Spot(beside=beside, code=NOT_ADDED if beside is Beside.ABSENT else "")
+        if beside is not Beside.ABSENT:
+            spot = places.get(span.block_id, spot)
+        if _may_be_shown(span, sources.get(span.block_id, "")):
+            shown = shown or ShownTexts(text_of(each.get("content")) for each in call.request.messages)
+            text = turn.messages[span.message].content[span.start : span.end]
+            if shown.shows(text, has_labels=span.block_id == _PERSONA):
+                spot = _Spot(beside=Beside.ABSENT, code=SHOWN_BY_CLIENT)
+        chosen[span.block_id] = spot
+    return chosen
+
+
+def _spans_of(turn: PreparedTurn) -> Iterator[BlockSpan]:
+    said = (BlockKind.UNKNOWN, BlockKind.MESSAGE, BlockKind.INPUT)
+    return (span for span in turn.report.spans if span.kind not in said)
 
 
 def _place_of(span: BlockSpan, *, has_state: bool, is_cut: bool) -> Beside:
@@ -93,3 +194,155 @@ def _place_of(span: BlockSpan, *, has_state: bool, is_cut: bool) -> Beside:
     if span.block_id == SUMMARY_SLOT and not is_cut:
         return Beside.ABSENT
     return place_beside(span.kind, span.block_id, has_state=has_state)
+
+
+def _may_be_shown(span: BlockSpan, source: str) -> bool:
+    if span.kind is BlockKind.TEMPLATE:
+        return span.block_id in _CHECKED_TEMPLATES
+    return span.kind in _CHECKED_KINDS or source == f"{CURATION_SOURCE}:{Chain.LORE}"
+
+
+def _find_places(turn: PreparedTurn, note: AuthorsNote | None) -> dict[str, _Spot]:
+    """Return the places that single blocks have: of the author's note, with the world info above and below it, of world info at a
+    depth, and of constant world info, which lasts.
+    """
+    about = note or AuthorsNote(text="")
+    found: dict[str, _Spot] = {}
+    for block in (turn.tape or {}).get("blocks", ()):
+        name, kind, section = block["block_id"], block.get("kind"), block.get("section", "")
+        if kind == BlockKind.INJECTION and name == _NOTE_ID:
+            section = _NOTE_ID
+        if section in _NOTE_SECTIONS and kind in (BlockKind.INJECTION, BlockKind.WORLD_INFO):
+            order = _NOTE_SECTIONS.index(section)
+            found[name] = _Spot(beside=Beside.DIRECTING, depth=about.depth, role=about.role, order=order)
+        elif section == _AT_DEPTH and kind == BlockKind.WORLD_INFO:
+            place = block.get("placement", {})
+            # Our own prompt counts the messages that follow the block, without the input.
+            depth = place.get("depth", 0) + 1 if place.get("position") == Position.IN_HISTORY else 0
+            order, role = len(_NOTE_SECTIONS), str(block.get("role", "system"))
+            found[name] = _Spot(beside=Beside.DIRECTING, depth=depth, role=role, order=order)
+        elif section.endswith(CONSTANT):
+            found[name] = _Spot(beside=Beside.LASTING)
+    return found
+
+
+def _join_blocks(turn: PreparedTurn, call: ClientCall, chosen: Mapping[str, _Spot]) -> list[_Added]:
+    """Return our texts; what stays the same over many turns is apart, and notes are.
+
+    Where no instruction of ours says what the layers are, a sentence does, in the language of the user's message.
+    """
+    pieces = {beside: _Pieces() for beside in Beside}
+    notes: dict[tuple[int, str], list[tuple[int, str, BlockSpan]]] = {}
+    for number, message in enumerate(turn.messages):
+        spans = [span for span in _spans_of(turn) if span.message == number]
+        spots = [chosen[span.block_id] for span in spans]
+        is_ours = message.role == "system" and bool(spans)
+        if is_ours and len({*spots}) == 1 and spots[0].depth is None:
+            pieces[spots[0].beside].add(message.content, *spans)
+            continue
+        for span, spot in zip(spans, spots, strict=True):
+            text = message.content[span.start : span.end]
+            if spot.depth is None:
+                pieces[spot.beside].add(text, span)
+            else:
+                notes.setdefault((spot.depth, spot.role), []).append((spot.order, text, span))
+    del pieces[Beside.ABSENT]
+    if not call.has_state:
+        introduction = _INTRODUCTIONS[find_text_language(turn.messages[-1].content) == CHINESE]
+        for held in (pieces[Beside.LASTING], pieces[Beside.CHANGING]):
+            held.texts[:0] = [introduction] * bool(held.texts)
+    lasting, directing, changing = (pieces[each] for each in (Beside.LASTING, Beside.DIRECTING, Beside.CHANGING))
+    added = [
+        _Added(place=_LASTING, text="\n\n".join(lasting.texts), blocks=tuple(lasting.blocks)),
+        _Added(
+            place=_CHANGING,
+            text="\n\n".join(directing.texts + changing.texts),
+            blocks=(*directing.blocks, *changing.blocks),
+        ),
+    ]
+    for (depth, role), held_notes in notes.items():
+        ordered = sorted(held_notes, key=lambda each: each[0])
+        text, blocks = "\n\n".join(text for _, text, _ in ordered), tuple(span.block_id for *_, span in ordered)
+        added.append(_Added(place=f"{DEPTH}{depth}", text=text, blocks=blocks, role=role))
+    return [each for each in added if each.text]
+
+
+def _to_ours(added: Sequence[_Added | SentText]) -> OurText:
+    """Return texts of ours as they join a call."""
+    by_place = {each.place: each.text for each in added}
+    notes = [each for each in added if each.place.startswith(DEPTH)]
+    return OurText(
+        lasting=by_place.get(_LASTING, ""),
+        changing=by_place.get(_CHANGING, ""),
+        notes=tuple(
+            OurNote(depth=int(each.place.removeprefix(DEPTH)), text=each.text, role=each.role) for each in notes
+        ),
+    )
+
+
+def _with_code(decision: BlockDecision, chosen: Mapping[str, _Spot], most_tokens: int) -> BlockDecision:
+    """Return the decision about a block, which may have been kept for a prompt that the client does not take."""
+    spot = chosen.get(decision.block_id)
+    if spot is None or not spot.code or decision.action is Action.DROPPED:
+        return decision
+    reason = _REASONS[spot.code] if most_tokens else "The setting service.proxy.max_tokens is 0."
+    return replace(decision, action=Action.DROPPED, code=spot.code, reason=reason)
+
+
+def _describe_sent(call: ClientCall, added: Sequence[_Added]) -> Iterator[SentText]:
+    """Yield the texts of a call with ours in it, in their order, whatever our place is."""
+    body = join_our_text(call.request, _to_ours(added), call.request.place)
+    messages: list[Mapping[str, Any]] = list(body["messages"])
+    if call.request.api is Api.ANTHROPIC and body.get("system"):
+        messages.insert(0, {"role": "system", "content": body["system"]})
+    left, count = list(added), call.count
+    for number, message in enumerate(messages):
+        role, more_tokens = str(message.get("role")), MESSAGE_OVERHEAD_TOKENS + _count_other_parts(message, count)
+        for text, ours in _split_message(message, left):
+            yield SentText(
+                message=number,
+                role=role,
+                tokens=count(text) + more_tokens,
+                digest="" if ours else digest_of_text(text),
+                text=ours.text if ours else "",
+                place=ours.place if ours else "",
+                blocks=ours.blocks if ours else (),
+            )
+            more_tokens = 0
+
+
+def _split_message(message: Mapping[str, Any], left: list[_Added]) -> Iterator[tuple[str, _Added | None]]:
+    """Yield the texts of a message, each with the one of ours that it is, which is taken from `left`, or None; one at least."""
+    content, said, has_ours = message.get("content"), list[str](), False
+    if isinstance(content, str) and not any(each.text in content for each in left):
+        # Most messages of a long call.
+        yield content, None
+        return
+    for part in content if isinstance(content, list) else [content]:
+        text = part.get("text") if isinstance(part, dict) else part
+        if not isinstance(text, str):
+            continue
+        while found := sorted((text.find(each.text), at) for at, each in enumerate(left) if each.text in text):
+            ours, has_ours = left.pop(found[0][1]), True
+            before, _, text = text.partition(ours.text)
+            said += [before.removesuffix("\n\n")] * bool(before.strip())
+            if said:
+                yield "\n".join(said), None
+            yield ours.text, ours
+            said, text = [], text.removeprefix("\n\n")
+        said += [text] * bool(text)
+    if said or not has_ours:
+        yield "\n".join(said), None
+
+
+def _count_other_parts(message: Mapping[str, Any], count: Callable[[str], int]) -> int:
+    """Return the tokens of what is no text in a message: images, calls of tools and their results."""
+    content = message.get("content")
+    if not isinstance(content, list) and not message.get("tool_calls"):
+        return 0
+    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    others = [part for part in parts if not isinstance(part.get("text"), str)]
+    told = [part for part in others if part.get("type") not in _PICTURES]
+    calls = [message["tool_calls"]] if message.get("tool_calls") else []
+    tokens = sum(count(json.dumps(each, ensure_ascii=False, default=str)) for each in (*told, *calls))
+    return tokens + PART_TOKENS * (len(others) - len(told))

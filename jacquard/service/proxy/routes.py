@@ -112,6 +112,8 @@ class Proxy:
             own[PASSED] = quote(name)
         if call is not None and treat != PASS:
             try:
+                place = MERGED if self._upstream.takes_one(call.model) else self._settings.proxy.place
+                call = replace(call, place=place)
                 if treat == SAME_TURN:
                     ours = await self._keeper.text_of_newest_turn(principal, request.headers, call)
                 elif (turn := await self._keeper.begin(principal, request.headers, call)) is None:
@@ -122,13 +124,10 @@ class Proxy:
                     if turn.reply is not None:
                         return _answer_self(call, turn.reply, turn.turn_id, own)
                     passage = TurnPassage(self._keeper, principal, turn, api)
-                if ours.lasting or ours.changing:
-                    merge = partial(calculate, with_our_text, call, ours, MERGED, size=len(body))
-                    if self._upstream.takes_one(call.model):
-                        body = await merge()
-                    else:
-                        body = await calculate(with_our_text, call, ours, self._settings.proxy.place, size=len(body))
-                        merged = merge
+                if ours != OurText():
+                    body = await calculate(with_our_text, call, ours, place, size=len(body))
+                    if place != MERGED:
+                        merged = partial(calculate, with_our_text, call, ours, MERGED, size=len(body))
             except Exception as error:
                 own[ERROR] = "timeout" if isinstance(error, TimeoutError) else describe(error).code
                 _log.warning("proxy: a call passes without the engine (%s)", own[ERROR])

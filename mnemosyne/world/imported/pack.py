@@ -149,8 +149,6 @@ def imported_value(world: ImportedWorld) -> dict[str, Any]:
 def imported_world_of(world: WorldPack) -> ImportedWorld:
     """Return what a pack was imported from, with its books as they are now; a pack of an author has books and no cards."""
     imported = world.imported
-    told = imported.get("authors_note")
-    note = AuthorsNote(**told) if isinstance(told, dict) and isinstance(told.get("text"), str) else None
     return ImportedWorld(
         world_id=world.world_id,
         title=world.title,
@@ -159,8 +157,14 @@ def imported_world_of(world: WorldPack) -> ImportedWorld:
         user_name=str(imported.get("user_name") or ""),
         cards=cards_of(world),
         books=books_of(world),
-        authors_note=note,
+        authors_note=authors_note_of(world),
     )
+
+
+def authors_note_of(world: WorldPack) -> AuthorsNote | None:
+    """Return the author's note that a world was imported with; None if there was none."""
+    told = world.imported.get("authors_note")
+    return AuthorsNote(**told) if isinstance(told, dict) and isinstance(told.get("text"), str) else None
 
 
 def cards_of(world: WorldPack) -> tuple[CharacterCard, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from anyio import to_thread
 from starlette.responses import HTMLResponse, Response
 
+from jacquard.authoring.replay.model_calls import find_model_calls
 from jacquard.authoring.replay.provenance import Origin, count_tokens_by_block, find_origins
 from jacquard.authoring.replay.replay import find_differences, replay_prompt
 from jacquard.authoring.replay.turn_page import PageSection, PageTurn, render_turn_page
@@ -24,16 +25,18 @@ from jacquard.service.values import Scope
 from jacquard.wiring.parts.named_parts import open_token_estimator
 from mnemosyne.core.errors import DamagedRecordError, SessionNotFoundError, TurnNotFoundError
 from mnemosyne.core.tokens import CalibratedEstimator
+from mnemosyne.schema.document import ModelUsage
 from mnemosyne.schema.record import TurnRecord
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReceiptAnswer:
-    """The receipt of a turn: its report, and the tokens of each block of its prompt."""
+    """The receipt of a turn: its report, the tokens of each block of what was sent, and its model calls, oldest first."""
 
     turn_id: str
     report: Report
     tokens_by_block: dict[str, int]
+    calls: tuple[ModelUsage, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,13 +55,15 @@ async def get_turn(call: Call) -> bytes:
 async def get_receipt(call: Call) -> ReceiptAnswer:
     """Return the receipt of a turn."""
     record, turn = await _load(call)
-    return ReceiptAnswer(turn_id=record.turn_id, report=turn.report, tokens_by_block=dict(count_tokens_by_block(turn)))
+    calls, tokens = await find_model_calls(call.runtime.store, record), count_tokens_by_block(turn)
+    return ReceiptAnswer(turn_id=record.turn_id, report=turn.report, tokens_by_block=tokens, calls=calls)
 
 
 async def get_page(call: Call) -> Response:
     """Return a page that shows a turn's prompt block by block."""
     record, turn = await _load(call)
-    return HTMLResponse(await to_thread.run_sync(_render, record, turn), headers=PAGE_HEADERS)
+    calls = await find_model_calls(call.runtime.store, record)
+    return HTMLResponse(await to_thread.run_sync(_render, record, turn, calls), headers=PAGE_HEADERS)
 
 
 PAGE_HEADERS = {
@@ -68,9 +73,9 @@ PAGE_HEADERS = {
 """A page shows texts of strangers; it needs neither scripts nor anything from elsewhere."""
 
 
-def _render(record: TurnRecord, turn: PreparedTurn) -> str:
+def _render(record: TurnRecord, turn: PreparedTurn, calls: tuple[ModelUsage, ...]) -> str:
     said = [(message.role.value, message.content) for message in record.messages]
-    shown = PageTurn(heading=record.turn_id, view=view_turn(turn), said=said)
+    shown = PageTurn(heading=record.turn_id, view=view_turn(turn), said=said, calls=calls)
     return render_turn_page(
         f"Turn {record.turn_id} of session {turn.session_id}", [PageSection(title="", turns=[shown])]
     )

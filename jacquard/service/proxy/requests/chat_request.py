@@ -31,11 +31,14 @@ class Api(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChatRequest:
-    """One call. `messages` are those of `body` in the form of the OpenAI API, oldest first, the system text among them."""
+    """One call. `messages` are those of `body` in the form of the OpenAI API, oldest first, the system text among them. `place` is
+    where our changing text goes.
+    """
 
     api: Api
     body: Mapping[str, Any]
     messages: tuple[Mapping[str, Any], ...]
+    place: str = BEFORE_LAST_USER
 
     @property
     def max_tokens(self) -> int | None:
@@ -104,11 +107,21 @@ class ChatRequest:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class OurNote:
+    """A note of ours that has a message of its own, `depth` messages before the end, as SillyTavern counts."""
+
+    depth: int
+    text: str
+    role: str = "system"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class OurText:
     """What is added to a call: `lasting` stays the same over many calls, `changing` does not. Empty texts are left out."""
 
     lasting: str = ""
     changing: str = ""
+    notes: tuple[OurNote, ...] = ()
 
 
 def read_request(api: Api, data: bytes) -> ChatRequest | None:
@@ -140,9 +153,18 @@ def text_of(content: Any) -> str:
 
 
 def with_our_text(request: ChatRequest, ours: OurText, place: str) -> bytes:
-    """Return the body of a call with our text: what lasts after the system messages, what changes at `place`."""
-    add = _add_to_openai if request.api is Api.OPENAI else _add_to_anthropic
-    return write_json(add(request, ours, place))
+    """Return the body of a call with our text (`join_our_text`)."""
+    return write_json(join_our_text(request, ours, place))
+
+
+def join_our_text(request: ChatRequest, ours: OurText, place: str) -> dict[str, Any]:
+    """Return the body of a call with our text: what lasts after the system messages, what changes at `place`, notes where they
+    belong; for a server that takes system messages at the beginning alone, notes come first of what changes.
+    """
+    if ours.notes and place != BEFORE_LAST_USER and not place.startswith(DEPTH):
+        changing = "\n\n".join(filter(None, (*(note.text for note in ours.notes), ours.changing)))
+        ours = OurText(lasting=ours.lasting, changing=changing)
+    return (_add_to_openai if request.api is Api.OPENAI else _add_to_anthropic)(request, ours, place)
 
 
 def write_json(value: Any) -> bytes:
@@ -159,11 +181,12 @@ def _add_to_openai(request: ChatRequest, ours: OurText, place: str) -> dict[str,
     if place == MERGED:
         return {**request.body, "messages": _merge(messages, "\n\n".join(filter(None, (ours.lasting, ours.changing))))}
     leading = _count_leading(messages)
-    spot = _spot_of(messages, leading, place)
-    if ours.changing:
-        messages.insert(spot, {"role": "system", "content": ours.changing})
-    if ours.lasting:
-        messages.insert(leading, {"role": "system", "content": ours.lasting})
+    added = [(leading, "system", ours.lasting), (_spot_of(messages, leading, place), "system", ours.changing)]
+    added += [(_spot_of(messages, leading, f"{DEPTH}{note.depth}"), note.role, note.text) for note in ours.notes]
+    # From the end, so that no place moves.
+    for spot, role, text in sorted(added, key=lambda each: each[0])[::-1]:
+        if text:
+            messages.insert(spot, {"role": role, "content": text})
     return {**request.body, "messages": messages}
 
 
@@ -188,17 +211,17 @@ def _add_to_anthropic(request: ChatRequest, ours: OurText, place: str) -> dict[s
     blocks = [{"type": "text", "text": text} for text in beside if text]
     if blocks:
         body["system"] = [*_parts_of(body.get("system")), *blocks]
-    if ours.changing and not is_first:
-        spot = min(_spot_of(messages, 0, place), len(messages) - 1)
-        # The roles of this API take turns, so our text becomes a part of the user's message.
-        users = [at for at, each in enumerate(messages) if each.get("role") == "user" and not _has_results(each)]
-        before = [at for at in users if at <= spot] or users[:1]
-        if before:
+    added = [] if is_first else [(_spot_of(messages, 0, place), ours.changing)]
+    added += [(_spot_of(messages, 0, f"{DEPTH}{note.depth}"), note.text) for note in ours.notes]
+    users = [at for at, each in enumerate(messages) if each.get("role") == "user" and not _has_results(each)]
+    # The roles of this API take turns, so our text becomes a part of the user's message.
+    for spot, text in reversed(added):
+        before = [at for at in users if at <= min(spot, len(messages) - 1)] or users[:1]
+        if text and before:
             message = messages[before[-1]]
-            parts = [{"type": "text", "text": ours.changing}, *_parts_of(message.get("content"))]
+            parts = [{"type": "text", "text": text}, *_parts_of(message.get("content"))]
             messages[before[-1]] = {**message, "content": parts}
-            body["messages"] = messages
-    return body
+    return {**body, "messages": messages}
 
 
 def _parts_of(content: Any) -> list[Any]:

@@ -1,0 +1,112 @@
+"""Shows a turn of the proxy as it was sent: the client's own messages with our text in them, in place of our own prompt. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from filament import unescape_content
+from jacquard.core.block_kinds import SAID
+from jacquard.core.blocks import FRAME, BlockKind
+from jacquard.core.receipt import Action, BlockDecision, BlockSpan, SentText
+from jacquard.pipeline.record.prepared_turn import PreparedTurn
+from jacquard.pipeline.weaving.assemble import PromptMessage
+
+CLIENT = "client"
+"""The source of client's messages that the session has not, and the beginning of their ids."""
+_DIGEST_CHARS = 16
+
+
+def digest_of_text(text: str) -> str:
+    """Return what a receipt has of a text in place of its words."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_CHARS]
+
+
+def as_sent(turn: PreparedTurn) -> PreparedTurn:
+    """Return a turn with the messages that went to the model; one that was not sent by the proxy is returned as it is.
+
+    A message of the client's that the session has word for word is shown, under its id there. Of any other (its system prompt, for
+    example) only its size and its digest are known.
+    """
+    sent = turn.report.sent
+    if sent is None:
+        return turn
+    held = _find_stored(turn, sent.texts)
+    messages, spans, added = list[PromptMessage](), list[BlockSpan](), list[BlockDecision]()
+    for number, members in groupby(enumerate(sent.texts), key=lambda each: each[1].message):
+        content, role = "", ""
+        for place, each in members:
+            role, start = each.role, len(content) + 2 * bool(content)
+            stored = held.get(place)
+            text = each.text if each.is_ours else f"[{each.digest}]" if stored is None else stored[1]
+            if content:
+                spans.append(BlockSpan(block_id=FRAME, message=number, start=len(content), end=start, tokens=0))
+            content = f"{content}\n\n{text}" if content else text
+            if each.is_ours:
+                spans += _spans_of_ours(turn, each, start)
+                continue
+            name = f"{CLIENT}:{place}" if stored is None else stored[0].block_id
+            kind = BlockKind.UNKNOWN if stored is None else stored[0].kind
+            end = start + len(text)
+            spans.append(BlockSpan(block_id=name, message=number, start=start, end=end, tokens=each.tokens, kind=kind))
+            if stored is None:
+                added.append(_decide_own(name, each))
+        messages.append(PromptMessage(role=role, content=content))
+    shown = {span.block_id for span in spans}
+    decisions = [each for each in turn.report.decisions if each.kind not in SAID or each.block_id in shown]
+    used = sent.client_tokens + sent.our_tokens
+    budget = replace(turn.report.budget, used_tokens=used, limit_tokens=max(used, turn.report.budget.limit_tokens))
+    report = replace(turn.report, spans=tuple(spans), decisions=(*decisions, *added), budget=budget)
+    return replace(turn, messages=tuple(messages), report=report)
+
+
+def _decide_own(name: str, sent: SentText) -> BlockDecision:
+    reason = "The client sent it; the session has not these words."
+    return BlockDecision(
+        block_id=name,
+        action=Action.KEPT,
+        code=CLIENT,
+        reason=reason,
+        tokens=sent.tokens,
+        source=CLIENT,
+        title=sent.role,
+    )
+
+
+def _find_stored(turn: PreparedTurn, texts: Sequence[SentText]) -> dict[int, tuple[BlockSpan, str]]:
+    """Return the messages of the turn's history and input that the client sent word for word, by their places in the call."""
+    known: dict[str, list[tuple[BlockSpan, str]]] = {}
+    for span in turn.report.spans:
+        if span.kind in SAID:
+            content = turn.messages[span.message].content[span.start : span.end]
+            text = content if turn.report.as_written else unescape_content(content)
+            known.setdefault(digest_of_text(text), []).append((span, text))
+    found: dict[int, tuple[BlockSpan, str]] = {}
+    # Of equal messages the newest are those that the client shows.
+    for place in range(len(texts) - 1, -1, -1):
+        if not texts[place].is_ours and known.get(texts[place].digest):
+            found[place] = known[texts[place].digest].pop()
+    return found
+
+
+def _spans_of_ours(turn: PreparedTurn, sent: SentText, start: int) -> list[BlockSpan]:
+    """Return the spans of one text of ours, which begins at `start`; their tokens add up to its own."""
+    own = {span.block_id: span for span in turn.report.spans}
+    spans, at, spent = list[BlockSpan](), 0, 0
+    for block_id in sent.blocks:
+        span = own.get(block_id)
+        text = "" if span is None else turn.messages[span.message].content[span.start : span.end]
+        found = sent.text.find(text, at) if text else -1
+        if span is None or found < 0:
+            continue
+        spans.append(_frame(sent, start + at, start + found))
+        at, spent = found + len(text), spent + span.tokens
+        spans.append(replace(span, message=sent.message, start=start + found, end=start + at))
+    spans.append(_frame(sent, start + at, start + len(sent.text), sent.tokens - spent))
+    return spans
+
+
+def _frame(sent: SentText, start: int, end: int, tokens: int = 0) -> BlockSpan:
+    return BlockSpan(block_id=FRAME, message=sent.message, start=start, end=end, tokens=tokens)

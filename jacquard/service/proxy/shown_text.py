@@ -1,0 +1,69 @@
+"""Finds which texts the messages of a client already show. Pure, about linear in their length.
+
+Texts are compared as words, without case, markup, punctuation, forms of width and the way in which white space is written. A text
+is shown if nearly all of it stands in the messages, sentence by sentence, wherever they are; a sentence that stands only as a part
+of a word or of a longer clause without spaces does not count.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+import unicodedata
+from collections.abc import Iterable
+from functools import lru_cache
+
+from filament import split_content
+
+NEARLY_ALL = 0.9
+"""Minimum share of a text, in characters, that has to be shown."""
+LEAST_BYTES = 12
+"""Minimum size of a text that may count as shown: a name or a number is said in other connections too."""
+
+_CACHED_CHARS = 20_000
+_MARKS = string.punctuation + "，。！？；：、（）《》〈〉「」『』【】〔〕“”‘’„«»…—–·～"
+_BLANKS = str.maketrans(_MARKS, " " * len(_MARKS))
+_SENTENCES = re.compile(r"[.!?。！？;；\n]+")
+_LABEL = re.compile(r"\A\s*[\w -]{1,40}[:：]\s*(?=\S)")
+_BETWEEN = " | "
+"""Separates messages; no text has it once it is read as words."""
+
+
+class ShownTexts:
+    """The texts of a client's messages, read once for all questions."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._words = _BETWEEN.join(_read_words(text) for text in texts)
+
+    def shows(self, content: str, *, has_labels: bool = False) -> bool:
+        """Return whether nearly all of a block's content is shown: without its tags and, if it `has_labels`, without the names of
+        its fields (`name: …`).
+        """
+        text = "\n".join(piece.text for piece in split_content(content) if not piece.is_tag)
+        found = ((each, _to_words(each)) for each in _SENTENCES.split(text))
+        sentences = [(each, words) for each, words in found if words.strip()]
+        if sum(len(words.strip().encode("utf-8", "replace")) for _, words in sentences) < LEAST_BYTES:
+            return False
+        room = sum(len(words) for _, words in sentences) * (1 - NEARLY_ALL)
+        for sentence, words in sentences:
+            label = _LABEL.match(sentence) if has_labels else None
+            if words in self._words or (label is not None and _to_words(sentence[label.end() :]) in self._words):
+                continue
+            room -= len(words)
+            if room < 0:
+                return False
+        return True
+
+
+def _read_words(text: str) -> str:
+    return _read_cached(text) if len(text) <= _CACHED_CHARS else _to_words(text)
+
+
+def _to_words(text: str) -> str:
+    """Return the words of a text with one blank around each."""
+    words = unicodedata.normalize("NFKC", text).casefold().translate(_BLANKS).split()
+    return f" {' '.join(words)} "
+
+
+_read_cached = lru_cache(maxsize=2_000)(_to_words)
+"""Most messages of a call were in the call before."""
