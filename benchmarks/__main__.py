@@ -241,7 +241,9 @@ def prefix(
     embedder: EmbedderOption = "none",
     json_file: JsonOption = None,
 ) -> None:
-    """Play a conversation in both layouts; print what a provider's prefix cache would use again, and what broke it."""
+    """Play a conversation (default: a made-up chat with lore) in every layout; print what a provider's prefix cache would use
+    again, and what broke it.
+    """
     kept: list[dict[str, Any]] = []
 
     async def run(say: Callable[[str], None], progress: OnProgress) -> dict[str, Any]:

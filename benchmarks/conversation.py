@@ -11,10 +11,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, islice
 from random import Random
 
-from mnemosyne import Author, AuthorKind, ImportedTurn, Message, Role, SessionStart
+from mnemosyne import (
+    Author,
+    AuthorKind,
+    Chain,
+    ImportedTurn,
+    LoreCategory,
+    MemoryEntry,
+    Message,
+    Role,
+    SessionStart,
+)
 
 PLAYER, GUIDE = "Wen", "Mara"
 CHINESE_SHARE = 0.5
@@ -122,6 +132,22 @@ def scenes(count: int, seed: int, player: int = 0) -> Iterator[str]:
             thing = random.choice(_THINGS)[script]
         left -= 1
         yield random.choice(_ASKED_ZH if script else _ASKED).format(a=a, b=b, thing=thing)
+
+
+def lore_of_things(scope: str, seed: int) -> Iterator[MemoryEntry]:
+    """Yield an entry of lore about each thing of the talk, found by its name in both languages."""
+    said = utterances(20 * len(_THINGS), seed)
+    for number, (english, chinese) in enumerate(_THINGS):
+        story = " ".join(each for each in islice(said, 10) if each.isascii())
+        yield MemoryEntry(
+            entry_id=f"thing_{number:02}",
+            scope=scope,
+            chain=Chain.LORE,
+            kind=LoreCategory.ENCYCLOPEDIA,
+            title=english,
+            text=f"The {english} ({chinese}). {story}",
+            keys=(english, chinese),
+        )
 
 
 def _sentence(random: Random, names: _Names, *, chinese: bool) -> str:

@@ -1,6 +1,6 @@
 """How much of each prompt a provider's prefix cache would use again, turn by turn, and which block broke it.
 
-A real conversation is played turn by turn in each layout: one party's words are the input, the other's the reply. What counts
+A conversation is played turn by turn in each layout: one party's words are the input, the other's the reply. What counts
 is what stands before the volatile tail, the text up to the last message of the history: in `cache_first` nothing there should
 change but by growing, until the window moves on. Tokens only, no clock: the same talk gives the same figures everywhere.
 """
@@ -11,7 +11,7 @@ import json
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -21,14 +21,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from benchmarks.conversation import questions, utterances
+from benchmarks.conversation import lore_of_things, questions, scenes, utterances
 from evals.errors import SetupError
 from filament import escape_text
 from jacquard import PreparedTurn, Runtime, RuntimeConfig, open_runtime
-from mnemosyne import SessionStart, WorldPack, corpus_file, load_world, read_corpus
+from jacquard.pipeline.worlds import build_bare_world
+from mnemosyne import SessionStart, WorldPack, corpus_file, load_world, read_corpus, world_scope
 
-LAYOUTS = ("classic", "cache_first")
+LAYOUTS = ("classic", "cache_first", "cache_append")
 SEED = 23
+LORE_CHAT = "lore-chat"
 CACHE_LEAST_TOKENS, CACHE_STEP_TOKENS = 1024, 128
 """Providers that cache by themselves do so from a least length on, in steps; others to the token. Both are told."""
 TOLERANCE = 0.002
@@ -100,6 +102,16 @@ def make_exchanges(world: WorldPack, turns: int) -> Iterator[Exchange]:
         yield text, f"{answer}{ops}"
 
 
+def make_lore_chat(turns: int) -> tuple[WorldPack, list[Exchange]]:
+    """Return a world without state, with lore, and made-up exchanges that ask after it: a plain chat, of four sentences a reply."""
+    said = utterances(4 * turns, SEED)
+    replies = [" ".join(islice(said, 4)) for _ in range(turns)]
+    lore = tuple(lore_of_things(world_scope(LORE_CHAT), SEED))
+    return replace(build_bare_world(LORE_CHAT), lore=lore, digest=LORE_CHAT), list(
+        zip(scenes(turns, SEED), replies, strict=True)
+    )
+
+
 def _number_path(state: Mapping[str, Any]) -> str:
     """Return the path of a number that may grow, or an empty text."""
     for key, value in state.items():
@@ -166,6 +178,7 @@ def sum_samples(samples: Sequence[Sample]) -> dict[str, Any]:
         "median_share_of_prompt": shares[len(shares) // 2] if shares else 0.0,
         "least_share_of_prompt": shares[0] if shares else 0.0,
         "prompt_tokens": total,
+        "new_tokens": total - sum(s.shared for s in samples),
         "before_tail_tokens": before,
         "broken_by": {
             kind: {"turns": count, "tokens_lost_before_tail": lost[kind]}
@@ -189,7 +202,7 @@ def sum_samples(samples: Sequence[Sample]) -> dict[str, Any]:
 async def run(
     data: Path | None, world: Path | None, session: str | None, turns: int, embedder: str, say: Say, progress: Progress
 ) -> dict[str, Any]:
-    """Play the conversation in both layouts, each in a store of its own, and return the figures."""
+    """Play the conversation in every layout, each in a store of its own, and return the figures; without one, a chat with lore."""
     pack = None if world is None else await to_thread.run_sync(load_world, world)
     if pack is not None:
         name, pairs = pack.world_id, list(make_exchanges(pack, turns))
@@ -197,7 +210,7 @@ async def run(
         name, pairs = await to_thread.run_sync(exchanges_of, data, session)
         pairs = list(islice(pairs, turns))
     else:
-        raise SetupError("Say what to play: --data DIR (a set with a conversation) or --world DIR (a pack).")
+        (pack, pairs), name = make_lore_chat(turns), LORE_CHAT
     figures: dict[str, Any] = {"conversation": name, "embedder": embedder, "layouts": {}}
     for layout in LAYOUTS:
         say(f"playing {len(pairs)} turns of {name} in layout {layout}")
@@ -259,7 +272,8 @@ def show(figures: Mapping[str, Any], console: Console) -> None:
             title, *(f"{row[key]:.1%}" for row in layouts.values()), style="bold" if key == "share_before_tail" else ""
         )
     table.add_row("turns", *(str(row["turns"]) for row in layouts.values()))
-    table.add_row("prompt tokens", *(f"{row['prompt_tokens']:,}" for row in layouts.values()))
+    for title, key in (("prompt tokens", "prompt_tokens"), ("of these not used again", "new_tokens")):
+        table.add_row(title, *(f"{row[key]:,}" for row in layouts.values()))
     console.print(table)
     for layout, row in layouts.items():
         for kind, broken in row["broken_by"].items():

@@ -124,6 +124,10 @@ AUTHORED = frozenset({BlockKind.TEMPLATE, BlockKind.DIRECTIVE, BlockKind.INJECTI
 """The kinds of what the author of a world or of templates wrote: too long for a budget, it is cut and not dropped."""
 
 
+AUTHORED_ENTRIES = frozenset({BlockKind.DIRECTIVE, BlockKind.INJECTION, BlockKind.WORLD_INFO})
+"""The kinds of single texts of an author; a chat client that has the author's files may send them itself."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KindTraits:
     """What holds for all blocks of a kind.

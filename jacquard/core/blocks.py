@@ -18,11 +18,12 @@ FRAME = "frame"
 
 
 class Position(StrEnum):
-    """Where a block stands in the prompt (W1)."""
+    """Where a block stands in the prompt (W1). APPENDED: before the user's message, and in later prompts before that message."""
 
     SYSTEM = "system"
     BEFORE_HISTORY = "before_history"
     IN_HISTORY = "in_history"
+    APPENDED = "appended"
     AFTER_HISTORY = "after_history"
     USER_ANCHOR = "user_anchor"
 
@@ -89,7 +90,8 @@ class PromptBlock:
     `expires_at` the time from which it is not used any more (None: never). `shortened` marks a text that replaces a
     longer one, or one that must not be shown. `attached_tokens` are those of what is sent beside the text: images, tool calls.
     `as_written`: the content is a message as it was written, no markup; it is never joined with markup in one message.
-    `sequence` is the block's place among those that a layout puts into one place, small first, whatever their `rank`.
+    `sequence` is the block's place among those that a layout puts into one place, small first, whatever their `rank`. `anchor` is
+    the id of the message before which a block of an earlier prompt stands, if its place is APPENDED.
     """
 
     block_id: str
@@ -120,6 +122,7 @@ class PromptBlock:
     attached_tokens: int = 0
     as_written: bool = False
     sequence: int = 0
+    anchor: str = ""
 
 
 _COPIED = tuple((slot.__get__, slot.__set__) for slot in (vars(PromptBlock)[each.name] for each in fields(PromptBlock)))

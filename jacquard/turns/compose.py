@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from anyio import to_thread
 
@@ -16,6 +17,7 @@ from jacquard.core.degradations import describe_degradation
 from jacquard.core.model_calls import Call, usage_of
 from jacquard.core.protocols import Shortener
 from jacquard.pipeline.curation.memory_blocks import describe_cuts, labels_of, render_memories
+from jacquard.pipeline.curation.recall_query import may_recall
 from jacquard.pipeline.curation.stream import Curation, build_stream_report
 from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.record.build_prompt import PromptInputs, build_turn_prompt, lay_out_prompt
@@ -32,14 +34,23 @@ from jacquard.pipeline.weaving.degrade import apply_degradations
 from jacquard.pipeline.weaving.policies import choose_pruner
 from jacquard.pipeline.weaving.prompt import PromptLayout
 from jacquard.pipeline.weaving.shorten import SummarizingShortener
+from jacquard.pipeline.weaving.standing import (
+    addresses_of,
+    appends_blocks,
+    keep_standing_blocks,
+    read_shown_blocks,
+)
 from jacquard.pipeline.weaving.turn_layout import load_turn_layout
 from jacquard.templating.files import template_roots
 from jacquard.turns.context import TurnContext
 from jacquard.turns.parts import EngineParts
+from mnemosyne.chains.state import view_state
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.core.errors import ContextEngineError
+from mnemosyne.protocols import combined_reads
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
 from mnemosyne.schema.memory import session_scope, world_scope
+from mnemosyne.schema.record import TurnRecord
 
 
 class PromptComposer:
@@ -59,8 +70,9 @@ class PromptComposer:
         BudgetExceededError when what must stay does not fit, LayoutError for a layout that is missing or has faults.
         """
         ids = await evidence_ids_of(self._parts.store, turn.session_id, curation.entries, curation.evidences)
-        codes = self._codes_of(turn, context)
-        inputs, layout, prompt = await to_thread.run_sync(self._decide_and_build, turn, skeleton, curation, codes, ids)
+        codes, standing = self._codes_of(turn, context), await self._find_standing_blocks(turn, skeleton)
+        decide = partial(self._decide_and_build, turn, skeleton, curation, codes, ids, standing)
+        inputs, layout, prompt = await to_thread.run_sync(decide)
         if prompt is not None:
             return prompt
         usages: list[ModelUsage] = []
@@ -86,9 +98,34 @@ class PromptComposer:
         codes = self._codes_of(turn, context)
         try:
             ids = await evidence_ids_of(self._parts.store, turn.session_id, missed.entries, missed.evidences)
-            return (await to_thread.run_sync(self._decide_and_build, turn, skeleton, missed, codes, ids))[2]
+            standing = await self._find_standing_blocks(turn, skeleton)
+            decide = partial(self._decide_and_build, turn, skeleton, missed, codes, ids, standing)
+            return (await to_thread.run_sync(decide))[2]
         except ContextEngineError:
             return None
+
+    async def _find_standing_blocks(self, turn: PlannedTurn, skeleton: Skeleton) -> tuple[PromptBlock, ...]:
+        """Return the blocks of the turn before that stay where they stand, in a layout that appends."""
+        previous, store = turn.window.previous, self._parts.store
+        if previous is None or previous.prompt is None:
+            return ()
+        shown = await to_thread.run_sync(self._read_shown_blocks, turn, previous)
+        if not shown:
+            return ()
+        read = await combined_reads(store).chosen_inputs(store, turn.session_id, addresses_of(shown))
+        entries = {entry_uri(each): each for found in read.entries.values() for each in found}
+        may_stand = partial(
+            may_recall,
+            viewer=turn.config.viewer,
+            view=view_state(turn.window.state),
+            most=turn.config.prune.max_sensitivity,
+            now=turn.at or self._parts.clock.now(),
+        )
+        return keep_standing_blocks(shown, entries, (each.block_id for each in skeleton.history), may_stand)
+
+    def _read_shown_blocks(self, turn: PlannedTurn, previous: TurnRecord) -> tuple[PromptBlock, ...]:
+        layout = load_turn_layout(turn, template_roots(self._parts.roots, turn.world))
+        return read_shown_blocks(previous) if appends_blocks(layout) else ()
 
     def _codes_of(self, turn: PlannedTurn, context: TurnContext) -> tuple[str, ...]:
         """Return what the turn was done without so far, with the damaged records that were passed by."""
@@ -102,9 +139,10 @@ class PromptComposer:
         curation: Curation,
         codes: tuple[str, ...],
         evidence_ids: Mapping[str, str],
+        standing: tuple[PromptBlock, ...],
     ) -> tuple[PromptInputs, PromptLayout, PreparedTurn | None]:
         """Decide, and build the prompt unless a block has to be degraded first. Takes long: call it off the event loop."""
-        inputs, layout = self._decide(turn, skeleton, curation, codes, evidence_ids)
+        inputs, layout = self._decide(turn, skeleton, curation, codes, evidence_ids, standing)
         return inputs, layout, None if layout.orders else _build(inputs, layout, {})
 
     def _decide(
@@ -114,6 +152,7 @@ class PromptComposer:
         curation: Curation,
         codes: tuple[str, ...],
         evidence_ids: Mapping[str, str],
+        standing: tuple[PromptBlock, ...],
     ) -> tuple[PromptInputs, PromptLayout]:
         """Join both streams, and decide which blocks the prompt keeps."""
         parts, config, entries = self._parts, turn.config, curation.entries
@@ -129,13 +168,18 @@ class PromptComposer:
             labels_of(turn, curation.story_times),
             parts.hasher.digest,
         )
+        stands = {block.uri for block in standing}
         joining = (
+            *standing,
             *instruction_blocks(config.instructions, count),
             *fact_blocks(turn, parts.clock.now(), count),
             *refusal_blocks(turn, count),
             *skeleton.results.blocks,
-            *world_info_blocks(turn, count),
-            *memories,
+            *(
+                block
+                for block in (*world_info_blocks(turn, count), *memories)
+                if block.uri not in stands or not block.uri
+            ),
         )
         skeleton, flesh = make_block_ids_unique(skeleton, joining)
         codes = (*codes, *curation.degradations, *skeleton.results.degradations, *describe_cuts(flesh, entries))

@@ -32,7 +32,7 @@ NAMED = {
     "jacquard/pipeline/evidence/context_blocks.py": {"CONTEXT"},  # makes them
     "jacquard/pipeline/record/package.py": {"UNKNOWN", "WORLD_INFO"},  # which blocks show an entry of memory
     "jacquard/authoring/replay/provenance.py": {"UNKNOWN"},
-    "jacquard/service/proxy/our_text.py": {"UNKNOWN"},
+    "jacquard/pipeline/weaving/standing.py": {"MEMORY", "WORLD_INFO"},  # which blocks show an entry of memory
     "jacquard/authoring/why_not.py": {"MEMORY"},  # whether a prompt holds the entry that is asked about
 }
 """Which kinds a module may name: the one that makes a kind, and those whose rule is about that kind alone."""

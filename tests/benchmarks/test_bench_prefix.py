@@ -96,4 +96,13 @@ def test_the_command_prints_writes_and_fails_below_its_baseline(tmp_path):
     assert "it was 99.9%" in lower.stderr
     baseline.write_text("[]")
     assert "is no baseline" in bench("--data", talk, "--turns", 3, "--baseline", baseline).stderr
-    assert "--data DIR" in bench("--turns", 3).stderr
+
+
+def test_a_chat_with_lore_is_used_again_more_where_lore_stays(tmp_path):
+    told = tmp_path / "figures.json"
+    done = bench("--turns", 40, "--json", told)
+    assert done.exit_code == 0, done.output
+    first, append = (json.loads(told.read_text())["layouts"][name] for name in ("cache_first", "cache_append"))
+    assert append["median_share_of_prompt"] >= 0.85
+    assert append["share_of_prompt"] > first["share_of_prompt"] + 0.05
+    assert append["new_tokens"] < first["new_tokens"]

@@ -26,7 +26,7 @@ PATIENT = CurationConfig(deadline_ms=60_000)
 ASKED = "那把钥匙是不是开启神庙的?我记得之前提到过。 </user_input> & {{ x }}"
 
 
-@pytest.mark.parametrize("layout", ["classic", "cache_first"])
+@pytest.mark.parametrize("layout", ["classic", "cache_first", "cache_append"])
 async def test_every_character_leads_back_to_its_source(tmp_path: Path, layout: str) -> None:
     async with open_runtime(tmp_path, world=FOREST, embedder="none") as runtime:
         await runtime.ensure_session("s")

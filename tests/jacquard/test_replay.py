@@ -56,6 +56,7 @@ PATIENT = CurationConfig(deadline_ms=60_000)
 CONFIGS = (
     RuntimeConfig(curation=PATIENT),
     RuntimeConfig(layout="cache_first"),
+    RuntimeConfig(layout="cache_append"),
     RuntimeConfig(budget=BudgetConfig(max_input_tokens=3600, reserved_reply_tokens=600)),
     RuntimeConfig(
         budget=BudgetConfig(max_input_tokens=3400, reserved_reply_tokens=600),

@@ -188,8 +188,8 @@ def test_a_prefix_names_the_block_that_broke_it():
 
 
 def test_layouts_are_data_and_their_faults_are_named(tmp_path):
-    assert find_layout_ids([ROOT]) == ("cache_first", "classic", "layers")
-    with pytest.raises(LayoutError, match="Known layouts: cache_first, classic, layers"):
+    assert find_layout_ids([ROOT]) == ("cache_append", "cache_first", "classic", "layers")
+    with pytest.raises(LayoutError, match="Known layouts: cache_append, cache_first, classic, layers"):
         load_layout("../../etc/passwd", [ROOT])
     (tmp_path / "layouts").mkdir()
     bad = tmp_path / "layouts" / "mine.yaml"

@@ -46,7 +46,7 @@ from mnemosyne import (
 )
 
 SHIPPED = find_shipped_templates()
-LAYOUTS = [load_layout(name, [SHIPPED]) for name in ("classic", "cache_first")]
+LAYOUTS = [load_layout(name, [SHIPPED]) for name in ("classic", "cache_first", "cache_append")]
 ESTIMATOR = CalibratedEstimator()
 STREAM_A = AutomationStream(ESTIMATOR, SHIPPED)
 HEAD = SessionHead(

@@ -85,7 +85,7 @@ def render_memories(
 def describe_cuts(blocks: Sequence[PromptBlock], entries: Sequence[MemoryEntry]) -> tuple[str, ...]:
     """Return a code with its sentence for every memory that is not shown whole."""
     sizes = {entry_uri(entry): len(entry.text) for entry in entries}
-    cut = [(block, block.refs[0].selector) for block in blocks if block.kind is BlockKind.MEMORY]
+    cut = [(block, block.refs[0].selector) for block in blocks if block.kind is BlockKind.MEMORY and block.refs]
     return tuple(
         f"{DegradationCode.TEXT_CUT}: {block.block_id} shows {selector} of {sizes[block.uri]} characters"
         for block, selector in cut

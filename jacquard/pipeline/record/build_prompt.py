@@ -32,6 +32,7 @@ from jacquard.pipeline.weaving.authored import describe_cuts
 from jacquard.pipeline.weaving.layers import share
 from jacquard.pipeline.weaving.policies import rules_of, tier_tokens_of
 from jacquard.pipeline.weaving.prompt import Prompt, PromptLayout, complete, lay_out
+from jacquard.pipeline.weaving.standing import appends_blocks
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.evidence.redactions import redaction_of
 from mnemosyne.host_parts import HashText, hash_with_sha256
@@ -93,7 +94,7 @@ def lay_out_prompt(inputs: PromptInputs) -> PromptLayout:
         count=inputs.count,
         tier_tokens=tier_tokens_of(inputs.config),
         rules=rules_of(inputs.config, inputs.at),
-        layer_attributes=layer_attributes(inputs.stream_b),
+        layer_attributes={} if appends_blocks(inputs.layout) else layer_attributes(inputs.stream_b),
         left_out=left_out,
         assembler=inputs.assembler,
     )

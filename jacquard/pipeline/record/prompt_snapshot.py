@@ -24,6 +24,7 @@ from jacquard.pipeline.record.build_prompt import PromptInputs, layer_attributes
 from jacquard.pipeline.record.stored_turn import SNAPSHOT_KEY, report_damage
 from jacquard.pipeline.skeleton.automation import SkeletonSource
 from jacquard.pipeline.weaving.assembler import name_of_assembler
+from jacquard.pipeline.weaving.standing import appends_blocks
 from mnemosyne.core import codec
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.record import TurnRecord
@@ -97,7 +98,7 @@ def snapshot_prompt(
         limit_tokens=limit_tokens,
         at=inputs.at,
         carried=tuple((carried or {}).values()),
-        layer_attributes=layer_attributes(inputs.stream_b),
+        layer_attributes={} if appends_blocks(inputs.layout) else layer_attributes(inputs.stream_b),
         assembler=name_of_assembler(inputs.assembler),
     )
 

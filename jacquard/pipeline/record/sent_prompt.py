@@ -9,7 +9,7 @@ from itertools import groupby
 
 from filament import unescape_content
 from jacquard.core.block_kinds import SAID
-from jacquard.core.blocks import FRAME, BlockKind
+from jacquard.core.blocks import FRAME
 from jacquard.core.receipt import Action, BlockDecision, BlockSpan, SentText
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
 from jacquard.pipeline.weaving.assemble import PromptMessage
@@ -48,9 +48,8 @@ def as_sent(turn: PreparedTurn) -> PreparedTurn:
                 spans += _spans_of_ours(turn, each, start)
                 continue
             name = f"{CLIENT}:{place}" if stored is None else stored[0].block_id
-            kind = BlockKind.UNKNOWN if stored is None else stored[0].kind
-            end = start + len(text)
-            spans.append(BlockSpan(block_id=name, message=number, start=start, end=end, tokens=each.tokens, kind=kind))
+            span = BlockSpan(block_id=name, message=number, start=start, end=start + len(text), tokens=each.tokens)
+            spans.append(span if stored is None else replace(span, kind=stored[0].kind))
             if stored is None:
                 added.append(_decide_own(name, each))
         messages.append(PromptMessage(role=role, content=content))

@@ -187,7 +187,8 @@ def _find_stable_part(assembled: AssembledPrompt, volatile: Collection[str]) -> 
     end = (0, 0)
     for span in assembled.spans:
         if span.block_id in volatile:
-            return end
+            # The frame that ends a message (the tag that closes its layer) is as stable as what it closes.
+            return max(end, (span.message, 0))
         # The frame before a volatile block (the tag that opens its layer) belongs to it.
         if span.block_id != FRAME:
             end = (span.message, span.end)

@@ -33,7 +33,7 @@ def weave(
     layer_attributes: Mapping[str, Mapping[str, str]] | None = None,
 ) -> WovenSkein:
     """Run the stages up to deduplication; `history` is oldest first. `truncate` cuts the result to the budget."""
-    placed = [replace(block, placement=_placement(block, layout)) for block in blocks]
+    placed = [_place(block, layout) for block in blocks]
     skeleton = Skein(
         stage=Stage.SKELETON,
         system=tuple(sorted((b for b in placed if b.placement.position is Position.SYSTEM), key=_system_key)),
@@ -69,6 +69,13 @@ def truncate(skein: Skein, standing: Mapping[str, PromptBlock]) -> Skein:
     )
 
 
+def _place(block: PromptBlock, layout: SkeinTemplate) -> PromptBlock:
+    placement = _placement(block, layout)
+    # What is appended stays in the prompts that follow.
+    is_volatile = block.volatile and placement.position is not Position.APPENDED
+    return replace(block, placement=placement, volatile=is_volatile)
+
+
 def _placement(block: PromptBlock, layout: SkeinTemplate) -> Placement:
     for name in (f"{block.slot}.{block.section}", block.slot):
         rule = next((rule for rule in layout.rules if rule.slot == name), None)
@@ -93,12 +100,17 @@ def _stitch(skein: Skein) -> Skein:
         by_position.setdefault(block.placement.position, []).append(block)
     line: list[PromptBlock] = list(by_position.get(Position.BEFORE_HISTORY, ()))
     inside = by_position.get(Position.IN_HISTORY, ())
+    appended: dict[str, list[PromptBlock]] = {}
+    for block in by_position.get(Position.APPENDED, ()):
+        appended.setdefault(block.anchor, []).append(block)
     message_count = len(skein.history)
     for place in range(message_count + 1):
         newer = message_count - place
         line += [b for b in inside if min(b.placement.depth, message_count) == newer]
         if place < message_count:
+            line += appended.pop(skein.history[place].block_id, ())
             line.append(skein.history[place])
+    line += (block for blocks in appended.values() for block in blocks)
     line += by_position.get(Position.AFTER_HISTORY, ())
     anchor = tuple(by_position.get(Position.USER_ANCHOR, ()))
     return replace(skein, stage=Stage.STITCHED, history=tuple(line), anchor=anchor, pending=())

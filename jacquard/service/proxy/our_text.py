@@ -13,7 +13,16 @@ from typing import Any
 
 from jacquard.adapters.prompts.templates import find_text_language
 from jacquard.config.sections import HistoryConfig, RuntimeConfig
-from jacquard.core.block_kinds import CURATION_SOURCE, SUMMARY_SLOT, Beside, BlockKind, place_beside
+from jacquard.core.block_kinds import (
+    AUTHORED,
+    AUTHORED_ENTRIES,
+    CURATION_SOURCE,
+    KINDS,
+    SAID,
+    SUMMARY_SLOT,
+    Beside,
+    place_beside,
+)
 from jacquard.core.blocks import Position
 from jacquard.core.receipt import (
     NOT_ADDED,
@@ -55,8 +64,6 @@ _PERSONA, _NOTE_ID, _AT_DEPTH = "persona", "authors-note", "depth"
 _NOTE_SECTIONS = ("note_top", _NOTE_ID, "note_bottom")
 """What stands at the place of the author's note, in its order."""
 _CHECKED_TEMPLATES = frozenset({_PERSONA, "axioms"})
-_CHECKED_KINDS = frozenset({BlockKind.DIRECTIVE, BlockKind.INJECTION, BlockKind.WORLD_INFO})
-"""What an author wrote, and a client that has the author's files may show itself."""
 _LASTING, _CHANGING = "lasting", "changing"
 _PICTURES = frozenset({"image", "image_url", "input_audio", "document", "file"})
 
@@ -185,8 +192,7 @@ def _choose_blocks(turn: PreparedTurn, call: ClientCall) -> dict[str, _Spot]:
 
 
 def _spans_of(turn: PreparedTurn) -> Iterator[BlockSpan]:
-    said = (BlockKind.UNKNOWN, BlockKind.MESSAGE, BlockKind.INPUT)
-    return (span for span in turn.report.spans if span.kind not in said)
+    return (span for span in turn.report.spans if span.kind in KINDS and span.kind not in SAID)
 
 
 def _place_of(span: BlockSpan, *, has_state: bool, is_cut: bool) -> Beside:
@@ -197,9 +203,8 @@ def _place_of(span: BlockSpan, *, has_state: bool, is_cut: bool) -> Beside:
 
 
 def _may_be_shown(span: BlockSpan, source: str) -> bool:
-    if span.kind is BlockKind.TEMPLATE:
-        return span.block_id in _CHECKED_TEMPLATES
-    return span.kind in _CHECKED_KINDS or source == f"{CURATION_SOURCE}:{Chain.LORE}"
+    is_checked = span.kind in AUTHORED_ENTRIES or (span.kind in AUTHORED and span.block_id in _CHECKED_TEMPLATES)
+    return is_checked or source == f"{CURATION_SOURCE}:{Chain.LORE}"
 
 
 def _find_places(turn: PreparedTurn, note: AuthorsNote | None) -> dict[str, _Spot]:
@@ -209,13 +214,14 @@ def _find_places(turn: PreparedTurn, note: AuthorsNote | None) -> dict[str, _Spo
     about = note or AuthorsNote(text="")
     found: dict[str, _Spot] = {}
     for block in (turn.tape or {}).get("blocks", ()):
-        name, kind, section = block["block_id"], block.get("kind"), block.get("section", "")
-        if kind == BlockKind.INJECTION and name == _NOTE_ID:
-            section = _NOTE_ID
-        if section in _NOTE_SECTIONS and kind in (BlockKind.INJECTION, BlockKind.WORLD_INFO):
+        name = block["block_id"]
+        section = _NOTE_ID if name == _NOTE_ID else block.get("section", "")
+        if block.get("kind") not in AUTHORED_ENTRIES:
+            continue
+        if section in _NOTE_SECTIONS:
             order = _NOTE_SECTIONS.index(section)
             found[name] = _Spot(beside=Beside.DIRECTING, depth=about.depth, role=about.role, order=order)
-        elif section == _AT_DEPTH and kind == BlockKind.WORLD_INFO:
+        elif section == _AT_DEPTH:
             place = block.get("placement", {})
             # Our own prompt counts the messages that follow the block, without the input.
             depth = place.get("depth", 0) + 1 if place.get("position") == Position.IN_HISTORY else 0

@@ -1,0 +1,81 @@
+"""Finds the blocks that stay where they first stood: memories and lore of earlier prompts, in layouts that append (`appended`).
+
+A provider's cache holds a prompt up to the first difference from the prompt before. So such a layout shows a block once, before the
+message of the user of that turn, and leaves it there as long as that message is in the history. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+
+from filament import split_content
+from jacquard.core.blocks import BlockKind, Position, PromptBlock, SkeinTemplate
+from mnemosyne.chains.audience import audience_of_entry
+from mnemosyne.chains.uris import EntryAddress, parse_uri
+from mnemosyne.core import codec
+from mnemosyne.core.errors import CodecError, UriError
+from mnemosyne.schema.memory import MemoryEntry
+from mnemosyne.schema.record import TurnRecord
+from mnemosyne.schema.session import Role
+
+_KINDS = frozenset({BlockKind.MEMORY, BlockKind.WORLD_INFO})
+_CUT = "…"
+
+
+def appends_blocks(layout: SkeinTemplate) -> bool:
+    """Return whether blocks of a layout stay where they first stood."""
+    return any(rule.position is Position.APPENDED for rule in layout.rules)
+
+
+def read_shown_blocks(previous: TurnRecord) -> tuple[PromptBlock, ...]:
+    """Return the memories and lore in the prompt of a turn, each with the message before which it stands; none for a record that
+    cannot be read, because they are shown anew then.
+    """
+    prompt = previous.prompt or {}
+    said = next((each.message_id for each in previous.messages if each.role is Role.USER), "")
+    with suppress(CodecError, LookupError, TypeError, AttributeError):
+        plain = [each for each in prompt["tape"]["blocks"] if each.get("kind") in _KINDS and each.get("uri")]
+        blocks = codec.from_plain(plain, tuple[PromptBlock, ...])
+        texts = "\0".join(message["content"] for message in prompt["messages"])
+        return tuple(replace(each, anchor=each.anchor or said, refs=()) for each in blocks if each.content in texts)
+    return ()
+
+
+def addresses_of(blocks: Iterable[PromptBlock]) -> dict[str, list[str]]:
+    """Return the ids of the entries that blocks show, by scope."""
+    found: dict[str, list[str]] = {}
+    for block in blocks:
+        with suppress(UriError):
+            address = parse_uri(block.uri)
+            if isinstance(address, EntryAddress):
+                found.setdefault(address.scope, []).append(address.entry_id)
+    return found
+
+
+def keep_standing_blocks(
+    blocks: Iterable[PromptBlock],
+    entries: Mapping[str, MemoryEntry],
+    messages: Iterable[str],
+    may_recall: Callable[[MemoryEntry], bool],
+) -> tuple[PromptBlock, ...]:
+    """Return the blocks that stay: their entries, by address, have the same text and are for everybody, and the `messages` (ids) of
+    the history have theirs.
+    """
+    shown = frozenset(messages)
+    return tuple(
+        block
+        for block in blocks
+        if block.anchor in shown
+        and (entry := entries.get(block.uri)) is not None
+        and not (entry.when or audience_of_entry(entry))
+        and may_recall(entry)
+        and _shows(block, entry)
+    )
+
+
+def _shows(block: PromptBlock, entry: MemoryEntry) -> bool:
+    """Return whether all that a block says is still said by its entry, which may be cut or named there."""
+    texts = (each.text.strip().removesuffix(_CUT).strip() for each in split_content(block.content) if not each.is_tag)
+    return all(text in entry.text or text in (entry.title, *entry.keys) for text in texts)
