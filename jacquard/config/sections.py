@@ -91,8 +91,8 @@ class RuntimeConfig:
     )
     layout: str = plain_field(
         "auto",
-        doc="Name of the layout of the prompt: `classic`, `cache_first`, `cache_append`, `layers`, or one of the world pack; `auto` "
-        "is that of the profile.",
+        doc="Name of the layout of the prompt: `classic`, `cache_first`, `cache_append`, `layers`, or one of the world pack; "
+        "`auto` is that of the profile.",
         call=ANY,
     )
     activation: str = choice_field(
