@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any
 
 from jacquard.adapters.prompts.templates import find_text_language
@@ -174,7 +175,7 @@ class _Pieces:
 def _choose_blocks(turn: PreparedTurn, call: ClientCall) -> dict[str, _Spot]:
     """Return where each block of the turn's prompt goes; without what is said in the conversation."""
     shown: ShownTexts | None = None
-    sources = {each.block_id: each.source for each in turn.report.decisions}
+    decisions = {each.block_id: each for each in turn.report.decisions}
     places = _find_places(turn, call.note)
     chosen: dict[str, _Spot] = {}
     for span in _spans_of(turn):
@@ -182,10 +183,11 @@ def _choose_blocks(turn: PreparedTurn, call: ClientCall) -> dict[str, _Spot]:
         spot = _Spot(beside=beside, code=NOT_ADDED if beside is Beside.ABSENT else "")
         if beside is not Beside.ABSENT:
             spot = places.get(span.block_id, spot)
-        if _may_be_shown(span, sources.get(span.block_id, "")):
+        decision = decisions.get(span.block_id)
+        if decision is not None and _may_be_shown(span, decision.source):
             shown = shown or ShownTexts(text_of(each.get("content")) for each in call.request.messages)
             text = turn.messages[span.message].content[span.start : span.end]
-            if shown.shows(text, has_labels=span.block_id == _PERSONA):
+            if shown.shows(text, decision.title, has_labels=span.block_id == _PERSONA):
                 spot = _Spot(beside=Beside.ABSENT, code=SHOWN_BY_CLIENT)
         chosen[span.block_id] = spot
     return chosen
@@ -239,11 +241,10 @@ def _join_blocks(turn: PreparedTurn, call: ClientCall, chosen: Mapping[str, _Spo
     """
     pieces = {beside: _Pieces() for beside in Beside}
     notes: dict[tuple[int, str], list[tuple[int, str, BlockSpan]]] = {}
-    for number, message in enumerate(turn.messages):
-        spans = [span for span in _spans_of(turn) if span.message == number]
+    for number, members in groupby(_spans_of(turn), key=lambda span: span.message):
+        message, spans = turn.messages[number], list(members)
         spots = [chosen[span.block_id] for span in spans]
-        is_ours = message.role == "system" and bool(spans)
-        if is_ours and len({*spots}) == 1 and spots[0].depth is None:
+        if message.role == "system" and len({*spots}) == 1 and spots[0].depth is None:
             pieces[spots[0].beside].add(message.content, *spans)
             continue
         for span, spot in zip(spans, spots, strict=True):

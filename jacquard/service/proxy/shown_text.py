@@ -35,11 +35,12 @@ class ShownTexts:
     def __init__(self, texts: Iterable[str]) -> None:
         self._words = _BETWEEN.join(_read_words(text) for text in texts)
 
-    def shows(self, content: str, *, has_labels: bool = False) -> bool:
-        """Return whether nearly all of a block's content is shown: without its tags and, if it `has_labels`, without the names of
-        its fields (`name: …`).
+    def shows(self, content: str, title: str = "", *, has_labels: bool = False) -> bool:
+        """Return whether nearly all of a block's content is shown: without its tags and `title` and, if it `has_labels`, without
+        the names of its fields (`name: …`).
         """
-        text = "\n".join(piece.text for piece in split_content(content) if not piece.is_tag)
+        texts = (piece.text for piece in split_content(content) if not piece.is_tag)
+        text = "\n".join(each for each in texts if each.strip() != title)
         found = ((each, _to_words(each)) for each in _SENTENCES.split(text))
         sentences = [(each, words) for each, words in found if words.strip()]
         if sum(len(words.strip().encode("utf-8", "replace")) for _, words in sentences) < LEAST_BYTES:

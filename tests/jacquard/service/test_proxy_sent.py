@@ -24,7 +24,7 @@ def server():
         yield server
 
 
-def write_world(folder, *, persona="", entries=(), note=None):
+def write_world(folder, *, persona="", entries=(), note=None, activation="sillytavern"):
     """Write the pack of an imported card, a book of lore and an author's note; return its folder."""
     cards = (CharacterCard(spec="chara_card_v2", name="Mia", document={}, description=persona),) if persona else ()
     book = WorldBook(
@@ -36,7 +36,7 @@ def write_world(folder, *, persona="", entries=(), note=None):
         world_id="tea",
         title="Tea",
         locale="en",
-        activation="sillytavern",
+        activation=activation,
         cards=cards,
         books=(book,),
         authors_note=note,
@@ -158,6 +158,21 @@ async def test_lore_that_the_client_shows_is_not_added_again(tmp_path, server, s
     assert "Saltmere" not in ours
     assert "short sentences" not in ours
     assert ("hives" in ours) is ("{1}" not in shown) is (codes["Bees"] != "shown_by_client")
+
+
+@pytest.mark.parametrize("is_shown", [False, True])
+async def test_lore_that_is_recalled_is_not_added_where_the_client_shows_it(tmp_path, server, is_shown):
+    world = write_world(tmp_path, entries=ENTRIES, activation="recall")
+    async with open_http(tmp_path, server, world=str(world)) as http:
+        chat = Chat(http)
+        chat.messages = [
+            {"role": "user", "content": BEES if is_shown else "Hello."},
+            {"role": "assistant", "content": "Yes."},
+        ]
+        await chat.say("How many hives of black bees has Runa behind the mill?")
+        receipt = await receipt_of(http, chat.answer)
+    assert (decisions_of(receipt)["Bees"]["code"] == "shown_by_client") is is_shown
+    assert sum("nine hives" in text for _, text in texts_of(server)) == 1
 
 
 @pytest.mark.parametrize(
