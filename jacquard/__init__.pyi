@@ -94,6 +94,8 @@ from .core.receipt import (
     CurationPath,
     PrefixReport,
     Report,
+    SentPrompt,
+    SentText,
     StreamBReport,
 )
 from .memory.summarize.extract import ExtractSummarizer
@@ -261,6 +263,8 @@ __all__ = [
     "SelectorError",
     "SelectorFactory",
     "Sensitivity",
+    "SentPrompt",
+    "SentText",
     "Shortener",
     "ShownBlock",
     "ShownMessage",
