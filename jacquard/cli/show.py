@@ -120,6 +120,8 @@ def _show_sent(sent: SentPrompt, counter: str) -> None:
         whose, what = ("ours", ", ".join(each.blocks)) if each.is_ours else ("client's", each.digest)
         table.add_row(str(each.message), str(each.tokens), Text(clean(each.role)), whose, Text(clean(what)))
     out.print(table)
+    for sentence in sent.alignment:
+        show(f"conversation: {sentence}")
 
 
 def _show_activation(report: Report) -> None:

@@ -292,11 +292,15 @@ class SentText:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SentPrompt:
-    """The messages of a call that went to a model through the proxy, in their order; tokens are our own count."""
+    """The messages of a call that went to a model through the proxy, in their order; tokens are our own count.
+
+    `alignment` has a sentence on each thing that was decided when the client's messages were compared with the session.
+    """
 
     texts: tuple[SentText, ...]
     client_tokens: int
     our_tokens: int
+    alignment: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -167,6 +167,7 @@ class TurnKeeper:
             is_cut=placed.is_cut,
             count=engine.parts.estimator.estimate,
             note=authors_note_of(await runtime.world_of(session_id)),
+            alignment=placed.decision.sentences,
         )
         if placed.again_turn is not None:
             turn = await engine.swipe(session_id, config, turn_id=placed.again_turn, finish=call.record)

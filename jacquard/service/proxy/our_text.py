@@ -111,7 +111,7 @@ class ClientCall:
     """A call that our text joins, in at most `most_tokens` (0: nothing is added).
 
     `is_cut`: the client leaves older messages out, so the summary of them is added. `note` is the author's note of the session's
-    world; `count` gives the tokens of a text.
+    world; `count` gives the tokens of a text; `alignment` says what was decided about the client's messages.
     """
 
     request: ChatRequest
@@ -120,6 +120,7 @@ class ClientCall:
     is_cut: bool
     count: Callable[[str], int]
     note: AuthorsNote | None = None
+    alignment: tuple[str, ...] = ()
 
     def record(self, turn: PreparedTurn) -> PreparedTurn:
         """Return a prepared turn whose receipt says what is sent, and why blocks of it are not; `take_our_text` gives the text."""
@@ -130,7 +131,8 @@ class ClientCall:
         sent = tuple(_describe_sent(self, joined))
         ours = sum(each.tokens for each in sent if each.is_ours)
         decisions = tuple(_with_code(each, chosen, self.most_tokens) for each in turn.report.decisions)
-        prompt = SentPrompt(texts=sent, client_tokens=sum(each.tokens for each in sent) - ours, our_tokens=ours)
+        theirs = sum(each.tokens for each in sent) - ours
+        prompt = SentPrompt(texts=sent, client_tokens=theirs, our_tokens=ours, alignment=self.alignment)
         return replace(turn, report=replace(turn.report, decisions=decisions, sent=prompt))
 
 

@@ -253,6 +253,18 @@ async def test_a_thousand_messages_are_recorded_without_their_words(tmp_path, se
     assert len(json.dumps(client)) < 130 * len(client)
 
 
+async def test_the_receipt_says_what_was_decided_about_the_clients_messages(tmp_path, server):
+    async with open_http(tmp_path, server) as http:
+        chat = Chat(http)
+        await chat.say("Good morning.")
+        chat.messages[0]["content"] = "Good evening."
+        await chat.say("Is there tea?")
+        [sentence] = (await receipt_of(http, chat.answer))["report"]["sent"]["alignment"]
+        page = await http.get(chat.answer.headers["x-jacquard-page"])
+    assert sentence == "1 messages have another text; the state stays."
+    assert sentence in page.text
+
+
 async def test_a_secret_is_not_kept_by_what_was_sent(tmp_path, server):
     async with open_http(tmp_path, server) as http:
         chat = Chat(http)
