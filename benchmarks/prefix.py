@@ -24,8 +24,7 @@ from rich.text import Text
 from benchmarks.conversation import lore_of_things, questions, scenes, utterances
 from evals.errors import SetupError
 from filament import escape_text
-from jacquard import PreparedTurn, Runtime, RuntimeConfig, open_runtime
-from jacquard.pipeline.worlds import build_bare_world
+from jacquard import PreparedTurn, Runtime, RuntimeConfig, build_bare_world, open_runtime
 from mnemosyne import SessionStart, WorldPack, corpus_file, load_world, read_corpus, world_scope
 
 LAYOUTS = ("classic", "cache_first", "cache_append")

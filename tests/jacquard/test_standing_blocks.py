@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from jacquard import MemoryVerbs, RuntimeConfig, build_bare_world, open_runtime
-from jacquard.config.sections import HistoryConfig
+from jacquard import HistoryConfig, MemoryVerbs, RuntimeConfig, build_bare_world, open_runtime
 from mnemosyne import Chain, LoreCategory, MemoryEntry, world_scope
 
 pytestmark = pytest.mark.anyio
