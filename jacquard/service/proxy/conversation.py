@@ -113,7 +113,8 @@ def _read_said(messages: Sequence[Mapping[str, Any]], named: str | None, user_id
 
 def _named_session(headers: Mapping[str, str], request: ChatRequest) -> str | None:
     named = [*(read_header(headers, name) for name in SESSION_HEADERS), request.metadata.get("session_id")]
-    return next((each for each in named if isinstance(each, str) and each.strip()), None)
+    # A placeholder that a client did not fill in names nothing.
+    return next((each for each in named if isinstance(each, str) and each.strip() and "{{" not in each), None)
 
 
 def _prefix_of(owner: str | None) -> str:

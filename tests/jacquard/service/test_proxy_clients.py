@@ -123,3 +123,61 @@ async def test_a_model_that_litellm_knows_answers_too(tmp_path, server, monkeypa
             await client.chat.completions.create(model="m", messages=QUESTION, stream=streams)
     assert text == "It rains."
     assert server.requests[0].headers["authorization"] == "Bearer sk-client"
+
+
+FACT = "The spare lens lies below the third step of the tower."
+ASKED = "Where does the spare lens lie, in the tower?"
+
+
+async def test_the_calls_of_librechat_remember_what_they_no_longer_show(tmp_path, server):
+    """LibreChat streams with usage, names the person in all of its chats, and has headers with the conversation's id."""
+    server.set_script(*["text:Noted."] * 20)
+    told = {"user": "665f1c2ab7", "stream": True, "stream_options": {"include_usage": True}, "model": "m"}
+
+    async def say(client, chat, *said):
+        card = {"role": "system", "content": "You keep a light."}
+        messages = [card, *({"role": role, "content": text} for role, text in said)]
+        headers = {"X-LibreChat-Conversation-Id": chat}
+        async for _ in await client.chat.completions.create(messages=messages, extra_headers=headers, **told):
+            pass
+        return str(server.requests[-1].body["messages"])
+
+    async with open_client(tmp_path, server) as client:
+        await say(client, "chat-a", ("user", FACT))
+        assert FACT not in await say(client, "chat-b", ("user", ASKED)), "another chat of the same person"
+        assert FACT in await say(client, "chat-a", ("user", ASKED))
+        unfilled = "{{LIBRECHAT_BODY_CONVERSATIONID}}"
+        await say(client, unfilled, ("user", FACT))
+        assert FACT not in await say(client, unfilled, ("user", ASKED))
+
+
+@pytest.mark.parametrize("role", ["system", "developer"])
+async def test_the_calls_of_cline_are_one_session_with_its_tools(tmp_path, server, role):
+    """Cline sends the words of the user in parts, with details of its environment, which change; some models have a developer."""
+    server.set_script('tool:read_file {"path": "lens.txt"}', "text:It is done.", "text:You told me so.")
+    parts = [{"type": "text", "text": f"<task>{FACT}</task>"}, {"type": "text", "text": "<environment_details>1"}]
+    messages = [{"role": role, "content": "You are a coder."}, {"role": "user", "content": parts}]
+    told = {"model": "m", "stream": True, "stream_options": {"include_usage": True}, "tools": TOOLS}
+    async with open_client(tmp_path, server) as client:
+        async for _ in await client.chat.completions.create(messages=messages, **told):
+            pass
+        call = {"id": "c1", "type": "function", "function": {"name": "read_file", "arguments": '{"path": "lens.txt"}'}}
+        messages += [
+            {"role": "assistant", "content": "I read it.", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c1", "content": "a lens"},
+        ]
+        async for _ in await client.chat.completions.create(messages=messages, **told):
+            pass
+        messages += [
+            {"role": "assistant", "content": "It is done."},
+            {
+                "role": "user",
+                "content": [{"type": "text", "text": ASKED}, {"type": "text", "text": "<environment_details>2"}],
+            },
+        ]
+        chunks = [each async for each in await client.chat.completions.create(messages=messages, **told)]
+        sessions = (await client._client.get("http://127.0.0.1/api/v1/sessions")).json()["items"]
+    assert "".join(each.choices[0].delta.content or "" for each in chunks if each.choices) == "You told me so."
+    assert chunks[-1].usage.total_tokens > 0
+    assert len(sessions) == 1
+    assert [each for each in server.requests[-1].body["messages"] if each in messages] == messages

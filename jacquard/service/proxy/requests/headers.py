@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping
 
 Headers = list[tuple[str, str]]
 
-SESSION_HEADERS = ("x-jacquard-session", "x-openwebui-chat-id")
-"""Headers that name the conversation; the second is that of Open WebUI with `ENABLE_FORWARD_USER_INFO_HEADERS`."""
+SESSION_HEADERS = ("x-jacquard-session", "x-openwebui-chat-id", "x-librechat-conversation-id")
+"""Headers that name the conversation; the second is that of Open WebUI with `ENABLE_FORWARD_USER_INFO_HEADERS`, the third the one
+that LibreChat's users set."""
 
 RECEIPT = "X-Jacquard-Receipt"
 PAGE = "X-Jacquard-Page"
