@@ -20,7 +20,7 @@ help:
 	@echo "make fuzz     coverage-guided fuzzing (FUZZ='reply --minutes 60'; reply, pack or importers)"
 	@echo "make bench    ours beside LangChain, LlamaIndex, Haystack and code by hand (BENCH='--data DIR --sizes 1000,100000')"
 	@echo "make costs    what turns cost: the other benchmarks"
-	@echo "make acceptance  ours beside SillyTavern, the openai package and the MCP Inspector (needs node, chromium; ACCEPTANCE='--cases 14000')"
+	@echo "make acceptance  ours with SillyTavern, Open WebUI, a real model, the openai package and the MCP Inspector (needs node, chromium, a compiler)"
 	@echo "make test-frameworks  the adapters of agent frameworks, each against its framework (1.8 GB in two environments)"
 
 # A CPU build of torch is taken where the index offers one; elsewhere the platform's own build of the same release.
@@ -105,6 +105,8 @@ acceptance: $(VENV)/.dev
 	@PYTHON=$(abspath $(BIN)/python) tests/acceptance/world_info.sh $(ACCEPTANCE)
 	@PYTHON=$(abspath $(BIN)/python) tests/acceptance/mcp.sh
 	@PYTHON=$(abspath $(BIN)/python) tests/acceptance/proxy.sh
+	@PYTHON=$(abspath $(BIN)/python) tests/acceptance/openwebui.sh
+	@PYTHON=$(abspath $(BIN)/python) tests/acceptance/model.sh
 
 test-frameworks: test-frameworks-a test-frameworks-b
 
@@ -121,4 +123,4 @@ test-frameworks-%: .venv-frameworks-%/.installed
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .venv-frameworks-a .venv-frameworks-b .venv-bench .jacquard build dist
+	rm -rf $(VENV) .venv-frameworks-a .venv-frameworks-b .venv-bench .venv-acceptance .venv-openwebui .jacquard build dist

@@ -18,7 +18,7 @@ Pairs = list[tuple[bytes, bytes]]
 
 
 def check_host(host: str, named: Iterable[str]) -> None:
-    """Refuse names that only a browser would have been led to: a page of a stranger must not reach the loopback service."""
+    """Raise Refusal for a name that only a browser would have been led to; a page of a stranger must not reach this service."""
     name = host.rpartition(":")[0] if re.search(r":[0-9]{1,5}$", host) else host
     if name.strip("[]").lower() not in LOOPBACK_HOSTS.union(each.lower() for each in named):
         sentence = (
@@ -29,8 +29,8 @@ def check_host(host: str, named: Iterable[str]) -> None:
 
 
 def check_origin(headers: Mapping[str, str], allowed: Iterable[str], *, asks: bool) -> None:
-    """Refuse a page of another site that asks for a permission, or that sends without asking first, as browsers let it for all that
-    is not said to be JSON.
+    """Raise Refusal for a page of another site that asks for a permission, or that sends without asking first, as browsers let it
+    for all that is not said to be JSON.
     """
     origin, kind = headers.get("origin"), headers.get("content-type", "").partition(";")[0].strip().lower()
     if origin is not None and not may_call(headers, allowed) and (asks or kind != JSON):

@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from jacquard.testing.server import ScriptedRequest, ScriptedServer
 HERE = Path(__file__).parent
 FACT = "The silver key lies under the third step of the mill."
 PASSWORD = "heliotrope"
+SCENES = ("whole", "strict", "group")
 CONTEXT_TOKENS = "2200"
 FILLER = "The moss is soft here, the light falls green through the leaves, and far away a stream speaks to itself. " * 3
 Check = tuple[str, bool, str]
@@ -64,7 +66,7 @@ def running(command: list[str], address: str, log: Path, **options: Any) -> Iter
     with log.open("w") as out:
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, **options)
     try:
-        until = time.monotonic() + 300
+        until = time.monotonic() + 900
         while True:
             try:
                 httpx.get(address, timeout=5)
@@ -113,8 +115,8 @@ def check_client(folder: Path, packages: Path) -> list[Check]:
     return checks
 
 
-def check_sillytavern(folder: Path, packages: Path, chromium: str, screenshot: Path) -> list[Check]:
-    """Check SillyTavern's page."""
+def check_sillytavern(folder: Path, packages: Path, chromium: str, scene: str) -> list[Check]:
+    """Check a scene in SillyTavern's page."""
     package = packages / "node_modules/sillytavern"
     release = json.loads((package / "package.json").read_text())["version"]
     port = free_port()
@@ -133,15 +135,19 @@ def check_sillytavern(folder: Path, packages: Path, chromium: str, screenshot: P
             PROXY=address,
             SILLYTAVERN=tavern,
             CHROMIUM=chromium,
-            SCREENSHOT=str(screenshot),
+            SCREENSHOT=str(folder / "page.png"),
+            SCENE=scene,
             CONTEXT_TOKENS=CONTEXT_TOKENS,
         )
         shown = {each["step"]: each["shown"] for each in steps}
-        found = list(judge(shown, server, address))
+        found = list({"whole": judge, "strict": judge_strict, "group": judge_group}[scene](shown, server, address))
     (folder / "upstream.json").write_text(
         json.dumps([dict(each.body) for each in server.requests], ensure_ascii=False, indent=1)
     )
-    return [(f"SillyTavern {release}: {name}", bool(holds), "" if holds else detail) for name, holds, detail in found]
+    return [
+        (f"SillyTavern {release}, {scene}: {name}", bool(holds), "" if holds else detail)
+        for name, holds, detail in found
+    ]
 
 
 def judge(shown: dict[str, list[str]], server: ScriptedServer, address: str) -> Iterator[Check]:
@@ -183,26 +189,64 @@ def judge(shown: dict[str, list[str]], server: ScriptedServer, address: str) -> 
     yield "the player's key goes to the model server", keys == {"Bearer sk-player"}, str(keys)
 
 
+def judge_strict(shown: dict[str, list[str]], server: ScriptedServer, address: str) -> Iterator[Check]:
+    """Yield what is to hold of 40 turns under strict prompt processing with an author's note."""
+    yield from judge_stored(shown["end"], address)
+    last = [each for each in server.requests[-1].body["messages"] if "context_layer" not in str(each["content"])]
+    yield "the author's note is in the prompt once", json.dumps(last).count("The night is cold") == 1, str(last)[-600:]
+    roles = [each["role"] for each in last]
+    turns = all(one != other for one, other in pairwise(roles))
+    yield "the client's roles take turns", turns and roles[0] == "system", str(roles)
+    text = json.dumps(server.requests[-1].body["messages"])
+    yield "the first turn is recalled in the fortieth", FACT in text, ""
+
+
+def judge_group(shown: dict[str, list[str]], server: ScriptedServer, address: str) -> Iterator[Check]:
+    """Yield what is to hold of a group of two."""
+    yield from judge_stored(shown["end"], address, may_miss=1)
+    yield "each message is answered by both", len(server.requests) == 10, str(len(server.requests))
+
+
+def judge_stored(page: list[str], address: str, may_miss: int = 0) -> Iterator[Check]:
+    """Yield whether the chat is one session that has what the page shows; `may_miss` newest messages come with the next call."""
+    sessions = httpx.get(f"{address}/api/v1/sessions").json()["items"]
+    yield "the whole chat is one session", len(sessions) == 1, str(sessions)
+    turns = httpx.get(f"{address}/api/v1/sessions/{sessions[0]}/turns?limit=200").json()["items"]
+    turns.sort(key=lambda turn: turn["depth"])
+    said = [each["content"].strip() for turn in turns for each in turn["messages"]]
+    told = [each.strip() for each in page]
+    is_same = said in (told[: len(told) - missing] for missing in range(may_miss + 1))
+    yield (
+        "what is stored is what the page shows",
+        is_same,
+        f"{len(said)} stored, {len(told)} shown: {said[-4:]} {told[-4:]}",
+    )
+
+
+def print_checks(checks: list[Check], folder: Path) -> int:
+    """Print a table of checks; return 1 if one does not hold."""
+    for name, holds, detail in checks:
+        print(f"{'holds' if holds else 'FAILS':6} {name}{f'  ({detail})' if detail and not holds else ''}")
+    print(f"{sum(holds for _, holds, _ in checks)} of {len(checks)} hold; logs are in {folder}")
+    return int(not all(holds for _, holds, _ in checks))
+
+
 def main() -> int:
     """Print the table; return 1 where something does not hold."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--packages", type=Path, required=True, help="the folder with the npm packages")
     parser.add_argument("--chromium", default="", help="the browser; without it the page is not driven")
     parser.add_argument("--folder", type=Path, help="where stores, logs and the screenshot go (a new one)")
+    parser.add_argument("--scene", action="append", choices=SCENES, help="only this scene in SillyTavern's page")
     told = parser.parse_args()
     folder = told.folder or Path(tempfile.mkdtemp(prefix="jacquard-acceptance-"))
     checks: list[Check] = []
-    for name in ("client", "sillytavern"):
+    for name in ("client", *SCENES):
         (folder / name).mkdir(parents=True, exist_ok=True)
     checks += check_client(folder / "client", told.packages / "client")
-    if told.chromium:
-        checks += check_sillytavern(
-            folder / "sillytavern", told.packages / "sillytavern", told.chromium, folder / "sillytavern.png"
-        )
-    for name, holds, detail in checks:
-        print(f"{'holds' if holds else 'FAILS':6} {name}{f'  ({detail})' if detail else ''}")
-    print(f"{sum(holds for _, holds, _ in checks)} of {len(checks)} hold; logs and a screenshot are in {folder}")
-    return int(not all(holds for _, holds, _ in checks))
+    for scene in told.scene or SCENES if told.chromium else ():
+        checks += check_sillytavern(folder / scene, told.packages / "sillytavern", told.chromium, scene)
+    return print_checks(checks, folder)
 
 
 if __name__ == "__main__":

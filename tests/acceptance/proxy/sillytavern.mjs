@@ -7,7 +7,7 @@ const FLAGS = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-ru
   '--disable-component-update', '--disable-sync'];
 const browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: FLAGS });
 const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
-page.setDefaultTimeout(60_000);
+page.setDefaultTimeout(180_000);
 
 const shown = () => page.evaluate(() => SillyTavern.getContext().chat.map((message) => message.mes));
 const report = async (step, more = {}) => console.log(JSON.stringify({ step, shown: await shown(), ...more }));
@@ -21,10 +21,16 @@ async function generate(act) {
   await page.waitForTimeout(300);
 }
 
-const say = (text) => generate(async () => {
+// The page takes no message while it is still busy with the last one, so it is sent again until it is taken.
+async function send(text) {
   await page.fill('#send_textarea', text);
-  await page.locator('#send_but').click();
-});
+  while (await page.inputValue('#send_textarea') === text) {
+    await page.locator('#send_but').click();
+    await page.waitForTimeout(1_000);
+  }
+}
+
+const say = (text) => generate(() => send(text));
 
 async function choose(option) {
   await page.locator('#options_button').click();
@@ -39,10 +45,10 @@ async function deleteFrom(place) {
   await page.waitForFunction((place) => SillyTavern.getContext().chat.length === place, place);
 }
 
-async function connect() {
+async function connect({ again = false }) {
   await page.goto(process.env.SILLYTAVERN);
   await page.waitForFunction(() => !document.getElementById('preloader') && window.SillyTavern, null, { timeout: 180_000 });
-  await page.locator('dialog[open] .popup-button-ok').first().click();
+  if (!again) await page.locator('dialog[open] .popup-button-ok').first().click();
   await page.locator('#sys-settings-button .drawer-toggle').click();
   await page.selectOption('#main_api', 'openai');
   await page.selectOption('#chat_completion_source', 'custom');
@@ -57,6 +63,7 @@ async function connect() {
     limit.value = tokens;
     limit.dispatchEvent(new Event('input', { bubbles: true }));
   }, process.env.CONTEXT_TOKENS);
+  if (again) return;
   await page.evaluate(() => {
     const context = SillyTavern.getContext();
     return context.selectCharacterById(context.characters.findIndex((each) => each.name === 'Seraphina'));
@@ -64,45 +71,96 @@ async function connect() {
   await page.waitForFunction(() => SillyTavern.getContext().chat.length === 1);
 }
 
+const slash = (text) => page.evaluate((text) => SillyTavern.getContext().executeSlashCommandsWithOptions(text), text);
+
+async function sayUntil(length) {
+  for (let number = 1; (await shown()).length < length; number += 1) await say(`Tell me of path number ${number}.`);
+}
+
+const scenes = {
+  async whole() {
+    await report('greeting');
+    await say('Where do you keep the silver key?');
+    await report('message 3');
+    await say('Tell me of the trees.');
+    await generate(() => page.locator('.last_mes .swipe_right').click());
+    await report('swiped');
+    await page.locator('.last_mes .swipe_left').click();
+    await page.waitForTimeout(800);
+    await report('swiped back');
+    await say('Tell me of the moss.');
+    await report('after the swipe');
+    await say('My password is heliotrope.');
+    await deleteFrom(7);
+    await report('deleted');
+    await say('Tell me of the stream.');
+    await report('after the deletion');
+    await generate(async () => {
+      await page.fill('#send_textarea', '/gen Write a haiku about this glade.');
+      await page.keyboard.press('Enter');
+    });
+    await report('quiet prompt');
+    await generate(() => choose('#option_impersonate'));
+    await page.fill('#send_textarea', '');
+    await report('impersonation');
+    await generate(() => page.evaluate(() => {
+      const source = document.querySelector('#summary_source');
+      source.value = 'main';
+      source.dispatchEvent(new Event('change', { bubbles: true }));
+      document.querySelector('#memory_force_summarize').click();
+    }));
+    await report('summary');
+    await generate(() => choose('#option_continue'));
+    await report('continued');
+    await sayUntil(39);
+    await report('message 39');
+    await say('Where did you say that you keep the silver key? And what is my password?');
+    await report('message 41');
+  },
+
+  // Strict prompt processing, with an author's note four messages before the end: 40 turns.
+  async strict() {
+    await page.evaluate(() => {
+      const select = document.querySelector('#custom_prompt_post_processing');
+      select.value = 'strict';
+      select.dispatchEvent(new Event('change', { bubbles: true }));
+      const { chatMetadata } = SillyTavern.getContext();
+      Object.assign(chatMetadata, { note_prompt: '[The night is cold.]', note_interval: 1, note_position: 1, note_depth: 4, note_role: 0 });
+    });
+    await say('Where do you keep the silver key?');
+    await sayUntil(79);
+    await say('Where did you say that you keep the silver key?');
+    await report('end');
+  },
+
+  // Two characters that answer each message in turn.
+  async group() {
+    await page.evaluate(async () => {
+      const context = SillyTavern.getContext();
+      const form = new FormData();
+      for (const [name, value] of Object.entries({ ch_name: 'Bram', description: 'A miller.', first_mes: 'Good day.' })) form.append(name, value);
+      const headers = context.getRequestHeaders();
+      const made = await fetch('/api/characters/create', { method: 'POST', headers: { 'X-CSRF-Token': headers['X-CSRF-Token'] }, body: form });
+      const members = [await made.text(), context.characters.find((each) => each.name === 'Seraphina').avatar];
+      await fetch('/api/groups/create', { method: 'POST', headers, body: JSON.stringify({ name: 'Glade', members, activation_strategy: 1 }) });
+    });
+    await connect({ again: true });
+    await slash('/go Glade');
+    await page.waitForFunction(() => SillyTavern.getContext().groupId);
+    for (let number = 1; number <= 5; number += 1) {
+      const length = (await shown()).length;
+      await send(`Tell me both of path number ${number}.`);
+      await page.waitForFunction((length) => SillyTavern.getContext().chat.length === length + 3, length);
+      await page.waitForFunction(() => document.body.dataset.generating !== 'true');
+      await page.waitForTimeout(500);
+    }
+    await report('end');
+  },
+};
+
 try {
-  await connect();
-  await report('greeting');
-  await say('Where do you keep the silver key?');
-  await report('message 3');
-  await say('Tell me of the trees.');
-  await generate(() => page.locator('.last_mes .swipe_right').click());
-  await report('swiped');
-  await page.locator('.last_mes .swipe_left').click();
-  await page.waitForTimeout(800);
-  await report('swiped back');
-  await say('Tell me of the moss.');
-  await report('after the swipe');
-  await say('My password is heliotrope.');
-  await deleteFrom(7);
-  await report('deleted');
-  await say('Tell me of the stream.');
-  await report('after the deletion');
-  await generate(async () => {
-    await page.fill('#send_textarea', '/gen Write a haiku about this glade.');
-    await page.keyboard.press('Enter');
-  });
-  await report('quiet prompt');
-  await generate(() => choose('#option_impersonate'));
-  await page.fill('#send_textarea', '');
-  await report('impersonation');
-  await generate(() => page.evaluate(() => {
-    const source = document.querySelector('#summary_source');
-    source.value = 'main';
-    source.dispatchEvent(new Event('change', { bubbles: true }));
-    document.querySelector('#memory_force_summarize').click();
-  }));
-  await report('summary');
-  await generate(() => choose('#option_continue'));
-  await report('continued');
-  for (let number = 1; (await shown()).length < 39; number += 1) await say(`Tell me of path number ${number}.`);
-  await report('message 39');
-  await say('Where did you say that you keep the silver key? And what is my password?');
-  await report('message 41');
+  await connect({});
+  await scenes[process.env.SCENE]();
   await page.screenshot({ path: process.env.SCREENSHOT });
 } catch (error) {
   await page.screenshot({ path: process.env.SCREENSHOT });

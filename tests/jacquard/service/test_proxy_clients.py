@@ -176,7 +176,7 @@ async def test_the_calls_of_cline_are_one_session_with_its_tools(tmp_path, serve
             },
         ]
         chunks = [each async for each in await client.chat.completions.create(messages=messages, **told)]
-        sessions = (await client._client.get("http://127.0.0.1/api/v1/sessions")).json()["items"]
+        sessions = (await client.get("http://127.0.0.1/api/v1/sessions", cast_to=httpx.Response)).json()["items"]
     assert "".join(each.choices[0].delta.content or "" for each in chunks if each.choices) == "You told me so."
     assert chunks[-1].usage.total_tokens > 0
     assert len(sessions) == 1
