@@ -22,7 +22,9 @@ from jacquard.service.mcp.calls import MOST_CHARS, read_arguments
 from jacquard.service.mcp.prompts import MOST_CHARS as PROMPT_CHARS
 from jacquard.service.mcp.prompts import get_prompt
 from jacquard.service.mcp.tools import TOOLS
-from jacquard.service.proxy.alignment import align, exchanges_of, form_of
+from jacquard.service.proxy.alignment import align
+from jacquard.service.proxy.client_lines import find_instruction, split_merged, without_lines, without_reminders
+from jacquard.service.proxy.message_forms import form_of
 from jacquard.service.proxy.replies.answers import AnswerReader, ContentView, ReplyView, WholeView
 from jacquard.service.proxy.replies.events import DONE, EventSplitter, write_event
 from jacquard.service.proxy.requests.chat_request import (
@@ -37,6 +39,7 @@ from jacquard.service.proxy.requests.chat_request import (
 from jacquard.service.proxy.requests.headers import headers_for_client, headers_for_upstream
 from jacquard.service.proxy.requests.rules import find_rule, load_rules, read_rules
 from mnemosyne import MnemosyneError, Role
+from mnemosyne.chains.messages.exchanges import exchange_digests
 from mnemosyne.chains.messages.message_parts import message_from_chat
 from mnemosyne.core import codec
 
@@ -138,11 +141,16 @@ def align_messages(text: str) -> None:
     pieces = [text[at : at + MESSAGE_CHARS] for at in range(0, len(text), MESSAGE_CHARS)]
     said = [message_from_chat({"role": roles[at % 2].value, "content": piece}) for at, piece in enumerate(pieces)]
     forms = [form_of(each) for each in said]
-    assert align(forms, forms) == (0, len(forms))
+    whole = align(forms, forms)
+    assert whole.is_exact
+    assert whole.cost == 0
     named = [form_of(replace(each, content=f"Wren: {each.content}")) for each in said]
     align(named, forms)
-    align(forms[len(forms) // 2 :], forms)
-    assert len(list(exchanges_of(forms))) == len(forms) // 2
+    half = align(forms[len(forms) // 2 :], forms)
+    for user in said[:2]:
+        form = form_of(without_reminders(user))
+        without_lines(user, find_instruction(form, forms[len(forms) // 2 :], said, forms, half))
+    assert len([at for at, _ in exchange_digests(said)]) // 2 == len(forms) // 2
 
 
 @entry("proxy: one long message", LIMITS.user_message_chars, ValueError)
@@ -151,6 +159,7 @@ def form_message(text: str) -> None:
         {"role": "user", "content": [{"type": "text", "text": text}, {"type": "image", "url": text}]}
     )
     assert form_of(said).is_same(form_of(said))
+    split_merged(said, [form_of(replace(said, content=line)) for line in text.split("\n")[:100]])
 
 
 @entry("proxy: rules of calls", 200_000, JacquardError, FilamentError)

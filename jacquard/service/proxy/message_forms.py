@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from mnemosyne.chains.messages.exchanges import digest_of, loose_words, shown_text, without_name
@@ -41,7 +41,7 @@ _NOT_COMPARED = ("cache_control", "detail", "index")
 _THOUGHTS = ("thinking", "redacted_thinking", "reasoning")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MessageForm:
     """Parts of a message that have to agree: its words, and those without what may be the name of a speaker. `parts` are digests of
     the content that is no text, `words` is the original text.
@@ -53,15 +53,16 @@ class MessageForm:
     parts: frozenset[str] = frozenset()
     words: str = field(default="", compare=False)
 
-    @property
+    @cached_property
     def lines(self) -> tuple[tuple[str, str], ...]:
         """The words of each of its lines, and those without the name of a speaker; lines without words are left out."""
-        return _lines_of(self.words) if len(self.words) <= _SHORT_CHARS else _lines_of.__wrapped__(self.words)
+        lines = (line for line in shown_text(self.words).split("\n") if line.strip())
+        return tuple((loose_words(line), loose_words(without_name(line))) for line in lines)
 
-    @property
+    @cached_property
     def grams(self) -> frozenset[str]:
         """Its different words, or characters where a language has no spaces."""
-        return _grams_of(self.text) if len(self.text) <= _SHORT_CHARS else _grams_of.__wrapped__(self.text)
+        return frozenset(_GRAM.findall(self.text))
 
     def is_same(self, other: MessageForm) -> bool:
         """Return whether both are one message, of which one may have a speaker's name, or no longer all of its pictures."""
@@ -121,17 +122,6 @@ def informative_words(forms: Iterable[MessageForm]) -> frozenset[str]:
 def _words_of(text: str) -> tuple[str, str]:
     shown = shown_text(text)
     return loose_words(shown), loose_words(without_name(shown))
-
-
-@lru_cache(_MOST_REMEMBERED)
-def _lines_of(text: str) -> tuple[tuple[str, str], ...]:
-    lines = (line for line in shown_text(text).split("\n") if line.strip())
-    return tuple((loose_words(line), loose_words(without_name(line))) for line in lines)
-
-
-@lru_cache(_MOST_REMEMBERED)
-def _grams_of(text: str) -> frozenset[str]:
-    return frozenset(_GRAM.findall(text))
 
 
 def _is_alike(said: str, stored: str) -> bool:
