@@ -90,7 +90,9 @@ def weave(model: str, folder: Path) -> Iterator[Check]:
             return
         called += "openai/smollm2" in done.stdout
         messages = json.loads(done.stdout)["messages"]
-        reply = say(model, [{"role": each["role"], "content": each["content"]} for each in messages])[1]
+        system = "\n\n".join(each["content"] for each in messages if each["role"] == "system")
+        talk = [{"role": each["role"], "content": each["content"]} for each in messages if each["role"] != "system"]
+        reply = say(model, [{"role": "system", "content": system}, *talk])[1]
         subprocess.run(
             [*command, "commit", *store, "--text", reply or "…"], check=True, capture_output=True, timeout=600
         )
@@ -112,14 +114,14 @@ def main() -> int:
     template = {"bos_token": "<|im_start|>", "eos_token": "<|im_end|>", "chat_template": TEMPLATE}
     (folder / "template.json").write_text(json.dumps(template))
     port = free_port()
-    command = [python, "-m", "llama_cpp.server", "--model", found.stdout.strip(), "--model_alias", "smollm2"]
+    command = [python, "-m", "llama_cpp.server", "--model", made.stdout.strip(), "--model_alias", "smollm2"]
     command += ["--port", str(port), "--n_ctx", "8192", "--chat_format", "hf-tokenizer-config"]
     command += ["--hf_tokenizer_config_path", str(folder / "template.json")]
     model = f"http://127.0.0.1:{port}/v1"
     with running(command, f"{model}/models", folder / "model.log"), serving(folder, model) as proxy:
-        checks = [(f"SmolLM2-135M, proxy: {name}", *rest) for name, *rest in play(model, proxy)]
-        checks += [(f"SmolLM2-135M, weave: {name}", *rest) for name, *rest in weave(model, folder)]
-    return print_checks(checks, folder)
+        parts = {"proxy": play(model, proxy), "weave": weave(model, folder)}
+        checks = ((f"SmolLM2-135M, {part}: {name}", *rest) for part, found in parts.items() for name, *rest in found)
+        return print_checks(checks, folder)
 
 
 if __name__ == "__main__":

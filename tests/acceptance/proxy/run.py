@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -78,7 +78,7 @@ def running(command: list[str], address: str, log: Path, **options: Any) -> Iter
         yield
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(120)
 
 
 @contextmanager
@@ -223,12 +223,14 @@ def judge_stored(page: list[str], address: str, may_miss: int = 0) -> Iterator[C
     )
 
 
-def print_checks(checks: list[Check], folder: Path) -> int:
-    """Print a table of checks; return 1 if one does not hold."""
+def print_checks(checks: Iterable[Check], folder: Path) -> int:
+    """Print a table of checks, each as it comes; return 1 if one does not hold."""
+    found = []
     for name, holds, detail in checks:
-        print(f"{'holds' if holds else 'FAILS':6} {name}{f'  ({detail})' if detail and not holds else ''}")
-    print(f"{sum(holds for _, holds, _ in checks)} of {len(checks)} hold; logs are in {folder}")
-    return int(not all(holds for _, holds, _ in checks))
+        print(f"{'holds' if holds else 'FAILS':6} {name}{f'  ({detail})' if detail and not holds else ''}", flush=True)
+        found.append(holds)
+    print(f"{sum(found)} of {len(found)} hold; logs are in {folder}")
+    return int(not all(found))
 
 
 def main() -> int:

@@ -160,6 +160,7 @@ def rule_of(text, rules=None, headers=None, **body):
         ),
         (system("[Write the next reply only as Bob.]"), "SillyTavern, next"),
         (user("### Task:\nGenerate a concise, 3-5 word title with an emoji"), "Open WebUI"),
+        (user("### Task:\nGenerate a concise title summarizing the chat history.\n### Guidelines:"), "Open WebUI"),
         (user("使用四到五个字直接返回这句话的简要主题"), "titles and summ"),
     ],
 )
