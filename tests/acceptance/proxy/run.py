@@ -192,7 +192,8 @@ def judge(shown: dict[str, list[str]], server: ScriptedServer, address: str) -> 
 def judge_strict(shown: dict[str, list[str]], server: ScriptedServer, address: str) -> Iterator[Check]:
     """Yield what is to hold of 40 turns under strict prompt processing with an author's note."""
     yield from judge_stored(shown["end"], address)
-    last = [each for each in server.requests[-1].body["messages"] if "context_layer" not in str(each["content"])]
+    ours = "What follows is remembered"
+    last = [each for each in server.requests[-1].body["messages"] if ours not in str(each["content"])]
     yield "the author's note is in the prompt once", json.dumps(last).count("The night is cold") == 1, str(last)[-600:]
     roles = [each["role"] for each in last]
     turns = all(one != other for one, other in pairwise(roles))
@@ -215,6 +216,8 @@ def judge_stored(page: list[str], address: str, may_miss: int = 0) -> Iterator[C
     turns.sort(key=lambda turn: turn["depth"])
     said = [each["content"].strip() for turn in turns for each in turn["messages"]]
     told = [each.strip() for each in page]
+    # Strict processing begins with words of the user, where a character has the first word.
+    said = said[1:] if said[1:2] == told[:1] else said
     is_same = said in (told[: len(told) - missing] for missing in range(may_miss + 1))
     yield (
         "what is stored is what the page shows",

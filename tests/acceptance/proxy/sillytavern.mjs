@@ -124,9 +124,8 @@ const scenes = {
       const select = document.querySelector('#custom_prompt_post_processing');
       select.value = 'strict';
       select.dispatchEvent(new Event('change', { bubbles: true }));
-      const { chatMetadata } = SillyTavern.getContext();
-      Object.assign(chatMetadata, { note_prompt: '[The night is cold.]', note_interval: 1, note_position: 1, note_depth: 4, note_role: 0 });
     });
+    await slash('/note [The night is cold.] | /note-depth 4 | /note-frequency 1 | /note-position chat');
     await say('Where do you keep the silver key?');
     await sayUntil(79);
     await say('Where did you say that you keep the silver key?');
