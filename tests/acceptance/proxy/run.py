@@ -216,6 +216,8 @@ def judge_stored(page: list[str], address: str, may_miss: int = 0) -> Iterator[C
     turns.sort(key=lambda turn: turn["depth"])
     said = [each["content"].strip() for turn in turns for each in turn["messages"]]
     told = [each.strip() for each in page]
+    # In a group the page sends replies with the speaker's name.
+    said = [each.removeprefix("Seraphina: ").removeprefix("Bram: ") for each in said]
     # Strict processing begins with words of the user, where a character has the first word.
     said = said[1:] if said[1:2] == told[:1] else said
     is_same = said in (told[: len(told) - missing] for missing in range(may_miss + 1))
