@@ -87,6 +87,7 @@ class SyncEngine:
     record_tool_call = _blocking(ContextEngine.record_tool_call)
     remember = _blocking(ContextEngine.remember)
     repair_state = _blocking(ContextEngine.repair_state)
+    retell = _blocking(ContextEngine.retell)
     retry = _blocking(ContextEngine.retry)
     rollback = _blocking(ContextEngine.rollback)
     settle = _blocking(ContextEngine.settle)
