@@ -24,6 +24,7 @@ LOCAL_ONLY = {
     "config": "objects of the process",
     "emitter": "objects of the process; `events` gives the events",
     "worlds": "objects of the process; the operations on worlds read and write packs",
+    "retell": "the proxy brings a session to where a chat client is; edit_message, rollback and adopt_messages do it one by one",
 }
 """What only an engine in the same process has, and why."""
 OTHER_NAMES = {"ingestor_of": "ingest"}
