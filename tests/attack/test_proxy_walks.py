@@ -170,8 +170,8 @@ class Walk:
         """Do one thing with a client's history, its view, or the service."""
         items, random = client.items, self.random
         self.log.append(name)
-        # Without a name, a chat of one exchange is known by its reply alone if all is one message.
-        is_bare = not self.session and client.view.merge == "single" and len(items) < 4
+        # A chat of one exchange is known by its reply alone if all is one message.
+        is_bare = client.view.merge == "single" and len(items) < 4
         visible = [] if is_bare else self._visible(client)
         if name == "edit" and visible:
             at = random.choice(visible)
