@@ -14,7 +14,7 @@ from evals.errors import DatasetError
 from evals.play.scores.figures import PlayFigures
 
 LESS_IS_BETTER = ("failed", "mismatched", "missing", "wrong", "lost", "irrelevant", "off_topic_evidence", "late")
-MORE_IS_BETTER = ("facts", "asked", "answered")
+MORE_IS_BETTER = ("facts", "asked", "answered", "key_facts", "key_told")
 """Facts and questions count too, so that a figure cannot improve by asking less."""
 GATE_FILE = "gate.json"
 

@@ -107,6 +107,17 @@ def test_every_play_of_the_project_can_be_read():
     assert {"forest_short_en", "forest_short_zh"} <= {script.name for script in scripts}
 
 
+async def test_a_play_counts_the_key_facts_that_the_prompt_of_turn_thirty_contains(tale):
+    waiting = "  - input: We wait.\n    reply: <content>The tide turns.</content>\n"
+    keys = "    key_facts: {smoke: [thirty winters], whale: [a whale, /whales?/]}\n    about: [cough]"
+    _, scored = await play(tale(("    about: [cough]", keys), ("events:", waiting * 23 + "events:")))
+    assert [each.score.key_missing for each in scored if each.score is not None and each.score.key_facts] == [
+        ("whale",)
+    ]
+    assert (sum_up(scored).key_told, sum_up(scored).key_facts) == (1, 2)
+    assert "turn 30: key facts that are not told: whale" in describe_faults(scored)
+
+
 async def test_a_play_tells_facts_questions_and_losses(tale):
     _, scored = await play(tale())
     figures = sum_up(scored)
@@ -228,6 +239,11 @@ async def test_a_receipt_that_says_nothing_of_a_message_loses_it(tale):
             "before: 5, tool_result",
             "before: 5, tool",
             "event 1: needs exactly one of tool_result, evidence, fork, switch, edit",
+        ),
+        (
+            "    about: [cough]",
+            "    key_facts: {smoke: []}",
+            "turn 1.key_facts.smoke: is empty; write at least one text that states the fact",
         ),
         ("  - input: We wait.", "  - input: [We wait.]", "play.yaml:22: turn 4.input: is a list; write a text"),
     ],

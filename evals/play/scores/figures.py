@@ -24,7 +24,8 @@ class PlayFigures:
     the script says. `facts` counts the facts in force over all prompts, `missing` and `wrong` those that a prompt lacks or
     contradicts. `lost` counts the things of the session that some prompt neither holds nor names in its receipt, once each,
     and `summarized_only` those others of which some prompt has only what its summary tells, as its receipt says. `irrelevant` of
-    `recalled` memories came in `labelled` prompts. Of `asked` questions the prompt holds an answer to `answered`.
+    `recalled` memories came in `labelled` prompts. Of `asked` questions the prompt holds an answer to `answered`; of
+    `key_facts`, counted at CHECKPOINTS, prompts hold `key_told`.
     """
 
     turns: int
@@ -44,6 +45,8 @@ class PlayFigures:
     off_topic_evidence: int
     asked: int
     answered: int
+    key_facts: int
+    key_told: int
     mean_tokens: float
     most_tokens: int
     tokens_by_group: Mapping[str, float]
@@ -87,6 +90,8 @@ def sum_up(*plays: Sequence[ScoredTurn]) -> PlayFigures:
         # A question for which there is no prompt is not answered.
         asked=sum(each.played.turn.ask is not None for each in scored),
         answered=sum(score.answered is True for score in scores),
+        key_facts=sum(score.key_facts for score in scores),
+        key_told=sum(score.key_facts - len(score.key_missing) for score in scores),
         mean_tokens=fmean(score.tokens for score in scores) if scores else 0.0,
         most_tokens=max((score.tokens for score in scores), default=0),
         tokens_by_group={g: fmean(score.tokens_by_group.get(g, 0) for score in scores) for g in groups},
@@ -165,6 +170,7 @@ def _turn_json(each: ScoredTurn) -> dict[str, Any]:
         "recalled": [{"id": r.entry_id, "labels": sorted(r.labels), "wanted": r.wanted} for r in score.recalled],
         "off_topic_evidence": list(score.off_topic_evidence),
         "answered": score.answered,
+        "key_missing": list(score.key_missing),
         "told": None if played.turn.ask is None else played.turn.ask.told,
         "late": list(score.late),
     }
@@ -190,6 +196,7 @@ def describe_figures(figures: PlayFigures) -> dict[str, str]:
         "irrelevant": "–" if per_turn is None else f"{figures.irrelevant} ({per_turn:.2f})",
         "evidence": str(figures.off_topic_evidence),
         "answered": f"{figures.answered}/{figures.asked}" if figures.asked else "–",
+        "key facts": f"{figures.key_told}/{figures.key_facts}" if figures.key_facts else "–",
         "tokens": f"{figures.mean_tokens:.0f}",
         "most": str(figures.most_tokens),
         "reused": f"{100 * figures.reused_share:.0f} %",
@@ -245,6 +252,8 @@ def describe_faults(scored: Sequence[ScoredTurn]) -> list[str]:
         ]
         if score.answered is False:
             lines.append(f"{label}: not answered: {turn.input}")
+        if score.key_missing:
+            lines.append(f"{label}: key facts that are not told: {', '.join(score.key_missing)}")
     return lines
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from evals.play.engine import LATE_CODES, codes_of
 from evals.play.host import PlayedTurn
 from evals.play.scores.receipts import find_turns_left_out, order_of, read_named_ids
-from evals.play.script.values import Fact, Play
+from evals.play.script.values import CHECKPOINTS, Fact, Pattern, Play
 from evals.play.session import Item, ItemKind, Path
 from filament import clean_text
 from jacquard import PreparedTurn, TurnView, view_turn
@@ -52,7 +52,8 @@ class Recalled:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PromptScore:
-    """The scores of one prompt. `facts` is how many were in force, `answered` None where nothing was asked.
+    """The scores of one prompt. `facts` is how many were in force, `answered` None where nothing was asked. Of
+    `key_facts`, which are counted at CHECKPOINTS only, those of `key_missing` are not in it.
 
     `reused_bytes` of `total_bytes` are the same as in the prompt before, from the first byte on.
     """
@@ -65,6 +66,8 @@ class PromptScore:
     recalled: tuple[Recalled, ...] = ()
     off_topic_evidence: tuple[str, ...] = ()
     answered: bool | None = None
+    key_facts: int = 0
+    key_missing: tuple[str, ...] = ()
     tokens: int = 0
     tokens_by_group: Mapping[str, int] = field(default_factory=dict)
     reused_bytes: int = 0
@@ -113,6 +116,7 @@ def score_prompt(
     if turn.ask is not None:
         fits = prepared.report.budget.used_tokens <= play.budget
         answered = fits and any(answer.find_in(shown) for answer in turn.ask.answers)
+    key_facts = _find_key_facts(play, played)
     return PromptScore(
         facts=len(facts),
         missing=tuple(
@@ -124,12 +128,22 @@ def score_prompt(
         recalled=recalled,
         off_topic_evidence=_find_off_topic_evidence(played, view),
         answered=answered,
+        key_facts=len(key_facts),
+        key_missing=tuple(name for name, texts in key_facts.items() if not any(p.find_in(shown) for p in texts)),
         tokens=prepared.report.budget.used_tokens,
         tokens_by_group=view.tokens,
         reused_bytes=reused_bytes,
         total_bytes=total_bytes,
         late=tuple(sorted(codes_of(prepared) & LATE_CODES)),
     )
+
+
+def _find_key_facts(play: Play, played: PlayedTurn) -> dict[str, tuple[Pattern, ...]]:
+    """Return the key facts that the turns before told, where the prompt is searched for them."""
+    if played.turn.number not in CHECKPOINTS:
+        return {}
+    told = {step.number for step in played.before.steps if step.answered}
+    return {name: texts for turn in play.turns if turn.number in told for name, texts in turn.key_facts.items()}
 
 
 def _find_wrong(facts: Mapping[str, Fact], view: TurnView) -> list[WrongFact]:

@@ -19,6 +19,7 @@ from evals.play.script.values import (
     GivenEvidence,
     HostAction,
     HostEvent,
+    Pattern,
     Play,
     Question,
     ScriptTurn,
@@ -33,7 +34,7 @@ PLAYS_FOLDER = Path(__file__).parents[2] / "plays"
 MAIN_BRANCH = "main"
 NO_WORLD = "none"
 _PLAY = ("name", "locale", "world", "user", "budget", "facts", "turns", "events", "lore_labels")
-_TURN = ("input", "reply", "fails", "retry", "slips", "facts", "about", "relevant", "ask")
+_TURN = ("input", "reply", "fails", "retry", "slips", "facts", "about", "relevant", "ask", "key_facts")
 _ACTIONS = ("tool_result", "evidence", "fork", "switch", "edit")
 
 
@@ -124,6 +125,7 @@ def _read_turn(row: Fields, number: int) -> ScriptTurn:
         about=frozenset(row.texts("about")),
         relevant=frozenset(row.texts("relevant")) if "relevant" in row else None,
         ask=_read_question(row, number),
+        key_facts=_read_key_facts(row.section("key_facts")),
     )
 
 
@@ -136,6 +138,13 @@ def _read_question(row: Fields, number: int) -> Question | None:
         ask.fail("answers", "is empty; write at least one text that answers the question")
     told = ask.number("from", most=number) if "from" in ask else None
     return Question(answers=answers, told=told)
+
+
+def _read_key_facts(section: Fields) -> Mapping[str, tuple[Pattern, ...]]:
+    found = {name: section.patterns(name) for name in section.names()}
+    for name in (name for name, patterns in found.items() if not patterns):
+        section.fail(name, "is empty; write at least one text that states the fact")
+    return found
 
 
 def _read_facts(section: Fields) -> Mapping[str, Fact | None]:

@@ -9,6 +9,8 @@ from enum import StrEnum
 from pathlib import Path
 
 DEFAULT_BUDGET_TOKENS = 4000
+CHECKPOINTS = frozenset({30, 45, 60, 100})
+"""Turns whose prompts are searched for the key facts of the turns before."""
 
 
 class Failure(StrEnum):
@@ -61,7 +63,7 @@ class ScriptTurn:
 
     `reply` is None where the model call fails (`fails`) and on turns that need no model. `facts` are those that change with
     the reply (None: no longer in force). `about` labels what the turn tells, `relevant` what may be recalled for its input
-    (None: not labelled).
+    (None: not labelled). `key_facts`: what later questions would ask for; the prompts of CHECKPOINTS must have a text of each.
     """
 
     number: int
@@ -74,6 +76,7 @@ class ScriptTurn:
     about: frozenset[str] = frozenset()
     relevant: frozenset[str] | None = None
     ask: Question | None = None
+    key_facts: Mapping[str, tuple[Pattern, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
