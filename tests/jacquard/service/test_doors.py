@@ -179,11 +179,9 @@ async def test_a_session_reserved_for_a_users_facts_is_no_ones_to_name(tmp_path,
     [
         {"headers": {"x-jacquard-session": RESERVED}},
         {"headers": {"x-openwebui-chat-id": RESERVED}},
-        {"body": {"user": RESERVED}},
         {"body": {"metadata": {"session_id": RESERVED}}},
-        {"body": {"metadata": {"user_id": RESERVED}}},
         {"headers": {"x-jacquard-session": "x" * (MOST_CHARS + 1)}},
-        {"body": {"user": "a\nb"}},
+        {"body": {"metadata": {"session_id": "a\nb"}}},
     ],
     ids=lambda each: json.dumps(each)[:40],
 )
