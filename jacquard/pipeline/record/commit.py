@@ -60,21 +60,7 @@ def build_commit(
 
     An op beyond the limits is refused, and with it all others of the reply.
     """
-    limits = config.limits
-    # Ops in the words of the user are a quotation, not what the model decided (decision 0025).
-    said = "\n".join(message.content for message in record.messages if message.role is not Role.ASSISTANT)
-    # Turns of older releases say nothing of a form: their replies have elements.
-    is_text = (record.prompt or {}).get("reply_form") == ReplyForm.TEXT
-    parsed = (
-        ParsedReply(content=reply.content)
-        if is_text
-        else parse_reply(
-            reply.content,
-            user_text=said,
-            prompt_text=_text_of_prompt(record),
-            carries_untagged=config.untagged_updates,
-        )
-    )
+    limits, parsed = config.limits, _parse(record, reply, config)
     bounds = OpLimits(reply_ops=limits.reply_ops, op_value_chars=limits.op_value_chars, state_chars=limits.state_chars)
     judged = judge_reply_ops(state, parsed.ops, record.anchors, parsed.lost, limits=bounds)
     patch = judged.patch
@@ -112,6 +98,17 @@ def build_commit(
         set_aside=parsed.set_aside,
     )
     return commit, result
+
+
+def _parse(record: TurnRecord, reply: Message, config: RuntimeConfig) -> ParsedReply:
+    # Turns of older releases say nothing of a form: their replies have elements.
+    if (record.prompt or {}).get("reply_form") == ReplyForm.TEXT:
+        return ParsedReply(content=reply.content)
+    # Ops in the words of the user are a quotation, not what the model decided (decision 0025).
+    said = "\n".join(message.content for message in record.messages if message.role is not Role.ASSISTANT)
+    return parse_reply(
+        reply.content, user_text=said, prompt_text=_text_of_prompt(record), carries_untagged=config.untagged_updates
+    )
 
 
 def _text_of_prompt(record: TurnRecord) -> str:
