@@ -6,12 +6,12 @@ Writes nothing; the store is read only for the ids of recalled evidence. It must
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from anyio import to_thread
 
-from jacquard.core.blocks import PromptBlock
+from jacquard.core.blocks import PromptBlock, SkeinTemplate
 from jacquard.core.calibration import correction_of
 from jacquard.core.degradations import describe_degradation
 from jacquard.core.model_calls import Call, usage_of
@@ -50,7 +50,15 @@ from mnemosyne.core.errors import ContextEngineError
 from mnemosyne.protocols import combined_reads
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
 from mnemosyne.schema.memory import session_scope, world_scope
-from mnemosyne.schema.record import TurnRecord
+
+_Decided = tuple[PromptInputs, PromptLayout, PreparedTurn | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What the prompt of the turn before shows, and what may stay."""
+
+    blocks: tuple[PromptBlock, ...]
 
 
 class PromptComposer:
@@ -69,10 +77,7 @@ class PromptComposer:
 
         BudgetExceededError when what must stay does not fit, LayoutError for a layout that is missing or has faults.
         """
-        ids = await evidence_ids_of(self._parts.store, turn.session_id, curation.entries, curation.evidences)
-        codes, standing = self._codes_of(turn, context), await self._find_standing_blocks(turn, skeleton)
-        decide = partial(self._decide_and_build, turn, skeleton, curation, codes, ids, standing)
-        inputs, layout, prompt = await to_thread.run_sync(decide)
+        inputs, layout, prompt = await self._decide_off_loop(turn, skeleton, curation, context)
         if prompt is not None:
             return prompt
         usages: list[ModelUsage] = []
@@ -95,23 +100,31 @@ class PromptComposer:
         None where a block would have to be degraded, which takes too long, or where the prompt cannot be made: the error is
         raised when the real one is.
         """
-        codes = self._codes_of(turn, context)
         try:
-            ids = await evidence_ids_of(self._parts.store, turn.session_id, missed.entries, missed.evidences)
-            standing = await self._find_standing_blocks(turn, skeleton)
-            decide = partial(self._decide_and_build, turn, skeleton, missed, codes, ids, standing)
-            return (await to_thread.run_sync(decide))[2]
+            return (await self._decide_off_loop(turn, skeleton, missed, context))[2]
         except ContextEngineError:
             return None
 
-    async def _find_standing_blocks(self, turn: PlannedTurn, skeleton: Skeleton) -> tuple[PromptBlock, ...]:
-        """Return the blocks of the turn before that stay where they stand, in a layout that appends."""
-        previous, store = turn.window.previous, self._parts.store
-        if previous is None or previous.prompt is None:
-            return ()
-        shown = await to_thread.run_sync(self._read_shown_blocks, turn, previous)
-        if not shown:
-            return ()
+    async def _decide_off_loop(
+        self, turn: PlannedTurn, skeleton: Skeleton, curation: Curation, context: TurnContext
+    ) -> _Decided:
+        """Decide and build in a thread; in a layout that appends, what may stay is looked up in the store before."""
+        codes = self._codes_of(turn, context)
+        ids = await evidence_ids_of(self._parts.store, turn.session_id, curation.entries, curation.evidences)
+        decide = partial(self._decide_and_build, turn, skeleton, curation, codes, ids)
+        decided = await to_thread.run_sync(decide)
+        if not isinstance(decided, _Shown):
+            return decided
+        standing = await self._find_standing_blocks(turn, skeleton, decided.blocks)
+        decided = await to_thread.run_sync(partial(decide, standing=standing))
+        assert not isinstance(decided, _Shown)
+        return decided
+
+    async def _find_standing_blocks(
+        self, turn: PlannedTurn, skeleton: Skeleton, shown: tuple[PromptBlock, ...]
+    ) -> tuple[PromptBlock, ...]:
+        """Return those of the blocks of the turn before that stay where they stand."""
+        store = self._parts.store
         read = await combined_reads(store).chosen_inputs(store, turn.session_id, addresses_of(shown))
         entries = {entry_uri(each): each for found in read.entries.values() for each in found}
         may_stand = partial(
@@ -122,10 +135,6 @@ class PromptComposer:
             now=turn.at or self._parts.clock.now(),
         )
         return keep_standing_blocks(shown, entries, (each.block_id for each in skeleton.history), may_stand)
-
-    def _read_shown_blocks(self, turn: PlannedTurn, previous: TurnRecord) -> tuple[PromptBlock, ...]:
-        layout = load_turn_layout(turn, template_roots(self._parts.roots, turn.world))
-        return read_shown_blocks(previous) if appends_blocks(layout) else ()
 
     def _codes_of(self, turn: PlannedTurn, context: TurnContext) -> tuple[str, ...]:
         """Return what the turn was done without so far, with the damaged records that were passed by."""
@@ -139,10 +148,17 @@ class PromptComposer:
         curation: Curation,
         codes: tuple[str, ...],
         evidence_ids: Mapping[str, str],
-        standing: tuple[PromptBlock, ...],
-    ) -> tuple[PromptInputs, PromptLayout, PreparedTurn | None]:
-        """Decide, and build the prompt unless a block has to be degraded first. Takes long: call it off the event loop."""
-        inputs, layout = self._decide(turn, skeleton, curation, codes, evidence_ids, standing)
+        standing: tuple[PromptBlock, ...] | None = None,
+    ) -> _Decided | _Shown:
+        """Decide, and build the prompt unless a block has to be degraded first, or it is not known yet which blocks of the turn
+        before stay (`standing`). Takes long: call it off the event loop.
+        """
+        template, previous = load_turn_layout(turn, template_roots(self._parts.roots, turn.world)), turn.window.previous
+        if standing is None and previous is not None and appends_blocks(template):
+            shown = read_shown_blocks(previous)
+            if shown:
+                return _Shown(shown)
+        inputs, layout = self._decide(turn, skeleton, curation, codes, evidence_ids, standing or (), template)
         return inputs, layout, None if layout.orders else _build(inputs, layout, {})
 
     def _decide(
@@ -153,6 +169,7 @@ class PromptComposer:
         codes: tuple[str, ...],
         evidence_ids: Mapping[str, str],
         standing: tuple[PromptBlock, ...],
+        template: SkeinTemplate,
     ) -> tuple[PromptInputs, PromptLayout]:
         """Join both streams, and decide which blocks the prompt keeps."""
         parts, config, entries = self._parts, turn.config, curation.entries
@@ -189,7 +206,7 @@ class PromptComposer:
             curation=curation,
             stream_b=build_stream_report(curation),
             flesh=flesh,
-            layout=load_turn_layout(turn, template_roots(parts.roots, turn.world)),
+            layout=template,
             pruner=choose_pruner(config, parts.pruner),
             count=count,
             counter=parts.estimator.name,
