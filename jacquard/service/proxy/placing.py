@@ -216,23 +216,36 @@ async def _known_turns(
 
     An exchange that comes back has the ops that it had.
     """
+    size = MESSAGE_CHARS * (len(messages) + sum(len(path.stored) for path in paths))
     turns: list[RetoldTurn] = []
-    known = _turns_elsewhere(paths, verdict) if messages else {}
+    for found in await calculate(_divide, paths, verdict, messages, size=size) if messages else ():
+        if isinstance(found, str):
+            record = await runtime.store.turn(session_id, found)
+            turns.append(RetoldTurn(copied=record, messages=record.messages))
+        else:
+            turns.append(RetoldTurn(messages=tuple(found)))
+    return turns
+
+
+def _divide(paths: Sequence[StoredPath], verdict: Verdict, messages: Sequence[Message]) -> list[str | list[Message]]:
+    """Return messages in order: the id of a turn elsewhere that has an exchange, and between these what no turn has."""
+    known = _turns_elsewhere(paths, verdict)
+    forms = [form_of(each) for each in messages]
+    found: list[str | list[Message]] = []
     at = 0
     while at < len(messages):
-        pair = tuple((form.role, form.bare) for form in map(form_of, messages[at : at + 2]))
-        turn_id = known.get(pair)
+        turn_id = known.get(tuple((form.role, form.bare) for form in forms[at : at + 2]))
         if turn_id is not None:
-            record = await runtime.store.turn(session_id, turn_id)
-            turns.append(RetoldTurn(copied=record, messages=record.messages))
+            found.append(turn_id)
             at += 2
             continue
-        if turns and turns[-1].copied is None:
-            turns[-1] = RetoldTurn(messages=(*turns[-1].messages, messages[at]))
-        else:
-            turns.append(RetoldTurn(messages=(messages[at],)))
+        if not found or isinstance(found[-1], str):
+            found.append([])
+        new = found[-1]
+        assert isinstance(new, list)
+        new.append(messages[at])
         at += 1
-    return turns
+    return found
 
 
 def _turns_elsewhere(paths: Sequence[StoredPath], verdict: Verdict) -> dict[tuple[tuple[Role, str], ...], str]:

@@ -154,7 +154,8 @@ class Proxy:
 
 def _treat(call: ChatRequest, rules: Sequence[CallRule], headers: Mapping[str, str]) -> tuple[str, str]:
     """Return how a call is treated, and the name of the reason where it is no turn of its own."""
-    if len(call.messages) > MOST_MESSAGES:
+    # Messages of Anthropic without a word are none of ours, but are sent on.
+    if max(len(call.messages), len(call.body["messages"])) > MOST_MESSAGES:
         return PASS, TOO_MANY
     rule = find_rule(rules, call, headers)
     if rule is not None and rule.treat == PASS:
