@@ -148,7 +148,7 @@ def test_session_in_a_body():
     for other in (b"", b"[1]", b'{"params": 3}', b'{"params": {"arguments": {"session_id": 5}}}'):
         assert session_in_body("/mcp", {}, other) == ""
     said = [{"role": "user", "content": "Hello."}]
-    named = {"user": "tavern", "messages": said}
+    named = {"metadata": {"session_id": "tavern"}, "messages": said}
     assert session_in_body("/v1/chat/completions", {}, json.dumps(named).encode()) == "tavern"
     begun = session_in_body("/v1/messages", {}, json.dumps({"messages": said}).encode())
     said += [{"role": "assistant", "content": "Hi."}, {"role": "user", "content": "How are you?"}]
