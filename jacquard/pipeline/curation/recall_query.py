@@ -27,7 +27,7 @@ from mnemosyne.schema.world import WorldPack
 
 RECENT_MESSAGES = 4
 _COMPARED_MESSAGES = 24
-"""How many of the newest messages are looked at for a repetition."""
+"""Number of the newest messages among which a repetition is looked for."""
 VECTOR_SHARE = 2 / 3
 """The share of the deadline that recall may wait for the query's vector; what is left is for ranking and selecting."""
 _PLACED_BY_STREAM_A = frozenset({LoreCategory.AXIOM.value, LoreCategory.DIRECTIVE.value})

@@ -12,7 +12,7 @@ from jacquard.service.answers import JSON, Refusal
 
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
 PREFLIGHT_SECONDS = 600
-"""How long a browser may remember a permission."""
+"""Time in seconds for which a browser may remember a permission."""
 
 Pairs = list[tuple[bytes, bytes]]
 

@@ -28,7 +28,7 @@ _CHEAP = 0.1
 
 
 class Relation(StrEnum):
-    """How a message of the client is related to a stored one.
+    """Relation of a message of the client to a stored one.
 
     MERGED: the client's has other lines beside it; CUT: the client's has a part of its lines; MOVED: it stands elsewhere.
     """

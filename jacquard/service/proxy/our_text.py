@@ -63,7 +63,7 @@ _REASONS: Mapping[str, str] = {
 }
 _PERSONA, _NOTE_ID, _AT_DEPTH = "persona", "authors-note", "depth"
 _NOTE_SECTIONS = ("note_top", _NOTE_ID, "note_bottom")
-"""What stands at the place of the author's note, in its order."""
+"""Positions of the texts at the place of the author's note, in their order."""
 _CHECKED_TEMPLATES = frozenset({_PERSONA, "axioms"})
 _LASTING, _CHANGING = "lasting", "changing"
 _PICTURES = frozenset({"image", "image_url", "input_audio", "document", "file"})

@@ -36,6 +36,8 @@ from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import Message, Role, SessionHead
 
 LEAST_LIKE_REPLY = 0.6
+_Exchanges = dict[tuple[tuple[Role, str], ...], str]
+"""Turns by the exchange that was said in them: role and bare text of both messages."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -151,12 +153,16 @@ async def _carry_out(
     """Bring the session to where the client is; return the turn whose input is answered once more, if it is that."""
     path, appended = paths[0], [said.before[at] for at in verdict.appended]
     rest = path.stored[verdict.last + 1 :]
+    known: _Exchanges = {}
+    if appended or verdict.added:
+        size = MESSAGE_CHARS * sum(len(each.stored) for each in paths)
+        known = await calculate(_turns_elsewhere, paths, verdict, size=size)
     is_partial = bool(rest) and verdict.last >= 0 and path.stored[verdict.last].turn_id == rest[0].turn_id
     if not verdict.changes and not is_partial:
         if verdict.is_again and len({each.turn_id for each in rest}) == 1:
             return rest[0].turn_id
         after = path.stored[verdict.last].turn_id if verdict.last >= 0 else max(opening, key=_by_number, default=None)
-        turns = await _known_turns(runtime, session_id, paths, verdict, appended)
+        turns = await _known_turns(runtime, session_id, known, appended)
         if rest or any(turn.copied for turn in turns):
             await runtime.engine.retell(session_id, after, turns)
         else:
@@ -164,8 +170,8 @@ async def _carry_out(
         return None
     first = min((*verdict.changes, *([verdict.last] if is_partial else [])))
     records = await read_path(runtime.store, session_id, from_turn=path.stored[first].turn_id)
-    turns = [turn async for turn in _retold(runtime, session_id, said, paths, verdict, records)]
-    turns += await _known_turns(runtime, session_id, paths, verdict, appended)
+    turns = [turn async for turn in _retold(runtime, session_id, said, path, verdict, records, known)]
+    turns += await _known_turns(runtime, session_id, known, appended)
     await runtime.engine.retell(session_id, records[0].parent_id, turns)
     return None
 
@@ -178,12 +184,12 @@ async def _retold(
     runtime: Runtime,
     session_id: str,
     said: Said,
-    paths: Sequence[StoredPath],
+    path: StoredPath,
     verdict: Verdict,
     records: Sequence[TurnRecord],
+    known: _Exchanges,
 ) -> AsyncIterator[RetoldTurn]:
     """Yield turns of the path as the client shows them now."""
-    path = paths[0]
     places = {each.message.message_id: at for at, each in enumerate(path.stored)}
     end = path.stored[verdict.last].depth if verdict.last >= 0 else 0
     for record in records:
@@ -199,7 +205,7 @@ async def _retold(
             added += [said.before[place] for place in verdict.added.get(at, ())]
         if kept or not record.messages:
             yield RetoldTurn(copied=record, messages=tuple(kept))
-        for turn in await _known_turns(runtime, session_id, paths, verdict, added):
+        for turn in await _known_turns(runtime, session_id, known, added):
             yield turn
 
 
@@ -210,15 +216,14 @@ def _edited(stored: Message, shown: Message) -> Message:
 
 
 async def _known_turns(
-    runtime: Runtime, session_id: str, paths: Sequence[StoredPath], verdict: Verdict, messages: Sequence[Message]
+    runtime: Runtime, session_id: str, known: _Exchanges, messages: Sequence[Message]
 ) -> list[RetoldTurn]:
     """Return messages that are not on the path as turns: copies of turns that are elsewhere in the session, where there are such.
 
     An exchange that comes back has the ops that it had.
     """
-    size = MESSAGE_CHARS * (len(messages) + sum(len(path.stored) for path in paths))
     turns: list[RetoldTurn] = []
-    for found in await calculate(_divide, paths, verdict, messages, size=size) if messages else ():
+    for found in await calculate(_divide, known, messages, size=MESSAGE_CHARS * len(messages)):
         if isinstance(found, str):
             record = await runtime.store.turn(session_id, found)
             turns.append(RetoldTurn(copied=record, messages=record.messages))
@@ -227,9 +232,8 @@ async def _known_turns(
     return turns
 
 
-def _divide(paths: Sequence[StoredPath], verdict: Verdict, messages: Sequence[Message]) -> list[str | list[Message]]:
+def _divide(known: _Exchanges, messages: Sequence[Message]) -> list[str | list[Message]]:
     """Return messages in order: the id of a turn elsewhere that has an exchange, and between these what no turn has."""
-    known = _turns_elsewhere(paths, verdict)
     forms = [form_of(each) for each in messages]
     found: list[str | list[Message]] = []
     at = 0
@@ -248,10 +252,10 @@ def _divide(paths: Sequence[StoredPath], verdict: Verdict, messages: Sequence[Me
     return found
 
 
-def _turns_elsewhere(paths: Sequence[StoredPath], verdict: Verdict) -> dict[tuple[tuple[Role, str], ...], str]:
+def _turns_elsewhere(paths: Sequence[StoredPath], verdict: Verdict) -> _Exchanges:
     """Return turns of an exchange that are not on the path that stays, by what was said in them."""
     kept = {each.turn_id for each in paths[0].stored[: verdict.last + 1]}
-    known: dict[tuple[tuple[Role, str], ...], str] = {}
+    known: _Exchanges = {}
     for path in paths:
         for (mine, said), (theirs, reply) in pairwise(zip(path.forms, path.stored, strict=True)):
             is_exchange = mine.role is Role.USER and theirs.role is Role.ASSISTANT and said.turn_id == reply.turn_id

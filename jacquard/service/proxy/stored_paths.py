@@ -17,7 +17,7 @@ from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import Message, Role, SessionHead, WindowMessage
 
 SPARE, DEEP = 40, 4_000
-"""How many stored messages are read beyond as many as the client shows; the second, where none of them is known."""
+"""Number of stored messages that are read beyond as many as the client shows; the second, where none of them is known."""
 MOST_BRANCHES = 30
 CLEARLY_BETTER = 0.5
 """By how much less another branch has to cost than the active one."""

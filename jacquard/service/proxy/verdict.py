@@ -21,7 +21,7 @@ MOST_DELETED, MOST_GAPS = 4, 2
 LEAST_BEFORE = 4
 """Least number of stored messages before a deleted one: fewer may be a beginning that the client pins."""
 MOST_REWRITTEN = 400
-"""How many messages may follow a changed one; each of their turns is written once more."""
+"""Most messages that may follow a changed one; each of their turns is written once more."""
 
 _SENTENCES = {
     "again": "The newest message is answered once more; its former reply is kept on a branch of its own.",
@@ -39,7 +39,7 @@ _SENTENCES = {
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What was decided on a call: codes with numbers of messages."""
+    """The decision on a call: codes with numbers of messages."""
 
     counts: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 
@@ -56,7 +56,7 @@ class Decision:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """What a client did, by places in the list of its messages and in that of the stored ones.
+    """The changes that a client made, by places in the list of its messages and in that of the stored ones.
 
     `last`: the newest stored message that stays on the path (-1: none). `edits` gives stored messages that have another text the
     client's; `added` lists the client's messages that are not stored, by the stored message that they follow, `appended` those
