@@ -618,12 +618,13 @@ class ContextEngine:
     ) -> SessionHead:
         """Give a message of the active branch another text, on a new branch where all that follows it is as it was.
 
-        State and ops stay as they are. ConfigError for an unknown message or an empty text; InputTooLargeError.
+        State and ops stay as they are. Secrets in the text are masked, and receipts of later turns say so (`report.redactions`).
+        ConfigError for an unknown message or an empty text; InputTooLargeError.
         """
         check_user_message(content, self._config.limits)
         said = await self._keep_secrets_out(Message(role=Role.USER, content=content))
         async with self._hold("edit_message", session_id, self._emitter):
-            return await edit_message(self._parts.store, session_id, message_id, said.content, branch_id)
+            return await edit_message(self._parts.store, session_id, message_id, said, branch_id)
 
     async def retell(self, session_id: str, after: str | None, turns: Sequence[RetoldTurn]) -> SessionHead:
         """Open a branch after a committed turn (None: before the first) and write turns there: copies of stored ones, which keep

@@ -125,6 +125,27 @@ async def test_an_edit_that_cannot_be_is_refused_and_changes_nothing(engine, sto
     assert await store.head("s") == before
 
 
+async def test_the_receipt_says_what_was_masked_in_an_edited_message(tmp_path):
+    async with open_runtime(str(tmp_path / "store"), world=WORLD, embedder="none") as runtime:
+        engine, store = runtime.engine, runtime.store
+        await runtime.ensure_session("s", index=False)
+        await engine.prepare_turn("s", "I knock.")
+        await engine.commit_assistant_message("s", "<content>Nobody comes.</content>")
+
+        async def edit_and_read(text):
+            asked = (await store.window("s", message_limit=2)).messages[0].message
+            await engine.edit_message("s", asked.message_id, text)
+            edited = (await store.window("s", message_limit=2)).messages[0].message
+            redactions = (await engine.prepare_turn("s", "And now?", dry_run=True)).report.redactions
+            return edited, [each for each in redactions if each.block_id == edited.message_id]
+
+        edited, (told,) = await edit_and_read("My password is swordfish77x, I knock.")
+        assert edited.content == "My password is [redacted:secret], I knock."
+        assert (told.rules_applied, dict(told.counts)) == (("secret",), {"secret": 1})
+        edited, none = await edit_and_read("I knock twice.")
+        assert (edited.content, none) == ("I knock twice.", [])
+
+
 async def test_the_state_follows_an_edit_and_a_rollback(tmp_path):
     async with open_runtime(str(tmp_path / "store"), world=WORLD, embedder="none") as runtime:
         engine, store = runtime.engine, runtime.store

@@ -14,9 +14,11 @@ from filament import parse_reply
 from jacquard.core.errors import ConfigError
 from jacquard.pipeline.record.prepared_turn import turn_id_of
 from mnemosyne.chains.messages.exchanges import digest_of
+from mnemosyne.chains.messages.message_parts import PARTS
 from mnemosyne.chains.state import judge_reply_ops
 from mnemosyne.core.errors import TurnNotFoundError
 from mnemosyne.core.off_loop import calculate
+from mnemosyne.evidence.redactions import REDACTION
 from mnemosyne.protocols import Store
 from mnemosyne.schema.record import ImportedTurn, TurnCommit, TurnRecord
 from mnemosyne.schema.session import Message, Role, SessionHead, TurnKind, TurnStatus
@@ -101,22 +103,28 @@ async def retell(
 
 
 async def edit_message(
-    store: Store, session_id: str, message_id: str, content: str, branch_id: str | None
+    store: Store, session_id: str, message_id: str, said: Message, branch_id: str | None
 ) -> SessionHead:
-    """Write the path of the active branch once more from the turn of a message on, with another text for that message.
+    """Write the path of the active branch once more from the turn of a message on, with the text of `said` for that message.
 
     The turns after it keep their messages, ops and states. ConfigError for an unknown message and for an empty text.
     """
-    if not content.strip():
+    if not said.content.strip():
         raise ConfigError("An edited message needs a text; to leave a message out, go back to the turn before it.")
     path = await read_path(store, session_id)
     place = next((n for n, turn in enumerate(path) if any(m.message_id == message_id for m in turn.messages)), None)
     if place is None:
         raise ConfigError(f"No message {message_id!r} is on the active branch of session {session_id!r}.")
-    edited = tuple(replace(m, content=content) if m.message_id == message_id else m for m in path[place].messages)
+    edited = tuple(_with_text(m, said) if m.message_id == message_id else m for m in path[place].messages)
     first, *others = path[place:]
     turns = [RetoldTurn(copied=first, messages=edited), *(RetoldTurn(copied=t, messages=t.messages) for t in others)]
     return await retell(store, session_id, first.parent_id, turns, branch_id)
+
+
+def _with_text(message: Message, said: Message) -> Message:
+    """Return a message with the text of another, and with what was masked in that one; its parts stay, masked as they are."""
+    kept = message.extra if PARTS in message.extra else {k: v for k, v in message.extra.items() if k != REDACTION}
+    return replace(message, content=said.content, extra={**kept, **said.extra})
 
 
 async def read_path(store: Store, session_id: str, *, from_turn: str | None = None) -> list[TurnRecord]:
