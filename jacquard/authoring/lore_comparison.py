@@ -25,7 +25,7 @@ from jacquard.pipeline.planning.activation import (
 )
 from jacquard.pipeline.skeleton.automation import select_directives
 from jacquard.pipeline.skeleton.history import (
-    SPARE_MESSAGES,
+    count_loaded_messages,
     find_history_start,
     find_other_tokens,
     history_limits,
@@ -99,7 +99,7 @@ async def compare_lore(
 
     SessionNotFoundError; WorldUnavailableError where the pack is missing.
     """
-    limit = config.history.max_messages + SPARE_MESSAGES
+    limit = count_loaded_messages(config)
     window = await parts.store.window(session_id, message_limit=limit, branch_id=branch_id)
     world = await worlds.world(window.head.world_id, write=False)
     turn = await _plan_turn(parts, config, window, world, user_message)
@@ -184,7 +184,8 @@ async def _choose(parts: EngineParts, turn: PlannedTurn) -> Curation:
     choice = await parts.curation.fall_back(request, recall, "compared", "no model is asked for a comparison")
     entries = {place_of(entry): entry for entry in (*query.extra, *(await _load(parts, choice)))}
     choice = replace(choice, entries=tuple(entries[each.place] for each in choice.chosen if each.place in entries))
-    return await to_thread.run_sync(limit_tokens, choice, turn.config.curation, parts.estimator)
+    limit = turn.config.curation.flesh_tokens
+    return await to_thread.run_sync(limit_tokens, choice, limit, turn.config.curation, parts.estimator)
 
 
 async def _load(parts: EngineParts, choice: Curation) -> Sequence[MemoryEntry]:

@@ -113,10 +113,20 @@ class PruneConfig:
 class HistoryConfig:
     """The history window: it grows to either limit, is then cut to `low_water` of both, and grows again (A5)."""
 
-    max_messages: int = bounded_field(60, 0, doc="The most messages of the conversation in a prompt.", call=2_000)
-    max_tokens: int = bounded_field(3000, 0, doc="The most tokens of the conversation in a prompt.", call=200_000)
+    max_messages: int | None = bounded_field(
+        None,
+        0,
+        doc="The most messages of the conversation in a prompt; none means as many as fit, at most 400.",
+        call=2_000,
+    )
+    max_tokens: int | None = bounded_field(
+        None,
+        0,
+        doc="The most tokens of the conversation in a prompt; none means what the rest of the prompt and its memories leave.",
+        call=200_000,
+    )
     low_water: float = bounded_field(
-        0.5, 0, 1, doc="The share of both limits that is left when the window is cut.", call=ANY
+        0.6, 0, 1, doc="The share of both limits that is left when the window is cut.", call=ANY
     )
 
     def __post_init__(self) -> None:

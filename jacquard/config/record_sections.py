@@ -35,7 +35,7 @@ class SummaryConfig:
     enabled: bool = plain_field(True, doc="Whether rolling summaries are made.", call=LOWER)
     model: str | None = plain_field(
         None,
-        doc="Name of the small model that summarizes, as litellm names it; without one, the gist of each turn is kept.",
+        doc="Name of the small model that summarizes, as litellm names it; without one, the sentences that tell most are kept.",
     )
     api_base: str | None = credential_field(
         None, Credential.ADDRESS, doc="Address of the server that has the model; none means the provider's own."
@@ -43,7 +43,9 @@ class SummaryConfig:
     api_key: str | None = credential_field(
         None, Credential.KEY, doc="Key for the model; it is neither stored nor shown."
     )
-    max_summary_tokens: int = bounded_field(512, 1, doc="The most tokens of a summary.")
+    max_summary_tokens: int | None = bounded_field(
+        None, 1, doc="The most tokens of a summary; none means an eighth of what a prompt may take, at most 2,000."
+    )
     trigger_message_count: int = bounded_field(
         20, 1, doc="A summary is due above this number of messages without a summary."
     )

@@ -290,26 +290,34 @@ class Shortener(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConversationTurn:
-    """One turn to be summarized: its texts as `(speaker, text)` in order, and its summary in the narrative chain, if it
-    has one.
+    """One turn to be summarized: its texts as `(speaker, text)` in order, its summary in the narrative chain, if it
+    has one, and what it changed in the state, one text a change.
     """
 
     turn_id: str
     depth: int
     lines: tuple[tuple[str, str], ...]
     gist: str = ""
+    changes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SummaryRequest:
     """Turns that follow those covered by `previous` (empty: none yet), oldest first, to be combined with it into one
     summary.
+
+    `player` and `narrator` are the names of the two parties of a story ('' outside of one), `names` those of its people, places
+    and things, `background` what the world tells of those who occur.
     """
 
     turns: tuple[ConversationTurn, ...]
     previous: str
     limit_tokens: int
     locale: str = ""
+    player: str = ""
+    narrator: str = ""
+    names: tuple[str, ...] = ()
+    background: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

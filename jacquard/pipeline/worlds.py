@@ -7,6 +7,7 @@ a pack has an empty world.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -19,7 +20,8 @@ from jacquard.core.quests import is_scalar, read_plain_value
 from jacquard.templating.files import with_templates
 from mnemosyne.core.errors import CodecError, DamagedRecordError
 from mnemosyne.protocols import Store
-from mnemosyne.schema.session import Role
+from mnemosyne.schema.memory import EMPTY
+from mnemosyne.schema.session import Message, Role
 from mnemosyne.schema.world import BARE_DIGEST, PlannerRules, WorldPack
 from mnemosyne.world.pack_json import pack_from_json, pack_to_json
 
@@ -31,6 +33,9 @@ _INSTRUCTIONS = {
     "say so when they do not hold the answer.",
     "zh": "你是长对话中的助手。依据各层上下文和对话的内容作答；其中没有答案时，如实说明。",
 }
+_ACCOUNT_ID = re.compile(
+    r"\d\S{4,}|\S*[@|:/]\S*|[0-9a-f-]{8,}|(?i:user|usr|uid|u|player|guest|account|acct|member|id)[-_.#]?\w*\d[\w-]*|(?=\S*\d)[\w-]{20,}"
+)
 _MOST_HELD = 64
 _TRIES = 3
 """How often a pack is read again when another process replaced it between two reads."""
@@ -74,6 +79,22 @@ def party_names(world: WorldPack) -> Mapping[str, str]:
         Role.ASSISTANT.value: str(persona) if persona is not None and is_scalar(persona) else "",
     }
     return {role: " ".join(name.split()) for role, name in names.items() if name.strip()}
+
+
+def is_account_id(name: str) -> bool:
+    """Return whether the id of an author is that of an account, such as `3f0c9a-uuid` or `discord:88`, and not a name."""
+    return bool(_ACCOUNT_ID.fullmatch(name)) and not name.isalpha()
+
+
+def name_of_speaker(message: Message, names: Mapping[str, str] = EMPTY) -> str:
+    """Return the name of the speaker of a message on one line; a party has its name in `names` (`party_names`)."""
+    return name_of_author(message.author.id if message.author else "", message.role, names)
+
+
+def name_of_author(author_id: str, role: str = Role.USER.value, names: Mapping[str, str] = EMPTY) -> str:
+    """Return the name of an author on one line; one without a name, or with the id of an account, has the name of the role."""
+    name = " ".join(author_id.split())
+    return names.get(role, role) if not name or is_account_id(name) else names.get(name, name)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -22,7 +22,6 @@ from jacquard.memory.summarize.roller import SummaryRoller
 from jacquard.pipeline.curation.deadline import CurationDeadline
 from jacquard.pipeline.curation.history_prefetch import HistoryPrefetcher
 from jacquard.pipeline.curation.index_feed import IndexFeed
-from jacquard.pipeline.skeleton.history import SPARE_MESSAGES
 from jacquard.pipeline.worlds import WorldSource
 from jacquard.turns.parts import EngineParts
 
@@ -44,6 +43,7 @@ class BackgroundWork:
         self.deadline = CurationDeadline(self.tasks)
         self.roller = SummaryRoller(
             parts.store,
+            worlds,
             parts.estimator,
             parts.clock,
             parts.summarizer,
@@ -94,7 +94,7 @@ class BackgroundWork:
 
     def follow_commit(self, session_id: str, turn_id: str, config: RuntimeConfig) -> None:
         """Start what follows a committed turn."""
-        self.roller.begin_next_summary(session_id, turn_id, config, SPARE_MESSAGES)
+        self.roller.begin_next_summary(session_id, turn_id, config)
         self.consolidator.begin(self.tasks, session_id, turn_id, config.consolidation)
         if self._prefetcher is not None and config.curation.enabled:
             self._prefetcher.begin(session_id, turn_id)

@@ -33,6 +33,7 @@ from jacquard.pipeline.curation.stream import Curation, CurationRequest
 from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.record.events import emit_usage
 from jacquard.pipeline.record.evidence import first_evidence_ids
+from jacquard.pipeline.skeleton.history import limit_memories
 from jacquard.pipeline.worlds import party_names
 from jacquard.turns.context import TurnContext
 from jacquard.turns.parts import EngineParts
@@ -169,7 +170,9 @@ class TurnCurator:
         entries = tuple(found[each.place] for each in chosen if each.place in found)
         size = sum(len(entry.text) for entry in entries)
         curation = replace(curation, entries=entries, evidences=read.evidences)
-        curation = await calculate(limit_tokens, curation, turn.config.curation, self._parts.estimator, size=size)
+        estimator = self._parts.estimator
+        limit = limit_memories(turn.config, turn.window, turn.history or (), estimator.estimate)
+        curation = await calculate(limit_tokens, curation, limit, turn.config.curation, estimator, size=size)
         return replace(curation, story_times=_tell_times(curation.entries, read.states, turn.world.story_time))
 
 
@@ -191,9 +194,9 @@ def _tell_times(
     return {turn_id: ", ".join(filter(None, map(view.describe, paths))) for turn_id, view in views.items()}
 
 
-def limit_tokens(curation: Curation, settings: CurationConfig, estimator: TokenEstimator) -> Curation:
-    """Return a choice without those entries that would take more than `flesh_tokens` together with the better ones."""
-    left, over = settings.flesh_tokens, set[EntryPlace]()
+def limit_tokens(curation: Curation, limit: int, settings: CurationConfig, estimator: TokenEstimator) -> Curation:
+    """Return a choice without those entries that would take more than the limit together with the better ones."""
+    left, over = limit, set[EntryPlace]()
     for place, entry in enumerate(curation.entries):
         tokens = min(estimator.estimate(entry.text), settings.max_entry_tokens)
         if place and tokens > left:

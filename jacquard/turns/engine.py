@@ -46,7 +46,7 @@ from jacquard.pipeline.record.tools import (
     record_model_usage,
     record_tool_call,
 )
-from jacquard.pipeline.skeleton.history import SPARE_MESSAGES
+from jacquard.pipeline.skeleton.history import count_loaded_messages
 from jacquard.pipeline.skeleton.state_fit import StateLimit
 from jacquard.pipeline.skeleton.stream import SkeletonStream, state_tokens_of
 from jacquard.pipeline.weaving.tool_pairs import check_pairs, check_tail_fits
@@ -341,7 +341,7 @@ class ContextEngine:
             raise ConfigError(
                 f"Turn {turn_id!r} was imported: no prompt was made for it. Name a turn that was prepared."
             )
-        limit = self._config.history.max_messages + SPARE_MESSAGES
+        limit = count_loaded_messages(self._config)
         window = await self._parts.store.window(session_id, message_limit=limit, branch_id=record.branch_id)
         prepared = with_attachments(turn_from_record(record, 0), window, find_input(record))
         check_pairs(tail)

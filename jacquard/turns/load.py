@@ -38,7 +38,7 @@ from jacquard.pipeline.record.events import emit_loaded, emit_planned
 from jacquard.pipeline.record.prepared_turn import request_fingerprint, turn_id_of
 from jacquard.pipeline.record.stored_turn import viewer_of
 from jacquard.pipeline.refusals import find_last_report
-from jacquard.pipeline.skeleton.history import SPARE_MESSAGES, find_other_tokens, history_limits
+from jacquard.pipeline.skeleton.history import count_loaded_messages, find_other_tokens, history_limits
 from jacquard.pipeline.worlds import WorldSource, translate_bare_world
 from jacquard.templating.profiles import AUTO, PROFILE, with_profile
 from jacquard.turns.context import TurnContext
@@ -199,7 +199,7 @@ class TurnLoader:
         inputs = await combined_reads(store).turn_inputs(
             store,
             context.session_id,
-            message_limit=context.config.history.max_messages + SPARE_MESSAGES,
+            message_limit=count_loaded_messages(context.config),
             branch_id=context.branch_id,
             evidences=candidate_filters(context.config.viewer) if context.config.evidence.enabled else (),
             blocks=CONTEXT_BLOCKS,
@@ -209,7 +209,7 @@ class TurnLoader:
         return self._show_window(inputs.window, context)
 
     async def _load_window(self, context: TurnContext) -> SessionWindow:
-        limit = context.config.history.max_messages + SPARE_MESSAGES
+        limit = count_loaded_messages(context.config)
         window = await self._parts.store.window(context.session_id, message_limit=limit, branch_id=context.branch_id)
         return self._show_window(window, context)
 
@@ -228,8 +228,9 @@ class TurnLoader:
         Where another turn waits for its reply, the window is that after it, with its message as unanswered.
         """
         config, pending = context.config, window.pending
-        limits = history_limits(config, find_other_tokens(window))
-        most_tokens = config.budget.prompt_tokens() // 2
+        other_tokens, whole = find_other_tokens(window), config.budget.prompt_tokens()
+        limits = history_limits(config, other_tokens)
+        most_tokens = whole // 2 if other_tokens is None else max(whole // 2, whole - other_tokens)
         text = context.user_message.content
         if pending is None or pending.turn_id == context.turn_id or is_retry(pending, text, config.viewer):
             load = partial(self._load_window, context)

@@ -77,7 +77,7 @@ class EngineParts:
     - `pruner`: the one that always prunes, or pruners of the host by name. The turn's `prune.policy` chooses from these and
       the shipped ones.
     - `shortener`: shortens texts; None: the `summarizer` does, and without that texts are cut by sentences.
-    - `summarizer`: None: a rolling summary is made of the gist of each turn, without a model.
+    - `summarizer`: None: a rolling summary is made of the sentences that tell most, without a model.
     - `consolidator`: the model that turns play into memory; None: nothing is consolidated.
     - `redactor` searches what users say for secrets, and arguments of tools and fetched texts for personal data too; None: nothing
       is searched.

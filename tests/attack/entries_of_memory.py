@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 
 from entry_points import AT, COUNT, LIMITS, MEASURED_CHARS, entry, plan_of
 
@@ -12,12 +13,13 @@ from jacquard import (
     JacquardError,
     PromptBlock,
     SelectionRequest,
+    SummarizerError,
     SummaryRequest,
 )
 from jacquard.adapters.prompts.templates import find_text_language
 from jacquard.core.model_answers import read_fence, strip_thoughts
 from jacquard.memory.consolidate.prompts import read_narrative, read_turns, turns_request
-from jacquard.memory.summarize.extract import summarize_turn, thin_lines
+from jacquard.memory.summarize.extract import extract_summary
 from jacquard.memory.summarize.prompts import read_summary, shorten_summary, summary_prompt
 from jacquard.memory.summarize.sentences import split_sentences
 from jacquard.pipeline.curation.selection_parser import parse_selection
@@ -173,13 +175,16 @@ def sum_up(text: str) -> None:
         ConversationTurn(turn_id="t", depth=1, lines=(("user", text),)),
         ConversationTurn(turn_id="t", depth=1, lines=(), gist=text),
     ):
-        assert "\n" not in summarize_turn(turn)
+        with suppress(SummarizerError):
+            request = SummaryRequest(turns=(turn,), previous="", limit_tokens=200)
+            assert "\n" not in extract_summary(request, COUNT).content
 
 
 @entry("summary that grew", LIMITS.reply_chars)
 def thin_out(text: str) -> None:
-    kept = thin_lines(text.splitlines(), 60, COUNT)
-    assert not kept or COUNT("\n".join(kept)) <= 60
+    with suppress(SummarizerError):
+        request = SummaryRequest(turns=(), previous=text, limit_tokens=60, player="Ilse", names=("Oda", text[:9]))
+        assert COUNT(extract_summary(request, COUNT).content) <= 60
 
 
 @entry("model's summary", LIMITS.reply_chars, JacquardError)

@@ -93,7 +93,9 @@ UNSUMMED = RuntimeConfig(summary=SummaryConfig(enabled=False), curation=Curation
 WITHOUT_RECALL = replace(UNSUMMED, curation=CurationConfig(enabled=False))
 SUMMED = replace(
     WITHOUT_RECALL,
-    summary=SummaryConfig(trigger_message_count=2, trigger_token_threshold=1, preserve_recent_messages=0),
+    summary=SummaryConfig(
+        max_summary_tokens=4000, trigger_message_count=2, trigger_token_threshold=1, preserve_recent_messages=0
+    ),
     history=HistoryConfig(max_messages=2),
 )
 

@@ -18,9 +18,11 @@ from jacquard import (
     ConfigError,
     ConsolidationConfig,
     ConversationTurn,
+    HistoryConfig,
     Runtime,
     RuntimeConfig,
     SummarizerError,
+    SummaryConfig,
     open_runtime,
 )
 from jacquard.cli.app import app
@@ -56,7 +58,11 @@ def server() -> Iterator[OpenAiServer]:
 
 def config(server: OpenAiServer, **more: object) -> RuntimeConfig:
     made = ConsolidationConfig(model="openai/small", api_base=server.api_base, api_key="k", every_turns=0)
-    return RuntimeConfig(consolidation=replace(made, **more))  # type: ignore[arg-type]
+    return RuntimeConfig(
+        history=HistoryConfig(max_messages=20),
+        summary=SummaryConfig(enabled=False),
+        consolidation=replace(made, **more),  # type: ignore[arg-type]
+    )
 
 
 def played(number: int) -> ImportedTurn:

@@ -32,9 +32,8 @@ from jacquard import (
     SummaryText,
     open_runtime,
 )
-from jacquard.core.blocks import sensitivity_of
+from jacquard.core.blocks import MESSAGE_OVERHEAD_TOKENS, sensitivity_of
 from jacquard.pipeline.truncation import truncate_sentences, truncate_with_size
-from jacquard.pipeline.weaving.assemble import MESSAGE_OVERHEAD_TOKENS
 from jacquard.pipeline.weaving.degrade import WITHHELD, apply_degradations
 from jacquard.pipeline.weaving.packing import estimate_short_tokens
 from jacquard.pipeline.weaving.policies import choose_pruner, rules_of, tier_tokens_of

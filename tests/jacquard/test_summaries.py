@@ -34,6 +34,8 @@ from jacquard.memory.summarize.prompts import clean_answer, read_summary, shorte
 from jacquard.memory.summarize.span import find_due_depth, history_of, read_own_coverage
 from jacquard.testing.summarizer import SummarizerContract
 from mnemosyne import (
+    Author,
+    AuthorKind,
     CalibratedEstimator,
     EvidenceType,
     Message,
@@ -141,7 +143,7 @@ async def test_without_a_model_it_is_the_gist_of_each_turn(tmp_path: Path) -> No
         for number in range(12):
             turn, covered = await say(runtime, number)
         assert covered >= 12
-        assert turn.package.working_summary.splitlines()[0] == "- question 0 → answer 0"
+        assert turn.package.working_summary.splitlines()[0] == "- [1] question 0 → answer 0"
         document = await runtime.store.get_session("s")
         assert document is not None
         assert not document.session.model_usage
@@ -376,6 +378,70 @@ def test_a_shrunken_answer_is_refused(before: int, now: int, limit_tokens: int) 
     with pytest.raises(SummarizerError, match="shrank"):
         read_summary(" ".join(told[:now]), asked, COUNT)
     assert read_summary(" ".join(told[:before]), asked, COUNT)
+
+
+FORMER = "Kai owes Oda 40 crowns. Lutz hid the ladder behind the mill on the 19th. Nobody has asked him."
+FORMER_ZH = "凯欠欧达40枚克朗。卢茨19日把梯子藏在磨坊后面。还没有人问过他。"
+
+
+@pytest.mark.parametrize(
+    ("former", "answer", "fault"),
+    [
+        (FORMER, FORMER.replace("Lutz", "Someone") + " Then they left.", "lost Lutz"),
+        (FORMER, FORMER.replace("40 crowns", "money") + " Then they left town.", "lost 40"),
+        (FORMER, FORMER + " Then Oda said without look", "middle of a sentence"),
+        (FORMER_ZH, FORMER_ZH.replace("卢茨", "有人") + "后来他们走了。", "lost 卢茨"),
+        (FORMER_ZH, FORMER_ZH + "后来欧达头也", "middle of a sentence"),
+        (FORMER, FORMER + " Then they left.", None),
+        (FORMER_ZH, FORMER_ZH + "后来他们走了。", None),
+        (f"- [12] {FORMER} [hero.coins 55]", FORMER + " Then they left.", None),
+    ],
+)
+def test_an_answer_that_loses_a_name_or_a_number_or_ends_in_the_middle_is_refused(
+    former: str, answer: str, fault: str | None
+) -> None:
+    asked = replace(request(previous=former, limit_tokens=400), names=("Kai", "Oda", "Lutz", "凯", "欧达", "卢茨"))
+    if fault is None:
+        assert read_summary(answer, asked, COUNT) == answer
+        return
+    with pytest.raises(SummarizerError, match=fault):
+        read_summary(answer, asked, COUNT)
+
+
+async def test_a_summarizer_sees_names_lore_of_those_who_occur_and_changes_of_the_state(
+    server: OpenAiServer, tmp_path: Path
+) -> None:
+    pack = tmp_path / "inn"
+    (pack / "lore").mkdir(parents=True)
+    (pack / "world.yaml").write_text(
+        "id: inn\ntitle: Inn\nlocale: en\nuser_name: Ilse\npersona: {name: The Book}\nstate: {hero: {id: hero, coins: 9}}\n"
+        "entities:\n- {id: oda, name: Oda, kind: person}\n- {id: lutz, name: Lutz, kind: person}\n",
+        encoding="utf-8",
+    )
+    (pack / "lore" / "people.yaml").write_text(
+        "- {id: lore_oda, category: agent, name: Oda, content: She keeps the inn. And more., entities: [oda]}\n"
+        "- {id: lore_lutz, category: agent, name: Lutz, content: He is a smith., entities: [lutz]}\n",
+        encoding="utf-8",
+    )
+    author = Author(kind=AuthorKind.USER, id="3f0c9a-uuid")
+    async with open_runtime(tmp_path / "store", world=pack, embedder="none", config=config(server)) as runtime:
+        await runtime.ensure_session("s")
+        for number in range(12):
+            await runtime.engine.prepare_turn(
+                "s", Message(role=Role.USER, content=f"I greet Oda {number}.", author=author)
+            )
+            update = '<state_update>[["SUB", "hero.coins", 1]]</state_update>' if number == 0 else ""
+            await runtime.engine.commit_assistant_message("s", f"<content>She nods {number}.</content>{update}")
+        await runtime.engine.settle(60)
+        turn = await runtime.engine.prepare_turn("s", Message(role=Role.USER, content="And now?", author=author))
+    asked = "\n".join(str(sent) for sent in server.requests)
+    assert "Ilse: I greet Oda 0." in asked
+    assert "The Book: She nods 0." in asked
+    assert "<changes>hero.coins 8</changes>" in asked
+    assert "Oda: She keeps the inn." in asked
+    assert "smith" not in asked
+    assert "3f0c9a" not in asked
+    assert "3f0c9a" not in turn.text
 
 
 @pytest.mark.parametrize("said", ["He walked past stone {n}. ", "他走过第{n}块石头。"])

@@ -42,7 +42,7 @@ from jacquard.memory.consolidate.spans import (
     tell_together,
 )
 from jacquard.pipeline.record.events import emit_usage
-from jacquard.pipeline.worlds import WorldSource
+from jacquard.pipeline.worlds import WorldSource, name_of_speaker, party_names
 from mnemosyne.chains.audience import (
     audience_field,
     audience_of_entry,
@@ -161,7 +161,8 @@ class Consolidator:
         """
         await warm_prompts()
         head = await self._store.head(session_id, branch_id)
-        names = NameDictionary((await self._worlds.world(head.world_id)).entities)
+        world = await self._worlds.world(head.world_id)
+        names = NameDictionary(world.entities)
         narratives = await self._load_path_entries(head, Chain.NARRATIVE)
         known = {entry.turn_id for entry in narratives if entry.kind == TURN_SUMMARY}
         bare = await self._find_unsummarized_turns(head, known, head.depth - keep_back)
@@ -169,7 +170,7 @@ class Consolidator:
         done = 0
         for batch in split_batches(bare, config.batch_turns):
             try:
-                memories = await self._extract_memories(head, batch, config)
+                memories = await self._extract_memories(head, batch, party_names(world), config)
             except (ModelError, SummarizerError) as error:
                 failures.append(f"turns {batch[0].depth}-{batch[-1].depth}: {error}")
             else:
@@ -267,14 +268,14 @@ class Consolidator:
         )
 
     async def _extract_memories(
-        self, head: SessionHead, batch: Sequence[TurnRecord], config: ConsolidationConfig
+        self, head: SessionHead, batch: Sequence[TurnRecord], names: Mapping[str, str], config: ConsolidationConfig
     ) -> tuple[TurnMemory, ...]:
         turns = tuple(
             ConversationTurn(
                 turn_id=turn.turn_id,
                 depth=turn.depth,
                 lines=tuple(
-                    (message.author.id if message.author else message.role.value, message.content)
+                    (name_of_speaker(message, names), message.content)
                     for message in told_messages(turn.messages)
                     if message.content.strip()
                 ),

@@ -15,7 +15,10 @@ from jacquard.config.sections import RuntimeConfig
 from jacquard.core.errors import SummarizerError
 from jacquard.core.model_calls import Call, usage_of
 from jacquard.core.protocols import ConversationTurn, Summarizer, SummaryRequest, SummaryText
-from jacquard.memory.summarize.span import CUT, THINNED, UPTO, Coverage, read_thinned
+from jacquard.core.quests import is_scalar, read_plain_value
+from jacquard.memory.summarize.sentences import split_sentences
+from jacquard.memory.summarize.span import CUT, THINNED, UPTO, Coverage, limit_summary, read_thinned
+from jacquard.pipeline.worlds import WorldSource, name_of_speaker, party_names
 from mnemosyne.chains.audience import (
     Audience,
     audience_field,
@@ -27,13 +30,17 @@ from mnemosyne.chains.audience import (
 from mnemosyne.protocols import Clock, Store
 from mnemosyne.schema.document import MessageIndexRange, ModelUsage, ModelUsageStage, Summary
 from mnemosyne.schema.evidence import Evidence, EvidenceLinks, EvidenceSource, EvidenceType, SourceKind
-from mnemosyne.schema.memory import Trust, session_scope
+from mnemosyne.schema.memory import LoreCategory, Trust, session_scope
 from mnemosyne.schema.record import PathSummary, SessionWindow, TurnRecord
 from mnemosyne.schema.session import Role, SessionHead, TurnKind
+from mnemosyne.schema.world import WorldPack
 
 BATCH_TOKENS = 6000
 _UNUSED = "The answer was too long, was cut off or had lost too much; the model was asked again."
 PAGE_TURNS = 200
+MOST_PEOPLE = 12
+CHANGE_CHARS = 60
+MOST_CHANGES = 6
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,9 +66,17 @@ class BatchSummarizer:
     """Summarizes turns up to a depth. `is_local`: the summarizer calls no model, so a batch has no limit in tokens."""
 
     def __init__(
-        self, store: Store, count: Callable[[str], int], clock: Clock, summarizer: Summarizer, *, is_local: bool
+        self,
+        store: Store,
+        worlds: WorldSource,
+        count: Callable[[str], int],
+        clock: Clock,
+        summarizer: Summarizer,
+        *,
+        is_local: bool,
     ) -> None:
         self.name = summarizer.name
+        self._worlds = worlds
         self._store, self._count, self._clock = store, count, clock
         self._summarizer, self._is_local = summarizer, is_local
 
@@ -72,6 +87,8 @@ class BatchSummarizer:
         head, at = window.head, self._clock.now()
         text = window.summary.summary.content if window.summary is not None else ""
         await warm_prompts()
+        world = await self._worlds.world(head.world_id, write=False, digest=window.world_digest)
+        parties = party_names(world)
         # A summary speaks as the conversation does.
         locale = find_text_language("".join(placed.message.content for placed in window.messages[-6:]))
         summary: Summary | None = None
@@ -83,7 +100,7 @@ class BatchSummarizer:
             turns = await self._select_batch(head, coverage, upto)
             if not turns:
                 break
-            told = await self._load_messages(head.session_id, turns, coverage)
+            told = await self._load_messages(head.session_id, turns, coverage, parties)
             if not any(turn.lines for turn in told):
                 # Nothing but actions and system messages: the summary covers them and says no more than before.
                 coverage = _extend_coverage(coverage, turns)
@@ -92,8 +109,12 @@ class BatchSummarizer:
             request = SummaryRequest(
                 turns=told,
                 previous=text,
-                limit_tokens=config.summary.max_summary_tokens,
+                limit_tokens=limit_summary(config),
                 locale=locale,
+                player=parties.get(Role.USER.value, ""),
+                narrator=parties.get(Role.ASSISTANT.value, ""),
+                names=tuple(name for entity in world.entities for name in (entity.name, *entity.aliases)),
+                background="" if self._is_local else describe_who_occurs(told, world),
             )
             began = perf_counter()
             try:
@@ -142,7 +163,7 @@ class BatchSummarizer:
         return taken
 
     async def _load_messages(
-        self, session_id: str, turns: Sequence[TurnRecord], coverage: Coverage
+        self, session_id: str, turns: Sequence[TurnRecord], coverage: Coverage, parties: Mapping[str, str]
     ) -> tuple[ConversationTurn, ...]:
         ids = [f"{turn.turn_id}.summary" for turn in turns]
         gists = {entry.entry_id: entry.text for entry in await self._store.entries(session_scope(session_id), ids)}
@@ -151,7 +172,7 @@ class BatchSummarizer:
                 turn_id=turn.turn_id,
                 depth=turn.depth,
                 lines=tuple(
-                    (message.author.id if message.author else message.role.value, message.content)
+                    (name_of_speaker(message, parties), message.content)
                     for message in told_messages(turn.messages)
                     # System messages are in every prompt as they are.
                     if message.role is not Role.SYSTEM
@@ -159,6 +180,7 @@ class BatchSummarizer:
                     and message.message_id not in coverage.message_ids
                 ),
                 gist=gists.get(f"{turn.turn_id}.summary", ""),
+                changes=describe_changes(turn.ops),
             )
             for turn in turns
             # A numerical turn changes numbers, which the state shows; it is not part of the story.
@@ -183,6 +205,40 @@ class BatchSummarizer:
             )
             for number, call in enumerate(calls, start=before + 1)
         ]
+
+
+def describe_who_occurs(turns: Sequence[ConversationTurn], world: WorldPack) -> str:
+    """Return the first sentence of the lore of those who occur in turns, a line each; nothing that not everyone may know."""
+    said = "\n".join(text for turn in turns for _, text in turn.lines)
+    names = {entity.entity_id: (entity.name, *entity.aliases) for entity in world.entities}
+    lines = [
+        f"{entry.title or entry.entities[0]}: {sentences[0]}"
+        for entry in world.lore
+        if not (entry.viewers or entry.when or entry.kind == LoreCategory.DIRECTIVE)
+        and any(name in said for entity in entry.entities for name in names.get(entity, ()))
+        and (sentences := split_sentences(entry.text))
+    ]
+    return "\n".join(lines[:MOST_PEOPLE])
+
+
+def describe_changes(patch: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return what a patch of the state changed, one short text a change: `hero.coins 9`, `+ brass pin`, `- lamp`."""
+    told: list[str] = []
+    for op in patch:
+        path, value = (
+            [each for each in str(op.get("path", "")).split("/") if each and not each.isdecimal()],
+            op.get("value"),
+        )
+        if path[:2] == ["$meta", "gone"]:
+            # The names of what was removed.
+            told += [f"- {name}" for name in (value.values() if isinstance(value, Mapping) else (value,)) if name]
+            continue
+        if isinstance(value, Mapping):
+            name = read_plain_value(value.get("name") or value.get("title") or value.get("id"))
+            told.append(f"+ {name}" if name else "")
+        elif (plain := read_plain_value(value)) is not None and is_scalar(plain) and path and path[0] != "$meta":
+            told.append(f"{'.'.join(path[-2:])} {str(plain).lower() if isinstance(plain, bool) else plain}")
+    return tuple(each for each in dict.fromkeys(told) if 0 < len(each) <= CHANGE_CHARS)[:MOST_CHANGES]
 
 
 def _summary_of(

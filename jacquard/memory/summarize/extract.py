@@ -1,35 +1,84 @@
-"""Summarizes without a model: one line for each turn, and fewer lines of older turns. Deterministic and pure.
+"""Summarizes without a model: the sentences of the conversation that tell most, by turn, as they were written. Pure.
 
-The line of a turn is its summary in the narrative chain (written by the pack's author or by consolidation) where it has
-one. Otherwise it is made of whole sentences of the input and of the answer, quotations and all: a sentence without the words
-that it quotes may say what is not true. What does not fit is left out whole. This module must not import a model.
+A line is `- [turn] what the user said → what was answered [what changed in the state]`. Its sentences are whole, with what they
+quote: a sentence without the words that it quotes may say what is not true. The summary of a turn in the narrative chain (written
+by the pack's author or by consolidation) stands for its sentences where there is one. What does not fit is left out by its worth
+(`jacquard.memory.summarize.worth`), whatever its age. This module must not import a model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import dataclass, field
 
 from anyio import to_thread
 
 from jacquard.core.errors import SummarizerError
 from jacquard.core.protocols import ConversationTurn, SummaryRequest, SummaryText
-from jacquard.memory.summarize.sentences import holds_facts, is_question, is_speech, join_sentences, split_sentences
+from jacquard.memory.summarize.sentences import is_question, join_sentences, split_sentences
+from jacquard.memory.summarize.worth import is_idle, is_outside, is_protocol, names_in, worth
 
-ASKED_CHARS = 100
-TOLD_CHARS = 160
-GIST_CHARS = 240
+SENTENCE_CHARS = 240
+TURN_CHARS = 400
 MARK = "- "
 ARROW = " → "
 """Stands between input and answer in an extracted line."""
 
 _READ_CHARS = 20_000
+_LINE = re.compile(r"- (?:\[(\d+)\] )?(.*?)(?: \[([^\[\]]*)\])?", re.DOTALL)
+_HEADS = {
+    "en": 'By turn, as written. {player} speaks before → ("I"), the narrator after it (to {player}, "you").',
+    "zh": "逐轮摘录原文：→ 之前是{player}说的（“我”即{player}），→ 之后是叙述（“你”即{player}）。",
+}
+_BEGINNINGS = tuple(head.partition("{player}")[0] for head in _HEADS.values())
+_NOTHING = {"en": "Nothing of note happened.", "zh": "没有发生要紧的事。"}
+_GENERIC = frozenset({"", "user", "player", "assistant", "agent", "narrator", "model", "tool"})
+_CHANGE_WORTH = 1.5
+_STATUS_WORTH = 3.0
+_QUESTION_SHARE = 0.3
+_SAME_SHARE = 0.8
+_WORD = re.compile(r"[^\W_]+")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Line:
+    """The sentences of a turn: `asked` by the user, `told` in the answer. A written line has only `told`, and one that
+    is foreign came with a document.
+    """
+
+    turn: str = ""
+    asked: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
+    changes: str = ""
+    is_written: bool = False
+    is_foreign: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Piece:
+    """A sentence with its place: the line, and whether it is of the answer. `needs_asked`: it names nobody, so that it is not
+    understood without the question.
+    """
+
+    line: int
+    place: int
+    is_told: bool
+    text: str
+    worth: float
+    needs_asked: bool = False
+
+
+@dataclass(slots=True)
+class _Chosen:
+    """Places of chosen sentences of one line."""
+
+    asked: set[int] = field(default_factory=set)
+    told: set[int] = field(default_factory=set)
 
 
 class ExtractSummarizer:
-    """Keeps one line for each turn, new ones at the end.
-
-    When the list is too long, every other line of its older half is dropped, extracted lines before written ones.
-    """
+    """Keeps the sentences that tell most, in the order in which they were said."""
 
     name = "extract"
 
@@ -37,71 +86,161 @@ class ExtractSummarizer:
         self._count = count
 
     async def summarize(self, request: SummaryRequest) -> SummaryText:
-        """Return the list with the lines of the new turns. Raises SummarizerError for a conversation without words."""
-        return await to_thread.run_sync(self._extract_summary, request)
-
-    def _extract_summary(self, request: SummaryRequest) -> SummaryText:
-        lines = [line for line in request.previous.splitlines() if line.strip()]
-        spoken = [turn for turn in request.turns if turn.gist.strip() or any(text.strip() for _, text in turn.lines)]
-        made = [f"{MARK}{gist}" for turn in spoken if (gist := summarize_turn(turn))]
-        lines = list(dict.fromkeys((*lines, *made)))
-        if not lines and not spoken:
-            raise SummarizerError("There is nothing to sum up: the conversation holds no words.")
-        kept = thin_lines(lines, request.limit_tokens, self._count)
-        dropped = len(lines) - len(kept) + len(spoken) - len(made)
-        return SummaryText(content="\n".join(kept), dropped_lines=dropped)
+        """Return the lines of the turns so far. Raises SummarizerError for a conversation without words."""
+        return await to_thread.run_sync(extract_summary, request, self._count)
 
 
-def summarize_turn(turn: ConversationTurn) -> str:
-    """Return one line of whole sentences that says what happened in a turn; empty where it has no text, or none that fits."""
-    if turn.gist.strip():
-        return join_sentences(_first(split_sentences(turn.gist), GIST_CHARS))
-    spoken = [text[:_READ_CHARS] for _, text in turn.lines if text.strip()]
-    if len(spoken) < 2:
-        return join_sentences(_best(split_sentences(spoken[0]), TOLD_CHARS)) if spoken else ""
-    asked = join_sentences(_first(split_sentences(spoken[0]), ASKED_CHARS))
-    told = join_sentences(_best(split_sentences(spoken[-1]), TOLD_CHARS))
-    return ARROW.join(part for part in (asked, told) if part)
+def extract_summary(request: SummaryRequest, count: Callable[[str], int]) -> SummaryText:
+    """Return the lines of the turns so far. Raises SummarizerError for a conversation without words."""
+    spoken = [turn for turn in request.turns if turn.gist.strip() or any(text.strip() for _, text in turn.lines)]
+    before = read_lines(request.previous)
+    if not request.previous.strip() and not spoken:
+        raise SummarizerError("There is nothing to sum up: the conversation holds no words.")
+    lines = [*before, *(line_of_turn(turn, request) for turn in spoken)]
+    language = "zh" if request.locale.lower().startswith("zh") else "en"
+    head = _HEADS[language].format(player=request.player) if request.player else ""
+    said = "\n".join(text for line in lines for text in (*line.asked, *line.told))
+    names = [name for name in request.names if len(name) > 1 and name in said]
+    kept, dropped = _choose(lines, names, request.limit_tokens - count(head), count)
+    if not kept:
+        kept = [f"{MARK}[{spoken[-1].depth}] {_NOTHING[language]}"] if spoken else [request.previous]
+    has_speakers = any(ARROW.rstrip() in line for line in kept)
+    return SummaryText(content="\n".join((head, *kept) if head and has_speakers else kept), dropped_lines=dropped)
 
 
-def thin_lines(lines: Sequence[str], limit_tokens: int, count: Callable[[str], int]) -> list[str]:
-    """Return lines of at most `limit_tokens` in all, without repeats: the older half loses every other line until they
-    fit. A line that is too long by itself is left out.
-    """
-    kept = [line for line in dict.fromkeys(lines) if count(line) <= limit_tokens]
-    while len(kept) > 1 and count("\n".join(kept)) > limit_tokens:
-        half = max(1, len(kept) // 2)
-        older = [place for place in range(half) if ARROW in kept[place]] or list(range(half))
-        gone = set(older[::2])
-        kept = [line for place, line in enumerate(kept) if place not in gone]
-    return kept
-
-
-def _first(sentences: Sequence[str], limit_chars: int) -> tuple[str, ...]:
-    """Return the first sentences that fit together, passing over those that do not fit by themselves."""
-    kept: list[str] = []
-    for sentence in sentences:
-        if len(sentence) > limit_chars:
+def _choose(
+    lines: Sequence[_Line], names: Sequence[str], limit_tokens: int, count: Callable[[str], int]
+) -> tuple[list[str], int]:
+    """Return the lines with the sentences of most worth that fit, and how many sentences did not fit."""
+    chosen: dict[int, _Chosen] = {}
+    room, dropped = limit_tokens, 0
+    said: list[frozenset[str]] = []
+    for piece in sorted(_pieces(lines, names), key=lambda piece: (-piece.worth, -piece.line, piece.place)):
+        before = chosen.get(piece.line, _Chosen())
+        after = _add(before, piece, lines[piece.line])
+        cost = count(_show(lines[piece.line], after)) + 1
+        cost -= count(_show(lines[piece.line], before)) + 1 if piece.line in chosen else 0
+        if cost > room:
+            dropped += 1
             continue
-        if sum(map(len, kept)) + len(sentence) > limit_chars:
-            break
-        kept.append(sentence)
-    return tuple(kept)
+        features = _features(piece.text)
+        if _says_nothing_new(features, said):
+            continue
+        said.append(features)
+        chosen[piece.line] = after
+        room -= cost
+    shown = [_show(lines[place], chosen[place]) for place in sorted(chosen)]
+    while shown and count("\n".join(shown)) > limit_tokens:
+        shown, dropped = shown[1:], dropped + 1
+    return shown, dropped
 
 
-def _best(sentences: Sequence[str], limit_chars: int) -> tuple[str, ...]:
-    """Return the sentences of an answer that fit together, in order.
+def read_lines(summary: str) -> list[_Line]:
+    """Return the lines of a summary: extracted ones of this or of an older form, and as they are those that somebody else wrote."""
+    lines = []
+    for text in map(str.strip, summary.splitlines()):
+        found = _LINE.fullmatch(text)
+        if (
+            not text
+            or text.startswith(_BEGINNINGS)
+            or (found is not None and found.group(2).strip() in _NOTHING.values())
+        ):
+            continue
+        if found is None:
+            lines.append(_Line(told=(text,), is_foreign=True, is_written=True))
+            continue
+        asked, arrow, told = f" {found.group(2)} ".partition(ARROW)
+        line = _Line(
+            turn=found.group(1) or "",
+            asked=() if not arrow or is_outside(asked) else _sentences(asked),
+            told=_sentences(told if arrow else asked),
+            changes=found.group(3) or "",
+            is_written=not arrow,
+        )
+        lines.append(line)
+    return lines
 
-    First its point (most answers end with it): the last sentence that is neither speech nor a question, else the last. Then,
-    from the end, those with names, numbers or quoted words, then the others.
-    """
-    fitting = [place for place, sentence in enumerate(sentences) if len(sentence) <= limit_chars]
-    telling = [place for place in fitting if not is_speech(sentences[place]) and not is_question(sentences[place])]
-    facts = [place for place in fitting if holds_facts(sentences[place])]
-    kept: set[int] = set()
-    room = limit_chars
-    for place in dict.fromkeys((*(telling or fitting)[-1:], *reversed(facts), *reversed(fitting))):
-        if len(sentences[place]) <= room:
-            kept.add(place)
-            room -= len(sentences[place])
-    return tuple(sentences[place] for place in sorted(kept))
+
+def line_of_turn(turn: ConversationTurn, request: SummaryRequest) -> _Line:
+    """Return the sentences of a turn that may stand in a summary."""
+    number, changes = str(turn.depth), "; ".join(turn.changes).replace("[", "(").replace("]", ")")
+    if turn.gist.strip():
+        return _Line(turn=number, told=_sentences(turn.gist), changes=changes, is_written=True)
+    spoken = [(speaker, text[:_READ_CHARS]) for speaker, text in turn.lines if text.strip()]
+    asked, told = (spoken[:1], spoken[1:]) if len(spoken) > 1 else ([], spoken)
+    if any(is_outside(text) for _, text in asked):
+        # The answer is not of the story either, unless it changed something.
+        asked, told = [], told if changes else []
+    known = {request.player, request.narrator, *_GENERIC}
+    return _Line(
+        turn=number,
+        asked=tuple(each for speaker, text in asked for each in _named(speaker, _sentences(text), known)),
+        told=tuple(each for speaker, text in told for each in _named(speaker, _sentences(text), known)),
+        changes=changes,
+    )
+
+
+def _sentences(text: str) -> tuple[str, ...]:
+    """Return the sentences of a text that are short enough and say something of the story."""
+    found = (join_sentences((each,)) for each in split_sentences(text))
+    return tuple(each for each in found if len(each) <= SENTENCE_CHARS and not is_protocol(each) and not is_idle(each))
+
+
+def _named(speaker: str, sentences: tuple[str, ...], known: Container[str]) -> tuple[str, ...]:
+    """Return sentences with their speaker before the first, unless the head of the summary says who speaks."""
+    return sentences if not sentences or speaker in known else (f"{speaker}: {sentences[0]}", *sentences[1:])
+
+
+def _pieces(lines: Sequence[_Line], names: Sequence[str]) -> Iterable[_Piece]:
+    for number, line in enumerate(lines):
+        extra = bool(line.changes) * _CHANGE_WORTH + ("status" in line.changes) * _STATUS_WORTH
+        pieces = [
+            _Piece(
+                line=number,
+                place=place,
+                is_told=is_told,
+                text=text,
+                worth=(worth(text, names) + extra) * (_QUESTION_SHARE if is_question(text) else 1.0),
+                needs_asked=is_told and not names_in(text, names),
+            )
+            for is_told, sentences in ((False, line.asked), (True, line.told))
+            for place, text in enumerate(sentences)
+            # The question of a user is shown with its answer only.
+            if is_told or not is_question(text)
+        ]
+        room = TURN_CHARS
+        for piece in sorted(pieces, key=lambda piece: -piece.worth):
+            room -= len(piece.text)
+            if room >= 0:
+                yield piece
+
+
+def _add(chosen: _Chosen, piece: _Piece, line: _Line) -> _Chosen:
+    """Return what is chosen of a line with one sentence more, and the user's words with it where these are needed."""
+    if not piece.is_told:
+        return _Chosen(asked=chosen.asked | {piece.place}, told=chosen.told)
+    asked = {0} if piece.needs_asked and line.asked and not chosen.asked and not line.is_written else set()
+    return _Chosen(asked=chosen.asked | asked, told=chosen.told | {piece.place})
+
+
+def _show(line: _Line, chosen: _Chosen) -> str:
+    asked, told = (
+        join_sentences([text for place, text in enumerate(sentences) if place in places])
+        for sentences, places in ((line.asked, chosen.asked), (line.told, chosen.told))
+    )
+    if line.is_foreign:
+        return told
+    number, changes = f"[{line.turn}] " if line.turn else "", f" [{line.changes}]" if line.changes else ""
+    said = told if line.is_written else f"{asked}{ARROW}{told}".strip()
+    return f"{MARK}{number}{said}{changes}"
+
+
+def _features(sentence: str) -> frozenset[str]:
+    """Return the words of a sentence, and the pairs of signs of Chinese."""
+    words = _WORD.findall(sentence.casefold())
+    pairs = (word[place : place + 2] for word in words if not word.isascii() for place in range(max(1, len(word) - 1)))
+    return frozenset((*(word for word in words if word.isascii()), *pairs))
+
+
+def _says_nothing_new(features: frozenset[str], before: Iterable[frozenset[str]]) -> bool:
+    return any(len(features & each) >= _SAME_SHARE * len(features) for each in before)

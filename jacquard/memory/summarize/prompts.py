@@ -29,6 +29,11 @@ ROOMY = 0.7
 KEPT_TOKENS = 60
 """Below this a summary is so short that it may well be said in less."""
 
+MAY_GO = 0.2
+"""The share of the names and numbers of the summary before that may go where it is so long that it must be said more briefly."""
+
+NAMED_LOST = 5
+
 LONGER = 1.25
 """An answer may pass its limit by this factor before sentences are cut from it."""
 
@@ -37,6 +42,10 @@ _LABEL = re.compile(
     r"\A(?:\*\*)?(?:(?:new |updated )?summary(?: so far)?|(?:新的?|更新后的?)?(?:摘要|前情提要|前情摘要))(?:\*\*)?\s*[:：]\s*",
     re.I,
 )
+_ENDS = re.compile(r"[.!?…。！？;；:：\"'”’」』»）)\]*>]\Z")
+_ENDED = re.compile(r"[.!?][\"'”’)»]?\s+\S|[。！？…][」』”’）]?\S")
+_NUMBER = re.compile(r"\d+[.,:]?\d+")
+_BRACKETS = re.compile(r"\[[^\]]*\]")
 _BLANK = re.compile(r"\n{3,}")
 _CUT_MARK = re.compile(r"\[…\]?")
 _BLANKS = re.compile(r"[ \t]{2,}")
@@ -48,12 +57,14 @@ def summary_prompt(request: SummaryRequest, refused: str = "") -> tuple[MessageP
     `refused` is an answer to the same request that could not be used.
     """
     so_far = without_cut_marks(request.previous)
+    background = f"<who_is_who>\n{escape_text(request.background)}\n</who_is_who>\n" if request.background else ""
+    previous = f"<summary_so_far>\n{escape_text(so_far)}\n</summary_so_far>\n" if so_far else ""
     again = {"refused": escape_text(refused)} if refused else {}
     return render_prompt(
         "summary_again" if refused else "summary",
         request.locale,
         words=int(request.limit_tokens * words_per_token(request.locale)),
-        summary_so_far=f"<summary_so_far>\n{escape_text(so_far)}\n</summary_so_far>\n" if so_far else "",
+        summary_so_far=background + previous,
         turns=render_conversation(request.turns),
         **again,
     )
@@ -66,6 +77,7 @@ def render_conversation(turns: Sequence[ConversationTurn]) -> str:
             [
                 f'<turn id="{escape_attribute(turn.turn_id)}">',
                 *(f"{escape_text(speaker)}: {escape_text(_clip_line(text))}" for speaker, text in turn.lines),
+                *(f"<changes>{escape_text('; '.join(turn.changes))}</changes>" for _ in turn.changes[:1]),
                 "</turn>",
             ]
         )
@@ -74,7 +86,9 @@ def render_conversation(turns: Sequence[ConversationTurn]) -> str:
 
 
 def read_summary(answer: str, request: SummaryRequest, count: Callable[[str], int]) -> str:
-    """Return the summary that an answer holds, however long; SummarizerError for one that is empty or has shrunk too far."""
+    """Return the summary that an answer holds, however long; SummarizerError for one that is empty, has shrunk too far, ends in the
+    middle of a sentence, or lacks names or numbers of the one before.
+    """
     text = clean_answer(answer)
     if not text:
         raise SummarizerError("The model's summary is empty.")
@@ -82,7 +96,24 @@ def read_summary(answer: str, request: SummaryRequest, count: Callable[[str], in
     share = SHRUNKEN_WITH_ROOM if before < request.limit_tokens * ROOMY else SHRUNKEN
     if before >= KEPT_TOKENS and now < min(before, request.limit_tokens) * share:
         raise SummarizerError(f"The model's summary shrank from {before} to {now} tokens; the old one stays.")
+    if _ENDED.search(text) and not _ENDS.search(text):
+        raise SummarizerError("The model's summary ends in the middle of a sentence; the old one stays.")
+    lost = find_lost(request, text)
+    if len(lost) > (0 if before < request.limit_tokens * ROOMY else len(_kept_words(request)) * MAY_GO):
+        raise SummarizerError(f"The model's summary lost {', '.join(lost[:NAMED_LOST])}; the old one stays.")
     return text
+
+
+def find_lost(request: SummaryRequest, text: str) -> list[str]:
+    """Return the names and numbers of the previous summary that another one does not have."""
+    return [word for word in _kept_words(request) if word not in text]
+
+
+def _kept_words(request: SummaryRequest) -> list[str]:
+    """Return the names of the world and the numbers in the previous summary; of a name in another, the shorter."""
+    names = [name for name in request.names if len(name) > 1 and name in request.previous]
+    shortest = [name for name in names if not any(other != name and other in name for other in names)]
+    return list(dict.fromkeys((*shortest, *_NUMBER.findall(_BRACKETS.sub("", request.previous)))))
 
 
 def is_too_long(text: str, limit_tokens: int, count: Callable[[str], int]) -> bool:

@@ -17,7 +17,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from jacquard.adapters.observe.bus import EventEmitter
-from jacquard.config.sections import HistoryConfig, RuntimeConfig
+from jacquard.config.sections import RuntimeConfig
 from jacquard.core.degradations import DegradationCode
 from jacquard.core.errors import SummarizerError
 from jacquard.core.protocols import Summarizer
@@ -36,7 +36,8 @@ from jacquard.memory.summarize.span import (
     read_thinned,
 )
 from jacquard.pipeline.record.events import emit_usage
-from jacquard.pipeline.skeleton.history import find_other_tokens, history_limits
+from jacquard.pipeline.skeleton.history import WindowLimits, count_loaded_messages, find_other_tokens, history_limits
+from jacquard.pipeline.worlds import WorldSource
 from mnemosyne.chains.audience import may_read, read_audience
 from mnemosyne.core.errors import ContextEngineError
 from mnemosyne.core.masking.call_logs import open_log
@@ -81,6 +82,7 @@ class SummaryRoller:
     def __init__(
         self,
         store: Store,
+        worlds: WorldSource,
         estimator: TokenEstimator,
         clock: Clock,
         summarizer: Summarizer | None,
@@ -93,6 +95,7 @@ class SummaryRoller:
         self._is_local = summarizer is None
         self._batches = BatchSummarizer(
             store,
+            worlds,
             estimator.estimate,
             clock,
             summarizer or ExtractSummarizer(estimator.estimate),
@@ -109,7 +112,7 @@ class SummaryRoller:
             await (self._searches[0] if self._searches else next(iter(self._jobs.values())).ended).wait()
 
     async def prepare_summary(
-        self, window: SessionWindow, config: RuntimeConfig, limits: HistoryConfig, most_tokens: int, load: Load
+        self, window: SessionWindow, config: RuntimeConfig, limits: WindowLimits, most_tokens: int, load: Load
     ) -> SummarizedWindow:
         """Return the window and history that a turn may show, after rolling the summary if it was due. The caller holds
         the session.
@@ -145,43 +148,42 @@ class SummaryRoller:
         made = _summarized(window, coverage, longer)
         return replace(made, degradations=(*made.degradations, code))
 
-    async def _show_without_summary(self, window: SessionWindow, limits: HistoryConfig) -> SummarizedWindow:
+    async def _show_without_summary(self, window: SessionWindow, limits: WindowLimits) -> SummarizedWindow:
         bare = replace(window, summary=None)
         return _summarized(bare, Coverage(), await self._load_history(bare, Coverage(), limits))
 
     async def _load_history(
-        self, window: SessionWindow, coverage: Coverage, limits: HistoryConfig
+        self, window: SessionWindow, coverage: Coverage, limits: WindowLimits
     ) -> tuple[WindowMessage, ...]:
         return await calculate(history_of, window, coverage, limits, self._count, size=_count_unread_chars(window))
 
     async def _check_history(
-        self, window: SessionWindow, coverage: Coverage, limits: HistoryConfig, config: RuntimeConfig
+        self, window: SessionWindow, coverage: Coverage, limits: WindowLimits, config: RuntimeConfig
     ) -> tuple[tuple[WindowMessage, ...], int | None]:
         """Return the history to show, and the depth up to which a summary must reach (None: it already does)."""
         shown = await self._load_history(window, coverage, limits)
         size = _count_unread_chars(window)
         return shown, await calculate(find_due_depth, window, coverage, shown, config.summary, self._count, size=size)
 
-    def begin_next_summary(self, session_id: str, turn_id: str, config: RuntimeConfig, spare: int) -> None:
+    def begin_next_summary(self, session_id: str, turn_id: str, config: RuntimeConfig) -> None:
         """Start, after a committed turn, the summary that the next turn will need. Only a model is slow enough to need
         this.
         """
         if not self._is_local and config.summary.enabled:
             finished = anyio.Event()
             self._searches.append(finished)
-            self._tasks.start_soon(self._run_next_summary, session_id, turn_id, config, spare, finished)
+            self._tasks.start_soon(self._run_next_summary, session_id, turn_id, config, finished)
 
     async def _run_next_summary(
         self,
         session_id: str,
         turn_id: str,
         config: RuntimeConfig,
-        spare: int,
         finished: anyio.Event,
     ) -> None:
         try:
             branch_id = (await self._store.turn(session_id, turn_id)).branch_id
-            limit = config.history.max_messages + spare
+            limit = count_loaded_messages(config)
             window = await self._store.window(session_id, message_limit=limit, branch_id=branch_id)
             limits = history_limits(config, find_other_tokens(window))
             coverage = await self._load_coverage(window)

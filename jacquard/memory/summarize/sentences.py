@@ -1,4 +1,4 @@
-"""Sentences of a text, with the speech that they quote, and the facts that they hold. Pure."""
+"""Sentences of a text, with the speech that they quote. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,6 @@ _ALWAYS = frozenset("!?。！？")
 _AT_END = frozenset(".…")
 _AFTER = frozenset("\"'”’」』»）)")
 _BLANKS = re.compile(r"\s*")
-_SPEECH = re.compile(r"^[「『“«\"].*[」』”»\"][.!?。！？…]*$", re.DOTALL)
-_FACT = re.compile(
-    r"\d|[「『“«\"]\S|[一二三四五六七八九十百千两][一-鿿]|(?<=[a-z,;:] )[A-Z][a-z]+"
-    r"|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|dozen|hundred|thousand)\b"
-)
 
 
 def split_sentences(text: str) -> tuple[str, ...]:
@@ -45,19 +40,9 @@ def split_sentences(text: str) -> tuple[str, ...]:
     return tuple(sentence.strip() for sentence in found if any(sign.isalnum() for sign in sentence))
 
 
-def is_speech(sentence: str) -> bool:
-    """Return whether a sentence is nothing but quoted speech."""
-    return bool(_SPEECH.match(sentence.strip()))
-
-
 def is_question(sentence: str) -> bool:
     """Return whether a sentence asks."""
     return sentence.rstrip("\"'”’」』»）) ").endswith(("?", "？"))
-
-
-def holds_facts(sentence: str) -> bool:
-    """Return whether a sentence holds a number, a name, or words that it quotes."""
-    return bool(_FACT.search(sentence))
 
 
 def join_sentences(sentences: Sequence[str]) -> str:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from jacquard.config.sections import HistoryConfig, SummaryConfig
+from jacquard.config.sections import RuntimeConfig, SummaryConfig
 from jacquard.core.receipt import LeftOut
-from jacquard.pipeline.skeleton.history import find_history_start, trim_history
+from jacquard.pipeline.skeleton.history import WindowLimits, find_history_start, trim_history
 from mnemosyne.schema.document import Summary
 from mnemosyne.schema.record import PathSummary, SessionWindow, TurnRecord
 from mnemosyne.schema.session import WindowMessage
@@ -28,6 +28,9 @@ CUT = "cut"
 
 TURNS, SUMMARY = "turns", "summary"
 """Names in the receipt of what a line on the conversation counts: turns of the path, lines of the summary."""
+
+MOST_TOKENS = 2000
+"""The most tokens of a summary where no setting says it."""
 
 STRETCH = 1.5
 """How far the window may grow beyond its limits while the messages that left it are not summarized."""
@@ -86,7 +89,7 @@ def coverage_of_summary(summary: Summary, path: Sequence[TurnRecord]) -> Coverag
 
 
 def history_of(
-    window: SessionWindow, coverage: Coverage, limits: HistoryConfig, count: Count
+    window: SessionWindow, coverage: Coverage, limits: WindowLimits, count: Count
 ) -> tuple[WindowMessage, ...]:
     """Return what the history shows: no message that the summary covers, whole turns, within the limits (oldest first)."""
     messages = [placed for placed in window.messages if coverage.admits(placed)]
@@ -128,9 +131,15 @@ def read_thinned(summary: PathSummary | None, field: str = THINNED) -> int:
     return number if isinstance(number, int) else 0
 
 
-def extend_history_limits(limits: HistoryConfig, most_tokens: int) -> HistoryConfig:
+def limit_summary(config: RuntimeConfig) -> int:
+    """Return the most tokens of a summary."""
+    limit = config.summary.max_summary_tokens
+    return limit if limit is not None else max(1, min(MOST_TOKENS, config.budget.prompt_tokens() // 8))
+
+
+def extend_history_limits(limits: WindowLimits, most_tokens: int) -> WindowLimits:
     """Return the limits of a turn whose summary is late or failed: it shows more messages, at most `most_tokens`."""
-    return HistoryConfig(
+    return WindowLimits(
         max_messages=int(limits.max_messages * STRETCH),
         max_tokens=max(limits.max_tokens, min(int(limits.max_tokens * STRETCH), most_tokens)),
         low_water=limits.low_water,

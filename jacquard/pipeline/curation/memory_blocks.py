@@ -17,7 +17,7 @@ from jacquard.core.degradations import DegradationCode
 from jacquard.core.protocols import Selection
 from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.truncation import truncate_with_size
-from jacquard.pipeline.worlds import party_names
+from jacquard.pipeline.worlds import name_of_author, party_names
 from mnemosyne.chains.event import QUEST
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.host_parts import HashText, digest_of, hash_with_sha256
@@ -191,7 +191,7 @@ def _memory_element(entry: MemoryEntry, labels: MemoryLabels) -> str:
     if entry.chain is Chain.EVENT and entry.kind == QUEST and entry.tags:
         attributes["status"] = entry.tags[0]
     if entry.speaker:
-        attributes["speaker"] = labels.speakers.get(entry.speaker, entry.speaker)
+        attributes["speaker"] = name_of_author(entry.speaker, names=labels.speakers)
     if labels.dates and (dates := _describe_dates(entry)):
         attributes["dates"] = dates
     title = entry.title if entry.chain is not Chain.HISTORY and entry.title not in entry.text else ""

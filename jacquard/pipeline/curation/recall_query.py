@@ -16,6 +16,7 @@ from jacquard.core.quests import find_active_quests
 from jacquard.pipeline.curation.repeats import repeat_key
 from jacquard.pipeline.curation.searched_text import find_searched_text
 from jacquard.pipeline.planned_turn import PlannedTurn
+from jacquard.pipeline.worlds import name_of_speaker
 from mnemosyne.chains.event import closed_quests, quest_distances
 from mnemosyne.chains.lore import gated_entries, hidden_entries, may_know
 from mnemosyne.chains.state import StateView, view_state
@@ -30,6 +31,7 @@ _COMPARED_MESSAGES = 24
 """Number of the newest messages among which a repetition is looked for."""
 VECTOR_SHARE = 2 / 3
 """The share of the deadline that recall may wait for the query's vector; what is left is for ranking and selecting."""
+_TOLD = frozenset({Chain.HISTORY, Chain.NARRATIVE})
 _PLACED_BY_STREAM_A = frozenset({LoreCategory.AXIOM.value, LoreCategory.DIRECTIVE.value})
 
 
@@ -77,6 +79,7 @@ def build_recall_query(turn: PlannedTurn) -> RetrievalQuery:
             view=view_state(window.state),
             most=config.prune.max_sensitivity,
             now=turn.at or datetime.now(UTC),
+            summary=window.summary.summary.content if window.summary is not None else "",
         ),
         shown_from=shown[0].depth if shown else None,
         shown_quests=frozenset(quest.quest_id for quest in find_active_quests(window.state)),
@@ -91,11 +94,13 @@ def build_recall_query(turn: PlannedTurn) -> RetrievalQuery:
     )
 
 
-def may_recall(entry: MemoryEntry, *, viewer: str | None, view: StateView, most: str, now: datetime) -> bool:
+def may_recall(
+    entry: MemoryEntry, *, viewer: str | None, view: StateView, most: str, now: datetime, summary: str = ""
+) -> bool:
     """Return whether a memory may be recalled: the viewer may know it, it is not too sensitive for this prompt, nor so for
-    the model that selects, and it is no passage of a document that has expired.
+    the model that selects, it is no passage of a document that has expired, and nothing told that stands whole in the summary.
     """
-    if has_expired(entry, now):
+    if has_expired(entry, now) or (entry.chain in _TOLD and " ".join(entry.text.split()) in summary):
         return False
     return not is_too_sensitive(entry.metadata, most) and may_know(entry, viewer, view)
 
@@ -140,6 +145,4 @@ def recent_lines(shown: Sequence[WindowMessage], names: Mapping[str, str] = EMPT
 
 def line_of(item: WindowMessage, names: Mapping[str, str] = EMPTY) -> str:
     """Return a message as a model is shown it: `name: text`. `names` has the names of the roles (`party_names`)."""
-    author = item.message.author
-    name = author.id if author else item.message.role.value
-    return f"{names.get(name, name)}: {item.message.content}"
+    return f"{name_of_speaker(item.message, names)}: {item.message.content}"

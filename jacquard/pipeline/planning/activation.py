@@ -16,7 +16,7 @@ from jacquard.config.sections import RuntimeConfig, WorldInfoConfig
 from jacquard.core.plan import Triage, WorldInfoState
 from jacquard.pipeline.planned_turn import ActivatedLore, PlannedTurn
 from jacquard.pipeline.skeleton.messages import default_parties
-from jacquard.pipeline.worlds import party_names
+from jacquard.pipeline.worlds import is_account_id, party_names
 from mnemosyne.core import codec
 from mnemosyne.core.errors import CodecError, CorpusError, DamagedRecordError
 from mnemosyne.formats.macros import fill_names
@@ -284,7 +284,7 @@ def _fields_of(card: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, s
 def _speaker_of(message: Message, names: Mapping[str, str], generic: Collection[str]) -> str:
     """Return the name of a speaker; one with a `generic` name (case-folded) has that of the player or of the persona, by role."""
     told = "" if message.author is None else " ".join(message.author.id.split())
-    if told.casefold() not in generic:
+    if told.casefold() not in generic and not is_account_id(told):
         return told
     return {Role.USER: names["user"], Role.ASSISTANT: names["char"]}.get(message.role, "")
 

@@ -159,7 +159,8 @@ def _build_prepared_turn(inputs: PromptInputs, prompt: Prompt, report: Report) -
         for b in blocks
         if is_history_message(b)
     ]
-    said_tokens = sum(block.tokens for block in blocks if is_history_message(block))
+    # What the window of the next turn competes with: memories have a share of their own.
+    shared_tokens = sum(b.tokens for b in blocks if is_history_message(b) or b.kind is BlockKind.MEMORY)
     head = inputs.turn.window.head
     evidences = tuple(
         evidence_of(entry, inputs.evidence_ids, inputs.hash_text) for entry in entries if document_of(entry) is None
@@ -209,7 +210,7 @@ def _build_prepared_turn(inputs: PromptInputs, prompt: Prompt, report: Report) -
         ),
         history_start=inputs.skeleton.history_start,
         newest_evidence=inputs.skeleton.results.newest,
-        other_tokens=smooth_other_tokens(report.budget.used_tokens - said_tokens, inputs.turn.window),
+        other_tokens=smooth_other_tokens(report.budget.used_tokens - shared_tokens, inputs.turn.window),
     )
 
 

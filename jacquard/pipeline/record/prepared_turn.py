@@ -64,7 +64,15 @@ LATER_SETTINGS: tuple[tuple[str, ...], ...] = (
 fingerprint: what was answered before there was such a setting is still the same request.
 """
 FORMER_DEFAULTS: Mapping[tuple[str, ...], Any] = MappingProxyType(
-    {("layout",): "classic", ("curation", "select_limit"): 5, ("curation", "fallback_limit"): 3}
+    {
+        ("layout",): "classic",
+        ("curation", "select_limit"): 5,
+        ("curation", "fallback_limit"): 3,
+        ("history", "max_messages"): 60,
+        ("history", "max_tokens"): 3000,
+        ("history", "low_water"): 0.5,
+        ("summary", "max_summary_tokens"): 512,
+    }
 )
 """Settings that had another default in earlier releases. At their default they count as that in a fingerprint, as above."""
 _DEFAULTS = codec.to_plain(RuntimeConfig())

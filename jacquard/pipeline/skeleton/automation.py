@@ -22,7 +22,7 @@ from jacquard.core.receipt import CutPart, StateCut
 from jacquard.pipeline.evidence.blocks import NO_RESULTS, EvidenceBlocks
 from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.schedule import INJECTION, list_injected_entries
-from jacquard.pipeline.skeleton.history import find_history_start, trim_history
+from jacquard.pipeline.skeleton.history import find_history_start, history_limits, trim_history
 from jacquard.pipeline.skeleton.messages import find_speakers, history_blocks, input_block
 from jacquard.pipeline.skeleton.naming import rename_duplicates
 from jacquard.pipeline.skeleton.state_fit import (
@@ -167,7 +167,7 @@ class AutomationStream:
         shown = turn.history
         # Turns of the engine come with the history that their summary leaves; previews have none.
         if shown is None:
-            shown = trim_history(turn.window.messages, start, turn.config.history, self._count)
+            shown = trim_history(turn.window.messages, start, history_limits(turn.config), self._count)
         if BlockType.CONVERSATION in without:
             shown = ()
         said, held, profile = turn.message or turn.user_message, (*turn.pinned, *shown), turn.profile

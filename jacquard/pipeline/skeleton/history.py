@@ -8,46 +8,99 @@ reserve (`low_water`), and stays there again. A turn is never split.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from itertools import groupby
 
-from jacquard.config.sections import HistoryConfig, RuntimeConfig
+from jacquard.config.sections import RuntimeConfig
+from jacquard.core.blocks import MESSAGE_OVERHEAD_TOKENS
 from jacquard.pipeline.skeleton.messages import count_attached
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import Role, WindowMessage
 
-SPARE_MESSAGES = 16
+Turn = tuple[WindowMessage, ...]
+_SPARE_MESSAGES = 16
 """Loaded beyond the window's limit, so that its old start is still seen when it overflows."""
 
-Turn = tuple[WindowMessage, ...]
+_LEAST_TOKENS = 20
+"""The mean of a short conversation: no more messages are loaded than would fill the prompt with such messages."""
+
+_MOST_MESSAGES = 400
 _SPARE_SHARE = 0.05
 """The share of the prompt that the window leaves free, for what the rest takes more than in the turn before."""
+
+_MEMORY_SHARE = 8
+"""The window leaves the memories of a turn an eighth of the prompt, or what they may take."""
 
 _FALL = 0.9
 
 
-def history_limits(config: RuntimeConfig, other_tokens: int | None = None) -> HistoryConfig:
-    """Return the limits of the window. `other_tokens`: what the rest of the prompt takes, as far as that is known.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WindowLimits:
+    """The limits of a history window: it grows to either, is then cut to `low_water` of both, and grows again."""
 
-    The window takes at most half of the prompt, so that a small budget keeps a stable start too, and no more than the rest leaves:
-    what the window holds is not recalled, so it must not be dropped afterwards. It may always take an eighth.
+    max_messages: int
+    max_tokens: int
+    low_water: float
+
+
+def count_loaded_messages(config: RuntimeConfig) -> int:
+    """Return how many of the newest messages of a session a turn loads."""
+    return _limit_messages(config) + _SPARE_MESSAGES
+
+
+def _limit_messages(config: RuntimeConfig) -> int:
+    if config.history.max_messages is not None:
+        return config.history.max_messages
+    return min(_MOST_MESSAGES, max(_SPARE_MESSAGES, config.budget.prompt_tokens() // _LEAST_TOKENS))
+
+
+def history_limits(config: RuntimeConfig, other_tokens: int | None = None) -> WindowLimits:
+    """Return the limits of the window. `other_tokens`: what the rest of the prompt takes without memories, as far as that is known.
+
+    The window takes what the skeleton, the summary and the memories leave, and half of the prompt while that is not known: what it
+    holds is not recalled, so it must not be dropped afterwards. It may always take an eighth.
     """
     whole = config.budget.prompt_tokens()
-    half = whole // 2
-    room = half if other_tokens is None else max(whole - other_tokens - int(whole * _SPARE_SHARE), half // 4)
-    return replace(config.history, max_tokens=min(config.history.max_tokens, half, room))
+    room = whole // 2
+    if other_tokens is not None:
+        memories = min(config.curation.flesh_tokens, whole // _MEMORY_SHARE) if config.curation.enabled else 0
+        room = max(_find_room(config, other_tokens) - memories, whole // 8)
+    limit = config.history.max_tokens
+    return WindowLimits(
+        max_messages=_limit_messages(config),
+        max_tokens=room if limit is None else min(limit, room),
+        low_water=config.history.low_water,
+    )
+
+
+def limit_memories(
+    config: RuntimeConfig, window: SessionWindow, shown: Sequence[WindowMessage], count: Callable[[str], int]
+) -> int:
+    """Return the most tokens of the memories of a turn: what the history that is shown leaves, and at least their share."""
+    limit, other_tokens = config.curation.flesh_tokens, find_other_tokens(window)
+    if other_tokens is None:
+        return limit
+    room = _find_room(config, other_tokens) - sum(_count_message(each, count) for each in shown)
+    return min(limit, max(room, config.budget.prompt_tokens() // _MEMORY_SHARE))
+
+
+def _find_room(config: RuntimeConfig, other_tokens: int) -> int:
+    whole = config.budget.prompt_tokens()
+    return whole - other_tokens - int(whole * _SPARE_SHARE)
 
 
 def find_other_tokens(window: SessionWindow) -> int | None:
-    """Return what the rest of the prompt took in the turn before, without the conversation; None where that was not recorded."""
+    """Return what the rest of the prompt took in the turn before, without conversation and memories; None where that was not
+    recorded.
+    """
     prompt = window.previous.prompt if window.previous is not None else None
     tokens = prompt.get("other_tokens") if prompt is not None else None
     return tokens if isinstance(tokens, int) else None
 
 
 def smooth_other_tokens(tokens: int, window: SessionWindow) -> int:
-    """Return the tokens of the rest of a prompt as the next turn reckons with them: they fall slowly, since memories and
-    evidence come and go from turn to turn.
+    """Return the tokens of the rest of a prompt as the next turn reckons with them: they fall slowly, since evidence comes and goes
+    from turn to turn.
     """
     before = find_other_tokens(window)
     return tokens if before is None else max(tokens, int(before * _FALL))
@@ -56,7 +109,7 @@ def smooth_other_tokens(tokens: int, window: SessionWindow) -> int:
 def trim_history(
     messages: Sequence[WindowMessage],
     previous_start: str | None,
-    config: HistoryConfig,
+    limits: WindowLimits,
     count: Callable[[str], int],
 ) -> tuple[WindowMessage, ...]:
     """Return the messages of the window, oldest first: whole turns up to the newest.
@@ -69,16 +122,16 @@ def trim_history(
     limit, because the latest messages must never be missing (the prompt's budget still applies); a limit below 1 means
     no history.
     """
-    if config.max_messages < 1 or config.max_tokens < 1:
+    if limits.max_messages < 1 or limits.max_tokens < 1:
         return ()
     turns = [tuple(group) for _, group in groupby(messages, key=lambda each: each.turn_id)]
     start = next((place for place, turn in enumerate(turns) if previous_start in _ids(turn)), None)
     sizes = [(len(turn), sum(_count_message(each, count) for each in turn)) for turn in turns]
-    if start is not None and _fits(sizes[start:], config.max_messages, config.max_tokens):
+    if start is not None and _fits(sizes[start:], limits.max_messages, limits.max_tokens):
         return _flat(turns[start:])
-    if previous_start is None and _fits(sizes, config.max_messages, config.max_tokens) and _is_whole(turns):
+    if previous_start is None and _fits(sizes, limits.max_messages, limits.max_tokens) and _is_whole(turns):
         return _flat(turns)
-    kept = _count_newest(sizes, config.max_messages * config.low_water, config.max_tokens * config.low_water)
+    kept = _count_newest(sizes, limits.max_messages * limits.low_water, limits.max_tokens * limits.low_water)
     return _flat(_start_at_user(turns[max(start or 0, len(turns) - kept) :]))
 
 
@@ -90,7 +143,7 @@ def find_history_start(window: SessionWindow) -> str | None:
 
 
 def _count_message(each: WindowMessage, count: Callable[[str], int]) -> int:
-    return count(each.message.content) + count_attached(each.message, count)
+    return count(each.message.content) + count_attached(each.message, count) + MESSAGE_OVERHEAD_TOKENS
 
 
 def _ids(turn: Turn) -> set[str]:

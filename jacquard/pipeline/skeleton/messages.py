@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from filament import escape_text, show_as_written
 from jacquard.core.block_kinds import HISTORY_SOURCE, INPUT_ID, USER_SOURCE, slot_of
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock
-from jacquard.pipeline.worlds import party_names
+from jacquard.pipeline.worlds import is_account_id, party_names
 from jacquard.templating.profiles import STORY, MessageForm, Profile, SpeakerNames
 from mnemosyne.chains.messages.message_parts import is_text_part, read_parts, read_tool_calls
 from mnemosyne.chains.unanswered import is_unanswered
@@ -101,7 +101,7 @@ def history_blocks(
                 group=f"turn:{each.turn_id}" if grouped else None,
                 rank=age,
                 tokens=count(content) + attached_tokens,
-                title=speaker or (message.author.id if message.author else message.role.value),
+                title=speaker or _name_of(message.author) or message.role.value,
                 trust=_TRUST[message.role],
                 at=message.at,
                 kind=BlockKind.MESSAGE,
@@ -174,7 +174,8 @@ def default_parties(world: WorldPack) -> frozenset[str]:
 
 
 def _name_of(author: Author | None) -> str:
-    return " ".join(author.id.split()) if author else ""
+    name = " ".join(author.id.split()) if author else ""
+    return "" if is_account_id(name) else name
 
 
 def _shown_text(text: str, speaker: str, profile: Profile) -> str:

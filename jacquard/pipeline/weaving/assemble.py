@@ -12,13 +12,10 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from filament import choose_boundary, escape_attribute
-from jacquard.core.blocks import FRAME, BlockKind, Position, PromptBlock, Skein, is_of_kind
+from jacquard.core.blocks import FRAME, MESSAGE_OVERHEAD_TOKENS, BlockKind, Position, PromptBlock, Skein, is_of_kind
 from jacquard.core.receipt import BlockSpan, PrefixReport
 from mnemosyne.core.errors import CodecError
 from mnemosyne.schema.session import Role
-
-MESSAGE_OVERHEAD_TOKENS = 4
-
 
 if TYPE_CHECKING:
 

@@ -14,13 +14,12 @@ from dataclasses import dataclass, replace
 import anyio
 
 from filament import ContentPiece, show_as_written, split_content
-from jacquard.core.blocks import PromptBlock
+from jacquard.core.blocks import MESSAGE_OVERHEAD_TOKENS, PromptBlock
 from jacquard.core.degradations import Degradation, DegradationCode
 from jacquard.core.errors import SummarizerError
 from jacquard.core.protocols import Shortener
 from jacquard.core.receipt import BlockDecision
 from jacquard.pipeline.truncation import truncate_sentences
-from jacquard.pipeline.weaving.assemble import MESSAGE_OVERHEAD_TOKENS
 from jacquard.pipeline.weaving.authored import mark_shortened
 from jacquard.pipeline.weaving.packing import MASKED
 from mnemosyne.core.off_loop import calculate, size_of

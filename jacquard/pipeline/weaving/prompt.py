@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from jacquard.core.blocks import PromptBlock, Skein, SkeinTemplate, with_tokens
+from jacquard.core.blocks import MESSAGE_OVERHEAD_TOKENS, PromptBlock, Skein, SkeinTemplate, with_tokens
 from jacquard.core.errors import BudgetExceededError
 from jacquard.core.protocols import NO_RULES, PruneBudget, Pruner, PruneResult, PruneRules
 from jacquard.core.receipt import Action, BlockDecision
-from jacquard.pipeline.weaving.assemble import MESSAGE_OVERHEAD_TOKENS, AssembledPrompt
+from jacquard.pipeline.weaving.assemble import AssembledPrompt
 from jacquard.pipeline.weaving.assembler import ROLE_MESSAGES, Assembler, assemble_checked
 from jacquard.pipeline.weaving.authored import cut_block
 from jacquard.pipeline.weaving.packing import CUT
