@@ -17,6 +17,7 @@ from jacquard import (
     HistoryConfig,
     RuntimeConfig,
     SelectorConfig,
+    SummaryConfig,
     create_context_engine,
     open_runtime,
 )
@@ -212,7 +213,7 @@ async def test_what_was_just_said_is_found_by_the_next_turn_once_it_left_the_win
         await runtime.engine.prepare_turn("s", f"我去{place}看看。")
         told = f"你绕到{place}背面,{place}的影子落在苔藓上,有人在{place}边刻了一道记号。"
         await runtime.engine.commit_assistant_message("s", told * 6)
-    short = RuntimeConfig(history=HistoryConfig(max_messages=8))
+    short = RuntimeConfig(history=HistoryConfig(max_messages=8), summary=SummaryConfig(enabled=False))
     turn = await runtime.engine.prepare_turn("s", "我说过的暗号是哪一只白鹭?", short)
     assert "第七只白鹭" in "".join(m.content for m in turn.messages)
     assert any("白鹭" in c.preview for c in turn.report.stream_b.candidates if c.chosen)

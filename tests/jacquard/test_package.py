@@ -49,7 +49,7 @@ pytestmark = pytest.mark.anyio
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "zh"
 QUESTION = "那把钥匙是不是开启神庙的?我记得之前好像提到过。"
 EVERYTHING = RuntimeConfig(
-    history=HistoryConfig(max_messages=10),
+    history=HistoryConfig(max_messages=20),
     summary=SummaryConfig(enabled=False),
     budget=BudgetConfig(max_input_tokens=60_000),
     curation=CurationConfig(
