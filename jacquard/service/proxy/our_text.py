@@ -24,7 +24,7 @@ from jacquard.core.block_kinds import (
     Beside,
     place_beside,
 )
-from jacquard.core.blocks import Position
+from jacquard.core.blocks import MESSAGE_OVERHEAD_TOKENS, Position
 from jacquard.core.receipt import (
     NOT_ADDED,
     SHOWN_BY_CLIENT,
@@ -39,7 +39,6 @@ from jacquard.pipeline.record.prepared_turn import PreparedTurn
 from jacquard.pipeline.record.sent_prompt import digest_of_text
 from jacquard.pipeline.skeleton.messages import PART_TOKENS
 from jacquard.pipeline.skeleton.world_info import CONSTANT
-from jacquard.pipeline.weaving.assemble import MESSAGE_OVERHEAD_TOKENS
 from jacquard.service.proxy.requests.chat_request import (
     DEPTH,
     Api,
