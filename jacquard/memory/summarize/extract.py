@@ -18,6 +18,7 @@ from jacquard.core.errors import SummarizerError
 from jacquard.core.protocols import ConversationTurn, SummaryRequest, SummaryText
 from jacquard.memory.summarize.sentences import is_question, join_sentences, split_sentences
 from jacquard.memory.summarize.worth import is_idle, is_outside, is_protocol, names_in, worth
+from jacquard.pipeline.truncation import keep_last_sentences
 
 SENTENCE_CHARS = 240
 TURN_CHARS = 400
@@ -102,8 +103,10 @@ def extract_summary(request: SummaryRequest, count: Callable[[str], int]) -> Sum
     said = "\n".join(text for line in lines for text in (*line.asked, *line.told))
     names = [name for name in request.names if len(name) > 1 and name in said]
     kept, dropped = _choose(lines, names, request.limit_tokens - count(head), count)
-    if not kept:
-        kept = [f"{MARK}[{spoken[-1].depth}] {_NOTHING[language]}"] if spoken else [request.previous]
+    if not kept and not spoken:
+        text, left_out = keep_last_sentences(request.previous, request.limit_tokens, count)
+        return SummaryText(content=text, dropped_lines=left_out)
+    kept = kept or [f"{MARK}[{spoken[-1].depth}] {_NOTHING[language]}"]
     has_speakers = any(ARROW.rstrip() in line for line in kept)
     return SummaryText(content="\n".join((head, *kept) if head and has_speakers else kept), dropped_lines=dropped)
 

@@ -128,4 +128,4 @@ def worth(sentence: str, names: Collection[str] = ()) -> float:
     """Return the worth of a sentence, 0 or more; `names` are people, places and things of the world."""
     numbers, deeds = set(_NUMBER.findall(sentence)), {found.group() for found in _DEED.finditer(sentence)}
     told = 2.0 * min(3, len(names_in(sentence, names))) + 2.0 * min(3, len(numbers)) + 1.5 * min(4, len(deeds))
-    return told + bool(_TELLING_QUOTE.search(sentence)) + min(1.0, len(sentence.encode()) / 200)
+    return told + bool(_TELLING_QUOTE.search(sentence)) + min(1.0, len(sentence.encode("utf-8", "surrogatepass")) / 200)
