@@ -24,7 +24,7 @@ from benchmarks.conversation import scenes, session_of
 from benchmarks.deadline.figures import Change, Run, Sample, Settings, figures_of, show
 from benchmarks.deadline.pulse import Pulse
 from benchmarks.deadline.server import ServerProcess
-from jacquard import CurationConfig, Runtime, RuntimeConfig, SelectorConfig, open_runtime
+from jacquard import CurationConfig, HistoryConfig, Runtime, RuntimeConfig, SelectorConfig, open_runtime
 
 __all__ = ["Settings", "run", "show"]
 
@@ -60,6 +60,8 @@ async def run(settings: Settings, say: Say, progress: Progress) -> dict[str, Any
         folder = Path(name)
         async with ServerProcess(folder / "requests.jsonl", SEED) as server:
             config = RuntimeConfig(
+                # There must be something to recall.
+                history=HistoryConfig(max_messages=60),
                 curation=CurationConfig(deadline_ms=settings.deadline_ms),
                 selector=SelectorConfig(
                     model="openai/moody", api_base=server.api_base, reset_seconds=settings.reset_seconds

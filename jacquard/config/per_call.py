@@ -62,5 +62,8 @@ def _find_excess(path: tuple[str, ...], rules: Mapping[str, Any], config: Runtim
         words = rules["words"]
         allowed = words[: words.index(own) + 1]
         return f"is {value!r}; in a call it can be {', '.join(allowed)}" if value not in allowed else ""
-    most = max(own, rules["call"])
+    # Without a limit of the service, a call may leave it open too.
+    if value is None:
+        return "" if own is None else f"is none; a call can set at most {max(own, rules['call'])}"
+    most = rules["call"] if own is None else max(own, rules["call"])
     return f"is {value}; a call can set at most {most}" if value > most else ""

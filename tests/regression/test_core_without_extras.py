@@ -150,7 +150,7 @@ def test_each_package_may_be_missing_alone(run, package):
 
 
 def test_vectors_are_held_in_memory_where_a_model_is_there(run, tmp_path):
-    corpus = talk(tmp_path, 120)
+    corpus = talk(tmp_path, 600)
     # Without LanceDB no process finds the vectors of another: the second makes them.
     run("import", corpus, "--session", "s", "--embedder", "none", lacking=LANCE)
     codes, selected = turn(
