@@ -19,7 +19,16 @@ from evals.errors import DatasetError
 from evals.metrics import Outcome
 from evals.reporting.machine import load, machine, versions
 from evals.reporting.report import WHOLE_TURNS, Result, Row
-from jacquard import Action, BudgetConfig, CurationConfig, HistoryConfig, Runtime, RuntimeConfig, open_runtime
+from jacquard import (
+    Action,
+    BudgetConfig,
+    CurationConfig,
+    HistoryConfig,
+    Runtime,
+    RuntimeConfig,
+    SummaryConfig,
+    open_runtime,
+)
 from mnemosyne import CalibratedEstimator, Chain, MemoryEntry, Store, session_scope, world_scope
 
 SELECT_LIMIT = 5
@@ -56,8 +65,9 @@ async def run_world(
     config = RuntimeConfig(
         layout=layout,
         budget=budget,
-        # A label names what is recalled, so the end of the conversation alone is shown.
-        history=HistoryConfig(max_messages=60, max_tokens=3_000),
+        # A label names what is recalled, so the end of the conversation alone is shown, and no summary tells the rest.
+        history=HistoryConfig(max_messages=60, max_tokens=3_000, low_water=0.5),
+        summary=SummaryConfig(enabled=False),
         # The precision of the first five is measured, so there are five; what a floor leaves out is measured by plays.
         curation=CurationConfig(
             select_limit=SELECT_LIMIT,
