@@ -88,6 +88,10 @@ _IDLE_TEXT = """i we you he she it they a an the and then so just still only qui
     ll s m ve re"""
 _IDLE_WORDS = frozenset(_IDLE_TEXT.split())
 _IDLE_LOOK = re.compile(r"(?i)\blook(?:s|ing|ed)? (?:around|about|round)\b|看了?看?(?:四周|周围)|环顾")
+_GREETING = re.compile(
+    r"(?i)\W*(?:good (?:morning|evening|afternoon|night|day)|hello|hi|hey|thanks|thank you|farewell|goodbye|bye)(?:\W+\w+){0,2}\W*"
+    r"|\W*(?:早上好|早安|晚上好|晚安|你好|您好|再见|多谢|谢谢你?)(?:\W+\w{1,4})?\W*"
+)
 _IDLE_ZH = re.compile(
     r"第?[\d一二三四五六七八九十]+[次遍回]|等待|等着|等一?会儿?|一会儿?|片刻|看了?看|四周|周围|环顾|四下|张望|点了?点头|"
     r"摇了?摇头|笑了笑|微笑|继续|接着|默默|静静|"
@@ -111,6 +115,8 @@ def is_protocol(sentence: str) -> bool:
 
 def is_idle(sentence: str) -> bool:
     """Return whether a sentence only waits, greets, nods or looks around."""
+    if _GREETING.fullmatch(sentence):
+        return True
     words = _WORD.findall(sentence.casefold())
     if all(word.isascii() for word in words):
         return all(word in _IDLE_WORDS for word in words) or (len(words) <= 6 and bool(_IDLE_LOOK.search(sentence)))
