@@ -1,4 +1,4 @@
-"""Plays: scripts are checked as a whole, prompts are scored against their truth, and two short plays hold their figures."""
+"""Plays: scripts are checked as a whole, prompts are scored against their truth, and the plays of the gate hold their figures."""
 
 from __future__ import annotations
 
