@@ -30,6 +30,7 @@ from benchmarks.costs import costs as costs_bench
 from benchmarks.deadline import deadline as deadline_bench
 from benchmarks.rivals.command import rivals
 from benchmarks.service import hosts as hosts_bench
+from benchmarks.service import proxy as proxy_bench
 from benchmarks.service import service as service_bench
 from benchmarks.service import turns as turns_bench
 from benchmarks.snapshots import snapshots as snapshots_bench
@@ -85,6 +86,7 @@ def bench(
             ("soak", soak_bench),
             ("service", service_bench),
             ("turns", turns_bench),
+            ("proxy", proxy_bench),
             ("starts", first_turns_bench),
             ("cold", first_turns_bench),
             ("hosts", hosts_bench),
@@ -535,6 +537,18 @@ def cold(
     states = (first_turns_bench.KEPT, first_turns_bench.EARLIER, first_turns_bench.NONE)
     run = partial(first_turns_bench.run, _sizes(sizes, least=1, count=1), states, rounds, embedder)
     _measure(run, first_turns_bench.show_cold, json_file)
+
+
+@app.command("proxy")
+def proxy(
+    sizes: Annotated[str, typer.Option("--sizes", metavar="N,N", help="Messages that clients show.")] = "40,1000,20000",
+    calls: Annotated[int, typer.Option("--calls", min=2, help="Calls of each client.")] = 15,
+    embedder: EmbedderOption = "none",
+    json_file: JsonOption = None,
+) -> None:
+    """Make calls of chat clients that show few and many messages: what the proxy adds to each, by stage."""
+    counts = _sizes(sizes)
+    _measure(partial(proxy_bench.run, counts, calls, embedder), proxy_bench.show, json_file)
 
 
 @app.command("hosts")

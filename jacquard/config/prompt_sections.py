@@ -128,6 +128,12 @@ class HistoryConfig:
     low_water: float = bounded_field(
         0.6, 0, 1, doc="The share of both limits that is left when the window is cut.", call=ANY
     )
+    shown_turns: int = bounded_field(
+        0,
+        0,
+        doc="The newest turns that the model sees without this prompt, so that none of them is recalled.",
+        call=ANY,
+    )
 
     def __post_init__(self) -> None:
         check(self)

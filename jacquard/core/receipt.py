@@ -273,7 +273,8 @@ class SentText:
 
     `message` (0-based) counts the messages of the call, with the system text of Anthropic's API as the first; our text may be a
     part of a client's message. The client's own has a `digest` (the first 16 hexadecimal digits of its SHA-256) in place of its
-    words. Ours has its words (`text`), the ids of its `blocks`, and `place`: `lasting`, `changing`, or `depth:N` for a note.
+    words; one of a long call stands for all messages before the next text. Ours has its words (`text`), the ids of its `blocks`,
+    and `place`: `lasting`, `changing`, or `depth:N` for a note.
     """
 
     message: int

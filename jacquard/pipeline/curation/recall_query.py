@@ -57,6 +57,9 @@ def build_recall_query(turn: PlannedTurn) -> RetrievalQuery:
     shown = turn.history or ()
     placed = {entry.entry_id for entry in world.lore if entry.kind in _PLACED_BY_STREAM_A} | turn.lore.withheld
     in_prompt = {item.message.message_id for item in shown}
+    depths = [shown[0].depth] if shown else []
+    if config.history.shown_turns:
+        depths.append(window.head.depth - config.history.shown_turns + 1)
     return RetrievalQuery(
         text=find_searched_text(turn.user_message, window, world),
         world_id=world.world_id,
@@ -81,7 +84,7 @@ def build_recall_query(turn: PlannedTurn) -> RetrievalQuery:
             now=turn.at or datetime.now(UTC),
             summary=window.summary.summary.content if window.summary is not None else "",
         ),
-        shown_from=shown[0].depth if shown else None,
+        shown_from=min(depths, default=None),
         shown_quests=frozenset(quest.quest_id for quest in find_active_quests(window.state)),
         limit=config.curation.recall_limit,
         patience_seconds=config.curation.deadline_ms / 1000 * VECTOR_SHARE,

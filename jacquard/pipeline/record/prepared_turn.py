@@ -51,6 +51,7 @@ LATER_SETTINGS: tuple[tuple[str, ...], ...] = (
     ("planner", "name"),
     ("selector", "name"),
     ("redaction", "redactor"),
+    ("history", "shown_turns"),
     ("curation", "dates"),
     ("curation", "flesh_tokens"),
     ("curation", "relevance_floor"),

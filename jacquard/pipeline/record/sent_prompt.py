@@ -40,7 +40,7 @@ def as_sent(turn: PreparedTurn) -> PreparedTurn:
         for place, each in members:
             role, start = each.role, len(content) + 2 * bool(content)
             stored = held.get(place)
-            text = each.text if each.is_ours else f"[{each.digest}]" if stored is None else stored[1]
+            text = each.text if each.is_ours else _name_of(place, sent.texts) if stored is None else stored[1]
             if content:
                 spans.append(BlockSpan(block_id=FRAME, message=number, start=len(content), end=start, tokens=0))
             content = f"{content}\n\n{text}" if content else text
@@ -59,6 +59,12 @@ def as_sent(turn: PreparedTurn) -> PreparedTurn:
     budget = replace(turn.report.budget, used_tokens=used, limit_tokens=max(used, turn.report.budget.limit_tokens))
     report = replace(turn.report, spans=tuple(spans), decisions=(*decisions, *added), budget=budget)
     return replace(turn, messages=tuple(messages), report=report)
+
+
+def _name_of(place: int, texts: Sequence[SentText]) -> str:
+    text, following = texts[place], texts[place + 1 : place + 2]
+    count = following[0].message - text.message if following else 1
+    return f"[{text.digest}]" if count <= 1 else f"[{count} messages: {text.digest}]"
 
 
 def _decide_own(name: str, sent: SentText) -> BlockDecision:

@@ -11,11 +11,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from jacquard.service.proxy.message_forms import MessageForm
 from mnemosyne.schema.session import Role
 
+OVERLAP = 60
+"""Number of messages at the end of a run that are aligned with what follows."""
 MOST_CELLS = 16_000
 """Largest gap between anchors that is solved exactly: its messages of the client times its stored ones."""
 
@@ -51,12 +53,17 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """Pairs in order, and what they cost; moved messages are not among them."""
+    """Pairs in order, and what they cost; moved messages are not among them.
+
+    The client's first `run` messages are stored ones as they are, from the place `start` on; they have no pairs.
+    """
 
     pairs: tuple[Pair, ...]
     moved: tuple[Pair, ...]
     cost: float
     shown: int
+    run: int = 0
+    start: int = 0
 
     def at_places(self, places: Sequence[int]) -> Alignment:
         """Return the same alignment with the places of stored messages in a longer list."""
@@ -69,7 +76,41 @@ class Alignment:
     def is_exact(self) -> bool:
         """Whether every message of the client is a stored one as it is, with notes at most."""
         known = {pair.shown for pair in (*self.pairs, *self.moved) if pair.relation is not Relation.EDITED}
-        return len(known) == self.shown and not any(pair.relation is Relation.CUT for pair in self.pairs)
+        is_cut = any(pair.relation is Relation.CUT for pair in self.pairs)
+        return len(known) + self.run == self.shown and not is_cut
+
+    @property
+    def first(self) -> int:
+        """The place of the first stored message that the client shows; -1 if it shows none."""
+        return self.start if self.run else self.pairs[0].stored if self.pairs else -1
+
+    @property
+    def end_of_run(self) -> int:
+        """The place behind the stored messages of the run; 0 if there is none."""
+        return self.start + self.run
+
+    def gaps(self, end: int) -> Iterator[tuple[int, int]]:
+        """Yield the ranges of stored messages before `end` that the client leaves out."""
+        if self.start:
+            yield 0, self.start
+        yield from gaps_of([pair.stored for pair in self.pairs], end, self.end_of_run)
+
+
+def align_behind_run(shown: Sequence[MessageForm], stored: Sequence[MessageForm]) -> Alignment:
+    """Return the alignment of both (`align`); of a long run that both have at the client's beginning only the end is aligned."""
+    start = next((at for at, form in enumerate(stored) if shown and shown[0].is_same(form)), len(stored))
+    both = enumerate(zip(shown, islice(stored, start, None), strict=False))
+    alike = min(len(shown), len(stored) - start)
+    run = next((at for at, (mine, theirs) in both if mine is not theirs and not mine.is_same(theirs)), alike) - OVERLAP
+    if run <= 0:
+        return align(shown, stored)
+    end = start + run
+    found = align(shown[run:], stored[end:])
+    pairs, moved = (
+        tuple(Pair(each.shown + run, each.stored + end, each.relation) for each in group)
+        for group in (found.pairs, found.moved)
+    )
+    return Alignment(pairs, moved, found.cost + LEADING_COST * bool(start), len(shown), run, start)
 
 
 def align(shown: Sequence[MessageForm], stored: Sequence[MessageForm]) -> Alignment:
@@ -264,8 +305,8 @@ def _cost_of(shown: Sequence[MessageForm], stored: Sequence[MessageForm], pairs:
     return cost + TRAILING_COST * (last_stored + 1 < len(stored))
 
 
-def gaps_of(places: Sequence[int], end: int) -> Iterator[tuple[int, int]]:
-    """Yield the ranges before `end` in which no place is."""
-    for before, after in pairwise([-1, *sorted({*places}), end]):
+def gaps_of(places: Sequence[int], end: int, begin: int = 0) -> Iterator[tuple[int, int]]:
+    """Yield the ranges from `begin` to `end` in which no place is."""
+    for before, after in pairwise([begin - 1, *sorted({*places}), end]):
         if after - before > 1:
             yield before + 1, after

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from jacquard.service.proxy.alignment import Alignment, Relation
 from jacquard.service.proxy.message_forms import MessageForm, form_of
 from mnemosyne.chains.messages.exchanges import digest_of, loose_words, shown_text, without_name
-from mnemosyne.schema.session import Message, Role
+from mnemosyne.schema.session import Message, Role, WindowMessage
 
 CLIENT_LINES = "client_lines"
 """Name of the digests of lines that were left out of a user's message, in its `extra`."""
@@ -40,7 +41,7 @@ def without_reminders(message: Message) -> Message:
 def find_instruction(
     user: MessageForm,
     before: Sequence[MessageForm],
-    stored: Sequence[Message],
+    stored: Sequence[WindowMessage],
     forms: Sequence[MessageForm],
     found: Alignment,
 ) -> frozenset[str]:
@@ -50,17 +51,18 @@ def find_instruction(
     user and shows without it now; and by a message of the user that is the newest one again, while the client no longer shows it
     where it was, and another message stands unanswered before it.
     """
-    recent = [each for each in stored if each.role is Role.USER][-MOST_RECENT:]
-    known = {str(digest) for each in recent for digest in each.extra.get(CLIENT_LINES, ())}
+    asked = (each.message for each in reversed(stored) if each.message.role is Role.USER)
+    known = {str(digest) for each in islice(asked, MOST_RECENT) for digest in each.extra.get(CLIENT_LINES, ())}
     for pair in found.pairs:
         if pair.relation is Relation.CUT and forms[pair.stored].role is Role.USER:
             kept = {*before[pair.shown].lines}
             known.update(digest_of([loose]) for loose, bare in forms[pair.stored].lines if (loose, bare) not in kept)
-    same = {pair.stored for pair in found.pairs if pair.relation is Relation.SAME}
     known_last = any(pair.shown == len(before) - 1 and pair.relation is Relation.SAME for pair in found.pairs)
-    is_unanswered = bool(before) and before[-1].role is Role.USER and not known_last
-    if is_unanswered and any(at not in same and form.is_same(user) for at, form in enumerate(forms)):
-        known.update(digest_of([loose]) for loose, _ in user.lines)
+    if before and before[-1].role is Role.USER and not known_last:
+        same = {*range(found.start, found.end_of_run)}
+        same.update(pair.stored for pair in found.pairs if pair.relation is Relation.SAME)
+        if any(at not in same and form.is_same(user) for at, form in enumerate(forms)):
+            known.update(digest_of([loose]) for loose, _ in user.lines)
     return frozenset(known)
 
 

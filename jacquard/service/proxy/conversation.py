@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from jacquard.service.ids import check_id
 from jacquard.service.proxy.client_lines import without_reminders
-from jacquard.service.proxy.message_forms import MessageForm, form_of, tight_text
+from jacquard.service.proxy.message_forms import MOST_REMEMBERED, SHORT_CHARS, MessageForm, form_of, tight_text
 from jacquard.service.proxy.requests.chat_request import ChatRequest, text_of
 from jacquard.service.proxy.requests.headers import SESSION_HEADERS, read_header
 from mnemosyne.chains.messages.message_parts import USER_ID, message_from_chat
@@ -53,7 +54,7 @@ class Said:
     @property
     def size(self) -> int:
         """Cost of a pass over all that was said, in characters for `calculate`."""
-        return size_of(self.user_form.text, *(each.text for each in self.forms)) + MESSAGE_CHARS * len(self.forms)
+        return len(self.user_form.text) + MESSAGE_CHARS * len(self.forms)
 
     def with_messages(self, before: Sequence[Message], user: Message) -> Said:
         """Return the same call with other messages of the user and the assistant."""
@@ -102,13 +103,27 @@ def expected_session(headers: Mapping[str, str], request: ChatRequest) -> str:
 
 def _read_said(messages: Sequence[Mapping[str, Any]], named: str | None, user_id: str) -> Said:
     kept = (each for each in messages if each.get("role") in ("user", "assistant") and not each.get("tool_calls"))
-    said = [without_reminders(message_from_chat(each)) for each in kept]
-    said = [*(each for each in said[:-1] if each.content.strip() or each.extra), said[-1]]
-    forms = [form_of(each) for each in said]
-    before, user = tuple(said[:-1]), said[-1]
+    said = [_read_message(each) for each in kept]
+    said = [*(each for each in said[:-1] if each[0].extra or each[0].content.strip()), said[-1]]
+    (*before, user), forms = zip(*said, strict=True)
     if user_id:
         user = replace(user, extra={**user.extra, USER_ID: user_id})
-    return Said(before=before, user=user, forms=tuple(forms[:-1]), user_form=forms[-1], named=named, user_id=user_id)
+    return Said(before=tuple(before), user=user, forms=forms[:-1], user_form=forms[-1], named=named, user_id=user_id)
+
+
+def _read_message(plain: Mapping[str, Any]) -> tuple[Message, MessageForm]:
+    content = plain.get("content")
+    if len(plain) == 2 and type(content) is str and len(content) <= SHORT_CHARS:
+        return _read_text(plain["role"], content)
+    message = without_reminders(message_from_chat(plain))
+    return message, form_of(message)
+
+
+@lru_cache(MOST_REMEMBERED)
+def _read_text(role: str, content: str) -> tuple[Message, MessageForm]:
+    """Return a message without anything but text; most messages of a call were in the call before."""
+    message = without_reminders(message_from_chat({"role": role, "content": content}))
+    return message, form_of(message)
 
 
 def _named_session(headers: Mapping[str, str], request: ChatRequest) -> str | None:

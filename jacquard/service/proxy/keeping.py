@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 from urllib.parse import quote
 from weakref import WeakValueDictionary
@@ -20,7 +21,7 @@ from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_from_recor
 from jacquard.pipeline.record.stored_turn import report_of, viewer_of
 from jacquard.service.proxy.conversation import Said, read_said
 from jacquard.service.proxy.message_forms import form_of
-from jacquard.service.proxy.our_text import ClientCall, settings_for, take_our_text
+from jacquard.service.proxy.our_text import MOST_OF_CUT, MOST_SHOWN, ClientCall, settings_for, take_our_text
 from jacquard.service.proxy.placing import ensure_session, goes_on_with_reply, place
 from jacquard.service.proxy.replies.answers import AnswerReader
 from jacquard.service.proxy.requests.chat_request import ChatRequest, OurText, text_of
@@ -148,15 +149,18 @@ class TurnKeeper:
         engine = runtime.engine
         placed = await place(runtime, session_id, said)
         has_state = await _has_state(runtime, session_id)
-        shown = [each for each in request.messages if each.get("role") in ("user", "assistant")]
-        tokens = await engine.estimate_messages([_plain(each) for each in shown])
+        shown = min(placed.shown, MOST_OF_CUT if placed.is_cut else MOST_SHOWN)
+        count = shown + len(request.messages) - (request.last_user or 0)
+        newest = (each for each in reversed(request.messages) if each.get("role") in ("user", "assistant"))
+        tokens = await engine.estimate_messages([_plain(each) for each in islice(newest, count)])
         config = settings_for(
             # First the arms of experiments: none may take the place of what a call of the proxy needs, or of its viewer.
             apply_experiments(engine.config, session_id),
             viewer=said.viewer,
             has_state=has_state,
             is_cut=placed.is_cut,
-            shown=placed.shown,
+            shown=shown,
+            shown_turns=placed.shown_turns,
             shown_tokens=tokens + 16,
             our_tokens=self._settings.max_tokens,
         )

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -36,7 +36,7 @@ _MASK = "[redacted:"
 _MASKED = re.compile(r"\[redacted:[a-z]{1,40}\]")
 """A secret that was removed, in the form that `tight_text` gives it."""
 _GRAM = re.compile(r"[^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
-_SHORT_CHARS, _MOST_REMEMBERED, _MOST_LINES = 4_000, 8_192, 200
+SHORT_CHARS, MOST_REMEMBERED, _MOST_LINES = 4_000, 32_768, 200
 _NOT_COMPARED = ("cache_control", "detail", "index")
 _THOUGHTS = ("thinking", "redacted_thinking", "reasoning")
 
@@ -105,23 +105,23 @@ class MessageForm:
 
 def form_of(message: Message) -> MessageForm:
     """Return the form of a message."""
-    parts = [
-        part for part in message.extra.get(PARTS, ()) if not is_text_part(part) and part.get("type") not in _THOUGHTS
-    ]
+    told = message.extra.get(PARTS, ()) if message.extra else ()
+    parts = [part for part in told if not is_text_part(part) and part.get("type") not in _THOUGHTS]
     digests = frozenset(digest_of([json.dumps(_plain_part(part), sort_keys=True)]) for part in parts)
-    read = _words_of if len(message.content) <= _SHORT_CHARS else _words_of.__wrapped__
-    return MessageForm(message.role, *read(message.content), digests, message.content)
+    read = _form_of_text if len(message.content) <= SHORT_CHARS else _form_of_text.__wrapped__
+    form = read(message.role, message.content)
+    return replace(form, parts=digests) if digests else form
 
 
-def informative_words(forms: Iterable[MessageForm]) -> frozenset[str]:
-    """Return the words of messages that few conversations have: without words of grammar, greetings, thanks and offers of help."""
-    return frozenset(word for form in forms for word in word_tokens(form.words) if word not in _COMMON)
+def informative_words(form: MessageForm) -> frozenset[str]:
+    """Return the words of a message that few conversations have: without words of grammar, greetings, thanks and offers of help."""
+    return frozenset(word_tokens(form.words)) - _COMMON
 
 
-@lru_cache(_MOST_REMEMBERED)
-def _words_of(text: str) -> tuple[str, str]:
+@lru_cache(MOST_REMEMBERED)
+def _form_of_text(role: Role, text: str) -> MessageForm:
     shown = shown_text(text)
-    return loose_words(shown), loose_words(without_name(shown))
+    return MessageForm(role, loose_words(shown), loose_words(without_name(shown)), words=text)
 
 
 def _is_alike(said: str, stored: str) -> bool:

@@ -7,8 +7,9 @@ itself, so that recall does not repeat it; these messages are left out here, bec
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
@@ -54,8 +55,13 @@ from mnemosyne.formats.values import AuthorsNote
 from mnemosyne.schema.memory import Chain
 
 LAYOUT, PLAIN_PROFILE = "layers", "assistant"
-MOST_SHOWN = 400
-"""Of how many of the client's messages recall knows that they are shown; beyond them a message may be recalled that is shown."""
+MOST_SHOWN, MOST_OF_CUT = 100, 400
+"""Most messages of the session that our own prompt shows: the second for a client that leaves older ones out, since the summary
+is of what precedes them.
+"""
+MOST_LISTED = 2_000
+"""Number of the newest messages that a receipt lists one by one; the client's older ones are listed in rows."""
+_ROW, _CACHED_ROWS, _CACHED_TEXTS, _CACHED_CHARS = 100, 1_000, 16_384, 4_000
 _REASONS: Mapping[str, str] = {
     NOT_ADDED: "The client has its own.",
     SHOWN_BY_CLIENT: "The client's messages show it already.",
@@ -81,10 +87,12 @@ def settings_for(
     has_state: bool,
     is_cut: bool,
     shown: int,
+    shown_turns: int,
     shown_tokens: int,
     our_tokens: int,
 ) -> RuntimeConfig:
-    """Return the settings of a turn for a client that shows the `shown` newest messages of the session, of `shown_tokens`.
+    """Return the settings of a turn whose prompt shows the `shown` newest messages of the session, of `shown_tokens`, while the
+    client shows the `shown_turns` newest turns.
 
     `is_cut`: the client leaves older messages out, so our text has their summary. A world without state asks for no reply in
     elements.
@@ -94,7 +102,9 @@ def settings_for(
         layout=LAYOUT,
         viewer=base.viewer if viewer is None else viewer,
         profile=PLAIN_PROFILE if not has_state and base.profile == AUTO else base.profile,
-        history=HistoryConfig(max_messages=min(shown, MOST_SHOWN), max_tokens=max(shown_tokens * 2, 1), low_water=1.0),
+        history=HistoryConfig(
+            max_messages=shown, max_tokens=max(shown_tokens * 2, 1), low_water=1.0, shown_turns=shown_turns
+        ),
         summary=base.summary if is_cut else replace(base.summary, enabled=False),
         budget=replace(
             base.budget,
@@ -303,20 +313,61 @@ def _describe_sent(call: ClientCall, added: Sequence[_Added]) -> Iterator[SentTe
     messages: list[Mapping[str, Any]] = list(body["messages"])
     if call.request.api is Api.ANTHROPIC and body.get("system"):
         messages.insert(0, {"role": "system", "content": body["system"]})
+    own = {id(each) for each in call.request.body["messages"]}
     left, count = list(added), call.count
-    for number, message in enumerate(messages):
-        role, more_tokens = str(message.get("role")), MESSAGE_OVERHEAD_TOKENS + _count_other_parts(message, count)
-        for text, ours in _split_message(message, left):
-            yield SentText(
-                message=number,
-                role=role,
-                tokens=count(text) + more_tokens,
-                digest="" if ours else digest_of_text(text),
-                text=ours.text if ours else "",
-                place=ours.place if ours else "",
-                blocks=ours.blocks if ours else (),
-            )
-            more_tokens = 0
+    listed = max(len(messages) - MOST_LISTED, 0)
+    for is_older, members in groupby(enumerate(messages), lambda each: each[0] < listed and _is_plain(each[1], own)):
+        if is_older:
+            yield _describe_row(list(members), count)
+            continue
+        for number, message in members:
+            role = str(message.get("role"))
+            if _is_plain(message, own) and len(message["content"]) <= _CACHED_CHARS:
+                yield _describe_plain(number, role, message["content"], count)
+                continue
+            more_tokens = MESSAGE_OVERHEAD_TOKENS + _count_other_parts(message, count)
+            for text, ours in _split_message(message, [] if id(message) in own else left):
+                yield SentText(
+                    message=number,
+                    role=role,
+                    tokens=count(text) + more_tokens,
+                    digest="" if ours else digest_of_text(text),
+                    text=ours.text if ours else "",
+                    place=ours.place if ours else "",
+                    blocks=ours.blocks if ours else (),
+                )
+                more_tokens = 0
+
+
+def _is_plain(message: Mapping[str, Any], own: Set[int]) -> bool:
+    """Return whether a message is the client's own and has nothing but text."""
+    return id(message) in own and len(message) == 2 and isinstance(message.get("content"), str)
+
+
+@lru_cache(_CACHED_TEXTS)
+def _describe_plain(number: int, role: str, text: str, count: Callable[[str], int]) -> SentText:
+    """Return a text of the client's; most of a call were at the same place in the call before."""
+    return SentText(
+        message=number, role=role, tokens=count(text) + MESSAGE_OVERHEAD_TOKENS, digest=digest_of_text(text)
+    )
+
+
+def _describe_row(members: Sequence[tuple[int, Mapping[str, Any]]], count: Callable[[str], int]) -> SentText:
+    """Return messages of the client's in a row as one text, which stands for all before the next text."""
+    texts = [message["content"] for _, message in members]
+    parts = [_sum_up(count, tuple(texts[at : at + _ROW])) for at in range(0, len(texts), _ROW)]
+    number, first = members[0]
+    return SentText(
+        message=number,
+        role=str(first.get("role")),
+        tokens=sum(tokens for tokens, _ in parts) + MESSAGE_OVERHEAD_TOKENS * len(texts),
+        digest=digest_of_text("".join(digest for _, digest in parts)),
+    )
+
+
+@lru_cache(_CACHED_ROWS)
+def _sum_up(count: Callable[[str], int], texts: tuple[str, ...]) -> tuple[int, str]:
+    return sum(map(count, texts)), digest_of_text("\0".join(texts))
 
 
 def _split_message(message: Mapping[str, Any], left: list[_Added]) -> Iterator[tuple[str, _Added | None]]:

@@ -42,13 +42,15 @@ _Exchanges = dict[tuple[tuple[Role, str], ...], str]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Placed:
-    """Where a call stands in its session: the user's message, and how many of the newest stored messages are shown before it.
+    """Where a call stands in its session: the user's message, and how many of the newest stored messages, and of whole turns, are
+    shown before it.
 
     `is_cut`: the client leaves older messages out. `again_turn` is the turn whose input is answered once more.
     """
 
     user: Message
     shown: int
+    shown_turns: int = 0
     is_cut: bool = False
     again_turn: str | None = None
     decision: Decision = field(default_factory=Decision)
@@ -107,11 +109,12 @@ async def place(runtime: Runtime, session_id: str, said: Said) -> Placed:
     verdict = judge(path.alignment, said.forms, said.user_form, path.forms, is_whole=path.is_whole)
     verdict = replace(verdict, deleted=verdict.deleted | instructions)
     again = await _carry_out(runtime, session_id, said, [path, *paths[1:]], verdict, opening)
-    pairs = path.alignment.pairs
-    is_whole = path.is_whole and not opening and (not pairs or pairs[0].stored == 0)
+    is_whole = path.is_whole and not opening and path.alignment.first <= 0
+    shown = _count_shown(path, verdict)
     return Placed(
         user=said.user,
-        shown=_count_shown(path, verdict),
+        shown=shown,
+        shown_turns=_count_turns(path, verdict, shown),
         is_cut=verdict.left_out > 0 or not is_whole,
         again_turn=again,
         decision=Decision({**counts, **verdict.counts(len(path.stored), is_again=again is not None)}),
@@ -122,7 +125,7 @@ def _without_instruction(said: Said, path: StoredPath) -> tuple[Said, StoredPath
     """Return the call without the lines that the client adds to each, the path beside it, and the places of stored messages that
     were nothing else.
     """
-    lines = find_instruction(said.user_form, said.forms, tuple(path.messages), path.forms, path.alignment)
+    lines = find_instruction(said.user_form, said.forms, path.stored, path.forms, path.alignment)
     before, user = said.before, without_lines(said.user, lines) if lines else said.user
     if not user.content.strip() and not user.extra.get(PARTS):
         if not before or before[-1].role is not Role.USER:
@@ -266,18 +269,26 @@ def _turns_elsewhere(paths: Sequence[StoredPath], verdict: Verdict) -> _Exchange
 
 def _count_shown(path: StoredPath, verdict: Verdict) -> int:
     """Return how many of the newest messages of the path, as it is now, the client shows without a gap."""
-    shown = {pair.stored for pair in (*path.alignment.pairs, *path.alignment.moved)}
+    found = path.alignment
+    shown = {pair.stored for pair in (*found.pairs, *found.moved)}
     count, at = len(verdict.appended), verdict.last
     while at in shown or at in verdict.deleted:
         count += (at not in verdict.deleted) + len(verdict.added.get(at, ()))
         at -= 1
-    return count
+    return count + found.run if at + 1 == found.end_of_run else count
+
+
+def _count_turns(path: StoredPath, verdict: Verdict, shown: int) -> int:
+    """Return how many of the newest turns of the path, as it is now, the client surely shows whole."""
+    first = verdict.last + 1 - max(shown - len(verdict.appended), 0)
+    kept = [each.depth for each in path.stored[max(first - 1, 0) : verdict.last + 1]]
+    return max(kept[-1] - kept[0] - len(verdict.deleted) + (first <= 0), 0) if kept else 0
 
 
 async def _place_alone(runtime: Runtime, session_id: str, said: Said, opening: frozenset[str]) -> Placed:
     """Return the place of a message that a client sends without any other, in a session that it names: it goes on."""
     window = await runtime.store.window(session_id, message_limit=2)
-    stored = spoken(window, opening)
+    stored = spoken(window.messages, opening)
     is_again = len(stored) == 2 and form_of(stored[0].message).is_same(said.user_form)
     return Placed(
         user=said.user, shown=0, is_cut=window.head.depth > 0, again_turn=stored[0].turn_id if is_again else None
@@ -289,7 +300,9 @@ async def _place_of_viewer(runtime: Runtime, session_id: str, said: Said, openin
     that is the viewer's and the client does not show its reply.
     """
     window = await runtime.store.window(session_id, message_limit=len(said.before) + SPARE)
-    stored = tuple(each for each in spoken(window, opening) if may_read(read_audience(each.message.extra), said.viewer))
+    stored = tuple(
+        each for each in spoken(window.messages, opening) if may_read(read_audience(each.message.extra), said.viewer)
+    )
     forms = await calculate(forms_of, stored, size=len(stored) * MESSAGE_CHARS)
     newest = window.previous if window.pending is None else None
     asked = None if newest is None or viewer_of(newest) != said.viewer else find_input(newest)

@@ -61,9 +61,10 @@ async def _candidates(runtime: Runtime, said: Said) -> AsyncIterator[str]:
 
 def _digests_of(said: Said) -> tuple[list[str], list[str]]:
     """Return the digests of the exchanges that a client shows, and of the replies; lines may be replies that it merged."""
-    found = list(exchange_digests(said.before))
-    exchanges = [digest for at, digest in found if said.before[at].role is Role.USER]
-    replies = [digest for at, digest in found if said.before[at].role is Role.ASSISTANT]
+    newest = said.before[-3 * MOST_DIGESTS :]
+    found = list(exchange_digests(newest))
+    exchanges = [digest for at, digest in found if newest[at].role is Role.USER]
+    replies = [digest for at, digest in found if newest[at].role is Role.ASSISTANT]
     lines = said.user_form.lines[:-1] if not said.before else ()
     return exchanges, [*(digest_of([bare]) for _, bare in lines), *replies]
 
@@ -79,9 +80,9 @@ async def _is_same(runtime: Runtime, session_id: str, said: Said) -> bool:
     said = await split_said(runtime, session_id, said, opening)
     best = (await find_paths(runtime, session_id, said.forms, opening))[0]
     words = LEAST_WORDS_OF_ENDS if _shows_ends(best) else LEAST_WORDS
-    if len(await calculate(_agreed_words, said, best, size=said.size)) >= words:
+    if await calculate(_agree_in_words, said, best, words, size=said.size):
         return True
-    shared = len({pair.stored for pair in best.alignment.pairs})
+    shared = best.alignment.run + len({pair.stored for pair in best.alignment.pairs})
     if not _shows_beginning(said, best):
         return False
     window = await runtime.store.window(session_id, message_limit=1, branch_id=best.branch_id)
@@ -95,15 +96,22 @@ async def _is_same(runtime: Runtime, session_id: str, said: Said) -> bool:
     return not (is_hidden or window.tasks or len(found) == MOST_EVIDENCE or not all(map(is_made_by_engine, blocks)))
 
 
-def _agreed_words(said: Said, found: StoredPath) -> frozenset[str]:
-    agreed = (said.forms[pair.shown] for pair in found.alignment.pairs if pair.relation is not Relation.EDITED)
-    return informative_words(agreed)
+def _agree_in_words(said: Said, found: StoredPath, least: int) -> bool:
+    pairs = found.alignment.pairs[::-1]
+    agreed = (said.forms[pair.shown] for pair in pairs if pair.relation is not Relation.EDITED)
+    words: set[str] = set()
+    for form in (*agreed, *said.forms[: found.alignment.run]):
+        words |= informative_words(form)
+        if len(words) >= least:
+            return True
+    return False
 
 
 def _shows_ends(found: StoredPath) -> bool:
     """Return whether the client shows the first and the newest exchange of a path, and others between."""
     known = {pair.stored for pair in found.alignment.pairs if pair.relation is Relation.SAME}
-    return found.is_whole and len(known) >= 2 * LEAST_EXCHANGES and {0, len(found.stored) - 1} <= known
+    is_first, is_last = found.alignment.run or 0 in known, len(found.stored) - 1 in known
+    return found.is_whole and len(known) >= 2 * LEAST_EXCHANGES and bool(is_first and is_last)
 
 
 def _shows_beginning(said: Said, found: StoredPath) -> bool:
@@ -113,7 +121,8 @@ def _shows_beginning(said: Said, found: StoredPath) -> bool:
         return True
     paired = {pair.stored for pair in pairs}
     # A client's constant instruction is shown as its newest message, and no longer where it was.
-    gaps = (at for at in range(pairs[-1].stored) if at not in paired and not found.forms[at].is_same(said.user_form))
+    places = range(found.alignment.end_of_run, pairs[-1].stored)
+    gaps = (at for at in places if at not in paired and not found.forms[at].is_same(said.user_form))
     edited = [pair for pair in pairs if pair.relation is Relation.EDITED]
     costs = (relate(said.forms[pair.shown], found.forms[pair.stored])[0] for pair in edited)
     is_other = 2 * len(edited) > len(pairs) or max(costs, default=0) >= REPLACED_COST

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from types import MappingProxyType
 
-from jacquard.service.proxy.alignment import Alignment, Relation, gaps_of
+from jacquard.service.proxy.alignment import Alignment, Relation
 from jacquard.service.proxy.message_forms import MessageForm
 from mnemosyne.schema.session import Role
 
@@ -98,11 +98,7 @@ def judge(
     pairs = found.pairs
     known = {pair.stored for pair in (*pairs, *found.moved)}
     last = pairs[-1].stored if pairs else -1
-    gaps = [
-        (start, end)
-        for start, end in gaps_of([pair.stored for pair in pairs], last + 1)
-        if not known.issuperset(range(start, end))
-    ]
+    gaps = [(start, end) for start, end in found.gaps(last + 1) if not known.issuperset(range(start, end))]
     added = _find_added(found)
     last_shown = pairs[-1].shown if pairs else -1
     deleted = frozenset[int]()

@@ -11,9 +11,12 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 from jacquard.service.ids import shorten_id
+from mnemosyne.core import codec
+from mnemosyne.core.errors import CodecError
 
 AFTER_SYSTEM, BEFORE_LAST_USER, DEPTH, MERGED = "after_system", "before_last_user", "depth:", "merged"
 MOST_VALUES = 1_000_000
@@ -29,7 +32,7 @@ class Api(StrEnum):
     ANTHROPIC = "anthropic"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class ChatRequest:
     """One call. `messages` are those of `body` in the form of the OpenAI API, oldest first, the system text among them. `place` is
     where our changing text goes.
@@ -76,8 +79,13 @@ class ChatRequest:
     @property
     def continues(self) -> bool:
         """Whether the model is to go on with the assistant's newest message, rather than to answer the user."""
-        said = [each for each in self.messages if each.get("role") in ("user", "assistant", "tool")]
-        return bool(said) and said[-1].get("role") == "assistant"
+        roles = (each.get("role") for each in reversed(self.messages))
+        return next((role for role in roles if role in ("user", "assistant", "tool")), None) == "assistant"
+
+    @cached_property
+    def system_messages(self) -> tuple[Mapping[str, Any], ...]:
+        """The system messages, wherever they stand."""
+        return tuple(each for each in self.messages if each.get("role") in _SYSTEM_ROLES)
 
     @property
     def beginnings(self) -> tuple[Mapping[str, Any], ...]:
@@ -129,9 +137,13 @@ def read_request(api: Api, data: bytes) -> ChatRequest | None:
     if len(data) > MOST_VALUES and sum(map(data.count, (b"{", b"[", b","))) > MOST_VALUES:
         return None
     try:
-        body = json.loads(data)
-    except (ValueError, RecursionError):
-        return None
+        body = codec.decode(data, dict)
+    except CodecError:
+        # What JSON does not have but clients write: marks of byte order, other encodings, NaN.
+        try:
+            body = json.loads(data)
+        except (ValueError, RecursionError):
+            return None
     messages = body.get("messages") if isinstance(body, dict) else None
     if not isinstance(messages, list) or not all(isinstance(each, dict) for each in messages):
         return None
@@ -170,9 +182,8 @@ def join_our_text(request: ChatRequest, ours: OurText, place: str) -> dict[str, 
 def write_json(value: Any) -> bytes:
     """Return a value as JSON in UTF-8."""
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-    except UnicodeEncodeError:
-        # Half of a surrogate pair can only be written as an escape.
+        return codec.encode(value)
+    except CodecError:
         return json.dumps(value, separators=(",", ":")).encode()
 
 

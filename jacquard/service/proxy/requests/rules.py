@@ -22,15 +22,13 @@ MOST_RULES, MOST_TEXTS, MOST_CHARS = 1_000, 1_000, 10_000
 LOOKED_AT_CHARS = 20_000
 """How much of the beginning, and of the end, of a message is searched for the texts of rules."""
 
-_SYSTEM = ("system", "developer")
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CallRule:
     """One rule; it holds where all of its conditions do. Of the texts of a condition one is enough.
 
     `max_tokens`: the call asks for at most so many. `last_message`: the newest message holds a text; `alone`: the only message is
-    one; `system`: one of the leading system messages holds one; `first_user`: the first message of the user does. `last_role`: the
+    one; `system`: one of the system messages holds one; `first_user`: the first message of the user does. `last_role`: the
     role of the newest message. `no_user_message`: the user has said nothing in it. `header`: a header has a value, both without
     regard to case.
     """
@@ -51,13 +49,12 @@ class CallRule:
         messages = request.messages
         last = messages[-1] if messages else {}
         asked = request.max_tokens
-        leading = [each for each in messages if each.get("role") in _SYSTEM]
-        first = [each for each in messages if each.get("role") == "user"][:1]
+        first = next(([each] for each in messages if each.get("role") == "user"), [])
         return (
             (self.max_tokens is None or (asked is not None and asked <= self.max_tokens))
             and (not self.last_message or _holds_one([last], self.last_message))
             and (not self.alone or (len(messages) == 1 and text_of(last.get("content")).strip() in self.alone))
-            and (not self.system or _holds_one(leading, self.system))
+            and (not self.system or _holds_one(request.system_messages, self.system))
             and (not self.first_user or _holds_one(first, self.first_user))
             and (not self.last_role or last.get("role") in self.last_role)
             and (not self.no_user_message or not first)
