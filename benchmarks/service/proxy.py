@@ -41,7 +41,8 @@ from jacquard.turns.engine import ContextEngine
 SEED = 7
 WARM_CALLS = 4
 IDLE_SECONDS = 0.2
-WHOLE = "added"
+WHOLE, OWN = "added", "without the engine's turn"
+_OF_ENGINE = ("prepare", "keep")
 REPLY = "Yes, that is how I remember it, 我也这么记得。"
 STAGES: Mapping[str, tuple[tuple[Any, str], ...]] = {
     "parse": ((routes, "read_request"),),
@@ -149,6 +150,14 @@ class Conversation:
     first_seconds: float = 0.0
     samples: dict[str, list[Sequence[float]]] = field(default_factory=dict)
 
+    def add(self, spent: Mapping[str, Sequence[float]]) -> None:
+        """Keep the times of one call."""
+        times = {stage: spent.get(stage, (0.0, 0.0)) for stage in (WHOLE, *STAGES)}
+        engine = [sum(parts) for parts in zip(*(times[stage] for stage in _OF_ENGINE), strict=True)]
+        times[OWN] = [whole - part for whole, part in zip(times[WHOLE], engine, strict=True)]
+        for stage, values in times.items():
+            self.samples.setdefault(stage, []).append(values)
+
     async def ask(self, text: str, clock: Clock) -> None:
         """Make the next call, and keep its times in `clock`."""
         self.messages.append({"role": "user", "content": text})
@@ -199,15 +208,15 @@ async def run(sizes: Sequence[int], calls: int, embedder: str, say: Say, progres
                     await anyio.sleep(IDLE_SECONDS)
                     clock.spent = {}
                     await talk.ask(text, clock)
-                    for stage in (WHOLE, *STAGES) if number >= WARM_CALLS else ():
-                        talk.samples.setdefault(stage, []).append(clock.spent.get(stage, (0.0, 0.0)))
+                    if number >= WARM_CALLS:
+                        talk.add(clock.spent)
                 progress("calls", number + 1, WARM_CALLS + calls)
     return {
         "sizes": list(sizes),
         "calls": calls,
         "embedder": embedder,
         "first_seconds": [talk.first_seconds for talk in talks],
-        "stages": {stage: [_medians(talk.samples[stage]) for talk in talks] for stage in (WHOLE, *STAGES)},
+        "stages": {stage: [_medians(talk.samples[stage]) for talk in talks] for stage in (WHOLE, OWN, *STAGES)},
         "machine": machine(),
         "load": load(),
     }

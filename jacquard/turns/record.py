@@ -12,6 +12,18 @@ from jacquard.pipeline.record.prepared_turn import PreparedTurn, build_record, u
 from jacquard.turns.context import TurnContext
 from jacquard.turns.host.waiting import WaitingTurn, agent_of
 from jacquard.turns.parts import EngineParts
+from mnemosyne.core import codec
+
+
+async def amend_sent(parts: EngineParts, turn: PreparedTurn) -> None:
+    """Write what was sent of a turn that waits for its reply once more, since another call was made than it was prepared for.
+
+    StoreError, and ValueError if the session went on meanwhile; then nothing was written.
+    """
+    record = await parts.store.turn(turn.session_id, turn.turn_id)
+    head = await parts.store.head(turn.session_id, record.branch_id)
+    receipt = {**(record.receipt or {}), "sent": codec.to_plain(turn.report.sent)}
+    await parts.store.save_prepared(replace(record, receipt=receipt), expected_version=head.version)
 
 
 async def record_turn(

@@ -19,9 +19,16 @@ from jacquard.integrations.core.adapter import COUNTED, REPORTED_WITH_MORE
 from jacquard.integrations.core.mapping import read_arguments
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_from_record
 from jacquard.pipeline.record.stored_turn import report_of, viewer_of
-from jacquard.service.proxy.conversation import Said, read_said
+from jacquard.service.proxy.conversation import MESSAGE_CHARS, Said, read_said
 from jacquard.service.proxy.message_forms import form_of
-from jacquard.service.proxy.our_text import MOST_OF_CUT, MOST_SHOWN, ClientCall, settings_for, take_our_text
+from jacquard.service.proxy.our_text import (
+    MOST_OF_CUT,
+    MOST_SHOWN,
+    ClientCall,
+    record_again,
+    settings_for,
+    take_our_text,
+)
 from jacquard.service.proxy.placing import ensure_session, goes_on_with_reply, place
 from jacquard.service.proxy.replies.answers import AnswerReader
 from jacquard.service.proxy.requests.chat_request import ChatRequest, OurText, text_of
@@ -30,6 +37,8 @@ from jacquard.service.proxy.verdict import Decision, is_asked_again
 from jacquard.service.tenants import TenantRuntimes
 from jacquard.service.values import Principal
 from jacquard.templating.profiles import ReplyForm
+from jacquard.turns.engine import ContextEngine
+from jacquard.turns.record import amend_sent
 from jacquard.turns.writing.branches import find_input
 from jacquard.wiring.runtime import Runtime
 from mnemosyne.core.errors import SessionNotFoundError
@@ -198,15 +207,25 @@ class TurnKeeper:
         return turn, take_our_text(turn.report), Decision()
 
     async def keep(
-        self, principal: Principal, turn: KeptTurn, answer: AnswerReader, times: CallTimes, *, is_whole: bool
+        self,
+        principal: Principal,
+        turn: KeptTurn,
+        answer: AnswerReader,
+        times: CallTimes,
+        *,
+        is_whole: bool,
+        again: ChatRequest | None = None,
     ) -> None:
         """Commit what was said, with what it cost; what the model said before it was cut off is kept as the client saw it.
 
-        An answer that calls tools is no reply yet: the turn waits for the results.
+        An answer that calls tools is no reply yet: the turn waits for the results. `again` is the call that was answered, if it was
+        made again in another form.
         """
         try:
             async with self._tenants.use(principal.tenant) as runtime:
                 engine = runtime.engine
+                if again is not None and answer.has_begun:
+                    await _amend_sent(engine, turn, again)
                 if answer.usage or answer.has_begun:
                     estimate = engine.parts.estimator.estimate
                     words = 0 if answer.usage else await calculate(estimate, answer.raw, size=len(answer.raw))
@@ -218,6 +237,15 @@ class TurnKeeper:
                     await engine.commit_assistant_message(turn.session_id, reply, turn_id=turn.turn_id)
         except Exception as error:
             _log.warning("proxy: a reply could not be kept (%s)", type(error).__name__)
+
+
+async def _amend_sent(engine: ContextEngine, turn: KeptTurn, request: ChatRequest) -> None:
+    """Let the receipt of a turn say what was sent in the end; of an answer that has begun, this call was the one."""
+    record = await engine.parts.store.turn(turn.session_id, turn.turn_id)
+    count = engine.parts.estimator.estimate
+    size = MESSAGE_CHARS * len(request.messages)
+    changed = await calculate(record_again, turn_from_record(record, 0), request, count, size=size)
+    await amend_sent(engine.parts, changed)
 
 
 def _is_for(record: TurnRecord, runtime: Runtime, said: Said) -> bool:

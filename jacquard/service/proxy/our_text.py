@@ -55,7 +55,7 @@ from mnemosyne.formats.values import AuthorsNote
 from mnemosyne.schema.memory import Chain
 
 LAYOUT, PLAIN_PROFILE = "layers", "assistant"
-MOST_SHOWN, MOST_OF_CUT = 100, 400
+MOST_SHOWN, MOST_OF_CUT = 50, 400
 """Most messages of the session that our own prompt shows: the second for a client that leaves older ones out, since the summary
 is of what precedes them.
 """
@@ -137,12 +137,22 @@ class ClientCall:
             return turn
         chosen = _choose_blocks(turn, self)
         joined = _join_blocks(turn, self, chosen)
-        sent = tuple(_describe_sent(self, joined))
-        ours = sum(each.tokens for each in sent if each.is_ours)
         decisions = tuple(_with_code(each, chosen, self.most_tokens) for each in turn.report.decisions)
-        theirs = sum(each.tokens for each in sent) - ours
-        prompt = SentPrompt(texts=sent, client_tokens=theirs, our_tokens=ours, alignment=self.alignment)
-        return replace(turn, report=replace(turn.report, decisions=decisions, sent=prompt))
+        sent = _describe_sent(self.request, self.count, joined, self.alignment)
+        return replace(turn, report=replace(turn.report, decisions=decisions, sent=sent))
+
+
+def record_again(turn: PreparedTurn, request: ChatRequest, count: Callable[[str], int]) -> PreparedTurn:
+    """Return a turn whose receipt says what is sent if the call is made with our text at another place (`request.place`)."""
+    sent = turn.report.sent
+    if sent is None:
+        return turn
+    ours = [
+        _Added(place=each.place, text=each.text, blocks=each.blocks, role=each.role)
+        for each in sent.texts
+        if each.is_ours
+    ]
+    return replace(turn, report=replace(turn.report, sent=_describe_sent(request, count, ours, sent.alignment)))
 
 
 def take_our_text(report: Report) -> OurText:
@@ -307,14 +317,23 @@ def _with_code(decision: BlockDecision, chosen: Mapping[str, _Spot], most_tokens
     return replace(decision, action=Action.DROPPED, code=spot.code, reason=reason)
 
 
-def _describe_sent(call: ClientCall, added: Sequence[_Added]) -> Iterator[SentText]:
+def _describe_sent(
+    request: ChatRequest, count: Callable[[str], int], added: Sequence[_Added], alignment: tuple[str, ...]
+) -> SentPrompt:
+    texts = tuple(_list_texts(request, count, added))
+    ours = sum(each.tokens for each in texts if each.is_ours)
+    theirs = sum(each.tokens for each in texts) - ours
+    return SentPrompt(texts=texts, client_tokens=theirs, our_tokens=ours, alignment=alignment)
+
+
+def _list_texts(request: ChatRequest, count: Callable[[str], int], added: Sequence[_Added]) -> Iterator[SentText]:
     """Yield the texts of a call with ours in it, in their order, whatever our place is."""
-    body = join_our_text(call.request, _to_ours(added), call.request.place)
+    body = join_our_text(request, _to_ours(added), request.place)
     messages: list[Mapping[str, Any]] = list(body["messages"])
-    if call.request.api is Api.ANTHROPIC and body.get("system"):
+    if request.api is Api.ANTHROPIC and body.get("system"):
         messages.insert(0, {"role": "system", "content": body["system"]})
-    own = {id(each) for each in call.request.body["messages"]}
-    left, count = list(added), call.count
+    own = {id(each) for each in request.body["messages"]}
+    left = list(added)
     listed = max(len(messages) - MOST_LISTED, 0)
     for is_older, members in groupby(enumerate(messages), lambda each: each[0] < listed and _is_plain(each[1], own)):
         if is_older:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from time import perf_counter
 
 from jacquard.service.proxy.keeping import CallTimes, KeptTurn, TurnKeeper
 from jacquard.service.proxy.replies.answers import AnswerReader, ContentView, WholeView
 from jacquard.service.proxy.replies.events import AnswerTooLargeError, EventSplitter
-from jacquard.service.proxy.requests.chat_request import Api, write_json
+from jacquard.service.proxy.requests.chat_request import MERGED, ChatRequest, with_our_text, write_json
 from jacquard.service.values import Principal
 from jacquard.templating.profiles import ReplyForm
 from mnemosyne.core.masking.call_logs import open_log
@@ -26,14 +27,20 @@ class TurnPassage:
     with their next call. A reply that is shown as it came passes byte for byte.
     """
 
-    def __init__(self, keeper: TurnKeeper, principal: Principal, turn: KeptTurn, api: Api) -> None:
-        self._keeper, self._principal, self._turn = keeper, principal, turn
+    def __init__(self, keeper: TurnKeeper, principal: Principal, turn: KeptTurn, call: ChatRequest) -> None:
+        self._keeper, self._principal, self._turn, self._call = keeper, principal, turn, call
+        self._again: ChatRequest | None = None
         self._is_plain = turn.reply_form is ReplyForm.TEXT
-        self._answer = AnswerReader(api, WholeView if self._is_plain else ContentView)
+        self._answer = AnswerReader(call.api, WholeView if self._is_plain else ContentView)
         self._splitter = EventSplitter()
         self._is_kept = self._is_left = False
         self._called = perf_counter()
         self._first_ms: int | None = None
+
+    async def merge(self, size: int) -> bytes:
+        """Return the body of the call that is made again, with our text inside the client's system message."""
+        self._again = replace(self._call, place=MERGED)
+        return await calculate(with_our_text, self._again, self._turn.ours, MERGED, size=size)
 
     async def take(self, part: bytes) -> bytes:
         """Return what the client gets of a part of the stream; AnswerTooLargeError if it can be neither read nor shown unread."""
@@ -107,7 +114,9 @@ class TurnPassage:
         if not self._is_kept:
             self._is_kept = True
             times = CallTimes(first_ms=self._first_ms, whole_ms=self._count_ms())
-            await self._keeper.keep(self._principal, self._turn, self._answer, times, is_whole=is_whole)
+            await self._keeper.keep(
+                self._principal, self._turn, self._answer, times, is_whole=is_whole, again=self._again
+            )
 
     def _count_ms(self) -> int:
         return round((perf_counter() - self._called) * 1000)

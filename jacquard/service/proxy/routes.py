@@ -123,10 +123,12 @@ class Proxy:
                     ours = turn.ours
                     if turn.reply is not None:
                         return _answer_self(call, turn.reply, turn.turn_id, own)
-                    passage = TurnPassage(self._keeper, principal, turn, api)
+                    passage = TurnPassage(self._keeper, principal, turn, call)
                 if ours != OurText():
                     body = await calculate(with_our_text, call, ours, place, size=len(body))
-                    if place != MERGED:
+                    if place != MERGED and passage is not None:
+                        merged = partial(passage.merge, len(body))
+                    elif place != MERGED:
                         merged = partial(calculate, with_our_text, call, ours, MERGED, size=len(body))
             except Exception as error:
                 own[ERROR] = "timeout" if isinstance(error, TimeoutError) else describe(error).code

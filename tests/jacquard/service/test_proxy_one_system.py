@@ -97,6 +97,7 @@ async def ask(http, *messages, model="m"):
     assert answer.status_code == 200, answer.text
     assert "x-jacquard-error" not in answer.headers
     assert answer.json()["choices"][0]["message"]["content"] == "ok"
+    return answer
 
 
 def user(text):
@@ -119,6 +120,22 @@ async def test_memory_stands_in_the_clients_system_message_where_a_second_is_ref
         assert server.refused == 1, "it is remembered"
         await ask(http, own, user(ASKED), model="another")
         assert server.refused == 2, "another model has another template"
+
+
+@pytest.mark.parametrize("refuse", [only_first, in_a_stream])
+async def test_the_receipt_of_a_call_that_was_made_again_shows_the_place_that_was_used(tmp_path, refuse):
+    own = {"role": "system", "content": "You keep the harbour."}
+    async with playing(tmp_path, refuse) as (server, http):
+        await ask(http, own, user(FACT))
+        receipts = []
+        for _ in range(2):
+            answer = await ask(http, own, user(ASKED))
+            receipts.append((await http.get(answer.headers["x-jacquard-receipt"])).json()["report"]["sent"]["texts"])
+        page = await http.get(answer.headers["x-jacquard-page"])
+    assert server.refused == 1
+    places = [[(each["message"], each["role"], each["place"]) for each in texts] for texts in receipts]
+    assert places[0] == places[1] == [(0, "system", ""), (0, "system", "changing"), (1, "user", "")]
+    assert FACT in page.text
 
 
 async def test_memory_stands_before_the_users_words_where_no_system_message_is_taken(tmp_path):
