@@ -21,8 +21,8 @@ from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.session import Message, Role
 
-PREFIX = "chat-"
-"""How ids of sessions begin that no client named."""
+PREFIX, OWNED = "chat-", "chat-of-"
+"""How ids of sessions begin that no client named; the second, of those that a viewer or a person began."""
 
 MESSAGE_CHARS = 400
 """As how many characters of work a message counts, when it is decided whether a thread does it."""
@@ -45,11 +45,6 @@ class Said:
     viewer: str | None = None
     user_id: str = ""
     results: Mapping[str, str] = field(default_factory=lambda: EMPTY)
-
-    @property
-    def owner(self) -> str | None:
-        """The one whose conversations without a name are looked through: a viewer, a person, or nobody in particular."""
-        return self.viewer if self.viewer is not None or not self.user_id else f"\0{self.user_id}"
 
     @property
     def size(self) -> int:
@@ -132,14 +127,17 @@ def _named_session(headers: Mapping[str, str], request: ChatRequest) -> str | No
     return next((each for each in named if isinstance(each, str) and each.strip() and "{{" not in each), None)
 
 
-def _prefix_of(owner: str | None) -> str:
-    return PREFIX if owner is None else f"{PREFIX}of-{hashlib.sha256(owner.encode()).hexdigest()[:8]}-"
+def _prefix_of(viewer: str | None, user_id: str = "") -> str:
+    """Return how the ids of sessions begin whose conversations a viewer, a person, or nobody in particular began."""
+    owner = viewer if viewer is not None or not user_id else f"\0{user_id}"
+    return PREFIX if owner is None else f"{OWNED}{hashlib.sha256(owner.encode()).hexdigest()[:8]}-"
 
 
-def is_for(session_id: str, owner: str | None) -> bool:
-    """Return whether a session without a name holds conversations of an owner (`Said.owner`)."""
-    is_owned = session_id.startswith(f"{PREFIX}of-")
-    return session_id.startswith(_prefix_of(owner)) and is_owned is (owner is not None)
+def may_hold(session_id: str, said: Said) -> bool:
+    """Return whether a session without a name may hold the conversation of a call: one that the viewer began, or, for calls without
+    a viewer, one that a person or nobody in particular began.
+    """
+    return session_id.startswith(PREFIX if said.viewer is None else _prefix_of(said.viewer))
 
 
 def begun_session(said: Said) -> str:
@@ -149,4 +147,4 @@ def begun_session(said: Said) -> str:
     words = "\0".join(
         f"{each.role}\0{tight_text(each.words)}\0{''.join(sorted(each.parts))}" for each in forms[: first + 1]
     )
-    return f"{_prefix_of(said.owner)}{hashlib.sha256(words.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+    return f"{_prefix_of(said.viewer, said.user_id)}{hashlib.sha256(words.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"

@@ -7,12 +7,14 @@ from collections.abc import AsyncIterator
 from uuid import uuid4
 
 from jacquard.pipeline.evidence.context_blocks import CONTEXT_BLOCKS, is_made_by_engine
+from jacquard.pipeline.record.stored_turn import viewer_of
 from jacquard.service.proxy.alignment import REPLACED_COST, Relation, relate
-from jacquard.service.proxy.conversation import Said, begun_session, is_for
+from jacquard.service.proxy.conversation import OWNED, Said, begun_session, may_hold
 from jacquard.service.proxy.message_forms import informative_words
 from jacquard.service.proxy.stored_paths import StoredPath, find_paths, opening_turns, session_exists, split_said
 from jacquard.wiring.runtime import Runtime
 from mnemosyne.chains.messages.exchanges import digest_of, exchange_digests
+from mnemosyne.chains.messages.message_parts import USER_ID
 from mnemosyne.core.off_loop import calculate
 from mnemosyne.schema.query import EvidenceFilter
 from mnemosyne.schema.session import Role
@@ -53,7 +55,7 @@ async def _candidates(runtime: Runtime, said: Said) -> AsyncIterator[str]:
     tried: set[str] = set()
     for digests in await calculate(_digests_of, said, size=said.size):
         found = await runtime.store.find_exchanges(digests[-MOST_DIGESTS:]) if digests else frozenset()
-        known = Counter(name for _, name in found if name not in tried and is_for(name, said.owner))
+        known = Counter(name for _, name in found if name not in tried and may_hold(name, said))
         for name, _ in sorted(known.items(), key=lambda each: (-each[1], each[0]))[:MOST_ALIKE]:
             tried.add(name)
             yield name
@@ -79,6 +81,8 @@ async def _is_same(runtime: Runtime, session_id: str, said: Said) -> bool:
     opening = await opening_turns(runtime, session_id)
     said = await split_said(runtime, session_id, said, opening)
     best = (await find_paths(runtime, session_id, said.forms, opening))[0]
+    if said.viewer is None and await _is_of_another(runtime, session_id, said, best):
+        return False
     words = LEAST_WORDS_OF_ENDS if _shows_ends(best) else LEAST_WORDS
     if await calculate(_agree_in_words, said, best, words, size=said.size):
         return True
@@ -94,6 +98,20 @@ async def _is_same(runtime: Runtime, session_id: str, said: Said) -> bool:
     is_hidden = any((each.links.turn_id or "") in {"", *turns} and not said.shows(each) for each in found)
     blocks = await runtime.store.list_context_blocks(session_id, CONTEXT_BLOCKS)
     return not (is_hidden or window.tasks or len(found) == MOST_EVIDENCE or not all(map(is_made_by_engine, blocks)))
+
+
+async def _is_of_another(runtime: Runtime, session_id: str, said: Said, best: StoredPath) -> bool:
+    """Return whether a session is of another person than a call names, or of a viewer.
+
+    A client may begin to name a person, or cease to; the conversation is still the same.
+    """
+    told = (str(each.message.extra.get(USER_ID, "")) for each in reversed(best.stored))
+    if said.user_id and next(filter(None, told), said.user_id) != said.user_id:
+        return True
+    if not session_id.startswith(OWNED):
+        return False
+    newest = (await runtime.store.window(session_id, message_limit=0, branch_id=best.branch_id)).previous
+    return newest is not None and viewer_of(newest) != runtime.engine.config.viewer
 
 
 def _agree_in_words(said: Said, found: StoredPath, least: int) -> bool:

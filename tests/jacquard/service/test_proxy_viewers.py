@@ -302,6 +302,21 @@ async def test_the_person_whom_a_call_names_joins_no_conversations(alone, path, 
     assert len((await alone.get("ana", "sessions"))["items"]) == 2
 
 
+@pytest.mark.parametrize("named", [(True, False, True), (False, True, False)])
+@pytest.mark.parametrize("cut", [0, 2])
+@pytest.mark.parametrize(("path", "of"), PERSONS)
+async def test_a_conversation_goes_on_if_its_client_begins_or_ceases_to_name_the_person(alone, path, of, cut, named):
+    said = []
+    for number, is_named in enumerate(named):
+        said.append(user(f"Locker number {number} stands below the old marble stairs of the harbour museum."))
+        more = of("ana") if is_named else {key: value for key, value in of("ana").items() if key == "max_tokens"}
+        await alone.ask("ana", said[-2 * cut - 1 :] if cut else said, None, path, **more)
+        said.append(reply("I will not say."))
+    assert len((await alone.get("ana", "sessions"))["items"]) == 1
+    await alone.ask("ana", [*said, user("And the last one?")], None, path, **of("ben"))
+    assert len((await alone.get("ana", "sessions"))["items"]) == 2, "another person's is another conversation"
+
+
 @pytest.mark.parametrize(("path", "of"), PERSONS)
 async def test_facts_are_those_about_the_person_whom_a_call_names(alone, path, of):
     """Two persons who begin with the same words, or share a session, never get the facts about each other."""
