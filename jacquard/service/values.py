@@ -23,7 +23,7 @@ class Scope(StrEnum):
 SERVICE_TENANT = "jacquard service"
 """The tenant of the service's own records; no token can be made for it."""
 
-MOST_MESSAGES = 50_000
+MOST_MESSAGES = 25_000
 """A request has at most so many messages of a conversation."""
 
 _ORDER = (Scope.PLAY, Scope.AUTHOR, Scope.ADMIN)

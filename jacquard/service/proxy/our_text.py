@@ -335,8 +335,12 @@ def _list_texts(request: ChatRequest, count: Callable[[str], int], added: Sequen
     own = {id(each) for each in request.body["messages"]}
     left = list(added)
     listed = max(len(messages) - MOST_LISTED, 0)
-    for is_older, members in groupby(enumerate(messages), lambda each: each[0] < listed and _is_plain(each[1], own)):
-        if is_older:
+
+    def is_older(each: tuple[int, Mapping[str, Any]]) -> bool:
+        return each[0] < listed and _is_plain(each[1], own) and each[1].get("role") != "system"
+
+    for is_row, members in groupby(enumerate(messages), is_older):
+        if is_row:
             yield _describe_row(list(members), count)
             continue
         for number, message in members:

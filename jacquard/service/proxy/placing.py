@@ -114,7 +114,7 @@ async def place(runtime: Runtime, session_id: str, said: Said) -> Placed:
     return Placed(
         user=said.user,
         shown=shown,
-        shown_turns=_count_turns(path, verdict, shown),
+        shown_turns=_count_turns(path, said, verdict, shown),
         is_cut=verdict.left_out > 0 or not is_whole,
         again_turn=again,
         decision=Decision({**counts, **verdict.counts(len(path.stored), is_again=again is not None)}),
@@ -278,11 +278,12 @@ def _count_shown(path: StoredPath, verdict: Verdict) -> int:
     return count + found.run if at + 1 == found.end_of_run else count
 
 
-def _count_turns(path: StoredPath, verdict: Verdict, shown: int) -> int:
+def _count_turns(path: StoredPath, said: Said, verdict: Verdict, shown: int) -> int:
     """Return how many of the newest turns of the path, as it is now, the client surely shows whole."""
     first = verdict.last + 1 - max(shown - len(verdict.appended), 0)
     kept = [each.depth for each in path.stored[max(first - 1, 0) : verdict.last + 1]]
-    return max(kept[-1] - kept[0] - len(verdict.deleted) + (first <= 0), 0) if kept else 0
+    count = max(kept[-1] - kept[0] - len(verdict.deleted) + (first <= 0), 0) if kept else 0
+    return count + sum(said.before[at].role is Role.USER for at in verdict.appended)
 
 
 async def _place_alone(runtime: Runtime, session_id: str, said: Said, opening: frozenset[str]) -> Placed:

@@ -253,6 +253,28 @@ async def test_a_thousand_messages_are_recorded_without_their_words(tmp_path, se
     assert len(json.dumps(client)) < 130 * len(client)
 
 
+async def test_the_oldest_messages_of_a_very_long_call_are_one_text_of_its_receipt(tmp_path, server):
+    async with open_http(tmp_path, server) as http:
+        chat = Chat(http, shows=5_000)
+        for number in range(1050):
+            chat.messages += [
+                {"role": "user", "content": f"Is it day {number}?"},
+                {"role": "assistant", "content": "It is."},
+            ]
+        receipts = []
+        for asked in ("Where are the bees?", "And the ships?"):
+            await chat.say(asked)
+            receipts.append((await http.get(chat.answer.headers["x-jacquard-receipt"])).json()["report"]["sent"])
+        page = await http.get(chat.answer.headers["x-jacquard-page"])
+    for sent, newest in zip(receipts, (2101, 2103), strict=True):
+        system, older, following, *_ = sent["texts"]
+        assert (system["message"], older["message"], following["message"]) == (0, 1, newest - 1999)
+        assert sent["texts"][-1]["message"] == newest
+    growth = receipts[1]["client_tokens"] - receipts[0]["client_tokens"]
+    assert 0 < growth < 40, "an exchange more"
+    assert f"[{newest - 2000} messages: {older['digest']}]" in page.text
+
+
 async def test_the_receipt_says_what_was_decided_about_the_clients_messages(tmp_path, server):
     async with open_http(tmp_path, server) as http:
         chat = Chat(http)

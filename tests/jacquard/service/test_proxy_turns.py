@@ -103,6 +103,24 @@ async def test_what_the_client_shows_is_not_repeated(tmp_path, server):
     ]
 
 
+async def test_what_was_said_long_ago_is_not_repeated_to_a_client_that_shows_it(tmp_path, server):
+    bees = "My sister Runa keeps bees behind the mill."
+    async with open_http(tmp_path, server) as http:
+        chat = Chat(http)
+        chat.messages += [{"role": "user", "content": bees}, {"role": "assistant", "content": "Noted."}]
+        for number in range(220):
+            chat.messages += [
+                {"role": "user", "content": f"Now to the weather of day {number}."},
+                {"role": "assistant", "content": f"It rained for {number} hours."},
+            ]
+        for asked in ("What did I tell you about my sister Runa?", "Where does my sister Runa keep her bees?"):
+            await chat.say(asked)
+            assert "bees behind" not in "".join(m["content"] for m in server.requests[-1].body["messages"][2:-1])
+        chat.shows = 3
+        await chat.say("And what does my sister Runa keep behind the mill?")
+    assert any(bees in m["content"] for m in server.requests[-1].body["messages"] if m["role"] == "system")
+
+
 async def test_each_call_is_one_turn_with_a_receipt(tmp_path, server):
     async with open_http(tmp_path, server) as http:
         chat = Chat(http)
