@@ -108,17 +108,33 @@ async def place(runtime: Runtime, session_id: str, said: Said) -> Placed:
         return Placed(user=said.user, shown=len(said.before), is_cut=True, decision=decision)
     verdict = judge(path.alignment, said.forms, said.user_form, path.forms, is_whole=path.is_whole)
     verdict = replace(verdict, deleted=verdict.deleted | instructions)
+    shown = _count_shown(path, verdict)
+    shown_turns = _count_turns(path, said, verdict, shown)
+    if await _shows_waiting(runtime, session_id, said, path, verdict):
+        # The engine takes it in as unanswered.
+        verdict = replace(verdict, appended=verdict.appended[1:])
     again = await _carry_out(runtime, session_id, said, [path, *paths[1:]], verdict, opening)
     is_whole = path.is_whole and not opening and path.alignment.first <= 0
-    shown = _count_shown(path, verdict)
     return Placed(
         user=said.user,
         shown=shown,
-        shown_turns=_count_turns(path, said, verdict, shown),
+        shown_turns=shown_turns,
         is_cut=verdict.left_out > 0 or not is_whole,
         again_turn=again,
         decision=Decision({**counts, **verdict.counts(len(path.stored), is_again=again is not None)}),
     )
+
+
+async def _shows_waiting(runtime: Runtime, session_id: str, said: Said, path: StoredPath, verdict: Verdict) -> bool:
+    """Return whether the client shows, behind all that is stored, the message that still waits for a reply, without one."""
+    if not verdict.appended or verdict.changes or verdict.last + 1 < len(path.stored):
+        return False
+    first, *others = (said.forms[at] for at in verdict.appended)
+    if others and others[0].role is Role.ASSISTANT:
+        return False
+    pending = (await runtime.store.window(session_id, message_limit=1)).pending
+    asked = None if pending is None else find_input(pending)
+    return asked is not None and form_of(asked).is_same(first)
 
 
 def _without_instruction(said: Said, path: StoredPath) -> tuple[Said, StoredPath, frozenset[int]]:

@@ -273,3 +273,18 @@ async def test_a_conversation_without_a_name_is_found_after_a_restart_by_what_th
     async with open_client(tmp_path, server) as client:
         await client.ask(*talk[2:], user("I leave."))
         assert await client.coins() == 112
+
+
+async def test_messages_whose_replies_were_empty_are_stored_once(client):
+    talk = []
+    for number, says in enumerate([FIND, "", "", NOD, ""]):
+        headers = await client.ask(*talk[-4:], user(f"I open drawer {number}."), says=says, session="s")
+        assert headers["x-jacquard-alignment"] == "goes_on"
+        talk += [user(f"I open drawer {number}."), reply({FIND: "You find coins.", NOD: "You nod."}.get(says, ""))]
+    await client.ask(*talk[-4:], user("I rest."), session="s")
+    assert [text for role, text in await client.stored() if role == "user"] == [
+        *(f"I open drawer {number}." for number in range(5)),
+        "I rest.",
+    ]
+    assert await client.coins() == 112
+    assert await client.branches() == 1
