@@ -78,6 +78,7 @@ class SyncEngine:
     commit_assistant_chunk = _blocking(ContextEngine.commit_assistant_chunk)
     commit_assistant_message = _blocking(ContextEngine.commit_assistant_message)
     consolidate = _blocking(ContextEngine.consolidate)
+    continue_session = _blocking(ContextEngine.continue_session)
     edit_message = _blocking(ContextEngine.edit_message)
     estimate_messages = _blocking(ContextEngine.estimate_messages)
     finalize_assistant_message = _blocking(ContextEngine.finalize_assistant_message)

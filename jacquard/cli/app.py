@@ -27,7 +27,6 @@ for command in (
     turns.weave,
     turns.commit,
     turns.action,
-    sessions.sessions,
     sessions.state,
     sessions.history,
     sessions.fork,
@@ -39,6 +38,7 @@ for command in (
     parts.plugins,
 ):
     app.command()(command)
+app.add_typer(sessions.sessions)
 app.command("import")(files.import_)
 app.command()(files.export)
 app.command()(index.reindex)

@@ -82,6 +82,19 @@ class RemoteEngine:
         body = {"session_id": session_id, "world_id": world.world_id}
         return await self._ask(SessionHead, "POST", ("sessions",), body, once=True)
 
+    async def continue_session(
+        self,
+        session_id: str,
+        new_session_id: str,
+        *,
+        memory_ids: Sequence[str] | None = None,
+        author: str = "host",
+        viewer: str | None = None,
+    ) -> SessionHead:
+        """As `ContextEngine.continue_session`."""
+        verbs = self.verbs(author=author, viewer=viewer)
+        return await verbs.continue_session(session_id, new_session_id, memory_ids=memory_ids)
+
     async def prepare_turn(
         self,
         session_id: str,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from jacquard.client.connection import Connection
@@ -80,6 +80,20 @@ class RemoteVerbs:
         query = {**self._author, **self._viewer, "reason": reason}
         told = await self._ask(dict, "DELETE", _one(session_id, memory_id), query=query, once=True)
         return tuple(told["evidence_ids"])
+
+    async def continue_session(
+        self,
+        session_id: str,
+        new_session_id: str,
+        *,
+        memory_ids: Sequence[str] | None = None,
+        query: str = "",
+        limit: int = 10,
+    ) -> SessionHead:
+        """As `MemoryVerbs.continue_session`."""
+        body = {"new_session_id": new_session_id, "memory_ids": memory_ids, "query": query, "limit": limit}
+        address, asked = ("sessions", session_id, "continue"), {**self._author, **self._viewer}
+        return await self._ask(SessionHead, "POST", address, body, query=asked)
 
     async def get_state(self, session_id: str, *, branch_id: str | None = None) -> Mapping[str, Any]:
         """As `MemoryVerbs.get_state`."""

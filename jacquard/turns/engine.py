@@ -76,6 +76,7 @@ from jacquard.turns.writing.branches import (
     retell,
 )
 from jacquard.turns.writing.commits import ReplyCommitter, retry_on_conflict
+from jacquard.turns.writing.continuation import Continuation, continue_session, find_continued
 from jacquard.turns.writing.repair import RepairResult, repair_state
 from mnemosyne.chains.facts import facts_at
 from mnemosyne.chains.session_start import session_start
@@ -222,6 +223,38 @@ class ContextEngine:
         extra = {} if profile == AUTO else {PROFILE: profile}
         start = session_start(session_id, world, self._parts.clock.now(), extra=extra)
         return await self._parts.store.create_session(start)
+
+    async def continue_session(
+        self,
+        session_id: str,
+        new_session_id: str,
+        *,
+        memory_ids: Sequence[str] | None = None,
+        author: str = "host",
+        viewer: str | None = None,
+    ) -> SessionHead:
+        """Start a session with the memories of another one, all or those named, and a summary of it in every prompt.
+
+        It has the world, the owner and the profile of the old one; state and quests begin as the world has them. Each memory names
+        its source, and goes when that is erased. The same call again returns the session that it made. With a `viewer`, only what
+        this character may know is taken along. SessionNotFoundError; SessionExistsError for any other session with the new id;
+        MemoryNotFoundError for an unknown memory; ConfigError for one that was superseded. Then nothing was written.
+        """
+        asked = Continuation(
+            session_id=session_id,
+            new_session_id=new_session_id,
+            memory_ids=None if memory_ids is None else tuple(memory_ids),
+            author=author,
+            viewer=viewer,
+        )
+        store, roller = self._parts.store, (await self._ensure_open()).background.roller
+        async with self._hold("continue_session", session_id, self._emitter):
+            world_id = (await store.head(session_id)).world_id
+            made = await find_continued(store, asked)
+            if made is not None:
+                return made
+            world = await self._worlds.world(world_id)
+            return await continue_session(store, roller, self._config, world, asked, self._parts.clock.now())
 
     async def prepare_turn(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -18,7 +18,7 @@ from jacquard.core.errors import ConfigError, MemoryNotFoundError
 from jacquard.memory.verbs.editor import MOST_CHARS, MemoryEditor
 from jacquard.memory.verbs.find import find_memory, has_words
 from jacquard.memory.verbs.log import ACTION, is_undone, load_edits, read_log
-from jacquard.memory.verbs.values import FoundMemory, Memory, MemoryAction, MemoryEdit
+from jacquard.memory.verbs.values import FoundMemory, Memory, MemoryAction, MemoryEdit, sources_of
 from jacquard.pipeline.curation.recall_query import may_recall
 from jacquard.wiring.runtime import Runtime
 from mnemosyne.chains.audience import may_read, read_audience
@@ -106,6 +106,7 @@ class MemoryVerbs:
                 words=tuple(word for word in words if word in entry.text.lower()),
                 trust=entry.trust,
                 pinned=entry.entry_id in pinned,
+                sources=sources_of(entry.metadata),
             )
             for each in found
             if (entry := entries.get(each.place)) is not None
@@ -186,6 +187,27 @@ class MemoryVerbs:
             # What the erased text had corrected must not come back in its place.
             await editor.supersede(session_id, root)
         return ids
+
+    async def continue_session(
+        self,
+        session_id: str,
+        new_session_id: str,
+        *,
+        memory_ids: Sequence[str] | None = None,
+        query: str = "",
+        limit: int = 10,
+    ) -> SessionHead:
+        """Start a session with the memories of another one: all, those named, or the best `limit` that a search for `query` finds.
+
+        As `ContextEngine.continue_session`; ConfigError for both ids and a query.
+        """
+        if query:
+            if memory_ids is not None:
+                raise ConfigError("Name the memories to take along, or give words to search for, not both.")
+            memory_ids = [each.memory_id for each in await self.search(session_id, query, limit=limit)]
+        return await self._runtime.engine.continue_session(
+            session_id, new_session_id, memory_ids=memory_ids, author=self._author, viewer=self._viewer
+        )
 
     async def get_state(self, session_id: str, *, branch_id: str | None = None) -> Mapping[str, Any]:
         """Return the present state of a session."""

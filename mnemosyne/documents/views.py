@@ -105,7 +105,7 @@ def bare_frame(session_id: str, locale: str, created_at: datetime | None) -> Ses
 
 def started_frame(start: SessionStart) -> SessionDocument:
     """Return the frame of a session that starts with metadata of its own. The locale stays that of its world."""
-    meta = Meta(created_at=start.at, extra=start.extra)
+    meta = Meta(created_at=start.at, actor=start.actor, extra=start.extra)
     return SessionDocument(session=Session(session_id=start.session_id), meta=meta)
 
 

@@ -18,6 +18,7 @@ from mnemosyne.core.regexes import Span
 from mnemosyne.protocols import Store
 from mnemosyne.schema.evidence import Evidence, readers_of
 from mnemosyne.schema.memory import (
+    COPIED_FROM,
     DOCUMENT,
     DOCUMENT_ID,
     EMPTY,
@@ -42,7 +43,7 @@ MOST_WEIGHT = 1_000
 LEAST_WEIGHT = 60
 """A passage that would be smaller is joined with its neighbour; a heading begins another where what is before it has this size."""
 
-_KEPT = ("sensitivity",)
+_KEPT = ("sensitivity", COPIED_FROM)
 _HEADING = re.compile(r"^[ ]{0,3}#{1,6}[ \t]+([^\n]{1,200})", re.MULTILINE)
 _ENDS = (
     re.compile(r"\n[ \t]*\n\s*"),

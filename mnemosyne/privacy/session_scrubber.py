@@ -5,7 +5,7 @@ Pure: it imports the schema and `scrub`, never a store. A store decides how its 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from mnemosyne.privacy.places import CONTENTS, WORD_KEYS
 from mnemosyne.privacy.scrub import Scrubber, erase_message, subject_of, without_refs
 from mnemosyne.schema.erasure import ERASED, Erasure, ErasurePreview
 from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceType, SourceKind
-from mnemosyne.schema.memory import MemoryEntry, Trust, document_of, is_profile_session
+from mnemosyne.schema.memory import CONTINUED_IN, MemoryEntry, Trust, copied_from, document_of, is_profile_session
 from mnemosyne.schema.record import Prefetch
 from mnemosyne.schema.session import Message
 
@@ -26,13 +26,45 @@ PARTS: Mapping[str, tuple[type[Any], str]] = {
 """The lists of a session document other than messages and evidence: type, and the name under which changes are counted."""
 
 
+Source = tuple[str, str]
+"""A session and a memory of it ('': all of them), from which another session may have copies."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CopiedParts:
+    """What a session has from erased sources: how many parts, the ids of its evidence, and the texts of all that goes."""
+
+    number: int = 0
+    evidence_ids: frozenset[str] = frozenset()
+    texts: tuple[str, ...] = ()
+
+
+def find_copies(parts: Iterable[Evidence | MemoryEntry], sources: Collection[Source]) -> CopiedParts:
+    """Return what is copied from sources among evidence items and entries; the texts without those of the world's author."""
+    copies = [each for each in parts if _is_copy(each.metadata, sources)]
+    texts = (
+        each.content if isinstance(each, Evidence) else each.text for each in copies if each.trust is not Trust.AUTHORED
+    )
+    return CopiedParts(
+        number=len(copies),
+        evidence_ids=frozenset(each.evidence_id for each in copies if isinstance(each, Evidence)),
+        texts=_worth_naming(dict.fromkeys(texts)),
+    )
+
+
+def _is_copy(extra: Mapping[str, Any], sources: Collection[Source]) -> bool:
+    named = ((str(each.get("session_id")), str(each.get("memory_id"))) for each in copied_from(extra))
+    return any((session_id, "") in sources or (session_id, memory_id) in sources for session_id, memory_id in named)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionScrubber:
     """How to clean one session that stays.
 
     `derived` cleans what was made from the erased texts (receipts, prompts, summaries, …), `others` what others said or
     what belongs to the story: there a short text is not evidence of the erased one. `turns` are those in which the erased
-    user spoke. Each method returns the very value it was given where nothing changes.
+    user spoke, `sources` those of which the session may have copies. Each method returns the very value it was given where
+    nothing changes.
     """
 
     derived: Scrubber
@@ -40,6 +72,7 @@ class SessionScrubber:
     turns: frozenset[str] = frozenset()
     user_id: str | None = None
     evidence_ids: frozenset[str] = frozenset()
+    sources: frozenset[Source] = frozenset()
 
     def clean(self, content: str, value: Any, turn_id: str = "") -> Any:
         """Return a value of one of the CONTENTS after the erasure; `turn_id` is that of the turn that it belongs to, if any."""
@@ -85,31 +118,63 @@ class SessionScrubber:
         return (self.derived if of_users and self.user_id is not None else self.others).value(evidence)
 
     def rests_on_erased(self, part: Any) -> bool:
-        """Return whether a part is a block that rests on erased evidence alone, or a passage of an erased document, so that it
-        goes as well.
+        """Return whether a part is a block that rests on erased evidence alone, a passage of an erased document, or a copy of what
+        was erased in another session, so that it goes as well.
         """
+        if isinstance(part, MemoryEntry | Evidence) and self.sources and _is_copy(part.metadata, self.sources):
+            return True
         if isinstance(part, MemoryEntry):
             return document_of(part) in self.evidence_ids
-        return isinstance(part, ContextBlock) and bool(part.refs) and not without_refs(part.refs, self.evidence_ids)
+        if not isinstance(part, ContextBlock):
+            return False
+        rests = bool(part.refs) and not without_refs(part.refs, self.evidence_ids)
+        return rests or (bool(self.sources) and _is_copy(part.extra, self.sources))
 
 
-def scrubber_of_user(user_id: str, texts: Iterable[str], turns: Iterable[str] = ()) -> SessionScrubber:
-    """Return what removes a user from a session in which the user wrote these texts, in these turns."""
-    texts = tuple(texts)
+def scrubber_of_user(
+    user_id: str,
+    texts: Iterable[str],
+    turns: Iterable[str] = (),
+    copies: CopiedParts = CopiedParts(),
+    sources: Iterable[Source] = (),
+) -> SessionScrubber:
+    """Return what removes a user from a session in which the user wrote these texts, in these turns, or which has `copies` of what
+    is erased elsewhere (`sources`).
+    """
+    texts = (*texts, *copies.texts)
     return SessionScrubber(
         derived=Scrubber(texts, (user_id,)),
         others=Scrubber(texts, thorough=False),
         turns=frozenset(turns),
         user_id=user_id,
+        evidence_ids=copies.evidence_ids,
+        sources=frozenset(sources),
     )
 
 
-def scrubber_of_evidence(evidence_ids: frozenset[str], texts: Iterable[str]) -> SessionScrubber:
-    """Return what removes evidence items with these texts from a session."""
+def scrubber_of_evidence(
+    evidence_ids: frozenset[str], texts: Iterable[str], sources: Iterable[Source] = ()
+) -> SessionScrubber:
+    """Return what removes evidence items with these texts from a session, and what it has from `sources`."""
     texts = tuple(texts)
     return SessionScrubber(
-        derived=Scrubber(texts, evidence_ids), others=Scrubber(texts, thorough=False), evidence_ids=evidence_ids
+        derived=Scrubber(texts, evidence_ids),
+        others=Scrubber(texts, thorough=False),
+        evidence_ids=evidence_ids,
+        sources=frozenset(sources),
     )
+
+
+def erased_sources(erasure: Erasure, sessions: Iterable[str] = ()) -> frozenset[Source]:
+    """Return what an erasure takes from sessions that have copies: whole `sessions`, or evidence of one."""
+    cited = {(str(erasure.session_id), each) for each in erasure.evidence_ids}
+    return frozenset(cited or {(each, "") for each in sessions})
+
+
+def heirs_named(evidences: Iterable[Evidence]) -> tuple[str, ...]:
+    """Return the sessions that took memories of a session along, by its evidence."""
+    named = (each.metadata.get(CONTINUED_IN) for each in evidences)
+    return tuple(dict.fromkeys(each for each in named if isinstance(each, str) and each))
 
 
 @dataclass(kw_only=True, slots=True)
@@ -155,6 +220,16 @@ class PreviewTally:
         self.messages, self.evidences = self.messages + len(said), self.evidences + len(cited)
         self.texts.update(dict.fromkeys((*said, *cited)))
         self.scrubbed.update(dict.fromkeys((*theirs, *(cited if not mine else ()))))
+
+    def add_copies(self, session_id: str, copies: CopiedParts) -> None:
+        """Add what a session has from those that were added before."""
+        if not copies.number:
+            return
+        if session_id not in self.touched:
+            self.touched.append(session_id)
+        self.evidences += len(copies.evidence_ids)
+        self.texts.update(dict.fromkeys(copies.texts))
+        self.scrubbed.update(dict.fromkeys(copies.texts))
 
     def preview(self) -> ErasurePreview:
         """Return what was found."""

@@ -72,7 +72,7 @@ class Store(Protocol):
         ...
 
     async def create_session(self, start: SessionStart) -> SessionHead:
-        """Create a session with its first turns; SessionExistsError if there is one with this id."""
+        """Create a session with all that it starts with; SessionExistsError if there is one with this id."""
         ...
 
     async def adopt_world(
@@ -484,6 +484,8 @@ class Store(Protocol):
     async def erase(self, erasure: Erasure) -> ErasureOutcome:
         """Erase in one transaction, everywhere in the store, and leave an audit record (seed 002 section 13);
         ValueError unless the erasure names exactly one subject; an unknown one is no error.
+
+        What other sessions took along of an erased memory (`copied_from`) goes too, and its text with it.
         """
         ...
 

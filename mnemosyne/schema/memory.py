@@ -37,6 +37,13 @@ are pinned. In the metadata of an entry: one such id; nobody may know such an en
 UNDONE_AT = "undone_at"
 """In the metadata of an evidence item: when it was undone (ISO 8601). It has then no passages, and takes nothing from recall."""
 
+COPIED_FROM = "copied_from"
+"""In the metadata of a memory, and in `extra` of a block, that came with another session's memories: its sources, the first one
+first, each with `session_id`, `memory_id`, `turn_id` and `depth`."""
+
+CONTINUED_IN = "continued_in"
+"""In the metadata of an evidence item: the session that took memories of this one along."""
+
 DOCUMENT_ID, SECTION_ID = "document_id", "section_id"
 
 
@@ -129,6 +136,12 @@ def read_audience(extra: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the viewers that a message, a summary or a memory is kept for, by its further fields; empty means everyone."""
     told = extra.get(VIEWERS)
     return tuple(each for each in told if isinstance(each, str)) if isinstance(told, list | tuple) else ()
+
+
+def copied_from(extra: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    """Return the sources of a memory that came from another session, by its further fields; none for any other."""
+    told = extra.get(COPIED_FROM)
+    return tuple(each for each in told if isinstance(each, Mapping)) if isinstance(told, list | tuple) else ()
 
 
 def document_of(entry: MemoryEntry) -> str | None:

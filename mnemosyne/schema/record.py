@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from mnemosyne.schema.document import Meta, ModelUsage, Summary, Task
+from mnemosyne.schema.document import Actor, Meta, ModelUsage, Summary, Task
 from mnemosyne.schema.evidence import ContextBlock, Evidence
 from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry
 from mnemosyne.schema.session import Message, SessionHead, TurnKind, TurnStatus, WindowMessage
@@ -23,7 +23,8 @@ class SessionStart:
     """A session to create, with everything that comes from its world.
 
     `turns` are committed in order as depths 1..n of branch `main`; `entries` may name them by `turn_id` and depth. `extra` is what
-    the metadata of its document says beside locale and time, as the id of its `profile`.
+    the metadata of its document says beside locale and time, as the id of its `profile`. `evidences` and `blocks` are what it has
+    of them from its start, `actor` is whose session it is.
     """
 
     session_id: str
@@ -34,6 +35,9 @@ class SessionStart:
     entries: tuple[MemoryEntry, ...] = ()
     at: datetime | None = None
     extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    evidences: tuple[Evidence, ...] = ()
+    blocks: tuple[ContextBlock, ...] = ()
+    actor: Actor | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

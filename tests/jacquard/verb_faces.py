@@ -72,8 +72,15 @@ class Tools:
         "lore": "list_lore",
         "add_lore": "add_lore",
         "edit_lore": "edit_lore",
+        "continue_session": "continue_session",
     }
-    second: ClassVar = {"undo": "edit_id", "search": "text", "remember": "text", "set_state": "changes"}
+    second: ClassVar = {
+        "undo": "edit_id",
+        "search": "text",
+        "remember": "text",
+        "set_state": "changes",
+        "continue_session": "new_session_id",
+    }
 
     def __init__(self, client):
         self.client = client
@@ -116,6 +123,8 @@ class Commands:
         ]
         by = ["--author", self.author] if verb not in ("search", "memory", "log") else []
         embedder = ["--embedder", "none"] if verb == "search" else []
+        if verb == "continue_session":
+            return await self.ask("sessions", "continue", session, *args, *by)
         told = await self.ask("memory", {"memory": "show"}.get(verb, verb), *args, *said, *by, *embedder, "-s", session)
         return told["evidence_ids"] if verb == "forget" else told
 

@@ -1,4 +1,4 @@
-"""`sessions`, `state`, `history`, `fork`, `switch`: find a session, show it, move between its branches."""
+"""`sessions`, `state`, `history`, `fork`, `switch`: find a session, continue it in another, show it, move between its branches."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import Annotated, Any
 
 import typer
 from rich.text import Text
+from typer.core import TyperGroup
 
-from jacquard.cli.commands.memory.options import AuthorOption, using_verbs
+from jacquard.cli.commands.memory.options import AuthorOption, ViewerOption, using_verbs
 from jacquard.cli.shared import (
     DEFAULT_STORE,
     BranchOption,
+    EmbedderOption,
     JsonOption,
     SessionOption,
     StoreOption,
@@ -33,7 +35,19 @@ from mnemosyne.schema.session import SessionHead
 TurnOption = Annotated[str | None, typer.Option("--turn", "--at", metavar="ID", help="The turn (default: the newest).")]
 
 
-def sessions(
+class _SessionsGroup(TyperGroup):
+    """The commands of sessions; without the name of one, sessions are listed."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        named = not args or args[0] in self.commands or args[0] in self.get_help_option_names(ctx)
+        return super().parse_args(ctx, args if named and args else ["list", *args])
+
+
+sessions = typer.Typer(name="sessions", cls=_SessionsGroup, help="List sessions, or continue one in a new one.")
+
+
+@sessions.command("list")
+def list_sessions(
     query: Annotated[str, typer.Argument(metavar="[WORDS]", help="Only sessions whose id contains these words.")] = "",
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="At most so many.")] = 50,
     store: StoreOption = DEFAULT_STORE,
@@ -53,6 +67,44 @@ def sessions(
         show(f"{head.session_id} · world {head.world_id} · branch {head.branch_id} · {head.depth} turns")
     if not found:
         say("There is no such session." if query else "There is no session.")
+
+
+@sessions.command("continue")
+def continue_session(
+    session: Annotated[str, typer.Argument(metavar="OLD", help="The session whose memories are taken along.")],
+    new_session: Annotated[str, typer.Argument(metavar="NEW", help="The id of the session to start.")],
+    memories: Annotated[
+        list[str] | None,
+        typer.Option("--memory", metavar="ID", help="A memory to take along, more than once. [all]"),
+    ] = None,
+    query: Annotated[
+        str, typer.Option("--query", metavar="TEXT", help="Take along what a search for TEXT finds.")
+    ] = "",
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=100, metavar="N", help="At most so many, with --query.")
+    ] = 10,
+    author: AuthorOption = "host",
+    viewer: ViewerOption = None,
+    store: StoreOption = DEFAULT_STORE,
+    embedder: EmbedderOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Start a session with the memories of another: what it remembers, and a summary of it in every prompt.
+
+    It begins as the world does. Each memory names its source, and goes when the source is erased.
+    """
+
+    async def work() -> SessionHead:
+        async with using_verbs(store, author=author, viewer=viewer, embedder=embedder if query else "none") as verbs:
+            return await verbs.continue_session(
+                session, new_session, memory_ids=memories or None, query=query, limit=limit
+            )
+
+    head = run(work)
+    if as_json:
+        print_json(codec.to_plain(head))
+    else:
+        show(f"Session {head.session_id} of world {head.world_id} has the memories of {session}.")
 
 
 def state(

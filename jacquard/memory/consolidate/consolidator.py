@@ -41,6 +41,7 @@ from jacquard.memory.consolidate.spans import (
     split_batches,
     tell_together,
 )
+from jacquard.memory.path_entries import find_unsummarized_turns, load_path_entries
 from jacquard.pipeline.record.events import emit_usage
 from jacquard.pipeline.worlds import WorldSource, name_of_speaker, party_names
 from mnemosyne.chains.audience import (
@@ -54,11 +55,10 @@ from mnemosyne.protocols import Clock, Store, TokenEstimator
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage
 from mnemosyne.schema.event import EventType
 from mnemosyne.schema.evidence import Evidence, EvidenceLinks, EvidenceSource, EvidenceType, SourceKind
-from mnemosyne.schema.memory import MACRO, Chain, MemoryEntry, Trust, session_scope
+from mnemosyne.schema.memory import COPIED_FROM, MACRO, Chain, MemoryEntry, Trust, session_scope
 from mnemosyne.schema.record import TurnRecord
-from mnemosyne.schema.session import SessionHead, TurnKind
+from mnemosyne.schema.session import SessionHead
 
-PAGE = 500
 KEPT_BACK = 2
 """How many of the newest turns a background run leaves to the next run."""
 
@@ -163,9 +163,9 @@ class Consolidator:
         head = await self._store.head(session_id, branch_id)
         world = await self._worlds.world(head.world_id)
         names = NameDictionary(world.entities)
-        narratives = await self._load_path_entries(head, Chain.NARRATIVE)
+        narratives = await self._load_narratives(head)
         known = {entry.turn_id for entry in narratives if entry.kind == TURN_SUMMARY}
-        bare = await self._find_unsummarized_turns(head, known, head.depth - keep_back)
+        bare = await find_unsummarized_turns(self._store, head, known, head.depth - keep_back)
         summaries, events, failures = 0, 0, []
         done = 0
         for batch in split_batches(bare, config.batch_turns):
@@ -212,9 +212,9 @@ class Consolidator:
         """Write the narratives that are due. The first failure ends this, because later narratives continue from
         earlier ones.
         """
-        narratives = await self._load_path_entries(head, Chain.NARRATIVE)
+        narratives = await self._load_narratives(head)
         texts = {entry.depth: entry for entry in narratives if entry.kind == TURN_SUMMARY and entry.depth is not None}
-        chapters = chapter_depths(narratives, await self._load_path_entries(head, Chain.EVENT))
+        chapters = chapter_depths(narratives, await load_path_entries(self._store, head, Chain.EVENT))
         depths = sorted(texts)
         if chapter_ends and depths:
             chapters |= {max(depth for depth in depths if depth <= upto)}
@@ -332,40 +332,13 @@ class Consolidator:
         stage = ModelUsageStage.SUMMARIZE
         return usage_of(usage_id, timed, self._count, stage=stage, purpose="memory", turn_id=head.turn_id, error=error)
 
+    async def _load_narratives(self, head: SessionHead) -> list[MemoryEntry]:
+        """Return the narratives of a branch without those that came from another session: they tell of other turns."""
+        found = await load_path_entries(self._store, head, Chain.NARRATIVE)
+        return [entry for entry in found if COPIED_FROM not in entry.metadata]
+
     async def _append(self, session_id: str, entries: Sequence[MemoryEntry]) -> int:
         if not entries:
             return 0
         async with self._hold(session_id):
             return await self._store.append_entries(session_id, entries)
-
-    async def _load_path_entries(self, head: SessionHead, chain: Chain) -> list[MemoryEntry]:
-        """Return the entries of a chain on the path to the head, in the order in which they were written."""
-        upto = {span.branch_id: span.upto_depth for span in head.lineage}
-        found: list[MemoryEntry] = []
-        sequence = 0
-        while page := await self._store.entries_after(session_scope(head.session_id), chain, sequence, PAGE):
-            found += [
-                each.entry
-                for each in page
-                if not each.deleted
-                and each.entry.depth is not None
-                and each.entry.depth <= upto.get(each.entry.branch_id or "", -1)
-            ]
-            sequence = page[-1].sequence
-        return found
-
-    async def _find_unsummarized_turns(self, head: SessionHead, known: set[str | None], upto: int) -> list[TurnRecord]:
-        """Return the narrated turns up to a depth that have no summary yet, oldest first."""
-        bare: list[TurnRecord] = []
-        before: int | None = upto + 1
-        while before is not None and before > 1:
-            page = await self._store.turns(head.session_id, limit=PAGE, branch_id=head.branch_id, before_depth=before)
-            bare += [
-                turn
-                for turn in reversed(page)
-                if turn.turn_id not in known
-                and turn.kind is TurnKind.NARRATIVE
-                and any(message.content.strip() for message in told_messages(turn.messages))
-            ]
-            before = page[0].depth if page else None
-        return bare[::-1]

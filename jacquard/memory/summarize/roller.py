@@ -91,7 +91,7 @@ class SummaryRoller:
         emitter: EventEmitter,
         failures: dict[str, str],
     ) -> None:
-        self._store, self._count = store, estimator.estimate
+        self._store, self._count, self._worlds, self._clock = store, estimator.estimate, worlds, clock
         self._is_local = summarizer is None
         self._batches = BatchSummarizer(
             store,
@@ -214,6 +214,21 @@ class SummaryRoller:
         if made.summary is None:
             raise SummarizerError(made.failure)
         return made.summary
+
+    async def tell_whole(self, window: SessionWindow, config: RuntimeConfig) -> Summary | None:
+        """Return a summary of a branch up to its head, made of the present one and the turns since without a model, and stored
+        nowhere; None where nothing was said.
+        """
+        batches = BatchSummarizer(
+            self._store,
+            self._worlds,
+            self._count,
+            self._clock,
+            ExtractSummarizer(self._count),
+            is_local=True,
+        )
+        made = await batches.summarize(window, await self._load_coverage(window), window.head.depth, config)
+        return made.summary or (None if window.summary is None else window.summary.summary)
 
     async def _load_coverage(self, window: SessionWindow) -> Coverage:
         own = read_own_coverage(window.summary)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -134,6 +135,8 @@ class MemoryEditor:
             raise MemoryNotFoundError(f"There is no edit {edit_id!r} in session {session_id!r}; the log shows the ids.")
         if is_undone(evidence):
             return edit
+        if edit.action is MemoryAction.CONTINUE:
+            raise ConfigError(f"Session {edit.memory_id!r} has its memories; erase that session to take them back.")
         pins: list[Evidence] = []
         if edit.action in (MemoryAction.REMEMBER, MemoryAction.EDIT, MemoryAction.SUPERSEDE):
             for later in await load_edits(self._store, session_id, edit_id):
@@ -263,14 +266,8 @@ class MemoryEditor:
         takes: tuple[str, ...] = (),
         more: Mapping[str, Any] = EMPTY,
     ) -> Evidence:
-        evidence = Evidence(
-            evidence_id=self._ids.generate(),
-            type=EvidenceType.OTHER,
-            source=EvidenceSource(kind=SourceKind.SYSTEM, name=memory.title or SOURCE),
-            trust=Trust.USER,
-            metadata={IS_DOCUMENT: True, **self._metadata(action, memory, takes), **more},
-            created_at=self._clock.now(),
-        )
+        told = {**self._metadata(action, memory, takes), **more}
+        evidence = build_edit(self._ids.generate(), memory.title, told, self._clock.now())
         await self._store.put_evidence(session_id, evidence)
         await write_passages(self._store, session_id, evidence)
         return evidence
@@ -293,27 +290,41 @@ class MemoryEditor:
         return pins[-1] if pins else None
 
     async def _show(self, session_id: str, memory: Memory) -> None:
-        extra: dict[str, Any] = {
-            PINNED: memory.memory_id,
-            "trust": memory.trust.value,
-            **audience_field(memory.viewers),
-        }
-        if memory.sensitivity:
-            extra[SENSITIVITY] = memory.sensitivity
-        await self._put(session_id, memory.memory_id, memory.text, extra)
+        await self._store.put_context_blocks(session_id, (build_pin(memory),))
 
     async def _hide(self, session_id: str, memory_id: str) -> None:
-        await self._put(session_id, memory_id, "", {PINNED: memory_id, UNPINNED: True})
-
-    async def _put(self, session_id: str, memory_id: str, text: str, extra: Mapping[str, Any]) -> None:
-        block = ContextBlock(
-            block_id=f"{PIN_PREFIX}{memory_id}",
-            block_type=BlockType.MEMORY,
-            priority=Priority.HIGH,
-            content=text,
-            extra=extra,
-        )
+        block = _build_block(memory_id, "", {PINNED: memory_id, UNPINNED: True})
         await self._store.put_context_blocks(session_id, (block,))
+
+
+def build_edit(edit_id: str, title: str, metadata: Mapping[str, Any], at: datetime) -> Evidence:
+    """Return the item of an edit that has no text of its own."""
+    return Evidence(
+        evidence_id=edit_id,
+        type=EvidenceType.OTHER,
+        source=EvidenceSource(kind=SourceKind.SYSTEM, name=title or SOURCE),
+        trust=Trust.USER,
+        metadata={IS_DOCUMENT: True, IS_EDIT: "yes", **metadata},
+        created_at=at,
+    )
+
+
+def build_pin(memory: Memory) -> ContextBlock:
+    """Return the block that shows a memory in every prompt."""
+    extra: dict[str, Any] = {PINNED: memory.memory_id, "trust": memory.trust.value, **audience_field(memory.viewers)}
+    if memory.sensitivity:
+        extra[SENSITIVITY] = memory.sensitivity
+    return _build_block(memory.memory_id, memory.text, extra)
+
+
+def _build_block(memory_id: str, text: str, extra: Mapping[str, Any]) -> ContextBlock:
+    return ContextBlock(
+        block_id=f"{PIN_PREFIX}{memory_id}",
+        block_type=BlockType.MEMORY,
+        priority=Priority.HIGH,
+        content=text,
+        extra=extra,
+    )
 
 
 def _others(known: tuple[ShownText, ...], text: str) -> tuple[ShownText, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jacquard.core.errors import ConfigError, MemoryNotFoundError
 from jacquard.memory.verbs.log import ACTION, is_undone, load_edits
-from jacquard.memory.verbs.values import Memory, MemoryAction
+from jacquard.memory.verbs.values import Memory, MemoryAction, sources_of
 from mnemosyne.chains.audience import audience_of_entry, may_read
 from mnemosyne.chains.turn_tree import is_on_path
 from mnemosyne.evidence.documents import document_entries, is_document
@@ -15,7 +15,8 @@ from mnemosyne.schema.session import SessionHead, TurnStatus
 
 REMEMBERED = "remembered"
 SENSITIVITY = "sensitivity"
-_WITH_TEXT = frozenset({MemoryAction.REMEMBER.value, MemoryAction.EDIT.value, MemoryAction.SUPERSEDE.value})
+WITH_TEXT = frozenset({MemoryAction.REMEMBER.value, MemoryAction.EDIT.value, MemoryAction.SUPERSEDE.value})
+"""Actions whose edit may be a memory by itself."""
 
 
 def has_words(text: str, query: str) -> bool:
@@ -55,11 +56,11 @@ async def _find(store: Store, session_id: str, world_id: str, memory_id: str) ->
                 if TAKES_FROM_RECALL in entry.metadata:
                     return None
                 if (document_id := document_of(entry)) is None:
-                    return _of_entry(entry)
+                    return memory_of_entry(entry)
                 evidence = await store.get_evidence(session_id, document_id)
     if evidence is None or not is_document(evidence) or is_undone(evidence) or not evidence.content:
         return None
-    return _of_evidence(session_id, evidence)
+    return memory_of_evidence(session_id, evidence)
 
 
 async def _is_known(store: Store, head: SessionHead, memory: Memory) -> bool:
@@ -70,7 +71,8 @@ async def _is_known(store: Store, head: SessionHead, memory: Memory) -> bool:
     return True
 
 
-def _of_entry(entry: MemoryEntry) -> Memory:
+def memory_of_entry(entry: MemoryEntry) -> Memory:
+    """Return an entry of memory that is no passage of a document as a memory."""
     return Memory(
         memory_id=entry.entry_id,
         kind=entry.kind,
@@ -80,18 +82,21 @@ def _of_entry(entry: MemoryEntry) -> Memory:
         viewers=audience_of_entry(entry),
         trust=entry.trust,
         sensitivity=str(entry.metadata.get(SENSITIVITY, "")),
+        sources=sources_of(entry.metadata),
     )
 
 
-def _of_evidence(session_id: str, evidence: Evidence) -> Memory:
+def memory_of_evidence(session_id: str, evidence: Evidence) -> Memory:
+    """Return a document or a remembered text as a memory."""
     entries = document_entries(session_id, evidence)
     return Memory(
         memory_id=evidence.evidence_id,
-        kind=REMEMBERED if evidence.metadata.get(ACTION) in _WITH_TEXT else "document",
+        kind=REMEMBERED if evidence.metadata.get(ACTION) in WITH_TEXT else "document",
         text=evidence.content,
         title=evidence.source.name,
         entry_ids=tuple(each.entry_id for each in entries if TAKES_FROM_RECALL not in each.metadata),
         viewers=readers_of(evidence),
         trust=evidence.trust,
         sensitivity=str(evidence.metadata.get(SENSITIVITY, "")),
+        sources=sources_of(evidence.metadata),
     )

@@ -24,7 +24,7 @@ from mnemosyne.host_parts import HashText, digest_of, hash_with_sha256
 from mnemosyne.protocols import TokenEstimator
 from mnemosyne.retrieval.text.dates import resolve_dates
 from mnemosyne.schema.evidence import BlockType, Priority
-from mnemosyne.schema.memory import EMPTY, SECTION_ID, Chain, LoreCategory, MemoryEntry, Trust, document_of
+from mnemosyne.schema.memory import EMPTY, SECTION_ID, Chain, LoreCategory, MemoryEntry, Trust, copied_from, document_of
 from mnemosyne.schema.session import Ref
 from mnemosyne.schema.world import BARE_DIGEST
 
@@ -173,7 +173,8 @@ def _rationale(text: str, rank: int, estimator: TokenEstimator) -> PromptBlock:
 
 def _entry_element(entry: MemoryEntry, labels: MemoryLabels) -> str:
     name = f"  <name>{escape_text(entry.title)}</name>\n" if entry.title else ""
-    start = open_tag("entry", (("id", entry.entry_id), ("type", str(entry.metadata.get("kind") or entry.kind))))
+    kind = str(entry.metadata.get("kind") or entry.kind)
+    start = open_tag("entry", (("id", entry.entry_id), ("type", kind), *_origin(entry).items()))
     return f"{start}\n{name}  <desc>{show_text(entry.text, labels.boundary)}</desc>\n</entry>"
 
 
@@ -181,8 +182,8 @@ def _memory_element(entry: MemoryEntry, labels: MemoryLabels) -> str:
     """Return the element of a memory. The title of a message is its speaker; other titles are shown before texts that
     do not name them.
     """
-    attributes = {"id": entry.entry_id}
-    if entry.depth is not None:
+    attributes = {"id": entry.entry_id, **_origin(entry)}
+    if entry.depth is not None and "session" not in attributes:
         attributes["turn"] = str(entry.depth)
     if story_time := labels.story_times.get(entry.turn_id or ""):
         attributes["time"] = story_time
@@ -197,6 +198,14 @@ def _memory_element(entry: MemoryEntry, labels: MemoryLabels) -> str:
     title = entry.title if entry.chain is not Chain.HISTORY and entry.title not in entry.text else ""
     text = f"{title}: {entry.text}" if title else entry.text
     return f"{open_tag('memory', attributes.items())}{show_text(text, labels.boundary)}</memory>"
+
+
+def _origin(entry: MemoryEntry) -> dict[str, str]:
+    """Return the session and turn of which a memory first was, if these are of another session."""
+    for source in copied_from(entry.metadata):
+        told = {"session": str(source.get("session_id", "")), "turn": str(source.get("depth", ""))}
+        return {name: value for name, value in told.items() if value}
+    return {}
 
 
 def _describe_dates(entry: MemoryEntry) -> str:

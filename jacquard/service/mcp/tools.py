@@ -94,6 +94,7 @@ TOOLS: Mapping[str, Tool] = {
     for each in (
         _tool("list_sessions", "List session ids.", reads=True),
         _tool("start_session", "Start a session, or find it.", omit=_HEAD, is_idempotent=True),
+        _tool("continue_session", "Start a session with another's memories.", omit=_HEAD, is_idempotent=True),
         _tool(
             "prepare_turn",
             "Give the user's message; get the prompt with relevant memory. Answer from it, then commit the answer.",

@@ -19,8 +19,13 @@ from mnemosyne.core.codec import JsonText, decode_raw, encode, format_time
 from mnemosyne.privacy.runs import WORTH_SEEKING, TextMatcher, is_distinctive, weight
 from mnemosyne.privacy.scrub import subject_of
 from mnemosyne.privacy.session_scrubber import (
+    CopiedParts,
     PreviewTally,
     SessionScrubber,
+    Source,
+    erased_sources,
+    find_copies,
+    heirs_named,
     scrubber_of_evidence,
     scrubber_of_user,
     texts_written_by,
@@ -35,10 +40,10 @@ from mnemosyne.schema.erasure import (
     StoredRow,
 )
 from mnemosyne.schema.evidence import Evidence
-from mnemosyne.schema.memory import is_profile_session, session_scope
+from mnemosyne.schema.memory import MemoryEntry, is_profile_session, session_scope
 from mnemosyne.schema.session import Message
 from mnemosyne.stores.ledger.ledger import Ledger
-from mnemosyne.stores.ledger.rows import PACK, Change
+from mnemosyne.stores.ledger.rows import PACK, Change, EntryRow
 from mnemosyne.stores.ledger.scrub import scrub_ledger
 
 _COUNTED = {
@@ -112,10 +117,12 @@ def erase(dataset: Dataset, erasure: Erasure) -> tuple[ErasureOutcome, RewritePl
         scope = session_scope(str(erasure.session_id))
         if scope in dataset.ledgers:
             _drop(dataset, scope, tally)
+            _erase_copies(dataset, tally.sessions, erased_sources(erasure, tally.sessions), tally)
     elif kind == "user":
-        _erase_user(dataset, str(erasure.user_id), tally)
+        _erase_user(dataset, erasure, tally)
     else:
         _erase_evidence(dataset, str(erasure.session_id), frozenset(erasure.evidence_ids), tally)
+        _erase_copies(dataset, (str(erasure.session_id),), erased_sources(erasure), tally)
     counts = {kind: number for kind, number in tally.counts.items() if number}
     audit = AuditRecord(
         audit_id=uuid4().hex,
@@ -144,6 +151,9 @@ def preview(dataset: Dataset, erasure: Erasure) -> ErasurePreview:
         spoken = () if erasure.evidence_ids else _messages(ledger)
         items = [decode_raw(row.body, Evidence) for row in ledger.evidences.values()]
         found.add(session_id, _owner(ledger), [message for _, message in spoken], items)
+    sources = erased_sources(erasure, found.whole)
+    for heir in _find_heirs(dataset, (*found.whole, *found.touched)):
+        found.add_copies(heir, _read_copies(dataset.ledgers[session_scope(heir)], sources))
     return found.preview()
 
 
@@ -193,9 +203,11 @@ def _drop(dataset: Dataset, scope: str, tally: _Tally) -> None:
     tally.floor = max(tally.floor, ledger.sequence)
 
 
-def _erase_user(dataset: Dataset, user_id: str, tally: _Tally) -> None:
-    """Delete the sessions of a user, and erase in all others in which the user wrote what the user wrote anywhere."""
-    turns: dict[str, frozenset[str]] = {}
+def _erase_user(dataset: Dataset, erasure: Erasure, tally: _Tally) -> None:
+    """Delete the sessions of a user, and erase in all others in which the user wrote what the user wrote anywhere, and in those
+    that took memories along.
+    """
+    user_id, turns = str(erasure.user_id), dict[str, frozenset[str]]()
     for session_id in _concerned(dataset, user_id=user_id):
         ledger = dataset.ledgers[session_scope(session_id)]
         theirs = texts_written_by(user_id, _messages(ledger))
@@ -208,8 +220,15 @@ def _erase_user(dataset: Dataset, user_id: str, tally: _Tally) -> None:
             _drop(dataset, session_scope(session_id), tally)
         elif theirs is not None:
             turns[session_id] = theirs[1]
-    for session_id, own in turns.items():
-        _scrub(dataset, session_scope(session_id), tally, scrubber_of_user(user_id, tally.texts, own))
+    sources, copied = erased_sources(erasure, tally.sessions), list[str]()
+    heirs = [each for each in _find_heirs(dataset, (*tally.sessions, *turns)) if each not in turns]
+    for session_id in (*turns, *heirs):
+        scope = session_scope(session_id)
+        copies = _read_copies(dataset.ledgers[scope], sources)
+        copied += copies.texts
+        own = turns.get(session_id, frozenset())
+        _scrub(dataset, scope, tally, scrubber_of_user(user_id, tally.texts, own, copies, sources))
+    tally.texts.update(dict.fromkeys(copied))
     if not tally.touched:
         tally.texts.clear()
 
@@ -241,6 +260,38 @@ def _erase_evidence(dataset: Dataset, session_id: str, evidence_ids: frozenset[s
     texts = tuple(dict.fromkeys(content for content in contents if content.strip()))
     tally.texts.update(dict.fromkeys(texts))
     _scrub(dataset, scope, tally, scrubber_of_evidence(evidence_ids, texts))
+
+
+def _find_heirs(dataset: Dataset, session_ids: Sequence[str]) -> list[str]:
+    """Return the other sessions that took memories of these along, at first or at second hand."""
+    known = list(session_ids)
+    for session_id in known:
+        ledger = dataset.ledgers.get(session_scope(session_id))
+        rows = () if ledger is None else ledger.evidences.values()
+        for heir in heirs_named(decode_raw(row.body, Evidence) for row in rows):
+            if heir not in known and session_scope(heir) in dataset.ledgers:
+                known.append(heir)
+    return known[len(session_ids) :]
+
+
+def _read_copies(ledger: Ledger, sources: frozenset[Source]) -> CopiedParts:
+    """Return what a session has from sources."""
+    if not sources:
+        return CopiedParts()
+    items = [decode_raw(row.body, Evidence) for row in ledger.evidences.values()]
+    rows = (change.row for change in ledger.rows())
+    entries = [decode_raw(row.body, MemoryEntry) for row in rows if isinstance(row, EntryRow)]
+    return find_copies((*items, *entries), sources)
+
+
+def _erase_copies(dataset: Dataset, session_ids: Sequence[str], sources: frozenset[Source], tally: _Tally) -> None:
+    """Erase what other sessions have from sources in these, with its text."""
+    for heir in _find_heirs(dataset, session_ids):
+        copies = _read_copies(dataset.ledgers[session_scope(heir)], sources)
+        if copies.number:
+            tally.texts.update(dict.fromkeys(copies.texts))
+            scrubber = scrubber_of_evidence(copies.evidence_ids, copies.texts, sources)
+            _scrub(dataset, session_scope(heir), tally, scrubber)
 
 
 def _scrub(dataset: Dataset, scope: str, tally: _Tally, scrubber: SessionScrubber) -> None:

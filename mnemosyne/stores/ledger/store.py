@@ -93,11 +93,12 @@ class LedgerStore(Store):
         await self._backend.close()
 
     async def create_session(self, start: SessionStart) -> SessionHead:
-        return await self._backend.write(
-            session_scope(start.session_id),
-            "create_session",
-            lambda ledger: ledger_writes.create_session(ledger, start),
-        )
+        def create(ledger: Ledger) -> SessionHead:
+            head = ledger_writes.create_session(ledger, start)
+            ledger_documents.hold_prompt_parts(ledger, start.evidences, start.blocks, ())
+            return head
+
+        return await self._backend.write(session_scope(start.session_id), "create_session", create)
 
     async def adopt_world(
         self,

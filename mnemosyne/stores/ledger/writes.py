@@ -76,7 +76,7 @@ def create_session(ledger: Ledger, start: SessionStart) -> SessionHead:
     if ledger.session is not None:
         raise SessionExistsError(start.session_id)
     begin(ledger, start.session_id, start.world_id, start.locale, start.state, start.at)
-    if start.extra:
+    if start.extra or start.actor is not None:
         ledger.refill("document", {"frame": encode_raw(started_frame(start))})
     append(ledger, read_head(ledger, start.session_id), start.turns, start.at)
     head = read_head(ledger, start.session_id)

@@ -10,7 +10,7 @@ number, so that every index that follows the order of writing notices them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -22,15 +22,20 @@ from mnemosyne.privacy.runs import WORTH_SEEKING, is_distinctive, weight
 from mnemosyne.privacy.scrub import subject_of
 from mnemosyne.privacy.session_scrubber import (
     PARTS,
+    CopiedParts,
     PreviewTally,
     SessionScrubber,
+    Source,
+    erased_sources,
+    find_copies,
+    heirs_named,
     scrubber_of_evidence,
     scrubber_of_user,
     texts_written_by,
 )
 from mnemosyne.schema.erasure import Erasure, ErasureOutcome, ErasurePreview
 from mnemosyne.schema.evidence import Evidence
-from mnemosyne.schema.memory import MemoryEntry, is_profile_session, session_scope
+from mnemosyne.schema.memory import CONTINUED_IN, MemoryEntry, is_profile_session, session_scope
 from mnemosyne.schema.session import Message
 from mnemosyne.stores.sql.blobs import (
     PLACED_BY,
@@ -85,11 +90,15 @@ def erase(connection: Connection, erasure: Erasure) -> ErasureOutcome:
     if kind == "session":
         session = find_session(connection, str(erasure.session_id))
         if session is not None:
+            heirs = _find_heirs(connection, (session.session_id,))
             _drop(connection, session, tally)
+            _erase_copies(connection, heirs, erased_sources(erasure, tally.sessions), tally)
     elif kind == "user":
-        _erase_user(connection, str(erasure.user_id), tally)
+        _erase_user(connection, erasure, tally)
     else:
+        heirs = _find_heirs(connection, (str(erasure.session_id),))
         _erase_evidence(connection, str(erasure.session_id), frozenset(erasure.evidence_ids), tally)
+        _erase_copies(connection, heirs, erased_sources(erasure), tally)
     if connection.shares_index:
         _drop_shared(connection, tally)
     audit_id = uuid4().hex
@@ -126,6 +135,9 @@ def preview(connection: Connection, erasure: Erasure) -> ErasurePreview:
         spoken = [] if erasure.evidence_ids else list(_read_messages(connection, session.key))
         items = [decode(body, Evidence) for (body,) in _rows(connection, "body FROM evidences", session.key)]
         found.add(session.session_id, owner, [message for _, message in spoken], items)
+    sources = erased_sources(erasure, found.whole)
+    for heir in _find_heirs(connection, (*found.whole, *found.touched)):
+        found.add_copies(heir, _read_copies(connection, load_session(connection, heir), sources))
     return found.preview()
 
 
@@ -186,9 +198,13 @@ def _number(connection: Connection, where: str, values: tuple[Any, ...]) -> int:
     return int(number)
 
 
-def _erase_user(connection: Connection, user_id: str, tally: _Tally) -> None:
-    """Delete the sessions of a user, and erase in all others in which the user wrote what the user wrote anywhere."""
+def _erase_user(connection: Connection, erasure: Erasure, tally: _Tally) -> None:
+    """Delete the sessions of a user, and erase in all others in which the user wrote what the user wrote anywhere, and in those
+    that took memories along.
+    """
+    user_id = str(erasure.user_id)
     owned, wrote = _sessions_of_user(connection, user_id, lock=connection.lock)
+    heirs = _find_heirs(connection, (*owned, *wrote))
     turns: dict[str, frozenset[str]] = {}
     for session_id in (*owned, *wrote):
         session = load_session(connection, session_id)
@@ -201,10 +217,15 @@ def _erase_user(connection: Connection, user_id: str, tally: _Tally) -> None:
             tally.texts.update((each.content, None) for each in items)
     for session_id in owned:
         _drop(connection, load_session(connection, session_id), tally)
-    for session_id in wrote:
-        if session_id in turns:
-            scrubber = scrubber_of_user(user_id, tally.texts, turns[session_id])
-            _rewrite(connection, _Task(session=load_session(connection, session_id), scrubber=scrubber, tally=tally))
+    sources, copied = erased_sources(erasure, owned), list[str]()
+    for session_id in (*wrote, *heirs):
+        session = load_session(connection, session_id)
+        copies = _take_copies(connection, session, sources, tally)
+        copied += copies.texts
+        if copies.number or session_id in turns or session_id in heirs:
+            scrubber = scrubber_of_user(user_id, tally.texts, turns.get(session_id, ()), copies, sources)
+            _rewrite(connection, _Task(session=session, scrubber=scrubber, tally=tally))
+    tally.texts.update(dict.fromkeys(copied))
     if not tally.touched:
         tally.texts.clear()
 
@@ -258,6 +279,59 @@ def _erase_evidence(connection: Connection, session_id: str, evidence_ids: froze
             texts.append(decode(row[0], Evidence).content)
     tally.texts.update(dict.fromkeys(text for text in texts if text.strip()))
     _rewrite(connection, _Task(session=session, scrubber=scrubber_of_evidence(evidence_ids, texts), tally=tally))
+
+
+def _find_heirs(connection: Connection, session_ids: Sequence[str]) -> list[str]:
+    """Return the other sessions that took memories of these along, at first or at second hand."""
+    known = list(session_ids)
+    for session_id in known:
+        session = find_session(connection, session_id)
+        if session is None:
+            continue
+        rows = connection.execute(
+            f"SELECT body FROM evidences WHERE session = ? AND {connection.contains('body')}",
+            (session.key, encode(CONTINUED_IN)),
+        ).fetchall()
+        for heir in heirs_named(decode(body, Evidence) for (body,) in rows):
+            if heir not in known and find_session(connection, heir) is not None:
+                known.append(heir)
+    return known[len(session_ids) :]
+
+
+def _read_copies(connection: Connection, session: StoredSession, sources: frozenset[Source]) -> CopiedParts:
+    """Return what a session has from sources."""
+    if not sources:
+        return CopiedParts()
+    items = [decode(body, Evidence) for (body,) in _rows(connection, "body FROM evidences", session.key)]
+    rows = connection.execute(
+        "SELECT body FROM entries WHERE tenant = ? AND scope = ?",
+        (connection.tenant, session_scope(session.session_id)),
+    ).fetchall()
+    return find_copies((*items, *(decode(body, MemoryEntry) for (body,) in rows)), sources)
+
+
+def _take_copies(
+    connection: Connection, session: StoredSession, sources: frozenset[Source], tally: _Tally
+) -> CopiedParts:
+    """Return what a session has from sources, its evidence deleted."""
+    copies = _read_copies(connection, session, sources)
+    for evidence_id in sorted(copies.evidence_ids):
+        connection.execute("DELETE FROM evidences WHERE session = ? AND evidence_id = ?", (session.key, evidence_id))
+    tally.count("evidences", len(copies.evidence_ids))
+    return copies
+
+
+def _erase_copies(
+    connection: Connection, session_ids: Sequence[str], sources: frozenset[Source], tally: _Tally
+) -> None:
+    """Erase in sessions what they have from sources, with its text."""
+    for session_id in session_ids:
+        session = load_session(connection, session_id)
+        copies = _take_copies(connection, session, sources, tally)
+        if copies.number:
+            tally.texts.update(dict.fromkeys(copies.texts))
+            scrubber = scrubber_of_evidence(copies.evidence_ids, copies.texts, sources)
+            _rewrite(connection, _Task(session=session, scrubber=scrubber, tally=tally))
 
 
 def _rewrite(connection: Connection, task: _Task) -> None:

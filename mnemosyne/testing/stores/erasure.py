@@ -14,7 +14,7 @@ from mnemosyne.privacy.scrub import subject_of
 from mnemosyne.protocols import Store
 from mnemosyne.schema.document import Actor, Meta, Summary, Task, ToolCall
 from mnemosyne.schema.erasure import ERASED, Erasure, StoredRow
-from mnemosyne.schema.memory import Chain
+from mnemosyne.schema.memory import CONTINUED_IN, COPIED_FROM, Chain, session_scope
 from mnemosyne.schema.record import ImportedTurn, PathSummary, Prefetch, TurnCommit
 from mnemosyne.schema.session import Author, AuthorKind, Message, Ref, Role
 from mnemosyne.testing.stores.samples import (
@@ -219,6 +219,41 @@ class StoreErasure(StoreTests):
             assert document is not None
             assert document.session.tool_state is not None
             assert document.session.tool_state.tool_calls[0].result_evidence_ids == ("e2",)
+
+    async def test_what_another_session_took_along_goes_with_its_source(self, tmp_path: Path) -> None:
+        """A session that starts with copies has them at once; those of what is erased go from it, at second hand too."""
+        async with self.open_session(tmp_path) as store:
+            await store.put_evidence(SESSION, evidence("e1", SECRET))
+            for source, heir in ((SESSION, "s2"), ("s2", "s3")):
+                await store.put_evidence(source, evidence(f"to {heir}", metadata={CONTINUED_IN: heir}))
+                told = {COPIED_FROM: [{"session_id": SESSION, "memory_id": name} for name in ("e1",)]}
+                made = replace(
+                    start(session_id=heir),
+                    evidences=(evidence("c1", SECRET, metadata=told), evidence("c2", OTHER)),
+                    blocks=(block("k1", content=SECRET, extra=told), block("k2", content=OTHER)),
+                    entries=(
+                        memory("m1", scope=session_scope(heir), depth=0, text=SECRET, metadata=told),
+                        memory("m2", scope=session_scope(heir), depth=0, text=OTHER),
+                    ),
+                    actor=Actor(user_id="kai"),
+                )
+                assert (await store.create_session(made)).depth == 0
+            document = await store.get_session("s3")
+            assert document is not None
+            assert document.meta is not None
+            assert document.meta.actor == Actor(user_id="kai")
+            assert set(document.evidences) == {"c1", "c2"}
+            erasure = Erasure(at=AT, session_id=SESSION, evidence_ids=("e1",))
+            seen = await store.preview_erasure(erasure)
+            assert seen.touched == (SESSION, "s2", "s3")
+            done = await store.erase(erasure)
+            assert (done.touched, done.texts) == (seen.touched, (SECRET,))
+            assert await store.find_text((SECRET,)) == ()
+            for heir in ("s2", "s3"):
+                assert {each.evidence_id for each in await store.list_evidences(heir)} - {"to s3"} == {"c2"}
+                assert [each.block_id for each in await store.list_context_blocks(heir)] == ["k2"]
+                assert [each.entry_id for each in await store.entries(session_scope(heir), ("m1", "m2"))] == ["m2"]
+            assert (await store.erase(Erasure(at=AT, user_id="kai"))).sessions == ("s2", "s3")
 
     async def test_nobody_and_nothing_is_recorded_too(self, tmp_path: Path) -> None:
         """An unknown subject erases nothing; records are in the order of the calls; the rest is unchanged."""

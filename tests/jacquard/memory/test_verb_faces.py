@@ -17,7 +17,8 @@ from jacquard.service.mcp.tools import TOOLS
 FACT, FIXED = "The boat key hangs behind the blue clock.", "The boat key lies under the red mat."
 QUESTION = "Where is the boat key?"
 COMMANDS = {
-    "sessions": ("sessions",),
+    "sessions": ("sessions", "list"),
+    "continue_session": ("sessions", "continue"),
     "memory": ("memory", "show"),
     "get_state": ("state",),
     "set_state": ("state",),

@@ -11,7 +11,13 @@ from jacquard.memory.verbs.values import FoundMemory, Memory, MemoryEdit
 from jacquard.service.http.call_settings import id_from_key, verbs_for
 from jacquard.service.http.operation import AUTHOR, VIEWER, Call, Operation, Query
 from jacquard.service.values import Scope
-from mnemosyne.core.errors import RedactionError, SessionNotFoundError, StateOpError, VersionConflictError
+from mnemosyne.core.errors import (
+    RedactionError,
+    SessionExistsError,
+    SessionNotFoundError,
+    StateOpError,
+    VersionConflictError,
+)
 from mnemosyne.schema.memory import LoreCategory, MemoryEntry
 from mnemosyne.schema.session import SessionHead
 
@@ -46,6 +52,16 @@ class ForgottenMemory:
     """The ids of the evidence that was erased."""
 
     evidence_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ContinueRequest:
+    """A session to start with memories of another: all, those named, or the best `limit` that a search for `query` finds."""
+
+    new_session_id: str
+    memory_ids: tuple[str, ...] | None = None
+    query: str = ""
+    limit: int = 10
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -128,6 +144,14 @@ async def undo(call: Call) -> MemoryEdit:
 async def read_log(call: Call) -> tuple[MemoryEdit, ...]:
     """Return the edits of a session."""
     return await verbs_for(call).log(call.session_id)
+
+
+async def continue_session(call: Call) -> SessionHead:
+    """Start a session with the memories of another."""
+    sent = call.read(ContinueRequest)
+    return await verbs_for(call).continue_session(
+        call.session_id, sent.new_session_id, memory_ids=sent.memory_ids, query=sent.query, limit=sent.limit
+    )
 
 
 async def set_state(call: Call) -> SessionHead:
@@ -249,6 +273,17 @@ OPERATIONS = (
         "Undo an edit; a second call changes nothing.",
         undo,
         answer=MemoryEdit,
+    ),
+    _operation(
+        "continue_session",
+        "POST",
+        "/api/v1/sessions/{session_id}/continue",
+        "Start a session with the memories of another one; the same call again returns the session that it made.",
+        continue_session,
+        body=ContinueRequest,
+        answer=SessionHead,
+        status=201,
+        errors=(*_ERRORS, SessionExistsError),
     ),
     _operation(
         "set_state",

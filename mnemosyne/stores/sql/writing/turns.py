@@ -54,7 +54,7 @@ from mnemosyne.stores.sql.blobs import (
     summary_place,
 )
 from mnemosyne.stores.sql.connection import Connection
-from mnemosyne.stores.sql.parts import check_stored_refs
+from mnemosyne.stores.sql.parts import check_stored_refs, refill_evidences, refill_parts
 from mnemosyne.stores.sql.reading.turns import find_turn, rebuild_state
 from mnemosyne.stores.sql.sessions import (
     StoredSession,
@@ -81,15 +81,21 @@ from mnemosyne.stores.sql.writing.turn_rows import (
 
 
 def create_session(connection: Connection, start: SessionStart, limit: SessionLimit | None) -> SessionHead:
-    """Create a session with its first turns and entries; SessionExistsError, and what the limit raises."""
+    """Create a session with all that it starts with; SessionExistsError, and what the limit raises."""
     if not begin_session(connection, start, limit, version=1):
         raise SessionExistsError(start.session_id)
     session = load_session(connection, start.session_id)
-    if start.extra:
+    if start.extra or start.actor is not None:
         connection.post(
             "INSERT INTO documents (session, frame) VALUES (?, ?)",
             (session.key, seal(encode(started_frame(start)), frame_place(session.key))),
         )
+    if start.actor is not None:
+        connection.post("UPDATE sessions SET user_id = ? WHERE key = ?", (start.actor.user_id or None, session.key))
+    if start.evidences:
+        refill_evidences(connection, session.key, start.evidences)
+    if start.blocks:
+        refill_parts(connection, session.key, "block", start.blocks, lambda block: block.block_id)
     append(connection, session, head_of(connection, session), start.turns, start.at)
     head = head_of(connection, session)
     write_session_entries(connection, session, head, start.entries)
