@@ -23,13 +23,14 @@ SESSION = ("--session", "demo")
 WORDS = ("--input", "往东走。")
 SERVES = ("serve", "mcp")
 """Commands that go on until they are stopped."""
-EXIT_CODES = {"consolidate": 1}
-"""Exit codes other than 0: no model is configured."""
+EXIT_CODES = {"consolidate": 1, "memory accept": 1, "memory reject": 1}
+"""Exit codes other than 0: no model is configured, and no memory waits for a yes."""
 ARGUMENTS = {
     "weave": (*SESSION, *WORDS),
     "commit": (*SESSION, "--text", "你向东走去。"),
     "action": (*SESSION, "--input", "喝一瓶治疗药水"),
-    "sessions": (),
+    "sessions list": (),
+    "sessions continue": ("demo", "demo-2"),
     "state": SESSION,
     "history": SESSION,
     "fork": (*SESSION, "--turn", "p039", "--name", "east"),
@@ -68,6 +69,9 @@ ARGUMENTS = {
     "memory unpin": ("{pinned}", *SESSION),
     "memory undo": ("{edit}", *SESSION),
     "memory forget": ("{memory}", *SESSION),
+    "memory proposals": SESSION,
+    "memory accept": ("{memory}", *SESSION),
+    "memory reject": ("{memory}", *SESSION),
     "memory log": SESSION,
     "template preview": SESSION,
     "template diff": ("chat", "dense", *SESSION),
@@ -197,18 +201,18 @@ def test_the_option_wins_over_the_settings(call, name):
 
 def test_the_environment_wins_over_a_settings_file(call):
     Path("settings.yaml").write_text("service:\n  store: nosuch:// \n")
-    done = call("sessions", "--config", "settings.yaml", environment={VARIABLE: "mine"})
+    done = call("sessions list", "--config", "settings.yaml", environment={VARIABLE: "mine"})
     assert "demo" in done.stdout
 
 
 def test_the_default_is_named_too_and_output_for_programs_stays_as_it_is(call):
-    done = call("sessions", "--json")
+    done = call("sessions list", "--json")
     assert "store: .jacquard (default)" in done.stderr
     assert json.loads(done.stdout) == []
 
 
 def test_a_backup_of_an_empty_store_fails_and_a_good_one_names_the_store(call):
-    call("sessions", "--store", "empty")
+    call("sessions list", "--store", "empty")
     empty = call("backup", "--store", "empty")
     assert empty.exit_code == 1
     assert "it is empty" in empty.stderr

@@ -70,6 +70,20 @@ class RemoteVerbs:
         """As `MemoryVerbs.undo`."""
         return await self._edit("POST", ("sessions", session_id, "memory-log", edit_id, "undo"))
 
+    async def proposals(self, session_id: str) -> tuple[MemoryEdit, ...]:
+        """As `MemoryVerbs.proposals`."""
+        address = ("sessions", session_id, "memory-proposals")
+        return await self._ask(tuple[MemoryEdit, ...], "GET", address, query=self._viewer)
+
+    async def accept(self, session_id: str, proposal_id: str, text: str = "") -> MemoryEdit:
+        """As `MemoryVerbs.accept`."""
+        address = ("sessions", session_id, "memory-proposals", proposal_id, "accept")
+        return await self._edit("POST", address, {"text": text})
+
+    async def reject(self, session_id: str, proposal_id: str) -> MemoryEdit:
+        """As `MemoryVerbs.reject`."""
+        return await self._edit("POST", ("sessions", session_id, "memory-proposals", proposal_id, "reject"))
+
     async def log(self, session_id: str) -> tuple[MemoryEdit, ...]:
         """As `MemoryVerbs.log`."""
         address = ("sessions", session_id, "memory-log")

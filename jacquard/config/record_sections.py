@@ -91,6 +91,20 @@ class ConsolidationConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class MemoryConfig:
+    """Who decides what a session remembers."""
+
+    review: bool = plain_field(
+        False,
+        doc="Whether what a model would remember or change waits until a person accepts it: memories of turns, and what a model "
+        "does by the memory verbs (over MCP).",
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RedactionConfig:
     """Settings of the removal of secrets and personal data from texts before they are stored.
 

@@ -32,6 +32,7 @@ from jacquard.config.record_sections import (
     EvidenceConfig,
     LimitsConfig,
     LockConfig,
+    MemoryConfig,
     ObservabilityConfig,
     RedactionConfig,
     SnapshotConfig,
@@ -52,6 +53,7 @@ __all__ = [
     "LayersConfig",
     "LimitsConfig",
     "LockConfig",
+    "MemoryConfig",
     "ObservabilityConfig",
     "PackageConfig",
     "PlannerConfig",
@@ -146,6 +148,7 @@ class RuntimeConfig:
     planner: PlannerConfig = field(default=PlannerConfig())
     summary: SummaryConfig = field(default=SummaryConfig())
     consolidation: ConsolidationConfig = field(default=ConsolidationConfig())
+    memory: MemoryConfig = field(default=MemoryConfig())
     redaction: RedactionConfig = field(default=RedactionConfig())
     evidence: EvidenceConfig = field(default=EvidenceConfig())
     observability: ObservabilityConfig = field(default=ObservabilityConfig())

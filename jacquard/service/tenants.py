@@ -48,6 +48,11 @@ class TenantRuntimes:
         self._opening: anyio.Lock
         self._tasks: TaskGroup
 
+    @property
+    def reviews(self) -> bool:
+        """Whether what models would remember waits for a person's yes."""
+        return self._engine.memory.review
+
     async def __aenter__(self) -> Self:
         # An application is built before there is an event loop.
         self._opening, self._tasks = anyio.Lock(), anyio.create_task_group()

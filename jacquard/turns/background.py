@@ -95,7 +95,7 @@ class BackgroundWork:
     def follow_commit(self, session_id: str, turn_id: str, config: RuntimeConfig) -> None:
         """Start what follows a committed turn."""
         self.roller.begin_next_summary(session_id, turn_id, config)
-        self.consolidator.begin(self.tasks, session_id, turn_id, config.consolidation)
+        self.consolidator.begin(self.tasks, session_id, turn_id, config.consolidation, review=config.memory.review)
         if self._prefetcher is not None and config.curation.enabled:
             self._prefetcher.begin(session_id, turn_id)
         if self._index_feed is not None:

@@ -563,7 +563,12 @@ class ContextEngine:
             )
         config = self._config.consolidation
         return await consolidator.consolidate(
-            session_id, config, branch_id=branch_id, chapter_ends=chapter_ends, progress=progress
+            session_id,
+            config,
+            branch_id=branch_id,
+            chapter_ends=chapter_ends,
+            review=self._config.memory.review,
+            progress=progress,
         )
 
     async def summarize(self, session_id: str, *, branch_id: str | None = None) -> Summary | None:

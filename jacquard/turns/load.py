@@ -15,9 +15,11 @@ from anyio.abc import TaskGroup
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.errors import ConfigError
 from jacquard.core.plan import PlanContext, Triage, WorldInfoState
+from jacquard.core.receipt import LeftOut
 from jacquard.memory.summarize.roller import SummarizedWindow, SummaryRoller
 from jacquard.memory.system_messages import SystemMessages
 from jacquard.memory.user_facts import UserFacts, find_user
+from jacquard.memory.verbs.proposals import load_waiting
 from jacquard.pipeline.curation.prefetch import is_late
 from jacquard.pipeline.curation.recall_query import find_hidden_entries, known_keywords, recent_texts
 from jacquard.pipeline.curation.searched_text import find_searched_text
@@ -162,7 +164,7 @@ class TurnLoader:
             profile=context.profile,
             history=history,
             pinned=pinned,
-            left_out=ready.left_out,
+            left_out=(*ready.left_out, *await self._describe_waiting(context)),
             last_report=await find_last_report(self._parts.store, window),
             user_id=context.user_id,
             facts=context.facts,
@@ -177,6 +179,14 @@ class TurnLoader:
             context.stopwatch.lap("action")
         turn = replace(turn, hidden=await self._find_hidden_entries(turn, context))
         return await self._activate(turn, context)
+
+    async def _describe_waiting(self, context: TurnContext) -> tuple[LeftOut, ...]:
+        """Return the receipt's line on what models would remember and nobody has decided on."""
+        if not context.config.memory.review:
+            return ()
+        count = len(await load_waiting(self._parts.store, context.session_id))
+        reason = f"{count} memories that a model proposed wait for a person's yes (memory proposals)."
+        return (LeftOut(what="proposals", code="waiting", reason=reason, count=count),) if count else ()
 
     def _in_language_of(self, window: SessionWindow, world: WorldPack, setting: str) -> WorldPack:
         """Return a world whose locale decides the language of our own words: that of the session's document, where that names

@@ -18,6 +18,7 @@ from jacquard.core.errors import ConfigError, MemoryNotFoundError
 from jacquard.memory.verbs.editor import MOST_CHARS, MemoryEditor
 from jacquard.memory.verbs.find import find_memory, has_words
 from jacquard.memory.verbs.log import ACTION, is_undone, load_edits, read_log
+from jacquard.memory.verbs.proposals import load_waiting, show_proposals
 from jacquard.memory.verbs.values import FoundMemory, Memory, MemoryAction, MemoryEdit, sources_of
 from jacquard.pipeline.curation.recall_query import may_recall
 from jacquard.wiring.runtime import Runtime
@@ -29,6 +30,7 @@ from mnemosyne.evidence.documents import is_document
 from mnemosyne.host_parts import UuidV4Generator
 from mnemosyne.protocols import Clock, IdGenerator
 from mnemosyne.schema.erasure import Erasure
+from mnemosyne.schema.evidence import readers_of
 from mnemosyne.schema.memory import (
     TAKES_FROM_RECALL,
     Chain,
@@ -67,6 +69,7 @@ class MemoryVerbs:
         self._ids: IdGenerator = UuidV4Generator()
         self._is_host = viewer is None
         self._is_model = is_model
+        self._asks_first = is_model and runtime.engine.config.memory.review
 
     async def sessions(self, query: str = "", *, limit: int = 50) -> tuple[SessionHead, ...]:
         """Return the heads of sessions whose id contains the words of `query`, in alphabetical order."""
@@ -124,14 +127,20 @@ class MemoryVerbs:
         It is kept as written, except for secrets (keys, cards, passwords), which `redacted` tells of. With `dry_run` nothing is
         stored, here and below: the result shows what would be.
         """
+        if self._asks_first and not dry_run:
+            return await self._editor().propose(session_id, MemoryAction.REMEMBER, text, title=title, key=key)
         return await self._editor().remember(session_id, text, title=title, key=key, dry_run=dry_run)
 
     async def edit(self, session_id: str, memory_id: str, text: str, *, dry_run: bool = False) -> MemoryEdit:
         """Correct the text of a memory; lore is edited in its world (`edit_lore`), messages by `edit_message` of the engine."""
+        if self._asks_first and not dry_run:
+            return await self._editor().propose(session_id, MemoryAction.EDIT, text, memory_id=memory_id)
         return await self._editor().edit(session_id, memory_id, text, dry_run=dry_run)
 
     async def supersede(self, session_id: str, memory_id: str, text: str = "", *, dry_run: bool = False) -> MemoryEdit:
         """Say that a memory holds no longer, and what holds now, if anything does."""
+        if self._asks_first and not dry_run:
+            return await self._editor().propose(session_id, MemoryAction.SUPERSEDE, text, memory_id=memory_id)
         return await self._editor().supersede(session_id, memory_id, text, dry_run=dry_run)
 
     async def pin(self, session_id: str, memory_id: str) -> MemoryEdit:
@@ -147,6 +156,19 @@ class MemoryVerbs:
         if not self._is_host and all(edit.edit_id != edit_id for edit in await self.log(session_id)):
             raise MemoryNotFoundError(f"There is no edit {edit_id!r} in session {session_id!r}; the log shows the ids.")
         return await self._editor().undo(session_id, edit_id)
+
+    async def proposals(self, session_id: str) -> tuple[MemoryEdit, ...]:
+        """Return what models would remember or change on the active branch and nobody has decided on, oldest first."""
+        waiting = await load_waiting(self._store, session_id)
+        return show_proposals([each for each in waiting if self._is_host or may_read(readers_of(each), self._viewer)])
+
+    async def accept(self, session_id: str, proposal_id: str, text: str = "") -> MemoryEdit:
+        """Carry out a proposal, with another text if one is given."""
+        return await self._person().accept(session_id, proposal_id, text)
+
+    async def reject(self, session_id: str, proposal_id: str) -> MemoryEdit:
+        """Refuse a proposal; it is not made again for the same turns."""
+        return await self._person().reject(session_id, proposal_id)
 
     async def log(self, session_id: str) -> tuple[MemoryEdit, ...]:
         """Return the edits of a session, oldest first."""
@@ -381,7 +403,11 @@ class MemoryVerbs:
                 return frozenset(chain)
             chain |= more
 
-    def _editor(self) -> MemoryEditor:
+    def _person(self) -> MemoryEditor:
+        """Return the editor for what a person decides, whoever passes it on."""
+        return self._editor(is_model=False)
+
+    def _editor(self, *, is_model: bool | None = None) -> MemoryEditor:
         return MemoryEditor(
             self._store,
             self._runtime.intake.ingestor,
@@ -390,7 +416,7 @@ class MemoryVerbs:
             author=self._author,
             viewer=self._viewer,
             all_viewers=self._is_host,
-            is_model=self._is_model,
+            is_model=self._is_model if is_model is None else is_model,
             recall=self.search,
         )
 

@@ -14,7 +14,15 @@ from mnemosyne.privacy.places import CONTENTS, WORD_KEYS
 from mnemosyne.privacy.scrub import Scrubber, erase_message, subject_of, without_refs
 from mnemosyne.schema.erasure import ERASED, Erasure, ErasurePreview
 from mnemosyne.schema.evidence import ContextBlock, Evidence, EvidenceType, SourceKind
-from mnemosyne.schema.memory import CONTINUED_IN, MemoryEntry, Trust, copied_from, document_of, is_profile_session
+from mnemosyne.schema.memory import (
+    CONTINUED_IN,
+    PROPOSED,
+    MemoryEntry,
+    Trust,
+    copied_from,
+    document_of,
+    is_profile_session,
+)
 from mnemosyne.schema.record import Prefetch
 from mnemosyne.schema.session import Message
 
@@ -114,7 +122,7 @@ class SessionScrubber:
         """Return an evidence item that stays after the erasure."""
         of_users = evidence.type is EvidenceType.USER_INPUT or evidence.source.kind is SourceKind.USER
         # What a turn recalled of a user's messages is a copy of them, however short they are.
-        of_users = of_users or evidence.trust is Trust.USER
+        of_users = of_users or evidence.trust is Trust.USER or PROPOSED in evidence.metadata
         return (self.derived if of_users and self.user_id is not None else self.others).value(evidence)
 
     def rests_on_erased(self, part: Any) -> bool:

@@ -351,8 +351,8 @@ class Store(Protocol):
         many were new.
 
         Each names a committed turn by `turn_id`, whose branch and depth it takes. Entries that exist already are
-        skipped. A passage of a document (kind `document`) that names none belongs to the session from its beginning, on
-        all branches; written again with another content it replaces the former, and with a blank text it is removed. The
+        skipped; with an empty text an entry is removed. A passage of a document (kind `document`) that names no turn belongs to
+        the session from its beginning, on all branches; written again with another content it replaces the former. The
         version does not change. TurnNotFoundError; ValueError for any other entry without a turn, or one of another scope.
         """
         ...

@@ -20,6 +20,10 @@ QUEST_UPDATE = "quest_update"
 """The kind of an event that changed the status of a quest."""
 
 
+THREAD = "thread"
+"""The kind of an event that left a promise, a debt or a question open (its tag). Its keys are the names and dates in it."""
+
+
 DOCUMENT = "document"
 """The kind of a lore entry that is a passage of a document in a session's evidence. `metadata` has the id of that evidence
 (`document_id`), and the selector of the passage in it (`section_id`)."""
@@ -43,6 +47,9 @@ first, each with `session_id`, `memory_id`, `turn_id` and `depth`."""
 
 CONTINUED_IN = "continued_in"
 """In the metadata of an evidence item: the session that took memories of this one along."""
+
+PROPOSED = "proposed"
+"""In the metadata of an evidence item: what a model would remember, until a person decides. Nothing recalls or shows it."""
 
 DOCUMENT_ID, SECTION_ID = "document_id", "section_id"
 

@@ -73,6 +73,9 @@ class Tools:
         "add_lore": "add_lore",
         "edit_lore": "edit_lore",
         "continue_session": "continue_session",
+        "proposals": "memory_proposals",
+        "accept": "accept_proposal",
+        "reject": "reject_proposal",
     }
     second: ClassVar = {
         "undo": "edit_id",
@@ -80,6 +83,8 @@ class Tools:
         "remember": "text",
         "set_state": "changes",
         "continue_session": "new_session_id",
+        "accept": "proposal_id",
+        "reject": "proposal_id",
     }
 
     def __init__(self, client):
@@ -121,7 +126,7 @@ class Commands:
         said = [
             f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}") for name, value in options.items()
         ]
-        by = ["--author", self.author] if verb not in ("search", "memory", "log") else []
+        by = ["--author", self.author] if verb not in ("search", "memory", "log", "proposals") else []
         embedder = ["--embedder", "none"] if verb == "search" else []
         if verb == "continue_session":
             return await self.ask("sessions", "continue", session, *args, *by)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from time import perf_counter
 
 import anyio
@@ -42,6 +43,7 @@ from jacquard.memory.consolidate.spans import (
     tell_together,
 )
 from jacquard.memory.path_entries import find_unsummarized_turns, load_path_entries
+from jacquard.memory.verbs.proposals import load_proposals, load_waiting, propose_entry, proposed_entries
 from jacquard.pipeline.record.events import emit_usage
 from jacquard.pipeline.worlds import WorldSource, name_of_speaker, party_names
 from mnemosyne.chains.audience import (
@@ -75,7 +77,8 @@ def ignore_progress(done: int, total: int) -> None:
 class ConsolidationResult:
     """The numbers of turn summaries, events and narratives that one run made.
 
-    `left` turns still have no summary; `failures` say why, one sentence each.
+    `left` turns still have no summary; `failures` say why, one sentence each. `proposed` of them wait for a person's yes
+    (`memory.review`), and `waiting` is how many wait by now.
     """
 
     session_id: str
@@ -85,6 +88,8 @@ class ConsolidationResult:
     narratives: int = 0
     left: int = 0
     failures: tuple[str, ...] = ()
+    proposed: int = 0
+    waiting: int = 0
 
 
 class Consolidator:
@@ -123,20 +128,22 @@ class Consolidator:
         while self._behind:
             await next(iter(self._behind.values())).wait()
 
-    def begin(self, tasks: TaskGroup, session_id: str, turn_id: str, config: ConsolidationConfig) -> None:
+    def begin(
+        self, tasks: TaskGroup, session_id: str, turn_id: str, config: ConsolidationConfig, *, review: bool
+    ) -> None:
         """Start consolidation after a committed turn, if it is due; one run at a time for each session.
 
         The newest turns are left out, since a player may still replace their answers.
         """
         if self.is_able and config.every_turns and session_id not in self._behind:
             self._behind[session_id] = anyio.Event()
-            tasks.start_soon(self._run, session_id, turn_id, config)
+            tasks.start_soon(self._run, session_id, turn_id, config, review)
 
-    async def _run(self, session_id: str, turn_id: str, config: ConsolidationConfig) -> None:
+    async def _run(self, session_id: str, turn_id: str, config: ConsolidationConfig, review: bool) -> None:
         try:
             turn = await self._store.turn(session_id, turn_id)
             if turn.depth % config.every_turns == 0:
-                await self.consolidate(session_id, config, branch_id=turn.branch_id, keep_back=KEPT_BACK)
+                await self.consolidate(session_id, config, branch_id=turn.branch_id, keep_back=KEPT_BACK, review=review)
         except Exception:
             _log.exception("the memory of session %s could not be made", session_id)
         finally:
@@ -150,10 +157,11 @@ class Consolidator:
         branch_id: str | None = None,
         keep_back: int = 0,
         chapter_ends: bool = False,
+        review: bool = False,
         progress: Progress = ignore_progress,
     ) -> ConsolidationResult:
         """Consolidate a branch up to its head, or up to `keep_back` turns before it; with `chapter_ends` a chapter ends
-        there.
+        there. With `review` what is made are proposals.
 
         `progress` is called with (done, all) turns. Failures of the model are in the result. Raises
         SessionNotFoundError and BranchNotFoundError for an unknown session or branch, and StoreError when the store
@@ -164,7 +172,8 @@ class Consolidator:
         world = await self._worlds.world(head.world_id)
         names = NameDictionary(world.entities)
         narratives = await self._load_narratives(head)
-        known = {entry.turn_id for entry in narratives if entry.kind == TURN_SUMMARY}
+        asked = await self._load_proposed(head)
+        known = {entry.turn_id for entry in (*narratives, *asked) if entry.kind == TURN_SUMMARY}
         bare = await find_unsummarized_turns(self._store, head, known, head.depth - keep_back)
         summaries, events, failures = 0, 0, []
         done = 0
@@ -176,12 +185,13 @@ class Consolidator:
             else:
                 # Each batch is stored at once: an interruption loses no more than one.
                 made = [*make_entries(batch, memories, names)]
-                summaries += await self._append(session_id, [e for e in made if e.chain is Chain.NARRATIVE])
-                events += await self._append(session_id, [e for e in made if e.chain is Chain.EVENT])
+                keep = partial(self._keep, session_id, review=review)
+                summaries += await keep([e for e in made if e.chain is Chain.NARRATIVE])
+                events += await keep([e for e in made if e.chain is Chain.EVENT])
             done += len(batch)
             progress(done, len(bare))
         told, faults = await self._write_due_narratives(
-            head, config, chapter_ends=chapter_ends, upto=head.depth - keep_back
+            head, config, chapter_ends=chapter_ends, upto=head.depth - keep_back, review=review
         )
         failures += faults
         if failures:
@@ -196,18 +206,21 @@ class Consolidator:
                 reason=DegradationCode.CONSOLIDATE_FAILED.value,
                 detail=failure,
             )
+        kept = (0, 0, 0) if review else (summaries, events, told)
         return ConsolidationResult(
             session_id=session_id,
             branch_id=head.branch_id,
-            summaries=summaries,
-            events=events,
-            narratives=told,
+            summaries=kept[0],
+            events=kept[1],
+            narratives=kept[2],
             left=len(bare) - summaries,
             failures=tuple(failures),
+            proposed=summaries + events + told if review else 0,
+            waiting=len(await load_waiting(self._store, session_id)) if review else 0,
         )
 
     async def _write_due_narratives(
-        self, head: SessionHead, config: ConsolidationConfig, *, chapter_ends: bool, upto: int
+        self, head: SessionHead, config: ConsolidationConfig, *, chapter_ends: bool, upto: int, review: bool
     ) -> tuple[int, list[str]]:
         """Write the narratives that are due. The first failure ends this, because later narratives continue from
         earlier ones.
@@ -221,12 +234,14 @@ class Consolidator:
         macros = [entry for entry in narratives if entry.kind == MACRO]
         before = max(macros, key=lambda entry: entry.depth or 0) if macros else None
         made = 0
-        for span in macro_spans(depths, find_narrated_depth(narratives), chapters, config):
+        for span in macro_spans(
+            depths, find_narrated_depth([*narratives, *await self._load_proposed(head)]), chapters, config
+        ):
             try:
                 entry = await self._write_narrative(head, span, texts, before, config)
             except (ModelError, SummarizerError) as error:
                 return made, [f"narrative of turns {span.first}-{span.last}: {error}"]
-            made += await self._append(head.session_id, [entry])
+            made += await self._keep(head.session_id, [entry], review=review)
             before = entry
         return made, []
 
@@ -337,8 +352,18 @@ class Consolidator:
         found = await load_path_entries(self._store, head, Chain.NARRATIVE)
         return [entry for entry in found if COPIED_FROM not in entry.metadata]
 
-    async def _append(self, session_id: str, entries: Sequence[MemoryEntry]) -> int:
+    async def _load_proposed(self, head: SessionHead) -> list[MemoryEntry]:
+        """Return the entries that were proposed on a branch, whatever became of them: they are not proposed again."""
+        return proposed_entries(await load_proposals(self._store, head.session_id, head.branch_id))
+
+    async def _keep(self, session_id: str, entries: Sequence[MemoryEntry], *, review: bool) -> int:
+        """Write entries, or with `review` proposals to add them; return how many are new."""
         if not entries:
             return 0
         async with self._hold(session_id):
-            return await self._store.append_entries(session_id, entries)
+            if not review:
+                return await self._store.append_entries(session_id, entries)
+            author = "" if self._model is None else self._model.model
+            for entry in entries:
+                await self._store.put_evidence(session_id, propose_entry(entry, author, self._clock.now()))
+            return len(entries)

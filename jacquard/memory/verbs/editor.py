@@ -14,6 +14,7 @@ from jacquard.core.errors import ConfigError, MemoryNotFoundError
 from jacquard.memory.verbs.find import SENSITIVITY, find_memory
 from jacquard.memory.verbs.log import (
     ACTION,
+    AFTER,
     AUTHOR,
     BEFORE,
     IS_EDIT,
@@ -23,6 +24,14 @@ from jacquard.memory.verbs.log import (
     is_undone,
     load_edit,
     load_edits,
+)
+from jacquard.memory.verbs.proposals import (
+    build_proposal,
+    describe_proposal,
+    is_decision,
+    is_proposal,
+    load_proposals,
+    proposed_entry,
 )
 from jacquard.memory.verbs.values import FoundMemory, Memory, MemoryAction, MemoryEdit
 from jacquard.pipeline.evidence.context_blocks import UNPINNED
@@ -40,13 +49,16 @@ from mnemosyne.schema.evidence import (
     EvidenceType,
     Priority,
     SourceKind,
+    readers_of,
 )
 from mnemosyne.schema.ingest import IngestOptions, ShownText
-from mnemosyne.schema.memory import EMPTY, TAKES_FROM_RECALL, UNDONE_AT, Trust
+from mnemosyne.schema.memory import EMPTY, PROPOSED, TAKES_FROM_RECALL, UNDONE_AT, Trust
 
 SOURCE = "memory"
 PIN_PREFIX = "pinned:"
 PINNED = "pinned_memory"
+MADE = "made_edit_id"
+"""The field of an ACCEPT: the edit that carried out what was proposed."""
 WAS_PINNED = "memory_was_pinned"
 """The field of an edit that took a pinned memory away: undone, it pins the memory again."""
 MOST_CHARS = 20_000
@@ -124,6 +136,129 @@ class MemoryEditor:
         memory = Memory(memory_id=memory_id, kind="", text="", viewers=viewers)
         return _required(await self._record(session_id, MemoryAction.UNPIN, memory))
 
+    async def propose(
+        self,
+        session_id: str,
+        action: MemoryAction,
+        text: str,
+        *,
+        memory_id: str = "",
+        title: str = "",
+        key: str | None = None,
+    ) -> MemoryEdit:
+        """Keep what a model asks for (REMEMBER, EDIT or SUPERSEDE) until a person decides; what waits already is returned.
+
+        Errors as of that action, and ConfigError for what was rejected before.
+        """
+        if action is MemoryAction.REMEMBER:
+            seen = await self.remember(session_id, text, title=title, key=key, dry_run=True)
+        elif action is MemoryAction.EDIT:
+            seen = await self.edit(session_id, memory_id, text, dry_run=True)
+        else:
+            seen = await self.supersede(session_id, memory_id, text, dry_run=True)
+        asked = {"action": action.value, "memory_id": memory_id, "title": title}
+        for each in await load_proposals(self._store, session_id):
+            if each.metadata.get(PROPOSED) == asked and each.metadata.get(AFTER, "") == seen.after:
+                decision = await self._decision_on(session_id, each.evidence_id)
+                if decision is not None and decision.metadata[ACTION] == MemoryAction.REJECT.value:
+                    raise ConfigError("This was proposed before and rejected.")
+                return _required(each)
+        told: dict[str, Any] = {AFTER: seen.after, BEFORE: seen.before, PROPOSED: asked}
+        if memory_id:
+            told |= {TARGET: memory_id, **audience_field((await self._find(session_id, memory_id)).viewers)}
+        elif not self._all_viewers and self._viewer is not None:
+            told |= audience_field((self._viewer,))
+        proposal = build_proposal(self._ids.generate(), title or action.value, told, self._author, self._clock.now())
+        await self._store.put_evidence(session_id, proposal)
+        return _required(proposal)
+
+    async def accept(self, session_id: str, proposal_id: str, text: str = "") -> MemoryEdit:
+        """Carry out a proposal, with another text if one is given; accepted again it changes nothing.
+
+        MemoryNotFoundError, ConfigError for one that was rejected, and the errors of what it asks for.
+        """
+        proposal = await self._find_proposal(session_id, proposal_id)
+        decision = await self._decision_on(session_id, proposal_id, MemoryAction.ACCEPT)
+        if decision is not None:
+            return _required(decision)
+        wanted = text if text.strip() else str(proposal.metadata.get(AFTER, ""))
+        entry = proposed_entry(proposal)
+        if entry is not None:
+            if text.strip():
+                wanted = (await self.remember(session_id, text, dry_run=True)).after
+                entry = replace(entry, text=wanted, trust=Trust.USER)
+            await self._store.append_entries(session_id, (entry,))
+            made_id = ""
+        else:
+            made_id = await self._carry_out(session_id, proposal.metadata[PROPOSED], wanted, proposal_id)
+        return await self._decide(session_id, proposal, MemoryAction.ACCEPT, {AFTER: wanted, MADE: made_id})
+
+    async def reject(self, session_id: str, proposal_id: str) -> MemoryEdit:
+        """Refuse a proposal: it is not made again for the same turns.
+
+        MemoryNotFoundError, ConfigError for one that was accepted.
+        """
+        proposal = await self._find_proposal(session_id, proposal_id)
+        decision = await self._decision_on(session_id, proposal_id, MemoryAction.REJECT)
+        if decision is not None:
+            return _required(decision)
+        return await self._decide(session_id, proposal, MemoryAction.REJECT, {})
+
+    async def _carry_out(self, session_id: str, asked: Mapping[str, Any], text: str, proposal_id: str) -> str:
+        action, memory_id = MemoryAction(str(asked["action"])), str(asked["memory_id"])
+        if action is MemoryAction.REMEMBER:
+            done = await self.remember(session_id, text, title=str(asked["title"]), key=f"proposal {proposal_id}")
+        elif action is MemoryAction.EDIT:
+            done = await self.edit(session_id, memory_id, text)
+        else:
+            done = await self.supersede(session_id, memory_id, text)
+        return done.edit_id
+
+    async def _find_proposal(self, session_id: str, proposal_id: str) -> Evidence:
+        proposal = await load_edit(self._store, session_id, proposal_id)
+        is_known = proposal is not None and (self._all_viewers or may_read(readers_of(proposal), self._viewer))
+        if proposal is None or not is_known or not is_proposal(proposal):
+            raise MemoryNotFoundError(f"There is no proposal {proposal_id!r} in session {session_id!r}.")
+        return proposal
+
+    async def _decision_on(
+        self, session_id: str, proposal_id: str, wanted: MemoryAction | None = None
+    ) -> Evidence | None:
+        """Return the decision on a proposal that holds; ConfigError if it is not the `wanted` one."""
+        for each in await load_edits(self._store, session_id, proposal_id):
+            if is_decision(each):
+                if wanted is not None and each.metadata[ACTION] != wanted.value:
+                    raise ConfigError(
+                        f"Proposal {proposal_id!r} was decided otherwise by edit {each.evidence_id!r}; undo that first."
+                    )
+                return each
+        return None
+
+    async def _decide(
+        self, session_id: str, proposal: Evidence, action: MemoryAction, more: Mapping[str, Any]
+    ) -> MemoryEdit:
+        told = {ACTION: action.value, AUTHOR: self._author, TARGET: proposal.evidence_id}
+        told |= {BEFORE: describe_proposal(proposal), **audience_field(readers_of(proposal)), **more}
+        edit = build_edit(self._ids.generate(), proposal.source.name, told, self._clock.now())
+        await self._store.put_evidence(session_id, edit)
+        return _required(edit)
+
+    async def _undo_decision(self, session_id: str, decision: Evidence) -> MemoryEdit:
+        """Have a proposal wait again; what it had added is removed first. ConfigError if a later edit builds on that."""
+        proposal = await load_edit(self._store, session_id, str(decision.metadata[TARGET]))
+        entry = None if proposal is None else proposed_entry(proposal)
+        if decision.metadata[ACTION] == MemoryAction.ACCEPT.value:
+            if made_id := decision.metadata.get(MADE):
+                await self.undo(session_id, str(made_id))
+            elif entry is not None:
+                for later in await load_edits(self._store, session_id, entry.entry_id):
+                    if not is_undone(later) and later.metadata.get(ACTION) != MemoryAction.PROPOSE.value:
+                        raise ConfigError(
+                            f"Edit {later.evidence_id!r} builds on edit {decision.evidence_id!r}; undo that one first."
+                        )
+                await self._store.append_entries(session_id, (replace(entry, text=""),))
+        return _required(await self._take_back(session_id, decision))
+
     async def undo(self, session_id: str, edit_id: str) -> MemoryEdit:
         """Undo an edit; a second call changes nothing.
 
@@ -137,6 +272,10 @@ class MemoryEditor:
             return edit
         if edit.action is MemoryAction.CONTINUE:
             raise ConfigError(f"Session {edit.memory_id!r} has its memories; erase that session to take them back.")
+        if edit.action is MemoryAction.PROPOSE:
+            raise ConfigError(f"Edit {edit_id!r} is a proposal, which changed nothing; reject it.")
+        if edit.action in (MemoryAction.ACCEPT, MemoryAction.REJECT):
+            return await self._undo_decision(session_id, evidence)
         pins: list[Evidence] = []
         if edit.action in (MemoryAction.REMEMBER, MemoryAction.EDIT, MemoryAction.SUPERSEDE):
             for later in await load_edits(self._store, session_id, edit_id):

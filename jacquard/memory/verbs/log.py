@@ -21,6 +21,8 @@ ACTION = "memory_action"
 TARGET = "memory_id"
 AUTHOR = "memory_author"
 BEFORE = "memory_before"
+AFTER = "memory_after"
+"""The text after an edit whose item has no content: nothing may recall it."""
 UNDONE_BY = "undone_by"
 IS_EDIT = "memory_edit"
 EDIT_TAG: Mapping[str, str] = {IS_EDIT: "yes"}
@@ -65,7 +67,7 @@ def edit_of(evidence: Evidence) -> MemoryEdit | None:
         author=str(told.get(AUTHOR, "")),
         at=evidence.created_at,
         before=str(told.get(BEFORE, "")),
-        after=evidence.content,
+        after=evidence.content or str(told.get(AFTER, "")),
         title=evidence.source.name,
         undone_at=str(told.get(UNDONE_AT, "")),
         undone_by=str(told.get(UNDONE_BY, "")),

@@ -20,6 +20,9 @@ class MemoryAction(StrEnum):
     PIN = "pin"
     UNPIN = "unpin"
     CONTINUE = "continue"
+    PROPOSE = "propose"
+    ACCEPT = "accept"
+    REJECT = "reject"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,7 +58,8 @@ class Memory:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryEdit:
     """One edit in the log of a session. `memory_id` is the memory that it was made on; of REMEMBER it is `edit_id`, of CONTINUE the
-    session that took memories along.
+    session that took memories along, of ACCEPT and REJECT the proposal. A PROPOSE changes nothing until it is accepted; `turn_id`
+    is the turn that it tells of.
 
     An EDIT, and a SUPERSEDE with a text, make a memory whose id is `edit_id`, which is empty if nothing was stored (`dry_run`).
     `before` and `after` are its texts, empty where there is none. `redacted` names the rules by which secrets were removed.
@@ -73,6 +77,7 @@ class MemoryEdit:
     undone_at: str = ""
     undone_by: str = ""
     redacted: tuple[str, ...] = ()
+    turn_id: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -45,6 +45,7 @@ LATER_SETTINGS: tuple[tuple[str, ...], ...] = (
     ("profile",),
     ("locale",),
     ("limits",),
+    ("memory",),
     ("snapshots",),
     ("budget", "state_share"),
     ("token_estimator",),

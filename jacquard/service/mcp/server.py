@@ -73,7 +73,7 @@ def build_server(service: Service, find_note: FindNote, observe: Observe = lambd
 
     async def tools(context: Context, _: object) -> types.ListToolsResult:
         async with noted(context, "list tools") as note:
-            return types.ListToolsResult(tools=list_tools(note.principal))
+            return types.ListToolsResult(tools=list_tools(note.principal, reviews=service.tenants.reviews))
 
     async def call(context: Context, asked: types.CallToolRequestParams) -> types.CallToolResult:
         tool = TOOLS.get(asked.name)
@@ -123,9 +123,10 @@ def build_server(service: Service, find_note: FindNote, observe: Observe = lambd
     )
 
 
-def list_tools(principal: Principal) -> list[types.Tool]:
-    """Return the tools that a caller may call."""
-    return [_describe_tool(each, principal) for each in TOOLS.values() if _may_call(each, principal)]
+def list_tools(principal: Principal, *, reviews: bool) -> list[types.Tool]:
+    """Return the tools that a caller may call; those for proposals only where there are any (`memory.review`)."""
+    tools = [each for each in TOOLS.values() if _may_call(each, principal) and (reviews or not each.for_review)]
+    return [_describe_tool(each, principal) for each in tools]
 
 
 async def serve_stdio(server: Server[Any]) -> None:

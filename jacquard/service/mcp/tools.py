@@ -24,7 +24,7 @@ class Tool:
 
     Of its body, only the fields `only` are arguments (none named: all). `run` and `answer` are those of the operation unless given.
     `omit` are fields of the answer that are left out. `reads` and `destroys`: it changes nothing; it takes something away.
-    `is_idempotent`: a second call with the same arguments changes nothing more.
+    `is_idempotent`: a second call with the same arguments changes nothing more. `for_review`: listed with `memory.review` only.
     """
 
     operation: Operation
@@ -36,6 +36,7 @@ class Tool:
     reads: bool = False
     destroys: bool = False
     is_idempotent: bool = False
+    for_review: bool = False
 
     @property
     def name(self) -> str:
@@ -94,7 +95,13 @@ TOOLS: Mapping[str, Tool] = {
     for each in (
         _tool("list_sessions", "List session ids.", reads=True),
         _tool("start_session", "Start a session, or find it.", omit=_HEAD, is_idempotent=True),
-        _tool("continue_session", "Start a session with another's memories.", omit=_HEAD, is_idempotent=True),
+        _tool(
+            "continue_session",
+            "Start a session with another's memories; query: only those.",
+            only=("new_session_id", "query"),
+            omit=_HEAD,
+            is_idempotent=True,
+        ),
         _tool(
             "prepare_turn",
             "Give the user's message; get the prompt with relevant memory. Answer from it, then commit the answer.",
@@ -117,6 +124,9 @@ TOOLS: Mapping[str, Tool] = {
         _tool("pin_memory", "Show a memory in every prompt.", is_idempotent=True),
         _tool("unpin_memory", "Undo pin_memory."),
         _tool("forget_memory", "Erase a memory for good. Ask the user first.", destroys=True),
+        _tool("memory_proposals", "List what waits for the user's yes.", reads=True, for_review=True),
+        _tool("accept_proposal", "Carry out a proposal. Ask the user first.", destroys=True, for_review=True),
+        _tool("reject_proposal", "Refuse a proposal. Ask the user first.", destroys=True, for_review=True),
         _tool("memory_log", "List edits of memory.", reads=True),
         _tool("undo_memory_edit", "Undo an edit of memory_log.", destroys=True, is_idempotent=True),
         _tool("get_state", "Read the state.", reads=True),

@@ -59,16 +59,14 @@ def append_entries(ledger: Ledger, session_id: str, entries: Sequence[MemoryEntr
         if placed is None:
             place = committed_turn(ledger, session_id, turn_of(entry))
             placed = replace(entry, branch_id=place.branch_id, depth=place.depth)
-        if document_of(entry) is not None:
-            added += _put_passage(ledger, placed)
-        elif entry.entry_id not in ledger.entries:
-            put_entry(ledger, placed)
-            added += 1
+        known = ledger.entries.get(entry.entry_id)
+        if document_of(entry) is not None or not entry.text or known is None or known.deleted:
+            added += _put_or_remove(ledger, placed)
     return added
 
 
-def _put_passage(ledger: Ledger, entry: MemoryEntry) -> int:
-    """Write a passage of a document, or remove it where it is blank; return whether it is new."""
+def _put_or_remove(ledger: Ledger, entry: MemoryEntry) -> int:
+    """Write an entry, or remove it if it has no text; return whether it is new."""
     row = ledger.entries.get(entry.entry_id)
     if row is None or row.deleted or decode_raw(row.body, MemoryEntry) != entry:
         if row is not None or entry.text:

@@ -13,16 +13,19 @@ from mnemosyne import (
     Actor,
     Author,
     AuthorKind,
+    Chain,
     Erasure,
+    MemoryEntry,
     Message,
     Meta,
     Role,
+    Session,
+    SessionDocument,
     SessionExistsError,
     SessionNotFoundError,
     UserFact,
+    session_scope,
 )
-from mnemosyne.schema.document import Session, SessionDocument
-from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope
 
 pytestmark = pytest.mark.anyio
 SETTINGS = RuntimeConfig(profile="assistant")

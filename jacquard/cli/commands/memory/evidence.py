@@ -73,6 +73,10 @@ def consolidate(
                 f"Session {done.session_id}, branch {done.branch_id}: {done.summaries} turn summaries, {done.events} events, "
                 f"{done.narratives} narratives are new; {done.left} turns are left."
             )
+            if done.waiting:
+                show(
+                    f"{done.proposed} memories were proposed; {done.waiting} wait for a yes (jacquard memory proposals)."
+                )
             for failure in done.failures:
                 say(f"failed: {failure}", "yellow")
         if done.failures:

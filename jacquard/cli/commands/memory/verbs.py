@@ -208,6 +208,66 @@ def forget(
         show(f"Erased: {', '.join(gone)}.")
 
 
+ProposalArgument = Annotated[str, typer.Argument(metavar="PROPOSAL", help="The id that `proposals` shows.")]
+
+
+@memory.command()
+def proposals(
+    session: SessionOption,
+    viewer: ViewerOption = None,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+) -> None:
+    """List what models would remember and nobody has decided on, oldest first (`memory.review`)."""
+
+    async def work() -> tuple[MemoryEdit, ...]:
+        async with using_verbs(store, viewer=viewer) as verbs:
+            return await verbs.proposals(session)
+
+    found = run(work)
+    if as_json:
+        print_json(found)
+        return
+    for each in found:
+        show(
+            f"{each.edit_id} · {each.title} · by {each.author}" + (f" · of {each.turn_id}" if each.turn_id else ""),
+            "bold",
+        )
+        for mark, text in (("-", each.before), ("+", each.after)):
+            if text:
+                show(f"{mark} {text}")
+    if not found:
+        say("Nothing waits.")
+
+
+@memory.command()
+def accept(
+    proposal_id: ProposalArgument,
+    session: SessionOption,
+    text: Annotated[str, typer.Argument(metavar="[TEXT]", help="What to remember instead of the proposed text.")] = "",
+    author: AuthorOption = "host",
+    viewer: ViewerOption = None,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+) -> None:
+    """Carry out a proposal, with another text if one is given."""
+    said = read_input() if text == "-" else text
+    _change(store, author, viewer, lambda verbs: verbs.accept(session, proposal_id, said), as_json=as_json)
+
+
+@memory.command()
+def reject(
+    proposal_id: ProposalArgument,
+    session: SessionOption,
+    author: AuthorOption = "host",
+    viewer: ViewerOption = None,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+) -> None:
+    """Refuse a proposal; it is not made again for the same turns."""
+    _change(store, author, viewer, lambda verbs: verbs.reject(session, proposal_id), as_json=as_json)
+
+
 @memory.command()
 def log(
     session: SessionOption,

@@ -48,6 +48,13 @@ class MemoryTextRequest:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class AcceptRequest:
+    """The text to remember instead of the proposed one (empty: that one)."""
+
+    text: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ForgottenMemory:
     """The ids of the evidence that was erased."""
 
@@ -141,6 +148,21 @@ async def undo(call: Call) -> MemoryEdit:
     return await verbs_for(call).undo(call.session_id, call.ids["edit_id"])
 
 
+async def list_proposals(call: Call) -> tuple[MemoryEdit, ...]:
+    """List proposals."""
+    return await verbs_for(call).proposals(call.session_id)
+
+
+async def accept(call: Call) -> MemoryEdit:
+    """Accept a proposal."""
+    return await verbs_for(call).accept(call.session_id, call.ids["proposal_id"], call.read(AcceptRequest).text)
+
+
+async def reject(call: Call) -> MemoryEdit:
+    """Reject a proposal."""
+    return await verbs_for(call).reject(call.session_id, call.ids["proposal_id"])
+
+
 async def read_log(call: Call) -> tuple[MemoryEdit, ...]:
     """Return the edits of a session."""
     return await verbs_for(call).log(call.session_id)
@@ -181,6 +203,7 @@ async def edit_lore(call: Call) -> MemoryEntry:
 
 _MEMORY = "/api/v1/sessions/{session_id}/memory"
 _ONE = f"{_MEMORY}/{{memory_id}}"
+_PROPOSALS = "/api/v1/sessions/{session_id}/memory-proposals"
 _LOG = "/api/v1/sessions/{session_id}/memory-log"
 _ERRORS = (SessionNotFoundError, MemoryNotFoundError, ConfigError, RedactionError)
 
@@ -257,6 +280,31 @@ OPERATIONS = (
         query=(AUTHOR, VIEWER, Query(name="reason", doc="Why; the record of the erasure keeps it.", default="")),
         answer=ForgottenMemory,
         is_audited=True,
+    ),
+    _operation(
+        "memory_proposals",
+        "GET",
+        _PROPOSALS,
+        "Return what models would remember and nobody has decided on, oldest first (`memory.review`).",
+        list_proposals,
+        answer=tuple[MemoryEdit, ...],
+    ),
+    _operation(
+        "accept_proposal",
+        "POST",
+        f"{_PROPOSALS}/{{proposal_id}}/accept",
+        "Carry out a proposal, with another text if one is given; a second call changes nothing.",
+        accept,
+        body=AcceptRequest,
+        answer=MemoryEdit,
+    ),
+    _operation(
+        "reject_proposal",
+        "POST",
+        f"{_PROPOSALS}/{{proposal_id}}/reject",
+        "Refuse a proposal; it is not made again for the same turns.",
+        reject,
+        answer=MemoryEdit,
     ),
     _operation(
         "memory_log",

@@ -19,6 +19,9 @@ from mnemosyne.stores.sql.blobs import entry_place, read_body, reseal
 from mnemosyne.stores.sql.connection import Connection
 from mnemosyne.stores.sql.sessions import StoredSession, committed_place, head_of
 
+_StoredEntry = tuple[int, bytes, str | None, int | None, str | None, str, int, int]
+"""Sequence, body, branch, depth, turn, chain, whether it is restricted, whether it was removed."""
+
 
 def write_session_entries(
     connection: Connection, session: StoredSession, head: SessionHead, entries: Sequence[MemoryEntry]
@@ -57,17 +60,14 @@ def append_session_entries(connection: Connection, session: StoredSession, entri
         if placed is None:
             branch_id, depth = committed_place(connection, session, turn_of(entry))
             placed = replace(entry, branch_id=branch_id, depth=depth)
-        if document_of(entry) is not None:
-            written += _put_passage(connection, placed)
-        elif _find_stored(connection, entry) is None:
-            replace_entry(connection, placed, None)
-            written += 1
+        row = _find_stored(connection, entry)
+        if document_of(entry) is not None or not entry.text or row is None or row[7]:
+            written += _put_or_remove(connection, placed, row)
     return written
 
 
-def _put_passage(connection: Connection, entry: MemoryEntry) -> int:
-    """Write a passage of a document, or remove it where it is blank; return whether it is new."""
-    row = _find_stored(connection, entry)
+def _put_or_remove(connection: Connection, entry: MemoryEntry, row: _StoredEntry | None) -> int:
+    """Write an entry in place of its stored row, or remove it if it has no text; return whether it is new."""
     if row is None:
         if entry.text:
             replace_entry(connection, entry, None)
@@ -86,10 +86,8 @@ def _place_entry(connection: Connection, session: StoredSession, head: SessionHe
     return replace(entry, branch_id=branch_id, depth=depth)
 
 
-def _find_stored(
-    connection: Connection, entry: MemoryEntry
-) -> tuple[int, bytes, str | None, int | None, str | None, str, int, int] | None:
-    row: tuple[int, bytes, str | None, int | None, str | None, str, int, int] | None = connection.execute(
+def _find_stored(connection: Connection, entry: MemoryEntry) -> _StoredEntry | None:
+    row: _StoredEntry | None = connection.execute(
         """SELECT seq, body, branch_id, depth, turn_id, chain, restricted, deleted FROM entries
             WHERE tenant = ? AND scope = ? AND entry_id = ?""",
         (connection.tenant, entry.scope, entry.entry_id),
