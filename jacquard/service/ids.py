@@ -24,7 +24,8 @@ _ID_NAMES = re.compile(
 """Names of parameters and fields that hold ids."""
 
 _MADE_NAMES = re.compile(
-    r"id|(?:.*_)?(?:evidence|message|memory|entry|edit|proposal|source|tool_call)_ids?|derived_from|superseded_by", re.ASCII
+    r"id|(?:.*_)?(?:evidence|message|memory|entry|edit|proposal|source|tool_call)_ids?|derived_from|superseded_by",
+    re.ASCII,
 )
 """Those of ids that may be made of others."""
 
