@@ -164,10 +164,14 @@ async def _copy_turn(
     )
     has_reply = not turn.messages or any(message.role is Role.ASSISTANT for message in said)
     ops, state, report = turn.ops if has_reply else (), None, turn.report
-    if ops and is_in_line:
-        state = await store.state_at(head.session_id, turn.turn_id)
-    elif ops:
-        ops, state, report = await _repeat_ops(store, turn, head)
+    if ops:
+        # A path is read without reports; a later copy of this one reads the ops from the reply in it.
+        whole = await store.turn(head.session_id, turn.turn_id)
+        report = whole.report
+        if is_in_line:
+            state = await store.state_at(head.session_id, turn.turn_id)
+        else:
+            ops, state = await _repeat_ops(store, whole, head)
     saved = await store.save_prepared(copied, expected_version=head.version)
     commit = TurnCommit(
         turn_id=copied.turn_id,
@@ -181,19 +185,18 @@ async def _copy_turn(
 
 async def _repeat_ops(
     store: Store, turn: TurnRecord, head: SessionHead
-) -> tuple[tuple[Mapping[str, Any], ...], Mapping[str, Any] | None, Mapping[str, Any] | None]:
-    """Return the ops of a turn as they change the state at a head, that state after them, and the report on them.
+) -> tuple[tuple[Mapping[str, Any], ...], Mapping[str, Any] | None]:
+    """Return the ops of a turn as they change the state at a head, and that state after them.
 
     They are read once more from the reply, because what was written changes a state to fixed values. Ops that would be refused
     there change nothing.
     """
-    whole = await store.turn(head.session_id, turn.turn_id)
-    told = str((whole.report or {}).get("raw", ""))
-    said = "\n".join(message.content for message in whole.messages if message.role is not Role.ASSISTANT)
+    told = str((turn.report or {}).get("raw", ""))
+    said = "\n".join(message.content for message in turn.messages if message.role is not Role.ASSISTANT)
     ops: Sequence[Any] = parse_reply(told, user_text=said).ops if told else ()
     before = await store.state_at(head.session_id, head.turn_id)
-    judged = judge_reply_ops(before, ops or whole.ops, whole.anchors)
-    return judged.patch, judged.tree if judged.patch else None, whole.report
+    judged = judge_reply_ops(before, ops or turn.ops, turn.anchors)
+    return judged.patch, judged.tree if judged.patch else None
 
 
 async def adopt_messages(store: Store, session_id: str, messages: Sequence[Message]) -> SessionHead:

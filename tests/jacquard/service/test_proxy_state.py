@@ -288,3 +288,16 @@ async def test_messages_whose_replies_were_empty_are_stored_once(client):
     ]
     assert await client.coins() == 112
     assert await client.branches() == 1
+
+
+async def test_a_reply_deleted_after_an_edit_takes_its_changes_alone_along(client):
+    talk = []
+    for number in range(6):
+        await client.ask(*talk, user(f"I open drawer {number}."), says=FIND if number > 2 else NOD, session="s")
+        talk += [user(f"I open drawer {number}."), reply("You find coins." if number > 2 else "You nod.")]
+    talk[1] = reply("You open the upper drawer, which is empty.")
+    await client.ask(*talk, user("I rest."), session="s")
+    talk += [user("I rest."), reply("You nod.")]
+    assert await client.coins() == 312
+    await client.ask(*talk[:7], *talk[8:], user("I stand."), session="s")
+    assert await client.coins() == 212
