@@ -14,7 +14,7 @@ from jacquard.pipeline.worlds import build_bare_world
 from jacquard.service.proxy.alignment import align
 from jacquard.service.proxy.client_lines import CLIENT_LINES, find_instruction, without_lines
 from jacquard.service.proxy.conversation import MESSAGE_CHARS, Said
-from jacquard.service.proxy.message_forms import form_of
+from jacquard.service.proxy.message_forms import MessageForm, form_of
 from jacquard.service.proxy.stored_paths import (
     SPARE,
     StoredPath,
@@ -36,8 +36,8 @@ from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import Message, Role, SessionHead
 
 LEAST_LIKE_REPLY = 0.6
-_Exchanges = dict[tuple[tuple[Role, str], ...], str]
-"""Turns by the exchange that was said in them: role and bare text of both messages."""
+MOST_BEFORE = 4
+"""Number of messages before an exchange that have to be the same for it to be one that was said elsewhere."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -170,27 +170,27 @@ async def _carry_out(
     opening: frozenset[str],
 ) -> str | None:
     """Bring the session to where the client is; return the turn whose input is answered once more, if it is that."""
-    path, appended = paths[0], [said.before[at] for at in verdict.appended]
+    path = paths[0]
     rest = path.stored[verdict.last + 1 :]
-    known: _Exchanges = {}
-    if appended or verdict.added:
+    elsewhere = _TurnsElsewhere(runtime, session_id, said, path)
+    if verdict.appended or verdict.added:
         size = MESSAGE_CHARS * sum(len(each.stored) for each in paths)
-        known = await calculate(_turns_elsewhere, paths, verdict, size=size)
+        await calculate(elsewhere.read, paths, verdict, size=size)
     is_partial = bool(rest) and verdict.last >= 0 and path.stored[verdict.last].turn_id == rest[0].turn_id
     if not verdict.changes and not is_partial:
         if verdict.is_again and len({each.turn_id for each in rest}) == 1:
             return rest[0].turn_id
         after = path.stored[verdict.last].turn_id if verdict.last >= 0 else max(opening, key=_by_number, default=None)
-        turns = await _known_turns(runtime, session_id, known, appended)
+        turns = await elsewhere.tell(verdict.appended)
         if rest or any(turn.copied for turn in turns):
             await runtime.engine.retell(session_id, after, turns)
         else:
-            await _adopt(runtime, session_id, appended)
+            await _adopt(runtime, session_id, [said.before[at] for at in verdict.appended])
         return None
     first = min((*verdict.changes, *([verdict.last] if is_partial else [])))
     records = await read_path(runtime.store, session_id, from_turn=path.stored[first].turn_id)
-    turns = [turn async for turn in _retold(runtime, session_id, said, path, verdict, records, known)]
-    turns += await _known_turns(runtime, session_id, known, appended)
+    turns = [turn async for turn in _retold(said, path, verdict, records, elsewhere)]
+    turns += await elsewhere.tell(verdict.appended)
     await runtime.engine.retell(session_id, records[0].parent_id, turns)
     return None
 
@@ -200,13 +200,7 @@ def _by_number(turn_id: str) -> tuple[int, str]:
 
 
 async def _retold(
-    runtime: Runtime,
-    session_id: str,
-    said: Said,
-    path: StoredPath,
-    verdict: Verdict,
-    records: Sequence[TurnRecord],
-    known: _Exchanges,
+    said: Said, path: StoredPath, verdict: Verdict, records: Sequence[TurnRecord], elsewhere: _TurnsElsewhere
 ) -> AsyncIterator[RetoldTurn]:
     """Yield turns of the path as the client shows them now."""
     places = {each.message.message_id: at for at, each in enumerate(path.stored)}
@@ -214,17 +208,17 @@ async def _retold(
     for record in records:
         if record.depth > end:
             break
-        kept, added = list[Message](), list[Message]()
+        kept, added = list[Message](), list[int]()
         for message in record.messages:
             at = places.get(message.message_id, -1)
             if at > verdict.last or at in verdict.deleted:
                 continue
             shown = verdict.edits.get(at)
             kept.append(message if shown is None else _edited(message, said.before[shown]))
-            added += [said.before[place] for place in verdict.added.get(at, ())]
+            added += verdict.added.get(at, ())
         if kept or not record.messages:
             yield RetoldTurn(copied=record, messages=tuple(kept))
-        for turn in await _known_turns(runtime, session_id, known, added):
+        for turn in await elsewhere.tell(added):
             yield turn
 
 
@@ -234,53 +228,60 @@ def _edited(stored: Message, shown: Message) -> Message:
     return replace(stored, content=shown.content, extra={**stored.extra, **parts})
 
 
-async def _known_turns(
-    runtime: Runtime, session_id: str, known: _Exchanges, messages: Sequence[Message]
-) -> list[RetoldTurn]:
-    """Return messages that are not on the path as turns: copies of turns that are elsewhere in the session, where there are such.
+class _TurnsElsewhere:
+    """Turns that are not on the path that stays, by the exchange that was said in them, with the messages before it.
 
-    An exchange that comes back has the ops that it had.
+    An exchange that comes back has the ops that it had, if the same was said before it.
     """
-    turns: list[RetoldTurn] = []
-    for found in await calculate(_divide, known, messages, size=MESSAGE_CHARS * len(messages)):
-        if isinstance(found, str):
-            record = await runtime.store.turn(session_id, found)
-            turns.append(RetoldTurn(copied=record, messages=record.messages))
-        else:
-            turns.append(RetoldTurn(messages=tuple(found)))
-    return turns
+
+    def __init__(self, runtime: Runtime, session_id: str, said: Said, path: StoredPath) -> None:
+        self._runtime, self._session_id, self._said, self._path = runtime, session_id, said, path
+        self._known: dict[tuple[str, str], list[tuple[str, Sequence[MessageForm]]]] = {}
+        self._stored = {pair.shown: path.forms[pair.stored] for pair in path.alignment.pairs}
+
+    def read(self, paths: Sequence[StoredPath], verdict: Verdict) -> None:
+        """Read the turns of all paths."""
+        kept = {each.turn_id for each in self._path.stored[: verdict.last + 1]}
+        for path in paths:
+            for at, (said, reply) in enumerate(pairwise(path.stored)):
+                mine, theirs = path.forms[at : at + 2]
+                is_exchange = mine.role is Role.USER and theirs.role is Role.ASSISTANT and said.turn_id == reply.turn_id
+                if is_exchange and reply.turn_id not in kept:
+                    before = path.forms[max(at - MOST_BEFORE, 0) : at]
+                    self._known.setdefault((mine.bare, theirs.bare), []).append((reply.turn_id, before))
+
+    async def tell(self, places: Sequence[int]) -> list[RetoldTurn]:
+        """Return messages that the client shows in these places as turns: copies of turns elsewhere, and what is new."""
+        turns, new, at = list[RetoldTurn](), list[Message](), 0
+        while at < len(places):
+            turn_id = self._find(places[at])
+            if turn_id is None:
+                new.append(self._said.before[places[at]])
+            if new and (turn_id is not None or at + 1 == len(places)):
+                turns.append(RetoldTurn(messages=tuple(new)))
+                new = []
+            if turn_id is not None:
+                record = await self._runtime.store.turn(self._session_id, turn_id)
+                turns.append(RetoldTurn(copied=record, messages=record.messages))
+            at += 1 if turn_id is None else 2
+        return turns
+
+    def _find(self, place: int) -> str | None:
+        forms = self._said.forms
+        if place + 1 >= len(forms) or (forms[place].role, forms[place + 1].role) != (Role.USER, Role.ASSISTANT):
+            return None
+        found = self._known.get((forms[place].bare, forms[place + 1].bare), ())
+        return next((turn_id for turn_id, before in found if self._follows(place, before)), None)
+
+    def _follows(self, place: int, before: Sequence[MessageForm]) -> bool:
+        """Return whether these messages stand before a place, as they are now or as they were stored."""
+        pairs = zip(range(place - 1, -1, -1), reversed(before), strict=False)
+        forms = ((self._said.forms[at], self._stored.get(at), theirs) for at, theirs in pairs)
+        return all(_is_version(mine, theirs) or (own and _is_version(own, theirs)) for mine, own, theirs in forms)
 
 
-def _divide(known: _Exchanges, messages: Sequence[Message]) -> list[str | list[Message]]:
-    """Return messages in order: the id of a turn elsewhere that has an exchange, and between these what no turn has."""
-    forms = [form_of(each) for each in messages]
-    found: list[str | list[Message]] = []
-    at = 0
-    while at < len(messages):
-        turn_id = known.get(tuple((form.role, form.bare) for form in forms[at : at + 2]))
-        if turn_id is not None:
-            found.append(turn_id)
-            at += 2
-            continue
-        if not found or isinstance(found[-1], str):
-            found.append([])
-        new = found[-1]
-        assert isinstance(new, list)
-        new.append(messages[at])
-        at += 1
-    return found
-
-
-def _turns_elsewhere(paths: Sequence[StoredPath], verdict: Verdict) -> _Exchanges:
-    """Return turns of an exchange that are not on the path that stays, by what was said in them."""
-    kept = {each.turn_id for each in paths[0].stored[: verdict.last + 1]}
-    known: _Exchanges = {}
-    for path in paths:
-        for (mine, said), (theirs, reply) in pairwise(zip(path.forms, path.stored, strict=True)):
-            is_exchange = mine.role is Role.USER and theirs.role is Role.ASSISTANT and said.turn_id == reply.turn_id
-            if is_exchange and reply.turn_id not in kept:
-                known.setdefault(((mine.role, mine.bare), (theirs.role, theirs.bare)), reply.turn_id)
-    return known
+def _is_version(mine: MessageForm, theirs: MessageForm) -> bool:
+    return mine.role is theirs.role and (mine.says_same(theirs) or mine.likeness(theirs) >= LEAST_LIKE_REPLY)
 
 
 def _count_shown(path: StoredPath, verdict: Verdict) -> int:

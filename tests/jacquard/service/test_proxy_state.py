@@ -301,3 +301,21 @@ async def test_a_reply_deleted_after_an_edit_takes_its_changes_alone_along(clien
     assert await client.coins() == 312
     await client.ask(*talk[:7], *talk[8:], user("I stand."), session="s")
     assert await client.coins() == 212
+
+
+@pytest.mark.parametrize("edited", [False, True])
+async def test_an_exchange_has_the_ops_of_one_on_another_branch_only_if_the_same_was_said_before_it(client, edited):
+    enter, search = user("I enter the mill by the river."), [user("I search the chest."), reply("You find coins.")]
+    await client.ask(enter, says="<content>The miller greets you and opens an old chest.</content>")
+    first = [enter, reply("The miller greets you and opens an old chest.")]
+    await client.ask(*first, search[0], says=FIND)
+    assert await client.coins() == 112
+    await client.ask(enter, says="<content>Nobody is there, and the door falls shut.</content>")
+    second = [enter, reply("Nobody is there, and the door falls shut.")]
+    assert await client.coins() == 12
+    await client.ask(*second, *search, user("And now?"))
+    assert await client.coins() == 12, "other coins, which the client's own chest may have had"
+    if edited:
+        first[1] = reply("The old miller greets you and opens an old chest.")
+    await client.ask(*first, *search, user("How many do I have?"))
+    assert await client.coins() == 112
