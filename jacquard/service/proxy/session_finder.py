@@ -23,9 +23,10 @@ MOST_ALIKE = 8
 """Maximum number of sessions that are compared with a conversation, by exchanges, by replies, and by beginning."""
 MOST_DIGESTS = 64
 """Maximum number of newest exchanges that are looked up."""
-LEAST_WORDS, LEAST_WORDS_OF_ENDS, LEAST_EXCHANGES = 5, 3, 3
-"""Minimum number of uncommon words that must agree for two conversations to be one; fewer will do where as many exchanges agree,
-the first and the newest stored ones among them.
+LEAST_WORDS, LEAST_WORDS_OF_ENDS, LEAST_WORDS_OF_ONLY, LEAST_EXCHANGES = 5, 3, 2, 3
+"""Minimum number of uncommon words that must agree for two conversations to be one; fewer will do if as many exchanges agree,
+the first and the newest stored ones among them, and if the call goes on at the end of the only conversation that has its newest
+exchange.
 """
 MOST_EVIDENCE = 50
 
@@ -39,9 +40,9 @@ async def find_session(runtime: Runtime, said: Said) -> str:
     """
     begun = await calculate(begun_session, said, size=said.size)
     tried: set[str] = set()
-    async for session_id in _candidates(runtime, said):
+    async for session_id, is_only in _candidates(runtime, said):
         tried.add(session_id)
-        if await _is_same(runtime, session_id, said):
+        if await _is_same(runtime, session_id, said, is_only=is_only):
             return session_id
     for number in range(1, MOST_ALIKE + 1):
         name = begun if number == 1 else f"{begun}-{number}"
@@ -50,15 +51,18 @@ async def find_session(runtime: Runtime, said: Said) -> str:
     return f"{begun}-{uuid4().hex[:8]}"
 
 
-async def _candidates(runtime: Runtime, said: Said) -> AsyncIterator[str]:
-    """Yield the sessions that may be that of a conversation, the likeliest first: by exchanges, then by replies."""
+async def _candidates(runtime: Runtime, said: Said) -> AsyncIterator[tuple[str, bool]]:
+    """Yield the sessions that may be that of a conversation, the likeliest first: by exchanges, then by replies; with each, whether
+    it is the only one with the newest exchange.
+    """
     tried: set[str] = set()
     for digests in await calculate(_digests_of, said, size=said.size):
         found = await runtime.store.find_exchanges(digests[-MOST_DIGESTS:]) if digests else frozenset()
         known = Counter(name for _, name in found if name not in tried and may_hold(name, said))
+        newest = [name for digest, name in found if digest == digests[-1]]
         for name, _ in sorted(known.items(), key=lambda each: (-each[1], each[0]))[:MOST_ALIKE]:
             tried.add(name)
-            yield name
+            yield name, [name] == newest
 
 
 def _digests_of(said: Said) -> tuple[list[str], list[str]]:
@@ -71,7 +75,7 @@ def _digests_of(said: Said) -> tuple[list[str], list[str]]:
     return exchanges, [*(digest_of([bare]) for _, bare in lines), *replies]
 
 
-async def _is_same(runtime: Runtime, session_id: str, said: Said) -> bool:
+async def _is_same(runtime: Runtime, session_id: str, said: Said, *, is_only: bool = False) -> bool:
     """Return whether a call goes on with a conversation without a name, or may share its beginning.
 
     It does where both agree in words that few conversations have. Where they agree in less (a greeting, thanks), they may be two
@@ -84,6 +88,8 @@ async def _is_same(runtime: Runtime, session_id: str, said: Said) -> bool:
     if said.viewer is None and await _is_of_another(runtime, session_id, said, best):
         return False
     words = LEAST_WORDS_OF_ENDS if _shows_ends(best) else LEAST_WORDS
+    if is_only and _goes_on_at_end(said, best):
+        words = LEAST_WORDS_OF_ONLY
     if await calculate(_agree_in_words, said, best, words, size=said.size):
         return True
     shared = best.alignment.run + len({pair.stored for pair in best.alignment.pairs})
@@ -130,6 +136,16 @@ def _shows_ends(found: StoredPath) -> bool:
     known = {pair.stored for pair in found.alignment.pairs if pair.relation is Relation.SAME}
     is_first, is_last = found.alignment.run or 0 in known, len(found.stored) - 1 in known
     return found.is_whole and len(known) >= 2 * LEAST_EXCHANGES and bool(is_first and is_last)
+
+
+def _goes_on_at_end(said: Said, found: StoredPath) -> bool:
+    """Return whether all that a client shows is the end of a path, as it is stored; its newest message may be answered again."""
+    pairs = found.alignment.pairs
+    if not found.alignment.is_exact or not pairs:
+        return False
+    rest = found.forms[pairs[-1].stored + 1 :]
+    is_run = pairs[-1].stored - pairs[0].stored == pairs[-1].shown - pairs[0].shown
+    return is_run and (not rest or (len(rest) <= 2 and rest[0].is_same(said.user_form)))
 
 
 def _shows_beginning(said: Said, found: StoredPath) -> bool:

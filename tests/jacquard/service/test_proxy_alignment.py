@@ -312,6 +312,36 @@ async def test_truncated_by_the_client_without_a_name(tmp_path, server, restarts
     assert "mill" in added(server)
 
 
+@pytest.mark.parametrize(
+    ("texts", "asked", "word"),
+    [
+        (
+            ["My sister Runa keeps bees.", "Tell me of tea.", "Tell me of cake.", "And the weather?"],
+            "What did I say of my sister Runa and her bees?",
+            "Runa keeps",
+        ),
+        (["我姐姐小茹养蜜蜂。", "说说茶。", "说说蛋糕。", "天气呢？"], "我姐姐小茹养什么？", "小茹养蜜蜂。"),
+    ],
+)
+@pytest.mark.parametrize("again", [False, True])
+async def test_truncated_to_one_short_exchange_without_a_name(tmp_path, server, texts, asked, word, again):
+    server.set_script("text:Noted.")
+    messages = []
+    for text in texts:
+        async with open_http(tmp_path, server) as http:
+            messages += (await ask(http, [*messages[-2:], user(text)]))[-2:]
+            if again:
+                await ask(http, messages[-4:-1])
+    async with open_http(tmp_path, server) as http:
+        await ask(http, [*messages[-2:], user(asked)])
+        assert len(await stored(http)) == 2 * len(texts) + 2
+        assert word in added(server)
+        # Another one who was told the same elsewhere; then two conversations have that exchange, and neither gets the other's.
+        await ask(http, [*messages[-2:], user("Thanks, that is all.")], "other")
+        await ask(http, [*messages[-2:], user(asked)])
+        assert word not in added(server)
+
+
 async def test_truncated_to_the_newest_message_in_a_named_session(tmp_path, server):
     async with open_http(tmp_path, server) as http:
         await ask(http, [user("My sister Runa keeps bees behind the mill.")], "tea")
