@@ -328,12 +328,19 @@ async def _place_of_viewer(runtime: Runtime, session_id: str, said: Said, openin
     goes_on = bool(said.forms and forms and said.forms[-1].is_same(forms[-1]))
     if newest is not None and asked is not None and form_of(asked).is_same(said.user_form) and not goes_on:
         again_turn = newest.turn_id
-        forms = tuple(form for form, each in zip(forms, stored, strict=True) if each.turn_id != again_turn)
+        count = sum(each.turn_id != again_turn for each in stored)
+        stored, forms = stored[:count], forms[:count]
     pairs = zip(said.forms[::-1], forms[::-1], strict=False)
     shown = next(
         (at for at, (mine, theirs) in enumerate(pairs) if not mine.is_same(theirs)), min(len(said.forms), len(forms))
     )
-    return Placed(user=said.user, shown=shown, is_cut=shown < len(forms), again_turn=again_turn)
+    return Placed(
+        user=said.user,
+        shown=shown,
+        shown_turns=stored[-1].depth - stored[-shown].depth if shown else 0,
+        is_cut=shown < len(forms),
+        again_turn=again_turn,
+    )
 
 
 async def _adopt(runtime: Runtime, session_id: str, messages: Sequence[Message]) -> None:
