@@ -33,11 +33,25 @@ class Temporal(StrEnum):
     FUTURE = "future"
 
 
+class OverviewScope(StrEnum):
+    """The extent of an overview: all that happened, quests, persons, places, other things that have a name, or what the player
+    carries and has left to do. What the input names is told of, and else everything of that kind.
+    """
+
+    ALL = "all"
+    QUEST = "quest"
+    PERSON = "person"
+    PLACE = "place"
+    THING = "thing"
+    OWN = "own"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchIntent:
     """What Stream B is to search for (T5).
 
-    `domain_weight` has the keys narrative, lore, event; each weight is 0..1, and they need not add up to 1.
+    `domain_weight` has the keys narrative, lore, event; each weight is 0..1, and they need not add up to 1. `overview`: the input
+    asks for many memories at once, spread over time (None: for those that answer it).
     """
 
     enabled: bool
@@ -46,6 +60,7 @@ class SearchIntent:
     domain_weight: Mapping[str, float] = field(
         default_factory=lambda: MappingProxyType({"narrative": 0.5, "lore": 0.5, "event": 0.5})
     )
+    overview: OverviewScope | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,6 +116,7 @@ def plan_to_json(plan: PlanContext) -> dict[str, Any]:
             "focus_keywords": list(intent.focus_keywords),
             "temporal_context": intent.temporal_context.value,
             "domain_weight": dict(intent.domain_weight),
+            **({} if intent.overview is None else {"overview": intent.overview.value}),
         },
         "triage": plan.triage.value,
         "tier": plan.tier,

@@ -22,7 +22,7 @@ _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
 _QUOTES = re.compile(
     r"「([^「」]*)」|『([^『』]*)』|“([^“”]*)”|《[^《》]*》|\"([^\"]*)\"|(?<!\w)'([^'\"]{2,300})'(?!\w)"
 )
-_SENTENCE = re.compile(r"[^.!?。;…]+[.!?。;…]*")
+SENTENCE = re.compile(r"[^.!?。;…]+[.!?。;…]*")
 _CLAUSE = re.compile(r"[^,、:()\[\]—]+")
 _BREAKS = re.compile(r"[.!?。;…,、:]|\b(?:but|then)\b|但是?|然后|于是|随即|转身")
 """What ends the reach of a negation."""
@@ -32,6 +32,10 @@ _NEGATION_CHARS = 14
 READ_CHARS = 8_000
 """Of a longer input the beginning and the end are read, half of it each: a pasted page says little of what is wanted."""
 _LETTERS = re.compile(r"[^\W_]")
+_ACTS = re.compile(
+    r"(?:^|[,:] ?|\b(?:and|then) )(?:i|we) (?:\w+ly )?$|(?:^|,)(?:我们?|咱们?)把?[^,想要帮给问请让叫能]{0,8}$"
+)
+"""The player before what they do."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,9 +69,9 @@ def read_input_words(
     # What the player asks somebody in quotation marks is about that person's past, unless it calls something to mind.
     if temporal is Temporal.PAST and (_finds(spoken, "memory") or _asks_of_play(plain, past_words)):
         intents.add(RECALL)
-    if _finds(plain, "overview"):
+    if any(_asks_for_many(sentence) for sentence in SENTENCE.findall(plain)):
         intents.add(OVERVIEW)
-    if any(_fights(sentence) for sentence in _SENTENCE.findall(plain)):
+    if any(_fights(sentence) for sentence in SENTENCE.findall(plain)):
         intents.add(FIGHT)
     bare = plain.strip(" .!?。,…~")
     return InputReading(
@@ -91,9 +95,12 @@ def has_keyword(reading: InputReading, keyword: str) -> bool:
         return FIGHT in reading.intents and mentions(reading.outside, word)
     if any(lexicon.memory.search(word) for lexicon in LEXICONS):
         return mentions(reading.outside, word)
-    return any(
-        not _is_negated(_clause_before(reading.outside, place)) for place in find_mentions(reading.outside, word)
-    )
+    return any(not is_negated_at(reading.outside, place) for place in find_mentions(reading.outside, word))
+
+
+def is_negated_at(text: str, place: int) -> bool:
+    """Return whether what stands at a place of a normalised text is negated in its clause."""
+    return _is_negated(_clause_before(text, place))
 
 
 def is_fight_word(word: str) -> bool:
@@ -136,7 +143,16 @@ def _asks_of_play(text: str, past_words: Sequence[str]) -> bool:
         text = lexicon.others.sub(" ", text)
     if _finds(text, "past_question"):
         return True
-    return _asks(text) and (_finds(text, "past") or count_mentions(text, past_words) > 0)
+    return asks(text) and (_finds(text, "past") or count_mentions(text, past_words) > 0)
+
+
+def _asks_for_many(sentence: str) -> bool:
+    """Return whether a sentence asks for many facts at once, and does not say that the player sums up or lists something."""
+    return any(
+        _ACTS.search(sentence[: found.start()]) is None
+        for lexicon in LEXICONS
+        for found in lexicon.overview.finditer(sentence)
+    )
 
 
 def _shorten(text: str) -> str:
@@ -144,13 +160,14 @@ def _shorten(text: str) -> str:
     return text if len(text) <= READ_CHARS else f"{text[:half]}. {text[-half:]}"
 
 
-def _asks(text: str) -> bool:
+def asks(text: str) -> bool:
+    """Return whether a normalised text asks something."""
     return "?" in text or _finds(text, "question")
 
 
 def _fights(sentence: str) -> bool:
     """Return whether somebody fights in a sentence: not one that tells, asks, supposes or plans it."""
-    if _asks(sentence) or _finds(sentence, "later", "reported", "past", "memory", "past_question"):
+    if asks(sentence) or _finds(sentence, "later", "reported", "past", "memory", "past_question"):
         return False
     for clause in _CLAUSE.findall(sentence):
         clause = clause.strip()

@@ -14,12 +14,21 @@ from types import MappingProxyType
 
 from jacquard.core.degradations import DegradationCode
 from jacquard.core.names import NameDictionary, mentions, normalise
-from jacquard.core.plan import KEYWORD_CHARS, MAX_KEYWORDS, PlanContext, SearchIntent, Temporal, Triage
-from jacquard.core.quests import Quest, find_active_quests
+from jacquard.core.plan import (
+    KEYWORD_CHARS,
+    MAX_KEYWORDS,
+    OverviewScope,
+    PlanContext,
+    SearchIntent,
+    Temporal,
+    Triage,
+)
+from jacquard.core.quests import Quest, find_active_quests, read_quests
 from jacquard.pipeline.curation.searched_text import remove_asides, remove_speaker_labels
 from jacquard.pipeline.planning.actions import read_input
+from jacquard.pipeline.planning.overview import find_overview
 from jacquard.pipeline.planning.quiet import Quiet, find_quiet
-from jacquard.pipeline.planning.reading import is_fight_word, read_input_words
+from jacquard.pipeline.planning.reading import OVERVIEW, RECALL, InputReading, is_fight_word, read_input_words
 from jacquard.pipeline.planning.template_choice import choose_template, template_ids
 from jacquard.pipeline.planning.words import NOT_NAMES
 from mnemosyne.schema.record import SessionWindow
@@ -65,7 +74,7 @@ class RulePlanner:
 
     Words outside of the story, commands to the program and inputs that say nothing to search for (`quiet`) search nothing.
 
-    Confidence (0..1) is the sum of: 0.40 always; 0.25 when the input names an entity of the world (0.15 when names were
+    Confidence (0..1) is the sum of: 0.40 always; 0.25 when the input names an entity of the world or asks for an overview (0.15 when names were
     guessed, and not only from the first words of sentences); 0.15 when the focus is certain (locked, at most one active
     quest, or the input refers to it); 0.10 when a word shows the time; 0.10 when a template rule matched; less 0.20 when a
     name belongs to several entities, less 0.20 when the input refers to two quests equally. A declared action has 1.0, and
@@ -104,9 +113,17 @@ class RulePlanner:
                 reasons=(f"the whole input is the action {read.action.action_id}", *read.faults),
             )
         quiet = find_quiet(spoken)
-        if quiet is not None and not (quiet is Quiet.FILLER and names.entities):
+        # Words outside of the story search nothing, unless they ask what it was.
+        reading = read_input_words(
+            spoken if quiet is Quiet.ASIDE else told, world.planner.past_words, world.planner.future_words
+        )
+        overview = (
+            None if quiet in (Quiet.COMMAND, Quiet.FILLER) else _find_overview(reading, dictionary, window, world)
+        )
+        if quiet is not None and overview is None and not (quiet is Quiet.FILLER and names.entities):
             return _plan_quiet(base, quiet, user_message, window, world.planner, (focus.reason, *read.faults))
-        reading = read_input_words(told, world.planner.past_words, world.planner.future_words)
+        if overview is not None:
+            reading = replace(reading, intents=reading.intents - {RECALL} | {OVERVIEW})
         template_id, rule = choose_template(
             reading, window.state, world.planner, find_previous_template(window, world.planner)
         )
@@ -119,11 +136,21 @@ class RulePlanner:
                 focus_keywords=names.keywords,
                 temporal_context=temporal,
                 domain_weight=weights_of(temporal, world.planner, is_history=not reading.has_player),
+                overview=overview,
             ),
             confidence=_confidence(
-                names, focus, settled=len(quests) < 2 or world.planner.focus_locked, word=word, rule=rule
+                names,
+                focus,
+                settled=len(quests) < 2 or world.planner.focus_locked,
+                word=word,
+                rule=rule,
+                overview=overview is not None,
             ),
-            reasons=(*_reasons(names, focus, temporal, word, template_id, rule), *read.faults),
+            reasons=(
+                *_reasons(names, focus, temporal, word, template_id, rule),
+                *(() if overview is None else (f"the input asks for an overview: {overview.value}",)),
+                *read.faults,
+            ),
         )
 
     def _dictionary(self, world: WorldPack) -> NameDictionary:
@@ -134,6 +161,15 @@ class RulePlanner:
             kept = list(self._dictionaries.items())[1 - _DICTIONARIES :]
             self._dictionaries = {**dict(kept), key: known}
         return known
+
+
+def _find_overview(
+    reading: InputReading, dictionary: NameDictionary, window: SessionWindow, world: WorldPack
+) -> OverviewScope | None:
+    player = normalise(world.user_name)
+    kinds = {each.entity_id: each.kind for each in world.entities if normalise(each.name) != player}
+    titles = [quest.title for quest in read_quests(window.state)]
+    return find_overview(reading.outside, dictionary, kinds, titles)
 
 
 def find_previous_focus(window: SessionWindow) -> str | None:
@@ -298,8 +334,10 @@ def _drop_repeats(values: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(values))
 
 
-def _confidence(names: InputNames, focus: Focus, *, settled: bool, word: bool, rule: bool) -> float:
-    total = 0.40 + (0.25 if names.entities else 0.15 if names.guessed else 0.0)
+def _confidence(
+    names: InputNames, focus: Focus, *, settled: bool, word: bool, rule: bool, overview: bool = False
+) -> float:
+    total = 0.40 + (0.25 if names.entities or overview else 0.15 if names.guessed else 0.0)
     total += 0.15 * (settled or focus.pointed) + 0.10 * word + 0.10 * rule
     total -= 0.20 * bool(names.ambiguous) + 0.20 * focus.torn
     return round(min(1.0, max(0.0, total)), 2)

@@ -18,7 +18,8 @@ _PAST_VERBS = (
 _PARTICIPLES = (
     "been|met|seen|done|told|given|gone|drunk|eaten|taken|fought|said|heard|found|lost|come|become|begun|bought|brought|"
     "built|"
-    "chosen|drawn|fallen|forgotten|got(?:ten)? to|had|hidden|kept|known|left|made|paid|read|shown|slept|sold|spoken|spent|"
+    "chosen|drawn|fallen|forgotten|got(?:ten)? to|had|hidden|kept|known|made|paid|read|shown|slept|sold|spoken|spent|"
+    r"left(?! (?:to|of|for|over|in)\b| ?(?:$|[,.;!?]))|"
     "stolen|taught|"
     r"thought|thrown|won|worn|written|"
     r"(?!need\b|feed\b|seed\b|speed\b|bleed\b|breed\b|indeed\b|hundred\b|wicked\b|sacred\b|naked\b|shed\b|"
@@ -36,6 +37,11 @@ _WEAPONS = (
     "sword|blade|knife|dagger|bow|weapon|axe|ax|gun|pistol|rifle|steel|katana|sabre|saber|rapier|spear|club|staff|mace|"
     "hammer|"
     "crowbar|torch|whip|fists?|claws?"
+)
+
+_THROWN = (
+    "lantern|lamp|stones?|rocks?|brick|bottle|flask|mug|chair|stool|net|pot|pan|plate|candlestick|bomb|javelin|hatchet|boot|"
+    "bucket"
 )
 
 # A form in -s or -ing fights as well; past forms tell, and in a story told in the past tense they fight too.
@@ -67,6 +73,7 @@ _FIGHT_PHRASES = (
     rf" (?:\w+ )?(?:{_WEAPONS})",
     "(?:i|we|reed|and|then|,)? ?(?:fire|loose|shoot) (?:an? |my |the |another |one more )?(?:arrow|bolt|shot|flare|gun|"
     r"pistol|crossbow|volley)\w*(?: gun)?",
+    rf"(?:throw|hurl|fling|lob|chuck)(?:s|ing)? (?:[\w'-]+ ){{0,3}}?(?:{_WEAPONS}|{_THROWN}) at [\w'-]+",
     rf"cast(?:s|ing)? [\w' ]{{1,24}}? (?:at|on|against) {_SOMEBODY}|(?:cast|hurl|throw|launch|unleash)(?:s|ing)? (?:a |"
     r"an |my |the )?(?:fireball|firebolt|lightning|magic missile|ice (?:shard|bolt)|eldritch blast|curse)\w*",
     rf"bring(?:s|ing)? (?:my|the|his|her) (?:\w+ )?(?:{_WEAPONS}) down|slit(?:s|ting)? (?:[\w']+ ){{1,3}}throats?|"
