@@ -28,7 +28,8 @@ class Action(StrEnum):
 class CurationPath(StrEnum):
     """The path that Stream B took.
 
-    SELECTED: the selector answered (an empty selection counts). HEURISTIC: the heuristic chose, for no model is configured to.
+    SELECTED: the selector answered (an empty selection counts). HEURISTIC: the heuristic chose, for no model is configured to, or
+    for an overview.
     FALLBACK: the heuristic chose because the selector did not. TIMEOUT: the deadline
     passed, and the skeleton stands alone. SKIPPED: not started. PREFETCHED: an earlier late result was used. LEASED: an
     earlier selection was used again because the scene is the same; no model was called.

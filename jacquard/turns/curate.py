@@ -18,6 +18,7 @@ from jacquard.core.model_calls import CallBook
 from jacquard.core.plan import Temporal
 from jacquard.core.protocols import Selection
 from jacquard.core.receipt import CurationPath
+from jacquard.memory.overview import overview_rating
 from jacquard.pipeline.curation.deadline import CurationDeadline, Near
 from jacquard.pipeline.curation.lease import Lease
 from jacquard.pipeline.curation.prefetch import (
@@ -46,6 +47,8 @@ from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.query import Candidate, EntryPlace, RetrievalQuery, place_of
 
 _log = open_log(__name__)
+_OVERVIEW_FACTOR = 4
+"""An overview may have so many times the memories that another turn may have."""
 
 
 class DeferredUsage:
@@ -93,7 +96,7 @@ class TurnCurator:
         if not (settings.enabled and turn.plan.search_intent.enabled):
             code = "numerical" if turn.reply is not None else "disabled"
             return Curation.skipped(code, "The turn does not search memory.")
-        query = await calculate(build_recall_query, turn, size=size_of(turn.user_message, turn.window.state))
+        query = await calculate(_build_query, turn, size=size_of(turn.user_message, turn.window.state))
         size = size_of(turn.user_message)
         # Before recall, because a turn that uses a late result needs none.
         kept, refused = await calculate(_find_late_result, turn, query, size=size)
@@ -171,8 +174,12 @@ class TurnCurator:
         size = sum(len(entry.text) for entry in entries)
         curation = replace(curation, entries=entries, evidences=read.evidences)
         estimator = self._parts.estimator
-        limit = limit_memories(turn.config, turn.window, turn.history or (), estimator.estimate)
+        is_overview = query.rate is not None
+        count = estimator.estimate
+        limit = limit_memories(turn.config, turn.window, turn.history or (), count, is_overview=is_overview)
         curation = await calculate(limit_tokens, curation, limit, turn.config.curation, estimator, size=size)
+        if is_overview:
+            curation = order_by_time(curation)
         return replace(curation, story_times=_tell_times(curation.entries, read.states, turn.world.story_time))
 
 
@@ -214,19 +221,38 @@ def limit_tokens(curation: Curation, limit: int, settings: CurationConfig, estim
     )
 
 
+def order_by_time(curation: Curation) -> Curation:
+    """Return a choice in the order in which it happened; what has no time, such as lore, comes first."""
+    depths = {each.name: -1 if each.depth is None else each.depth for each in curation.candidates}
+    names = {each.place: each.name for each in curation.candidates}
+    selection = curation.selection
+    return replace(
+        curation,
+        selection=replace(selection, entry_ids=tuple(sorted(selection.entry_ids, key=lambda name: depths[name]))),
+        entries=tuple(sorted(curation.entries, key=lambda entry: depths[names[place_of(entry)]])),
+    )
+
+
+def _build_query(turn: PlannedTurn) -> RetrievalQuery:
+    return replace(build_recall_query(turn), rate=overview_rating(turn))
+
+
 def build_request(turn: PlannedTurn, query: RetrievalQuery, lease: Lease | None) -> CurationRequest:
     """Return what a turn asks of Stream B; the keywords of a lease are searched for too."""
     settings, names = turn.config.curation, party_names(turn.world)
+    most = _OVERVIEW_FACTOR if query.rate is not None else 1
     return CurationRequest(
         query=query if lease is None else replace(query, keywords=(*query.keywords, *lease.keywords)),
         user_message=turn.user_message,
         recent=recent_lines(turn.history or (), names),
         names=names,
         plan=turn.plan,
-        select_limit=settings.select_limit,
-        fallback_limit=settings.fallback_limit,
+        select_limit=settings.select_limit * most,
+        fallback_limit=settings.fallback_limit * most,
         relevance_floor=(
-            settings.relevance_floor_past
+            0.0
+            if query.rate is not None
+            else settings.relevance_floor_past
             if turn.plan.search_intent.temporal_context is Temporal.PAST
             else settings.relevance_floor
         ),
@@ -238,7 +264,7 @@ def build_request(turn: PlannedTurn, query: RetrievalQuery, lease: Lease | None)
 def _find_late_result(turn: PlannedTurn, query: RetrievalQuery) -> tuple[Curation | None, str]:
     """Return an earlier late result if it may serve this turn, else None and why one of the last turn may not."""
     kept, head = turn.window.prefetch, turn.window.head
-    if kept is None or not is_late(kept):
+    if kept is None or query.rate is not None or not is_late(kept):
         return None, ""
     shown, viewer = query.exclude, turn.config.viewer
     fits, why = scene_matches(kept, turn.plan, head, turn.user_message, shown=shown, viewer=viewer)
@@ -250,6 +276,6 @@ def _find_late_result(turn: PlannedTurn, query: RetrievalQuery) -> tuple[Curatio
 def _find_lease(turn: PlannedTurn) -> tuple[Lease | None, str]:
     """Return the lease of an earlier choice if the scene holds, else None and why a recent one has ended."""
     kept, config = turn.window.prefetch, turn.config
-    if kept is None:
+    if kept is None or turn.plan.search_intent.overview is not None:
         return None, ""
     return find_lease(kept, turn.plan, turn.window.head, turn.user_message, config.curation, viewer=config.viewer)

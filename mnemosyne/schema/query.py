@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import NamedTuple
@@ -168,6 +168,13 @@ class Hit(NamedTuple):
     sequence: int = 0
 
 
+class RatedEntry(NamedTuple):
+    """An entry with its worth (0 or more) for an overview; 0 leaves it out."""
+
+    entry: MemoryEntry
+    worth: float
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RetrievalQuery:
     """One recall (seed 004 section 6.2).
@@ -184,7 +191,8 @@ class RetrievalQuery:
     (None: all of them), so that a restriction written during recall applies too. `patience_seconds`: how long recall may
     wait for the query's vector; it does not wait for a model to be loaded (None: it waits as long as the retriever does, for that
     too). `written`: up to which sequence each chain of a scope was written when the turn began, so that nothing has to be asked
-    again (None, or none for a chain: the source is asked).
+    again (None, or none for a chain: the source is asked). `rate` makes it an overview: entries are listed and not searched for,
+    and the best that it returns, spread over time, are the candidates, with their worth as score; it may add entities to entries.
     """
 
     text: str
@@ -208,6 +216,9 @@ class RetrievalQuery:
     may_know: Callable[[MemoryEntry], bool] | None = field(default=None, compare=False, repr=False)
     patience_seconds: float | None = None
     written: Mapping[tuple[str, Chain], int] | None = field(default=None, compare=False, repr=False)
+    rate: Callable[[Sequence[MemoryEntry]], Sequence[RatedEntry]] | None = field(
+        default=None, compare=False, repr=False
+    )
 
     def admits(self, entry: MemoryEntry) -> bool:
         """Return whether a fetched entry may be recalled: the viewer may know it, and its turn is not in the prompt."""

@@ -57,6 +57,11 @@ class CurationRequest:
     lease: Lease | None = None
     names: Mapping[str, str] = field(default_factory=lambda: EMPTY)
 
+    @property
+    def is_overview(self) -> bool:
+        """Whether the input asks for an overview, for which no selector is asked."""
+        return self.plan.search_intent.overview is not None
+
     def selection(self, recall: Recall, limit: int) -> SelectionRequest:
         """Return what a selector is asked about a recall: it knows each candidate by an id of its own."""
         return SelectionRequest(
@@ -192,7 +197,10 @@ class CurationStream:
     async def fall_back(self, request: CurationRequest, recall: Recall, code: str, reason: str) -> Curation:
         """Return the heuristic's choice out of a recall, and why it chose: as configured, or what came of the selector."""
         path = CurationPath.FALLBACK
-        if self._selector is None:
+        if request.is_overview:
+            path, code = CurationPath.HEURISTIC, "overview"
+            reason = "an overview is spread over time by the rules"
+        elif self._selector is None:
             path, code, reason = CurationPath.HEURISTIC, "no_model", "no selector model is configured"
         selection = await self._fallback.select(request.selection(recall, request.fallback_limit))
         selection = pair_questions(selection, recall.candidates, request.fallback_limit)
@@ -215,7 +223,7 @@ class CurationStream:
         )
 
     async def _ask(self, request: CurationRequest, recall: Recall, context: SelectionContext | None) -> Curation:
-        if self._selector is None:
+        if self._selector is None or request.is_overview:
             return await self.fall_back(request, recall, "no_model", "")
         try:
             selection = await self._selector.select(request.selection(recall, request.select_limit), context)

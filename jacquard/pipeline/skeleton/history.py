@@ -31,6 +31,9 @@ _SPARE_SHARE = 0.05
 _MEMORY_SHARE = 8
 """The window leaves the memories of a turn an eighth of the prompt, or what they may take."""
 
+_OVERVIEW_SHARE, _OVERVIEW_FACTOR = 0.75, 4
+"""An overview may take so much of what the history leaves, and so many times the tokens of other memories."""
+
 _FALL = 0.9
 
 
@@ -74,13 +77,25 @@ def history_limits(config: RuntimeConfig, other_tokens: int | None = None) -> Wi
 
 
 def limit_memories(
-    config: RuntimeConfig, window: SessionWindow, shown: Sequence[WindowMessage], count: Callable[[str], int]
+    config: RuntimeConfig,
+    window: SessionWindow,
+    shown: Sequence[WindowMessage],
+    count: Callable[[str], int],
+    *,
+    is_overview: bool = False,
 ) -> int:
-    """Return the most tokens of the memories of a turn: what the history that is shown leaves, and at least their share."""
+    """Return the most tokens of the memories of a turn: what the history that is shown leaves, and at least their share.
+
+    An overview may take more of that than the memories of another turn, but leaves a part of it free.
+    """
     limit, other_tokens = config.curation.flesh_tokens, find_other_tokens(window)
+    if is_overview:
+        limit *= _OVERVIEW_FACTOR
     if other_tokens is None:
         return limit
     room = _find_room(config, other_tokens) - sum(_count_message(each, count) for each in shown)
+    if is_overview:
+        room = int(room * _OVERVIEW_SHARE)
     return min(limit, max(room, config.budget.prompt_tokens() // _MEMORY_SHARE))
 
 

@@ -39,10 +39,10 @@ from mnemosyne.retrieval.recall.indexing.indexer import FIT, Progress
 from mnemosyne.retrieval.recall.indexing.rebuild import RebuildResult
 from mnemosyne.retrieval.recall.indexing.renamed import RenamedIndex
 from mnemosyne.retrieval.recall.multi_query import merge_recalls, split_query
+from mnemosyne.retrieval.recall.overview import list_entries, spread_over_time
 from mnemosyne.retrieval.recall.query_features import lexical_terms, vector_texts
 from mnemosyne.retrieval.recall.recall_state import (
     Pool,
-    RankedEntry,
     RecallState,
     ScoredEntry,
     allot_places,
@@ -51,7 +51,7 @@ from mnemosyne.retrieval.recall.recall_state import (
 from mnemosyne.retrieval.recall.rerank_features import warm_text_features
 from mnemosyne.retrieval.text.preview import preview, preview_window
 from mnemosyne.schema.memory import MemoryEntry, overlay_scope
-from mnemosyne.schema.query import Candidate, Hit, Recall, RetrievalQuery, TextSearch
+from mnemosyne.schema.query import Candidate, Hit, RatedEntry, Recall, RetrievalQuery, Signals, TextSearch
 
 _FACET_LIMIT = 50
 _CHARS_A_HIT = 12
@@ -247,8 +247,10 @@ class HybridRetriever:
         """Return the candidates of a query, best first, at most `query.limit`, each with all its signals. Never raises
         for a missing model or index.
 
-        Independent questions are recalled one by one (`split_query`).
+        Independent questions are recalled one by one (`split_query`), and for an overview entries are listed (`query.rate`).
         """
+        if query.rate is not None:
+            return await self._list(query, query.rate)
         size = size_of(query.text)
         parts = await calculate(split_query, query, size=size) if self._arms == ALL_ARMS else (query,)
         if len(parts) == 1:
@@ -262,6 +264,24 @@ class HybridRetriever:
             for place, part in enumerate(parts):
                 group.start_soon(recall_one, place, part)
         return merge_recalls([found[place] for place in range(len(parts))], query.limit)
+
+    async def _list(
+        self, query: RetrievalQuery, rate: Callable[[Sequence[MemoryEntry]], Sequence[RatedEntry]]
+    ) -> Recall:
+        """Return the candidates of an overview."""
+        started = perf_counter()
+        entries = await list_entries(self._source, query, query.written or {})
+
+        def choose() -> tuple[Candidate, ...]:
+            kept = spread_over_time(rate(entries), query.limit)
+            return tuple(self._candidate(each.entry, each.worth, Signals()) for each in kept)
+
+        candidates = await to_thread.run_sync(choose)
+        return Recall(
+            candidates=candidates,
+            queries=(query.text, *query.keywords),
+            timings_ms={"list": (perf_counter() - started) * 1000.0},
+        )
 
     async def _recall(self, query: RetrievalQuery) -> Recall:
         size = size_of(query.text, query.recent)
@@ -456,10 +476,10 @@ class HybridRetriever:
         ranked = [state.rank(entry, each, look) for (each, entry), look in zip(seen, looks, strict=True)]
         if state.whole:
             ranked.extend(state.rank_extra())
-        return tuple(map(self._candidate, allot_places(drop_repeats(ranked), state.query.limit, state.weights)))
+        kept = allot_places(drop_repeats(ranked), state.query.limit, state.weights)
+        return tuple(self._candidate(each.entry, each.score, each.signals) for each in kept)
 
-    def _candidate(self, each: RankedEntry) -> Candidate:
-        entry = each.entry
+    def _candidate(self, entry: MemoryEntry, score: float, signals: Signals) -> Candidate:
         return Candidate(
             entry_id=entry.entry_id,
             scope=entry.scope,
@@ -467,8 +487,8 @@ class HybridRetriever:
             kind=entry.kind,
             title=entry.title,
             preview=self._preview(preview_window(entry.text)),
-            score=each.score,
-            signals=each.signals,
+            score=score,
+            signals=signals,
             tags=entry.tags,
             entities=entry.entities,
             depth=entry.depth,

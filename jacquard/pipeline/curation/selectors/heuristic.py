@@ -5,7 +5,8 @@ they differ in a number, a name or a "not". Candidates that name entities of the
 the input names gets a larger one, since it explains a proper noun (seed 004 section 6.3.1, rule 2). The largest goes to
 a candidate about an entity of the input that no chosen candidate covers yet. Among candidates of nearly equal score,
 chains get shares by the plan's weights. A candidate of a turn that is already represented gets a malus, because a
-turn's messages and summary say the same, and no turn gets more than two. No correction can lift a candidate from the
+turn's messages and summary say the same, and no turn gets more than two. An overview is spread over time too: a candidate
+from a stretch of turns that is represented gets a malus, and one with any entity that no chosen one has a bonus. No correction can lift a candidate from the
 bottom of recall to its top. What is less likely relevant than the request's floor is not chosen at all (`relevance`).
 Measurements: `docs/decisions/0023-selection.md` and `0038-relevance.md`.
 """
@@ -15,12 +16,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 
 from jacquard.core.names import mentions, normalise
-from jacquard.core.plan import PlanContext, Temporal
+from jacquard.core.plan import OverviewScope, PlanContext, Temporal
 from jacquard.core.protocols import Selection, SelectionContext, SelectionRequest
 from jacquard.pipeline.curation.repeats import SEVERAL, repeat_key
 from jacquard.pipeline.curation.selectors.relevance import estimate_relevance
@@ -38,6 +39,8 @@ LEAST_SHARE = 0.02
 TURN_COST = 0.05
 MOST_OF_A_TURN = 2
 LEAST_FOR_PAST = 2
+OVERVIEW_TURN_COST = 0.3
+STRETCH_COST = 0.15
 _FIGURES = re.compile(
     r"\d+(?:[.,]\d+)*|[二三四五六七八九十百千万两]+"
     r"|\b(?:two|three|four|five|six|seven|eight|nine|ten|hundred|thousand)\b"
@@ -89,13 +92,16 @@ class HeuristicSelector:
         floor = _find_floor(request, likely)
         below = {entry_id: share for entry_id, share in likely.items() if share < floor}
         waiting = [each for each in _score_candidates(request) if each.candidate.entry_id not in below]
-        shares, input_entities = _chain_shares(request.plan), frozenset(request.plan.entities)
+        shares, timeline = _chain_shares(request.plan), _Timeline.of(request)
+        wanted = frozenset(request.plan.entities)
+        if timeline is not None:
+            wanted = wanted.union(*(each.entities for each in request.candidates))
         chosen: list[_ScoredCandidate] = []
         folded: dict[str, str] = {}
         why: dict[str, str] = {}
         of_full_turn: list[str] = []
         while waiting and len(chosen) < request.limit:
-            scorer = _Scorer.build(chosen, shares, input_entities)
+            scorer = _Scorer.build(chosen, shares, wanted, timeline)
             best = max(waiting, key=scorer.score)
             chosen.append(best)
             full = _find_full_turns(chosen)
@@ -147,7 +153,9 @@ def _find_floor(request: SelectionRequest, likely: Mapping[str, float]) -> float
 
 
 def _describe(scorer: _Scorer, one: _ScoredCandidate, likely: float, floor: float) -> str:
-    """Return why a candidate has its place (its score) and why it may have one (its relevance)."""
+    """Return why a candidate has its place (its score) and why it may have one (its relevance, or its part of an overview)."""
+    if scorer.timeline is not None:
+        return f"{scorer.timeline.describe(one.candidate.depth)}; score {scorer.score(one):.2f} = {scorer.explain(one)}"
     above = f" (floor {floor:.0%})" if floor else ""
     return f"score {scorer.score(one):.2f} = {scorer.explain(one)}; relevant at {likely:.0%}{above} by the rules"
 
@@ -207,6 +215,51 @@ def _strip_article(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class _Timeline:
+    """The turns of the candidates of an overview, in as many stretches as there are places; `about` is what it is of."""
+
+    about: str
+    first: int
+    turns: int
+    stretches: int
+
+    @classmethod
+    def of(cls, request: SelectionRequest) -> _Timeline | None:
+        """Return the timeline of an overview; None where the input asks for none."""
+        scope = request.plan.search_intent.overview
+        if scope is None:
+            return None
+        depths = [each.depth for each in request.candidates if each.depth is not None]
+        first = min(depths, default=0)
+        turns = max(depths, default=0) - first + 1
+        named = ", ".join(request.plan.search_intent.focus_keywords) if scope in _NAMED_SCOPES else ""
+        return cls(named or _SCOPE_NAMES[scope], first, turns, min(turns, max(request.limit, 1)))
+
+    def place(self, depth: int | None) -> int | None:
+        """Return the stretch of a turn; None for what has no place in time."""
+        return None if depth is None else (depth - self.first) * self.stretches // self.turns
+
+    def describe(self, depth: int | None) -> str:
+        """Return what a candidate is chosen for."""
+        place = self.place(depth)
+        if place is None:
+            return f"overview of {self.about}: background"
+        begin, end = (-(-each * self.turns // self.stretches) + self.first for each in (place, place + 1))
+        return f"overview of {self.about}: turn {begin}" + (f" to {end - 1}" if end - 1 > begin else "")
+
+
+_NAMED_SCOPES = frozenset({OverviewScope.PERSON, OverviewScope.PLACE, OverviewScope.THING})
+_SCOPE_NAMES = {
+    OverviewScope.ALL: "everything",
+    OverviewScope.QUEST: "quests",
+    OverviewScope.PERSON: "persons",
+    OverviewScope.PLACE: "places",
+    OverviewScope.THING: "things",
+    OverviewScope.OWN: "what the player carries and has left to do",
+}
+
+
+@dataclass(frozen=True, slots=True)
 class _Scorer:
     """Scores candidates beside those already chosen.
 
@@ -218,20 +271,28 @@ class _Scorer:
     left: frozenset[str]
     chosen_turn_ids: frozenset[str | None]
     costs: Mapping[str, float]
+    timeline: _Timeline | None = None
+    stretches: Mapping[int | None, int] = field(default_factory=dict)
 
     @classmethod
     def build(
-        cls, chosen: Sequence[_ScoredCandidate], shares: Mapping[str, float], input_entities: frozenset[str]
+        cls,
+        chosen: Sequence[_ScoredCandidate],
+        shares: Mapping[str, float],
+        input_entities: frozenset[str],
+        timeline: _Timeline | None,
     ) -> _Scorer:
         repeats = Counter(each.name for each in chosen)
         return cls(
             left=input_entities.difference(*(each.candidate.entities for each in chosen)),
             chosen_turn_ids=frozenset(each.candidate.turn_id for each in chosen) - {None},
             costs={name: CHAIN_COST * (repeats[name] + 0.5) / (len(shares) * share) for name, share in shares.items()},
+            timeline=timeline,
+            stretches=Counter(timeline.place(each.candidate.depth) for each in chosen) if timeline else {},
         )
 
     def score(self, one: _ScoredCandidate) -> float:
-        return one.share + one.bonus + self._cover(one) - self._again(one) - self.costs[one.name]
+        return one.share + one.bonus + self._cover(one) - self._again(one) - self._crowd(one) - self.costs[one.name]
 
     def explain(self, one: _ScoredCandidate) -> str:
         """Return the parts of a score."""
@@ -239,6 +300,7 @@ class _Scorer:
             (one.bonus, "for what the input names"),
             (self._cover(one), "for an entity that none before it covers"),
             (-self._again(one), "for a turn that is chosen already"),
+            (-self._crowd(one), "for turns near it that are"),
             (-self.costs[one.name], "for its chain"),
         )
         shown = (
@@ -250,7 +312,13 @@ class _Scorer:
         return COVER_BONUS if self.left.intersection(one.candidate.entities) else 0.0
 
     def _again(self, one: _ScoredCandidate) -> float:
-        return TURN_COST if one.candidate.turn_id in self.chosen_turn_ids else 0.0
+        cost = TURN_COST if self.timeline is None else OVERVIEW_TURN_COST
+        return cost if one.candidate.turn_id in self.chosen_turn_ids else 0.0
+
+    def _crowd(self, one: _ScoredCandidate) -> float:
+        """Return the cost of a stretch of an overview that has chosen candidates."""
+        place = None if self.timeline is None else self.timeline.place(one.candidate.depth)
+        return 0.0 if place is None else STRETCH_COST * self.stretches.get(place, 0)
 
 
 def _is_mentioned(title: str, keywords: Iterable[str]) -> bool:

@@ -1,0 +1,199 @@
+"""Rates memories for an overview: how much a memory tells of what the input asks for, beside what the prompt shows already. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from jacquard.core.names import NameDictionary, mentions, normalise
+from jacquard.core.plan import OverviewScope
+from jacquard.core.quests import read_quests
+from jacquard.memory.summarize.extract import read_lines
+from jacquard.memory.summarize.sentences import is_question, split_sentences
+from jacquard.memory.summarize.worth import is_idle, is_outside, is_protocol, worth
+from jacquard.pipeline.planned_turn import PlannedTurn
+from mnemosyne.retrieval.text.words import word_tokens
+from mnemosyne.schema.memory import MACRO, QUEST_UPDATE, Chain, LoreCategory, MemoryEntry, Trust
+from mnemosyne.schema.query import RatedEntry
+
+_READ_CHARS = 4_000
+_MOST_SENTENCES = 2
+"""So many sentences of an entry count: its length must not make it worth more."""
+_DIGEST_WORTH = 4.0
+_CHANGE_WORTH = 3.0
+_SUBJECT_WORTH, _LORE_WORTH = 10.0, 3.0
+_QUESTION_SHARE = 0.3
+_COVERED_SHARE = 0.5
+_SAME_SHARE = 0.6
+_KINDS = {OverviewScope.PERSON: "person", OverviewScope.PLACE: "place"}
+_OWN = re.compile(
+    r"(?i)\b(?:promis\w*|swear|swore|vow\w*|ow(?:e|es|ed|ing)|debts?|len[dt]|borrow\w*|g[ai]ve[sn]?|buy|bought|t[ao]ken?|took|"
+    r"receiv\w*|got|found|pick\w* up|carr(?:y|ies|ied)|pa(?:y|id)|spen[dt]|los[et]|must|ha(?:ve|s) to|task|quest|errand|ask(?:s|ed)? "
+    r"(?:\w+ )?to|deliver\w*|return\w*|bring|brought|condition|agreed?|keep|kept)\b"
+    r"|答应|承诺|许诺|发誓|欠|借|给了?|买|拿|得到|收下|找到|捡|付|交给|还给|丢|托|请[^，。]{0,8}(?:找|送|带|帮)|任务|委托|条件|约定|务必|必须|收到|携|带着"
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Subject:
+    """What an overview is about: ids of entities and quests (empty: all of the scope). `names` and `kinds` are those of the world."""
+
+    scope: OverviewScope
+    entities: frozenset[str]
+    quests: frozenset[str]
+    members: Mapping[str, frozenset[str]]
+    names: NameDictionary
+    kinds: Mapping[str, str]
+
+
+def overview_rating(turn: PlannedTurn) -> Callable[[Sequence[MemoryEntry]], list[RatedEntry]] | None:
+    """Return what rates memories for the overview that the input of a turn asks for; None where it asks for none."""
+    scope = turn.plan.search_intent.overview
+    if scope is None:
+        return None
+    summary = turn.window.summary.summary.content if turn.window.summary is not None else ""
+    return partial(rate_entries, subject=_find_subject(turn, scope), summary=summary)
+
+
+def rate_entries(entries: Sequence[MemoryEntry], *, subject: _Subject, summary: str) -> list[RatedEntry]:
+    """Return the entries with their worth, and with the entities that their texts name."""
+    named = [_with_entities(entry, subject.names) for entry in entries]
+    met = frozenset(name for entry in named if entry.chain is not Chain.LORE for name in entry.entities)
+    quests: dict[int, set[str]] = {}
+    for entry in named:
+        if entry.quest_id is not None and entry.depth is not None:
+            quests.setdefault(entry.depth, set()).add(entry.quest_id)
+    told = _Told.of(summary, [entry for entry in named if entry.kind == MACRO])
+    return [
+        RatedEntry(entry, _rate(entry, subject, told))
+        for entry in named
+        if _belongs(entry, subject, met, quests.get(entry.depth or 0, set()))
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What stands in the summary, as a whole and by turn, and the turns that a chosen digest of several tells of."""
+
+    text: str
+    lines: Mapping[int, frozenset[str]]
+    covered: frozenset[int]
+
+    @classmethod
+    def of(cls, summary: str, digests: Iterable[MemoryEntry]) -> _Told:
+        lines = {
+            int(line.turn): frozenset(word_tokens(" ".join((*line.asked, *line.told, line.changes))))
+            for line in read_lines(summary)
+            if line.turn
+        }
+        covered = {turn for each in digests for turn in range(_first_turn(each), (each.depth or 0) + 1)}
+        return cls(_squeeze(summary), lines, frozenset(covered))
+
+    def tells(self, sentence: str, depth: int | None) -> bool:
+        """Return whether the summary says what a sentence of a turn does."""
+        if _squeeze(sentence) in self.text:
+            return True
+        words = frozenset(word_tokens(sentence))
+        return len(words & self.lines.get(depth or 0, frozenset())) >= _SAME_SHARE * len(words)
+
+
+def _find_subject(turn: PlannedTurn, scope: OverviewScope) -> _Subject:
+    world, text = turn.world, normalise(turn.user_message)
+    player = normalise(world.user_name)
+    kinds = {each.entity_id: each.kind for each in world.entities if normalise(each.name) != player}
+    dictionary = NameDictionary(world.entities)
+    about = frozenset(each for each in turn.plan.entities if each in kinds)
+    wanted = _KINDS.get(scope)
+    if scope is not OverviewScope.THING and not any(kinds[each] == wanted for each in about):
+        about = frozenset()
+    quests = [quest for quest in read_quests(turn.window.state) if mentions(text, quest.title)]
+    return _Subject(
+        scope=scope,
+        entities=about,
+        quests=frozenset(quest.quest_id for quest in quests) if scope is OverviewScope.QUEST else frozenset(),
+        members={
+            quest.quest_id: frozenset(map(dictionary.find_owner, quest.entities)) & kinds.keys() for quest in quests
+        },
+        names=dictionary,
+        kinds=kinds,
+    )
+
+
+def _with_entities(entry: MemoryEntry, names: NameDictionary) -> MemoryEntry:
+    """Return an entry with the entities that it names beside its own."""
+    found = (
+        each
+        for match in names.find(entry.text[:_READ_CHARS])
+        if len(match.entity_ids) == 1
+        for each in match.entity_ids
+    )
+    entities = tuple(dict.fromkeys((*entry.entities, *found)))
+    return entry if entities == entry.entities or entry.chain is Chain.LORE else replace(entry, entities=entities)
+
+
+def _belongs(entry: MemoryEntry, subject: _Subject, met: Collection[str], quests: Collection[str]) -> bool:
+    """Return whether an entry is of the scope. Lore is so only of what is asked for, or else of persons and places that were met."""
+    scope, own = subject.scope, frozenset(entry.entities)
+    if entry.chain is Chain.LORE:
+        if entry.kind not in (LoreCategory.AGENT, LoreCategory.ENCYCLOPEDIA):
+            return False
+        if subject.entities:
+            return not own.isdisjoint(subject.entities)
+        return any(subject.kinds.get(each) == _KINDS.get(scope) and each in met for each in _titled(entry, subject))
+    if subject.entities:
+        return not own.isdisjoint(subject.entities)
+    if scope in _KINDS:
+        return any(subject.kinds.get(each) == _KINDS[scope] for each in own)
+    if scope is OverviewScope.OWN:
+        return entry.quest_id is not None or _OWN.search(entry.text[:_READ_CHARS]) is not None
+    if scope is not OverviewScope.QUEST:
+        return scope is OverviewScope.ALL
+    if not subject.quests:
+        return entry.quest_id is not None or entry.entry_id in subject.members
+    if {entry.quest_id, *quests} & subject.quests:
+        return True
+    return any(len(own & members) >= min(2, max(1, len(members))) for members in subject.members.values())
+
+
+def _titled(entry: MemoryEntry, subject: _Subject) -> frozenset[str]:
+    """Return the entities that the title of an entry of lore names."""
+    found = (each for match in subject.names.find(entry.title) for each in match.entity_ids)
+    return frozenset(found) & frozenset(entry.entities)
+
+
+def _rate(entry: MemoryEntry, subject: _Subject, told: _Told) -> float:
+    if entry.chain is Chain.LORE:
+        is_subject = _titled(entry, subject) & (subject.entities or subject.kinds.keys())
+        return _SUBJECT_WORTH if is_subject else _LORE_WORTH
+    is_said = entry.chain is Chain.HISTORY and entry.trust is Trust.USER
+    text = entry.text[:_READ_CHARS]
+    if is_said and is_outside(text):
+        return 0.0
+    worths = sorted(
+        (_rate_sentence(each, is_said=is_said) for each in split_sentences(text) if not told.tells(each, entry.depth)),
+        reverse=True,
+    )
+    value = sum(worths[:_MOST_SENTENCES])
+    if value <= 0.0:
+        return 0.0
+    value += _DIGEST_WORTH * (entry.chain is Chain.NARRATIVE) + _CHANGE_WORTH * (entry.kind == QUEST_UPDATE)
+    if entry.kind == MACRO or entry.depth is None:
+        return value
+    return value * (_COVERED_SHARE if entry.depth in told.covered or entry.depth in told.lines else 1.0)
+
+
+def _rate_sentence(sentence: str, *, is_said: bool) -> float:
+    if is_protocol(sentence) or is_idle(sentence) or (is_said and is_question(sentence)):
+        return 0.0
+    return worth(sentence) * (_QUESTION_SHARE if is_question(sentence) else 1.0)
+
+
+def _first_turn(digest: MemoryEntry) -> int:
+    first = digest.metadata.get("from_turn")
+    return first if isinstance(first, int) else digest.depth or 0
+
+
+def _squeeze(text: str) -> str:
+    return "".join(text.split())

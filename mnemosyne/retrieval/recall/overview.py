@@ -1,0 +1,76 @@
+"""Lists the memories of an overview: nothing is searched for, and what the query's `rate` finds worth telling is spread over time.
+
+A long chain is read in pages at even distances, so that its time has a limit. It must not import an engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+
+from mnemosyne.protocols import EntrySource
+from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope, world_scope
+from mnemosyne.schema.query import EntryPlace, RatedEntry, RetrievalQuery, place_of
+
+TOLD = (Chain.NARRATIVE, Chain.EVENT, Chain.HISTORY)
+_PAGE = 200
+_MOST_PAGES = 20
+_STRETCHES = 16
+
+
+async def list_entries(
+    source: EntrySource, query: RetrievalQuery, marks: Mapping[tuple[str, Chain], int]
+) -> tuple[MemoryEntry, ...]:
+    """Return the entries that an overview may tell of: those of the session and the lore of its world, and the query's own.
+
+    `marks` are the sequences up to which chains were written.
+    """
+    places = [(world_scope(query.world_id), Chain.LORE)] if query.world_id else []
+    if query.session_id is not None:
+        places += [(session_scope(query.session_id), chain) for chain in TOLD]
+    found: dict[EntryPlace, MemoryEntry] = {place_of(each): each for each in query.extra}
+    for scope, chain in places:
+        hidden = query.excluded_ids(scope)
+        for entry in await _read_chain(source, scope, chain, marks.get((scope, chain), 0)):
+            if entry.entry_id not in hidden and _is_on_path(entry, query) and query.admits(entry):
+                found.setdefault(place_of(entry), entry)
+    return tuple(found.values())
+
+
+async def _read_chain(source: EntrySource, scope: str, chain: Chain, mark: int) -> list[MemoryEntry]:
+    found: dict[str, MemoryEntry] = {}
+    step, after = -(-mark // _MOST_PAGES), 0
+    for number in range(1, _MOST_PAGES + 1):
+        page = await source.entries_after(scope, chain, after, _PAGE)
+        if not page:
+            break
+        for item in page:
+            found.pop(item.entry.entry_id, None)
+            if not item.deleted:
+                found[item.entry.entry_id] = item.entry
+        after = max(page[-1].sequence, number * step)
+    return [*found.values()]
+
+
+def _is_on_path(entry: MemoryEntry, query: RetrievalQuery) -> bool:
+    """Return whether an entry belongs to the branch of the query; one without a branch belongs to all."""
+    return entry.branch_id is None or any(
+        span.branch_id == entry.branch_id and (entry.depth or 0) <= span.upto_depth for span in query.lineage
+    )
+
+
+def spread_over_time(rated: Sequence[RatedEntry], limit: int) -> list[RatedEntry]:
+    """Return at most `limit` entries, those of most worth first: each stretch of time gives its best, then its second best, and so
+    on; entries without a place in time are a stretch of their own.
+    """
+    worthy = sorted((each for each in rated if each.worth > 0.0), key=lambda each: (-each.worth, each.entry.entry_id))
+    depths = [each.entry.depth for each in worthy if each.entry.depth is not None]
+    first, last = min(depths, default=0), max(depths, default=0)
+    stretches: dict[int, list[RatedEntry]] = {}
+    for each in worthy:
+        depth = each.entry.depth
+        place = -1 if depth is None else (depth - first) * _STRETCHES // (last - first + 1)
+        stretches.setdefault(place, []).append(each)
+    rounds = zip_longest(*(stretches[place] for place in sorted(stretches)))
+    kept = [each for dealt in rounds for each in dealt if each is not None][:limit]
+    return sorted(kept, key=lambda each: (-each.worth, each.entry.entry_id))
