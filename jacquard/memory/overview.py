@@ -24,15 +24,17 @@ _MOST_SENTENCES = 2
 _DIGEST_WORTH = 4.0
 _CHANGE_WORTH = 3.0
 _SUBJECT_WORTH, _LORE_WORTH = 10.0, 3.0
+_OWN_WORTH = 4.0
 _QUESTION_SHARE = 0.3
 _COVERED_SHARE = 0.5
 _SAME_SHARE = 0.6
 _KINDS = {OverviewScope.PERSON: "person", OverviewScope.PLACE: "place"}
 _OWN = re.compile(
-    r"(?i)\b(?:promis\w*|swear|swore|vow\w*|ow(?:e|es|ed|ing)|debts?|len[dt]|borrow\w*|g[ai]ve[sn]?|buy|bought|t[ao]ken?|took|"
-    r"receiv\w*|got|found|pick\w* up|carr(?:y|ies|ied)|pa(?:y|id)|spen[dt]|los[et]|must|ha(?:ve|s) to|task|quest|errand|ask(?:s|ed)? "
-    r"(?:\w+ )?to|deliver\w*|return\w*|bring|brought|condition|agreed?|keep|kept)\b"
-    r"|答应|承诺|许诺|发誓|欠|借|给了?|买|拿|得到|收下|找到|捡|付|交给|还给|丢|托|请[^，。]{0,8}(?:找|送|带|帮)|任务|委托|条件|约定|务必|必须|收到|携|带着"
+    r"(?i)\b(?:promis\w*|sw(?:ear|ore)\b|vow\w*|owe[sd]?|owing|debts?|len[dt]|borrow\w*|g[ai]ve[sn]?|buys?|bought|receiv\w*|"
+    r"accept\w*|pa(?:y|id)s?|ask(?:s|ed) (?:[\w']+ ){1,3}to|deliver\w*|return\w*|bring|brought|on condition|agreed?|keep|kept|"
+    r"must|has to|have to|until|begun|tasks?|errands?|still|has to wait|left|lost|picked up|found)\b"
+    r"|答应|承诺|许诺|发誓|欠|借|给了|送给|买|得到|收下|收回|付|交给|还给|托|请[^，。]{0,8}(?:找|送|带|帮)|任务|委托|条件|约定|务必|必须|收到|"
+    r"带着|换来|剩下|还剩|丢了|找到|捡"
 )
 
 
@@ -147,7 +149,7 @@ def _belongs(entry: MemoryEntry, subject: _Subject, met: Collection[str], quests
     if scope in _KINDS:
         return any(subject.kinds.get(each) == _KINDS[scope] for each in own)
     if scope is OverviewScope.OWN:
-        return entry.quest_id is not None or _OWN.search(entry.text[:_READ_CHARS]) is not None
+        return entry.kind != MACRO and _OWN.search(entry.text[:_READ_CHARS]) is not None
     if scope is not OverviewScope.QUEST:
         return scope is OverviewScope.ALL
     if not subject.quests:
@@ -178,6 +180,8 @@ def _rate(entry: MemoryEntry, subject: _Subject, told: _Told) -> float:
     value = sum(worths[:_MOST_SENTENCES])
     if value <= 0.0:
         return 0.0
+    if subject.scope is OverviewScope.OWN:
+        return _OWN_WORTH * len({found.group().casefold() for found in _OWN.finditer(text)}) + 1.0 / (1.0 + 1.0 / value)
     value += _DIGEST_WORTH * (entry.chain is Chain.NARRATIVE) + _CHANGE_WORTH * (entry.kind == QUEST_UPDATE)
     if entry.kind == MACRO or entry.depth is None:
         return value

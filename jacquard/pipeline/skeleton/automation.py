@@ -328,6 +328,7 @@ def template_variables(turn: PlannedTurn, state: Mapping[str, Any], quests: tupl
             "active_quest_id": plan.active_quest_id,
             "template_id": plan.template_id,
             "temporal_context": plan.search_intent.temporal_context.value,
+            "overview": plan.search_intent.overview.value if plan.search_intent.overview else "",
         },
         "world": {"id": world.world_id, "title": world.title},
         "user_name": world.user_name,

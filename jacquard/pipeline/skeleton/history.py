@@ -92,7 +92,7 @@ def limit_memories(
     if is_overview:
         limit *= _OVERVIEW_FACTOR
     if other_tokens is None:
-        return limit
+        return min(limit, config.budget.prompt_tokens() // 4) if is_overview else limit
     room = _find_room(config, other_tokens) - sum(_count_message(each, count) for each in shown)
     if is_overview:
         room = int(room * _OVERVIEW_SHARE)

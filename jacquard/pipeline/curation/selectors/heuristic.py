@@ -286,7 +286,10 @@ class _Scorer:
         return cls(
             left=input_entities.difference(*(each.candidate.entities for each in chosen)),
             chosen_turn_ids=frozenset(each.candidate.turn_id for each in chosen) - {None},
-            costs={name: CHAIN_COST * (repeats[name] + 0.5) / (len(shares) * share) for name, share in shares.items()},
+            costs={
+                name: CHAIN_COST * (repeats[name] + 0.5) / (len(shares) * share) if timeline is None else 0.0
+                for name, share in shares.items()
+            },
             timeline=timeline,
             stretches=Counter(timeline.place(each.candidate.depth) for each in chosen) if timeline else {},
         )
