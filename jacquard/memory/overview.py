@@ -106,14 +106,15 @@ def _find_subject(turn: PlannedTurn, scope: OverviewScope) -> _Subject:
     player = normalise(world.user_name)
     kinds = {each.entity_id: each.kind for each in world.entities if normalise(each.name) != player}
     dictionary = NameDictionary(world.entities)
-    about = frozenset(each for each in turn.plan.entities if each in kinds)
+    named = frozenset(turn.plan.entities) & kinds.keys()
     wanted = _KINDS.get(scope)
-    if scope is not OverviewScope.THING and not any(kinds[each] == wanted for each in about):
-        about = frozenset()
-    quests = [quest for quest in read_quests(turn.window.state) if mentions(text, quest.title)]
+    is_subject = scope is OverviewScope.THING or any(kinds[each] == wanted for each in named)
+    known = read_quests(turn.window.state)
+    quests = [quest for quest in known if mentions(text, quest.title)]
+    quests = quests or [quest for quest in known if not named.isdisjoint(map(dictionary.find_owner, quest.entities))]
     return _Subject(
         scope=scope,
-        entities=about,
+        entities=named if is_subject else frozenset(),
         quests=frozenset(quest.quest_id for quest in quests) if scope is OverviewScope.QUEST else frozenset(),
         members={
             quest.quest_id: frozenset(map(dictionary.find_owner, quest.entities)) & kinds.keys() for quest in quests
