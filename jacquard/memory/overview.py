@@ -13,6 +13,7 @@ from jacquard.core.quests import read_quests
 from jacquard.memory.summarize.extract import read_lines
 from jacquard.memory.summarize.sentences import is_question, split_sentences
 from jacquard.memory.summarize.worth import is_idle, is_outside, is_protocol, worth
+from jacquard.pipeline.curation.repeats import squeeze
 from jacquard.pipeline.planned_turn import PlannedTurn
 from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.memory import MACRO, QUEST_UPDATE, Chain, LoreCategory, MemoryEntry, Trust
@@ -91,11 +92,11 @@ class _Told:
             if line.turn
         }
         covered = {turn for each in digests for turn in range(_first_turn(each), (each.depth or 0) + 1)}
-        return cls(_squeeze(summary), lines, frozenset(covered))
+        return cls(squeeze(summary), lines, frozenset(covered))
 
     def tells(self, sentence: str, depth: int | None) -> bool:
         """Return whether the summary says what a sentence of a turn does."""
-        if _squeeze(sentence) in self.text:
+        if squeeze(sentence) in self.text:
             return True
         words = frozenset(word_tokens(sentence))
         return len(words & self.lines.get(depth or 0, frozenset())) >= _SAME_SHARE * len(words)
@@ -198,7 +199,3 @@ def _rate_sentence(sentence: str, *, is_said: bool) -> float:
 def _first_turn(digest: MemoryEntry) -> int:
     first = digest.metadata.get("from_turn")
     return first if isinstance(first, int) else digest.depth or 0
-
-
-def _squeeze(text: str) -> str:
-    return "".join(text.split())

@@ -96,7 +96,8 @@ class TurnCurator:
         if not (settings.enabled and turn.plan.search_intent.enabled):
             code = "numerical" if turn.reply is not None else "disabled"
             return Curation.skipped(code, "The turn does not search memory.")
-        query = await calculate(_build_query, turn, size=size_of(turn.user_message, turn.window.state))
+        texts = (item.message.content for item in turn.history or ())
+        query = await calculate(_build_query, turn, size=size_of(turn.user_message, turn.window.state, *texts))
         size = size_of(turn.user_message)
         # Before recall, because a turn that uses a late result needs none.
         kept, refused = await calculate(_find_late_result, turn, query, size=size)

@@ -13,7 +13,7 @@ from typing import Any
 from jacquard.core.blocks import is_too_sensitive
 from jacquard.core.plan import PlanContext
 from jacquard.core.quests import find_active_quests
-from jacquard.pipeline.curation.repeats import repeat_key
+from jacquard.pipeline.curation.repeats import repeat_key, squeeze
 from jacquard.pipeline.curation.searched_text import find_searched_text
 from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.worlds import name_of_speaker
@@ -31,7 +31,7 @@ _COMPARED_MESSAGES = 24
 """Number of the newest messages among which a repetition is looked for."""
 VECTOR_SHARE = 2 / 3
 """The share of the deadline that recall may wait for the query's vector; what is left is for ranking and selecting."""
-_TOLD = frozenset({Chain.HISTORY, Chain.NARRATIVE})
+_SAME_SHARE = 2 / 3
 _PLACED_BY_STREAM_A = frozenset({LoreCategory.AXIOM.value, LoreCategory.DIRECTIVE.value})
 
 
@@ -82,7 +82,7 @@ def build_recall_query(turn: PlannedTurn) -> RetrievalQuery:
             view=view_state(window.state),
             most=config.prune.max_sensitivity,
             now=turn.at or datetime.now(UTC),
-            summary=window.summary.summary.content if window.summary is not None else "",
+            shown=_find_shown_text(turn),
         ),
         shown_from=min(depths, default=None),
         shown_quests=frozenset(quest.quest_id for quest in find_active_quests(window.state)),
@@ -92,20 +92,48 @@ def build_recall_query(turn: PlannedTurn) -> RetrievalQuery:
         quest_distances=quest_distances(window.state, plan.active_quest_id),
         written=turn.written,
         extra=tuple(
-            quest for quest in closed_quests(window.state, turn.session_id) if quest.entry_id not in turn.hidden
+            quest
+            for quest in closed_quests(window.state, turn.session_id)
+            if quest.entry_id not in turn.hidden and not _is_told(quest, shown)
         ),
     )
 
 
 def may_recall(
-    entry: MemoryEntry, *, viewer: str | None, view: StateView, most: str, now: datetime, summary: str = ""
+    entry: MemoryEntry, *, viewer: str | None, view: StateView, most: str, now: datetime, shown: str = ""
 ) -> bool:
     """Return whether a memory may be recalled: the viewer may know it, it is not too sensitive for this prompt, nor so for
-    the model that selects, it is no passage of a document that has expired, and nothing told that stands whole in the summary.
+    the model that selects, it is no passage of a document that has expired, and it does not stand whole in what is `shown`
+    (without blanks).
     """
-    if has_expired(entry, now) or (entry.chain in _TOLD and " ".join(entry.text.split()) in summary):
+    if has_expired(entry, now) or (shown and squeeze(entry.text) in shown):
         return False
     return not is_too_sensitive(entry.metadata, most) and may_know(entry, viewer, view)
+
+
+def _find_shown_text(turn: PlannedTurn) -> str:
+    """Return what a prompt shows in any case, without blanks: the conversation, its summary, what Stream A places of lore, quests."""
+    window, summary = turn.window, turn.window.summary
+    quests = find_active_quests(window.state)
+    return squeeze(
+        "\n".join(
+            (
+                summary.summary.content if summary is not None else "",
+                *(item.message.content for item in (*turn.pinned, *(turn.history or ()))),
+                *(entry.text for entry in turn.world.lore if entry.kind == LoreCategory.AXIOM.value),
+                *(text for quest in quests for text in (quest.title, *(step.text for step in quest.open_objectives))),
+            )
+        )
+    )
+
+
+def _is_told(quest: MemoryEntry, shown: Sequence[WindowMessage]) -> bool:
+    """Return whether a turn that is shown tells how a quest ended, in whatever words."""
+    words = frozenset(repeat_key(quest.text.splitlines()[-1]))
+    told: dict[str, set[str]] = {}
+    for item in shown:
+        told.setdefault(item.turn_id, set()).update(repeat_key(item.message.content))
+    return any(len(words & each) >= _SAME_SHARE * len(words) for each in told.values())
 
 
 def _weights(domain: Mapping[str, float]) -> dict[Chain, float]:

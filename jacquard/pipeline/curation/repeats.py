@@ -16,6 +16,11 @@ _NUMBERS = re.compile(
 )
 
 
+def squeeze(text: str) -> str:
+    """Return a text without blanks, so that lines do not matter where texts are compared."""
+    return "".join(text.split())
+
+
 @lru_cache(maxsize=1 << 12)
 def repeat_key(text: str) -> tuple[str, ...]:
     """Return what a message says beside its numbers: messages with the same key repeat one another."""

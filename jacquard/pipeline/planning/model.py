@@ -18,7 +18,7 @@ from filament import escape_attribute, escape_text, unescape_strings
 from jacquard.adapters.prompts.templates import render_prompt, warm_prompts
 from jacquard.core.errors import ModelError
 from jacquard.core.model_calls import Call, usage_of
-from jacquard.core.plan import KEYWORD_CHARS, MAX_KEYWORDS, PlanContext, Temporal
+from jacquard.core.plan import KEYWORD_CHARS, MAX_KEYWORDS, OverviewScope, PlanContext, Temporal
 from jacquard.core.protocols import LlmAdapter, LlmRequest, MessagePart, PlanRequest
 from jacquard.core.quests import find_active_quests
 from jacquard.pipeline.planning.template_choice import describe_templates, template_ids
@@ -31,6 +31,7 @@ INPUT_CHARS = 2000
 GOAL_CHARS = 300
 _PRESENT = ' present="true"'
 _COUNT = CalibratedEstimator().estimate
+_NO_OVERVIEW = "none"
 DOMAINS = ("narrative", "lore", "event")
 
 
@@ -105,6 +106,7 @@ def plan_schema(request: PlanRequest, templates: Sequence[str]) -> dict[str, Any
             "items": {"type": "string", "maxLength": KEYWORD_CHARS},
         },
         "temporal_context": {"type": "string", "enum": [each.value for each in Temporal]},
+        "overview": {"type": "string", "enum": [_NO_OVERVIEW, *(each.value for each in OverviewScope)]},
         "domain_weight": {
             "type": "object",
             "properties": dict.fromkeys(DOMAINS, weight),
@@ -155,6 +157,8 @@ def read_plan(text: str, request: PlanRequest, templates: Sequence[str]) -> Plan
     temporal = Temporal(_read_choice(value, "temporal_context", [each.value for each in Temporal]))
     keywords = _read_keywords(value.get("focus_keywords"))
     weights = _read_weights(value.get("domain_weight"))
+    # Recorded answers of former releases do not have it.
+    overview = _read_choice({"overview": _NO_OVERVIEW, **value}, "overview", [_NO_OVERVIEW, *OverviewScope])
     moved = not request.locked and quest_id != plan.active_quest_id
     stays = request.locked and quest_id != plan.active_quest_id
     intent = plan.search_intent
@@ -167,6 +171,7 @@ def read_plan(text: str, request: PlanRequest, templates: Sequence[str]) -> Plan
             intent,
             focus_keywords=tuple(dict.fromkeys((*intent.focus_keywords, *keywords)))[:MAX_KEYWORDS],
             temporal_context=temporal,
+            overview=intent.overview if overview == _NO_OVERVIEW else OverviewScope(overview),
             domain_weight=MappingProxyType(weights),
         ),
         tier=1,
