@@ -43,6 +43,7 @@ from evals.running.ab import ArmTurns, compare_arms, pairs_json, print_pairs, re
 from evals.running.arms import arms_to_json, compare_with_arms, print_arms, run_arms
 from evals.running.gate import read_gate, run_gate, update_baseline
 from evals.running.journal import SUFFIX
+from evals.running.overview_set import find_falls, kept_shares, overviews_json, print_overviews, run_overviews
 from evals.running.parts import Arm, Choice
 from evals.running.planner_set import planner_json, print_planner, run_planner
 from evals.running.redaction_set import print_redaction, redaction_json, run_redaction
@@ -73,6 +74,7 @@ app = typer.Typer(
 LOADERS = {Kind.LOCOMO: locomo.convert, Kind.LONGMEMEVAL: longmemeval.convert, Kind.PERLTQA: perltqa.convert}
 DEFAULT_GATE = Path(__file__).parent / "sets" / "gate.json"
 PLANNER_SET = Path(__file__).parent / "sets" / "planner"
+OVERVIEW_SET = Path(__file__).parent / "sets" / "overview"
 REDACTION_SET = Path(__file__).parent / "sets" / "redaction"
 
 
@@ -249,8 +251,12 @@ def gate(
         kept = read_gate(file)
         with show_progress(error_output) as progress:
             verdicts = anyio.run(run_gate, kept, embedder, progress)
+            asked = None
+            if kept.overviews:
+                asked = overviews_json(anyio.run(run_overviews, file.parent / kept.overviews, embedder, progress))
         if update:
-            file.write_text(update_baseline(kept, verdicts), encoding="utf-8")
+            shares = kept_shares(asked) if asked is not None else {}
+            file.write_text(update_baseline(kept, verdicts, shares), encoding="utf-8")
     except (EvalError, JacquardError, MnemosyneError) as error:
         raise fail(str(error)) from error
     console = standard_output()
@@ -260,6 +266,9 @@ def gate(
         else:
             print_comparison(each.comparison, (f"{each.name}, baseline", f"{each.name}, now"), console)
     faults = [f"{each.name}: {fault}" for each in verdicts for fault in each.faults]
+    if asked is not None:
+        print_overviews(asked, console)
+        faults += find_falls(asked, kept.overviews_kept, kept.tolerance)
     if faults and not update:
         raise fail("\n".join(faults))
 
@@ -278,6 +287,23 @@ def planner(
         raise fail(str(error)) from error
     if keep_json(report, json_file):
         print_planner(report, standard_output(), misses=misses)
+
+
+@app.command()
+def overviews(
+    misses: Annotated[bool, typer.Option("--misses", help="List what is wrong in the half `tune`.")] = False,
+    embedder: Annotated[str, typer.Option("--embedder", metavar="NAME", help="As for `run`.")] = "auto",
+    json_file: JsonFileOption = None,
+) -> None:
+    """Score overviews on labelled inputs: which are recognised, which memories are found of those that belong, which do not."""
+    try:
+        check_place(json_file)
+        with show_progress(error_output) as progress:
+            report = overviews_json(anyio.run(run_overviews, OVERVIEW_SET, embedder, progress))
+    except (EvalError, JacquardError, MnemosyneError) as error:
+        raise fail(str(error)) from error
+    if keep_json(report, json_file):
+        print_overviews(report, standard_output(), misses=misses)
 
 
 @app.command()

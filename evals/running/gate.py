@@ -1,7 +1,8 @@
 """The gate: runs checked-in sets and says whether anything fell below the kept baseline, or leaked.
 
 A gate is one JSON file: `tolerance` (points that a mean may fall), `sets` (each a `name` with `world` and `queries`, or with
-`data`, paths beside the file) and the `baseline` that `--update` writes. A world `example:NAME` is one that comes with the
+`data`, paths beside the file), `overviews` (the folder of labelled overviews, if they are run too) and the `baseline` that
+`--update` writes. A world `example:NAME` is one that comes with the
 project.
 """
 
@@ -9,9 +10,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from anyio import to_thread
@@ -29,12 +31,16 @@ EXAMPLE_PREFIX = "example:"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gate:
-    """A gate file as read: `baseline` maps the name of a set to the report kept of it."""
+    """A gate file as read: `baseline` maps the name of a set to the report kept of it. `overviews` is a folder ('': none), of whose
+    report `overviews_kept` are the shares that were kept.
+    """
 
     file: Path
     tolerance: float
     sets: tuple[Mapping[str, str], ...]
     baseline: Mapping[str, Mapping[str, Any]]
+    overviews: str = ""
+    overviews_kept: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,7 +58,14 @@ def read_gate(file: Path) -> Gate:
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
         sets = tuple({str(key): str(value) for key, value in each.items()} for each in found["sets"])
-        gate = Gate(file=file, tolerance=float(found["tolerance"]), sets=sets, baseline=found.get("baseline", {}))
+        gate = Gate(
+            file=file,
+            tolerance=float(found["tolerance"]),
+            sets=sets,
+            baseline=found.get("baseline", {}),
+            overviews=str(found.get("overviews", "")),
+            overviews_kept=found.get("overviews_baseline", {}),
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DatasetError(
             f"{file}: cannot be read as a gate ({error}). It needs `tolerance` and `sets`, a list of "
@@ -82,11 +95,14 @@ async def run_gate(
     return verdicts
 
 
-def update_baseline(gate: Gate, verdicts: list[GateResult]) -> str:
-    """Return the text of the gate file with what was measured as its baseline."""
+def update_baseline(
+    gate: Gate, verdicts: list[GateResult], overviews: Mapping[str, Mapping[str, float]] = MappingProxyType({})
+) -> str:
+    """Return the text of the gate file with what was measured as its baseline; `overviews`: the shares to keep of those."""
     value = {
         "tolerance": gate.tolerance,
         "sets": list(gate.sets),
+        **({"overviews": gate.overviews, "overviews_baseline": overviews} if gate.overviews else {}),
         "baseline": {each.name: _select_baseline(each.report) for each in verdicts},
     }
     return json.dumps(value, ensure_ascii=False, indent=1) + "\n"

@@ -174,13 +174,14 @@ def overviews_json(rows: Sequence[OverviewRow]) -> dict[str, Any]:
                 "fitting": f"{row.fitting}/{row.chosen}",
             }
             for row in halves["tune"]
-            if not row.is_right or row.found < len(row.labelled.expected) or row.fitting < row.chosen
+            if not row.is_right
+            or (row.labelled.scopes and (row.found < len(row.labelled.expected) or row.fitting < row.chosen))
         ],
     }
 
 
 def _score(rows: Sequence[OverviewRow]) -> dict[str, int | float]:
-    """Return counts and shares (0..1): overviews that were recognised, false ones, expected memories found, chosen ones that belong."""
+    """Return shares (0..1) of recognised overviews, false ones, expected memories found, and chosen ones that belong; counts."""
     wanted = [row for row in rows if row.labelled.scopes]
     others = [row for row in rows if not row.labelled.scopes]
     expected, chosen = sum(len(row.labelled.expected) for row in wanted), sum(row.chosen for row in wanted)
@@ -209,7 +210,7 @@ def find_falls(report: Mapping[str, Any], kept: Mapping[str, Mapping[str, float]
             fall = 100 * ((now[name] - share) if name == "false" else (share - now[name]))
             if fall > tolerance:
                 faults.append(
-                    f"overviews, {language}: {name} is {100 * now[name]:.1f} %; it was {100 * share:.1f} %, and {tolerance:g} points "
+                    f"overviews, {language}: {name} is {100 * now[name]:.1f} %; it was {100 * share:.1f} %; {tolerance:g} "
                     "are allowed"
                 )
     return faults
@@ -217,10 +218,9 @@ def find_falls(report: Mapping[str, Any], kept: Mapping[str, Mapping[str, float]
 
 def kept_shares(report: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     """Return what a gate keeps of a report."""
-    return {
-        language: {name: report["halves"]["gate"][language][name] for name in ("recognised", "false", "recall", "precision")}
-        for language in LANGUAGES
-    }
+    shares = ("recognised", "false", "recall", "precision")
+    found = report["halves"]["gate"]
+    return {language: {name: found[language][name] for name in shares} for language in LANGUAGES}
 
 
 def print_overviews(report: Mapping[str, Any], console: Console, *, misses: bool = False) -> None:

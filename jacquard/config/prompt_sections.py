@@ -160,7 +160,11 @@ class CurationConfig:
         call=ANY,
     )
     flesh_tokens: int = bounded_field(
-        1000, 1, doc="The most tokens that the chosen memories may take together; the best is always shown.", call=ANY
+        1000,
+        1,
+        doc="The most tokens that the chosen memories may take together; the best is always shown. An overview may take four times "
+        "as many.",
+        call=ANY,
     )
     relevance_floor: float = bounded_field(
         0.5,

@@ -1,4 +1,4 @@
-"""Rates memories for an overview: how much a memory tells of what the input asks for, beside what the prompt shows already. Pure."""
+"""Rates memories for an overview: what a memory tells of the subject that the prompt does not show already. Pure."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _OWN = re.compile(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Subject:
-    """What an overview is about: ids of entities and quests (empty: all of the scope). `names` and `kinds` are those of the world."""
+    """Subject of an overview: ids of entities and quests (empty: all of the scope). `names` and `kinds` are those of the world."""
 
     scope: OverviewScope
     entities: frozenset[str]
@@ -138,7 +138,7 @@ def _with_entities(entry: MemoryEntry, names: NameDictionary) -> MemoryEntry:
 
 
 def _belongs(entry: MemoryEntry, subject: _Subject, met: Collection[str], quests: Collection[str]) -> bool:
-    """Return whether an entry is of the scope. Lore is so only of what is asked for, or else of persons and places that were met."""
+    """Return whether an entry is of the scope. Lore must be of what is asked for, or else of persons and places that were met."""
     scope, own = subject.scope, frozenset(entry.entities)
     if entry.chain is Chain.LORE:
         if entry.kind not in (LoreCategory.AGENT, LoreCategory.ENCYCLOPEDIA):

@@ -34,7 +34,7 @@ from jacquard.pipeline.curation.stream import Curation, CurationRequest
 from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.record.events import emit_usage
 from jacquard.pipeline.record.evidence import first_evidence_ids
-from jacquard.pipeline.skeleton.history import limit_memories
+from jacquard.pipeline.skeleton.history import OVERVIEW_FACTOR, limit_memories
 from jacquard.pipeline.worlds import party_names
 from jacquard.turns.context import TurnContext
 from jacquard.turns.parts import EngineParts
@@ -47,8 +47,6 @@ from mnemosyne.schema.memory import MemoryEntry
 from mnemosyne.schema.query import Candidate, EntryPlace, RetrievalQuery, place_of
 
 _log = open_log(__name__)
-_OVERVIEW_FACTOR = 4
-"""An overview may have so many times the memories that another turn may have."""
 
 
 class DeferredUsage:
@@ -241,7 +239,7 @@ def _build_query(turn: PlannedTurn) -> RetrievalQuery:
 def build_request(turn: PlannedTurn, query: RetrievalQuery, lease: Lease | None) -> CurationRequest:
     """Return what a turn asks of Stream B; the keywords of a lease are searched for too."""
     settings, names = turn.config.curation, party_names(turn.world)
-    most = _OVERVIEW_FACTOR if query.rate is not None else 1
+    most = OVERVIEW_FACTOR if query.rate is not None else 1
     return CurationRequest(
         query=query if lease is None else replace(query, keywords=(*query.keywords, *lease.keywords)),
         user_message=turn.user_message,

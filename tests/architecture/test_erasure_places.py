@@ -24,7 +24,7 @@ NOT_TAKEN_FROM_THE_INPUT = {
         ),
         *("tier1", "switches", "flags", "injections", "injected_at", "world_info"),
     },
-    SearchIntent: {"enabled", "temporal_context", "domain_weight"},
+    SearchIntent: {"enabled", "temporal_context", "domain_weight", "overview"},
     StreamBReport: {
         *("path", "reason", "code", "model", "candidates", "selected", "counts", "prefetch_refused", "lease_refused"),
         *("chosen_for", "relevance_floor"),

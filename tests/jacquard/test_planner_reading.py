@@ -228,3 +228,20 @@ def test_an_action_is_meant_also_when_somebody_is_spoken_to():
     assert plan("村长，喝一瓶治疗药水", world=WORLD).action_id == "drink_potion"
     assert plan("好，喝一瓶治疗药水吧", world=WORLD).action_id == "drink_potion"
     assert plan("不，不要喝治疗药水", world=WORLD).action_id is None
+
+
+@pytest.mark.parametrize(
+    ("chinese", "english", "template", "temporal"),
+    [
+        ("我把提灯扔向守卫，挂上铃铛。", "I throw the lantern at Corin and hang the bell.", "combat", "now"),
+        ("村长为什么拒绝帮我们？", "Why did the chief refuse to help us?", "flashback", "past"),
+        ("我还剩多少钱，身体怎么样？", "How much money have I left, and how am I?", "chat", "now"),
+        ("我身上有什么，还有哪些事没做完？", "What have I left to do, and what do I carry?", "dense", "now"),
+        ("我把信落在哪儿了？", "Where have I left the letter?", "flashback", "past"),
+        ("我把桌上的铜板清点一遍。", "I sum up the coins on the table.", "chat", "now"),
+    ],
+)
+def test_both_languages_are_read_alike(chinese, english, template, temporal):
+    for text in (chinese, english):
+        planned = plan(text)
+        assert (planned.template_id, planned.search_intent.temporal_context.value) == (template, temporal), text

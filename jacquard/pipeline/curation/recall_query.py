@@ -31,7 +31,7 @@ _COMPARED_MESSAGES = 24
 """Number of the newest messages among which a repetition is looked for."""
 VECTOR_SHARE = 2 / 3
 """The share of the deadline that recall may wait for the query's vector; what is left is for ranking and selecting."""
-_SAME_SHARE = 2 / 3
+_SAME_SHARE, _NEARBY_TURNS = 0.6, 3
 _PLACED_BY_STREAM_A = frozenset({LoreCategory.AXIOM.value, LoreCategory.DIRECTIVE.value})
 
 
@@ -112,7 +112,7 @@ def may_recall(
 
 
 def _find_shown_text(turn: PlannedTurn) -> str:
-    """Return what a prompt shows in any case, without blanks: the conversation, its summary, what Stream A places of lore, quests."""
+    """Return what a prompt shows in any case, without blanks: the conversation, its summary, axioms, active quests."""
     window, summary = turn.window, turn.window.summary
     quests = find_active_quests(window.state)
     return squeeze(
@@ -128,12 +128,14 @@ def _find_shown_text(turn: PlannedTurn) -> str:
 
 
 def _is_told(quest: MemoryEntry, shown: Sequence[WindowMessage]) -> bool:
-    """Return whether a turn that is shown tells how a quest ended, in whatever words."""
+    """Return whether a few turns that are shown tell how a quest ended, in most of its words."""
     words = frozenset(repeat_key(quest.text.splitlines()[-1]))
     told: dict[str, set[str]] = {}
     for item in shown:
         told.setdefault(item.turn_id, set()).update(repeat_key(item.message.content))
-    return any(len(words & each) >= _SAME_SHARE * len(words) for each in told.values())
+    turns = [*told.values()]
+    nearby = (frozenset().union(*turns[place : place + _NEARBY_TURNS]) for place in range(len(turns)))
+    return any(len(words & each) >= _SAME_SHARE * len(words) for each in nearby)
 
 
 def _weights(domain: Mapping[str, float]) -> dict[Chain, float]:

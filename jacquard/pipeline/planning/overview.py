@@ -1,8 +1,8 @@
 """Finds whether an input asks for an overview of what was played, and of what (`OverviewScope`).
 
-An input asks for one by a question that has no single answer ("Who have I met so far?"), or by a verb of telling together with what
-is told ("List all the clues"). What the player only does ("I sum up the coins"), what somebody else is asked for, and what is quoted
-or refused is none. Pure, and linear in the length of the input.
+An input asks for one by a question that has no single answer ("Who have I met so far?"), or by a verb of telling together with
+what is told ("List all the clues"). What the player only does ("I sum up the coins"), what somebody else is asked for, and what
+is quoted or refused is none. Pure, and linear in the length of the input.
 """
 
 from __future__ import annotations

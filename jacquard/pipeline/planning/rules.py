@@ -74,9 +74,9 @@ class RulePlanner:
 
     Words outside of the story, commands to the program and inputs that say nothing to search for (`quiet`) search nothing.
 
-    Confidence (0..1) is the sum of: 0.40 always; 0.25 when the input names an entity of the world or asks for an overview (0.15 when names were
-    guessed, and not only from the first words of sentences); 0.15 when the focus is certain (locked, at most one active
-    quest, or the input refers to it); 0.10 when a word shows the time; 0.10 when a template rule matched; less 0.20 when a
+    Confidence (0..1) is the sum of: 0.40 always; 0.25 when the input names an entity of the world or asks for an overview (0.15
+    when names were guessed, and not only from the first words of sentences); 0.15 when the focus is certain (locked, at most one
+    active quest, or the input refers to it); 0.10 when a word shows the time; 0.10 when a template rule matched; less 0.20 when a
     name belongs to several entities, less 0.20 when the input refers to two quests equally. A declared action has 1.0, and
     so has an input that searches nothing.
     """

@@ -31,8 +31,11 @@ _SPARE_SHARE = 0.05
 _MEMORY_SHARE = 8
 """The window leaves the memories of a turn an eighth of the prompt, or what they may take."""
 
-_OVERVIEW_SHARE, _OVERVIEW_FACTOR = 0.75, 4
-"""An overview may take so much of what the history leaves, and so many times the tokens of other memories."""
+_OVERVIEW_SHARE = 0.75
+"""An overview may take so much of what the history leaves."""
+
+OVERVIEW_FACTOR = 4
+"""An overview may have so many times the memories, and the tokens, that those of another turn may have."""
 
 _FALL = 0.9
 
@@ -90,7 +93,7 @@ def limit_memories(
     """
     limit, other_tokens = config.curation.flesh_tokens, find_other_tokens(window)
     if is_overview:
-        limit *= _OVERVIEW_FACTOR
+        limit *= OVERVIEW_FACTOR
     if other_tokens is None:
         return min(limit, config.budget.prompt_tokens() // 4) if is_overview else limit
     room = _find_room(config, other_tokens) - sum(_count_message(each, count) for each in shown)

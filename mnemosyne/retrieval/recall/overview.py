@@ -61,15 +61,15 @@ def _is_on_path(entry: MemoryEntry, query: RetrievalQuery) -> bool:
 
 def spread_over_time(rated: Sequence[RatedEntry], limit: int) -> list[RatedEntry]:
     """Return at most `limit` entries, those of most worth first: each stretch of time gives its best, then its second best, and so
-    on; entries without a place in time are a stretch of their own.
+    on; an entry without a place in time is a stretch of its own.
     """
     worthy = sorted((each for each in rated if each.worth > 0.0), key=lambda each: (-each.worth, each.entry.entry_id))
     depths = [each.entry.depth for each in worthy if each.entry.depth is not None]
     first, last = min(depths, default=0), max(depths, default=0)
     stretches: dict[int, list[RatedEntry]] = {}
-    for each in worthy:
+    for number, each in enumerate(worthy, start=1):
         depth = each.entry.depth
-        place = -1 if depth is None else (depth - first) * _STRETCHES // (last - first + 1)
+        place = -number if depth is None else (depth - first) * _STRETCHES // (last - first + 1)
         stretches.setdefault(place, []).append(each)
     rounds = zip_longest(*(stretches[place] for place in sorted(stretches)))
     kept = [each for dealt in rounds for each in dealt if each is not None][:limit]

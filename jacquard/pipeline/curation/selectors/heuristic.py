@@ -5,9 +5,10 @@ they differ in a number, a name or a "not". Candidates that name entities of the
 the input names gets a larger one, since it explains a proper noun (seed 004 section 6.3.1, rule 2). The largest goes to
 a candidate about an entity of the input that no chosen candidate covers yet. Among candidates of nearly equal score,
 chains get shares by the plan's weights. A candidate of a turn that is already represented gets a malus, because a
-turn's messages and summary say the same, and no turn gets more than two. An overview is spread over time too: a candidate
-from a stretch of turns that is represented gets a malus, and one with any entity that no chosen one has a bonus. No correction can lift a candidate from the
-bottom of recall to its top. What is less likely relevant than the request's floor is not chosen at all (`relevance`).
+turn's messages and summary say the same, and no turn gets more than two. An overview is spread over time too: a
+candidate from a stretch of turns that is represented gets a malus, and one with any entity that no chosen one has a bonus.
+No correction can lift a candidate from the bottom of recall to its top. What is less likely relevant than the request's
+floor is not chosen at all (`relevance`).
 Measurements: `docs/decisions/0023-selection.md` and `0038-relevance.md`.
 """
 
