@@ -57,7 +57,7 @@ from .core.errors import (
     TurnRateError,
     WorldUnavailableError,
 )
-from .core.plan import PlanContext, SearchIntent, Temporal, Triage, plan_from_json, plan_to_json
+from .core.plan import OverviewScope, PlanContext, SearchIntent, Temporal, Triage, plan_from_json, plan_to_json
 from .core.protocols import (
     NO_RULES,
     ConversationTurn,
@@ -221,6 +221,7 @@ __all__ = [
     "ModelSummarizer",
     "ObservabilityConfig",
     "OtelTracing",
+    "OverviewScope",
     "PackageConfig",
     "PageSection",
     "PageTurn",

@@ -13,6 +13,7 @@ from jacquard import (
     CurationConfig,
     HistoryConfig,
     LlmResponse,
+    OverviewScope,
     RulePlanner,
     RuntimeConfig,
     SelectorConfig,
@@ -25,23 +26,22 @@ from jacquard import (
     read_snapshot,
     replay_prompt,
 )
-from jacquard.core.plan import OverviewScope
 from mnemosyne import (
     BranchSpan,
     CalibratedEstimator,
     Chain,
+    EntryList,
     HybridRetriever,
     MemoryEntry,
     MemoryIndex,
     MemoryStore,
+    RatedEntry,
     RetrievalQuery,
     SessionHead,
     SessionWindow,
     load_world,
     session_scope,
 )
-from mnemosyne.retrieval.recall.entry_list import EntryList
-from mnemosyne.schema.query import RatedEntry
 
 WORLDS = Path(__file__).parents[2] / "examples" / "whispering_forest"
 PACKS = {locale: load_world(WORLDS / locale) for locale in ("zh", "en")}

@@ -21,7 +21,7 @@ _STRETCHES = 16
 async def list_entries(
     source: EntrySource, query: RetrievalQuery, marks: Mapping[tuple[str, Chain], int]
 ) -> tuple[MemoryEntry, ...]:
-    """Return the entries that an overview may tell of: those of the session and the lore of its world, and the query's own.
+    """Return the entries for an overview: those of the session, the lore of its world, and the query's own.
 
     `marks` are the sequences up to which chains were written.
     """
