@@ -170,9 +170,10 @@ class Walk:
         """Do one thing with a client's history, its view, or the service."""
         items, random = client.items, self.random
         self.log.append(name)
-        # A chat of one exchange is known by its reply alone if all is one message.
-        is_bare = client.view.merge == "single" and len(items) < 4
-        visible = [] if is_bare else self._visible(client)
+        # If all is one message, nothing shows where the card ends and an unknown first message begins, and a chat of one exchange
+        # is known by its reply alone.
+        first = (1 if len(items) > 2 else 2) if client.view.merge == "single" else 0
+        visible = [at for at in self._visible(client) if at >= first]
         if name == "edit" and visible:
             at = random.choice(visible)
             client.former.append([*items])
