@@ -188,7 +188,7 @@ class TurnReader:
     async def _find_hidden_entries(self, window: SessionWindow, world: WorldPack, viewer: str | None) -> frozenset[str]:
         scopes = (world_scope(world.world_id), session_scope(window.head.session_id))
         restricted = (*await self.store.gated_entries(scopes), *gated_entries(world.lore))
-        return hidden_entries(restricted, viewer, window.state)
+        return hidden_entries(restricted, viewer, window.state, window.head)
 
     async def _entries(self, report: Report, window: SessionWindow, world: WorldPack) -> tuple[MemoryEntry, ...]:
         wanted = list(report.stream_b.selected)

@@ -295,7 +295,7 @@ class TurnLoader:
         restricted, state, viewer = context.gated, turn.window.state, turn.config.viewer
         activated = list_world_info(turn.world) if scans_world_info(turn) else ()
         return await calculate(
-            find_hidden_entries, turn.world, restricted, state, viewer, activated, size=size_of(state)
+            find_hidden_entries, turn.world, restricted, state, viewer, activated, turn.window.head, size=size_of(state)
         )
 
 

@@ -375,7 +375,7 @@ class MemoryVerbs:
             lineage=head.lineage,
             depth=head.depth,
             weights=dict.fromkeys((Chain.NARRATIVE, Chain.HISTORY, Chain.LORE, Chain.EVENT), 0.5),
-            exclude=hidden_entries(gated_entries(gated), self._viewer, view),
+            exclude=hidden_entries(gated_entries(gated), self._viewer, view, head),
             may_know=admits,
             limit=limit,
         )

@@ -12,20 +12,33 @@ from typing import Any
 from mnemosyne.chains.audience import audience_of_entry, may_read
 from mnemosyne.chains.state import StateView, view_state
 from mnemosyne.schema.memory import TAKES_FROM_RECALL, LoreCategory, MemoryEntry
+from mnemosyne.schema.session import SessionHead
 
 
 def hidden_entries(
-    gated: Iterable[MemoryEntry], viewer: str | None, state: Mapping[str, Any] | StateView
+    gated: Iterable[MemoryEntry],
+    viewer: str | None,
+    state: Mapping[str, Any] | StateView,
+    head: SessionHead | None = None,
 ) -> frozenset[str]:
     """Return the ids of the entries that `viewer` may not know or whose conditions fail on `state`.
 
     `gated` are the entries with viewers or conditions (`Store.gated_entries`). Without a viewer (None) every entry that
-    names viewers is hidden. So are the entries that an edit of memory takes from recall (`takes_from_recall`).
+    names viewers is hidden. So are the entries that others take from recall (`takes_from_recall`): edits of memory, and what a turn
+    on the path to `head` has kept.
     """
     view = state if isinstance(state, StateView) else view_state(state)
     known = tuple(gated)
-    taken = (entry.metadata[TAKES_FROM_RECALL] for entry in known if TAKES_FROM_RECALL in entry.metadata)
+    taken = (
+        entry.metadata[TAKES_FROM_RECALL]
+        for entry in known
+        if TAKES_FROM_RECALL in entry.metadata and (head is None or not entry.depth or _is_on_path(entry, head))
+    )
     return frozenset(entry.entry_id for entry in known if not may_know(entry, viewer, view)).union(taken)
+
+
+def _is_on_path(entry: MemoryEntry, head: SessionHead) -> bool:
+    return any(span.branch_id == entry.branch_id and (entry.depth or 0) <= span.upto_depth for span in head.lineage)
 
 
 def may_know(entry: MemoryEntry, viewer: str | None, view: StateView) -> bool:

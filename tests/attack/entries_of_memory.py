@@ -22,6 +22,7 @@ from jacquard.memory.consolidate.prompts import read_narrative, read_turns, turn
 from jacquard.memory.summarize.extract import extract_summary
 from jacquard.memory.summarize.prompts import read_summary, shorten_summary, summary_prompt
 from jacquard.memory.summarize.sentences import split_sentences
+from jacquard.memory.threads import KINDS, find_keeping, find_threads
 from jacquard.pipeline.curation.selection_parser import parse_selection
 from jacquard.pipeline.curation.selectors.excerpt import excerpt
 from jacquard.pipeline.curation.selectors.heuristic import fingerprint_text
@@ -203,6 +204,13 @@ def read_memory(text: str) -> None:
         read_narrative(text)
     finally:
         read_turns(text, (1,))
+
+
+@entry("open threads", LIMITS.reply_chars)
+def find_what_is_open(text: str) -> None:
+    for left in (find_threads(text, ""), find_threads("", text), find_threads(text, text)):
+        assert all(each.kind in KINDS and each.text for each in left)
+    find_keeping(text, text)
 
 
 @entry("shortened text", LIMITS.tool_result_chars)

@@ -69,7 +69,7 @@ class SessionRecall:
         window = await parts.store.window(session_id, message_limit=1)
         world = await engine.worlds.world(window.head.world_id)
         restricted = await parts.store.gated_entries((world_scope(world.world_id), session_scope(session_id)))
-        hidden = find_hidden_entries(world, restricted, window.state, self._viewer)
+        hidden = find_hidden_entries(world, restricted, window.state, self._viewer, head=window.head)
         query = RetrievalQuery(
             text=text,
             world_id=world.world_id,

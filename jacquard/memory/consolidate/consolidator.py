@@ -26,6 +26,7 @@ from jacquard.core.names import NameDictionary
 from jacquard.core.protocols import ConversationTurn, LlmAdapter, LlmRequest, LlmResponse
 from jacquard.memory.consolidate.entries import make_entries
 from jacquard.memory.consolidate.prompts import (
+    OPEN_SHOWN,
     TurnMemory,
     macro_request,
     read_narrative,
@@ -43,12 +44,14 @@ from jacquard.memory.consolidate.spans import (
     tell_together,
 )
 from jacquard.memory.path_entries import find_unsummarized_turns, load_path_entries
+from jacquard.memory.threads import open_threads
 from jacquard.memory.verbs.proposals import load_proposals, load_waiting, propose_entry, proposed_entries
 from jacquard.pipeline.record.events import emit_usage
 from jacquard.pipeline.worlds import WorldSource, name_of_speaker, party_names
 from mnemosyne.chains.audience import (
     audience_field,
     audience_of_entry,
+    audience_of_messages,
     join_audiences,
     told_messages,
 )
@@ -175,16 +178,21 @@ class Consolidator:
         asked = await self._load_proposed(head)
         known = {entry.turn_id for entry in (*narratives, *asked) if entry.kind == TURN_SUMMARY}
         bare = await find_unsummarized_turns(self._store, head, known, head.depth - keep_back)
+        threads = open_threads(await load_path_entries(self._store, head, Chain.EVENT)) if bare else []
         summaries, events, failures = 0, 0, []
         done = 0
         for batch in split_batches(bare, config.batch_turns):
             try:
-                memories = await self._extract_memories(head, batch, party_names(world), config)
+                audience = audience_of_messages(told_messages(batch[0].messages))
+                shown = [each for each in threads if join_audiences((audience, audience_of_entry(each))) == audience]
+                shown = shown[-OPEN_SHOWN:]
+                memories = await self._extract_memories(head, batch, party_names(world), config, shown)
             except (ModelError, SummarizerError) as error:
                 failures.append(f"turns {batch[0].depth}-{batch[-1].depth}: {error}")
             else:
                 # Each batch is stored at once: an interruption loses no more than one.
-                made = [*make_entries(batch, memories, names)]
+                made = [*make_entries(batch, memories, names, shown)]
+                threads = open_threads([*threads, *made])
                 keep = partial(self._keep, session_id, review=review)
                 summaries += await keep([e for e in made if e.chain is Chain.NARRATIVE])
                 events += await keep([e for e in made if e.chain is Chain.EVENT])
@@ -283,7 +291,12 @@ class Consolidator:
         )
 
     async def _extract_memories(
-        self, head: SessionHead, batch: Sequence[TurnRecord], names: Mapping[str, str], config: ConsolidationConfig
+        self,
+        head: SessionHead,
+        batch: Sequence[TurnRecord],
+        names: Mapping[str, str],
+        config: ConsolidationConfig,
+        threads: Sequence[MemoryEntry],
     ) -> tuple[TurnMemory, ...]:
         turns = tuple(
             ConversationTurn(
@@ -298,7 +311,7 @@ class Consolidator:
             for turn in batch
         )
         locale = find_text_language("".join(text for turn in turns for _, text in turn.lines))
-        request = turns_request(turns, locale, config.timeout_seconds)
+        request = turns_request(turns, locale, config.timeout_seconds, [each.text for each in threads])
         reply = await self._call_model(head, request, f"memory.{batch[-1].turn_id}")
         return read_turns(reply.content, [turn.depth for turn in batch])
 

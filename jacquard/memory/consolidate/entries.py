@@ -7,15 +7,21 @@ from collections.abc import Sequence
 from jacquard.core.names import NameDictionary
 from jacquard.memory.consolidate.prompts import TurnMemory
 from jacquard.memory.consolidate.spans import CHAPTER_END, TURN_SUMMARY
+from jacquard.memory.threads import build_keeping, build_thread, name_entities
 from mnemosyne.chains.audience import audience_field, audience_of_messages, told_messages
 from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry, Trust, session_scope
 from mnemosyne.schema.record import TurnRecord
 
 
 def make_entries(
-    batch: Sequence[TurnRecord], memories: Sequence[TurnMemory], lexicon: NameDictionary
+    batch: Sequence[TurnRecord],
+    memories: Sequence[TurnMemory],
+    lexicon: NameDictionary,
+    threads: Sequence[MemoryEntry] = (),
 ) -> list[MemoryEntry]:
-    """Return the summaries and events of turns, each for the viewers who may know its turn."""
+    """Return the summaries and events of turns, each for the viewers who may know its turn. `threads` are those that were open:
+    what one of them tells of a turn is not told again.
+    """
     turns = {turn.depth: turn for turn in batch}
     made: list[MemoryEntry] = []
     for memory in memories:
@@ -60,7 +66,27 @@ def make_entries(
                     },
                 )
             )
+        made += _make_threads(turn, memory, lexicon, threads)
     return made
+
+
+def _make_threads(
+    turn: TurnRecord, memory: TurnMemory, lexicon: NameDictionary, threads: Sequence[MemoryEntry]
+) -> list[MemoryEntry]:
+    """Return what a turn leaves open and what it keeps."""
+    known = {kind for each in threads if each.turn_id == turn.turn_id for kind in each.tags}
+    found = [
+        build_thread(turn, f"{turn.turn_id}.open.{number}", each.kind, each.text, at=turn.created_at)
+        for number, each in enumerate(memory.threads, start=1)
+        if each.kind not in known
+    ]
+    kept = [threads[number - 1] for number in dict.fromkeys(memory.kept) if number <= len(threads)]
+    ended = [
+        build_keeping(turn, f"{turn.turn_id}.ends.{number}", each, memory.summary, turn.created_at)
+        for number, each in enumerate(kept, start=1)
+        if (each.depth or 0) < turn.depth
+    ]
+    return [*name_entities(found, lexicon), *ended]
 
 
 def _find_known_names(text: str, lexicon: NameDictionary) -> tuple[str, ...]:

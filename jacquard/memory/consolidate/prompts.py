@@ -17,11 +17,15 @@ from jacquard.adapters.prompts.templates import render_prompt
 from jacquard.core.errors import SummarizerError
 from jacquard.core.model_answers import strip_thoughts
 from jacquard.core.protocols import ConversationTurn, LlmRequest
+from jacquard.memory.threads import KINDS
 from jacquard.pipeline.truncation import keep_last_sentences
 
 SUMMARY_CHARS = 400
 EVENT_CHARS = 240
 EVENTS_A_TURN = 3
+THREADS_A_TURN = 2
+OPEN_SHOWN = 20
+"""The most open threads that the model is shown, the newest."""
 NAMES = 8
 NAME_CHARS = 60
 TITLE_CHARS = 80
@@ -44,13 +48,23 @@ class TurnEvent:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class TurnThread:
+    """A promise, a debt or a question that a turn leaves open."""
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TurnMemory:
-    """What is to be remembered of one turn; `depth` is its number."""
+    """What is to be remembered of one turn; `depth` is its number, `kept` are the numbers of open threads that it ends."""
 
     depth: int
     summary: str
     events: tuple[TurnEvent, ...] = ()
     is_chapter_end: bool = False
+    threads: tuple[TurnThread, ...] = ()
+    kept: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,10 +75,22 @@ class Narrative:
     text: str
 
 
-def turns_request(turns: Sequence[ConversationTurn], locale: str, timeout_seconds: float) -> LlmRequest:
-    """Return the call that asks for the memory of turns."""
+def turns_request(
+    turns: Sequence[ConversationTurn], locale: str, timeout_seconds: float, threads: Sequence[str] = ()
+) -> LlmRequest:
+    """Return the call that asks for the memory of turns; `threads` are what is open, numbered from 1 in the call."""
+    lines = "\n".join(
+        f'<thread n="{number}">{escape_text(text)}</thread>' for number, text in enumerate(threads, start=1)
+    )
     return LlmRequest(
-        messages=render_prompt("consolidation_turns", locale, events=EVENTS_A_TURN, turns=_render_messages(turns)),
+        messages=render_prompt(
+            "consolidation_turns",
+            locale,
+            events=EVENTS_A_TURN,
+            threads=THREADS_A_TURN,
+            open=f"<open>\n{lines}\n</open>\n" if lines else "",
+            turns=_render_messages(turns),
+        ),
         max_tokens=300 * len(turns) + 100,
         timeout_seconds=timeout_seconds,
         schema=_TURNS_SCHEMA,
@@ -97,6 +123,8 @@ def read_turns(answer: str, depths: Sequence[int]) -> tuple[TurnMemory, ...]:
                 summary=summary,
                 events=_events(item.get("events")),
                 is_chapter_end=item.get("chapter_end") is True,
+                threads=_threads(item.get("threads")),
+                kept=_numbers(item.get("kept")),
             )
     if not found:
         raise SummarizerError(f"The answer holds the memory of none of the {len(depths)} turns: {answer[:120]!r}.")
@@ -171,6 +199,17 @@ def _events(value: Any) -> tuple[TurnEvent, ...]:
     return tuple(events[:EVENTS_A_TURN])
 
 
+def _threads(value: Any) -> tuple[TurnThread, ...]:
+    told = [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+    found = ((item.get("kind"), _line(item.get("text"), EVENT_CHARS)) for item in told)
+    return tuple(TurnThread(kind=kind, text=text) for kind, text in found if kind in KINDS and text)[:THREADS_A_TURN]
+
+
+def _numbers(value: Any) -> tuple[int, ...]:
+    found = value if isinstance(value, list) else []
+    return tuple(each for each in found if isinstance(each, int) and 0 < each <= OPEN_SHOWN)
+
+
 def _names(value: Sequence[Any]) -> tuple[str, ...]:
     names = [_line(each, NAME_CHARS) for each in value]
     return tuple(dict.fromkeys(name for name in names if name))[:NAMES]
@@ -195,15 +234,26 @@ _EVENT_SCHEMA = {
     "required": ["type", "summary", "participants", "location"],
     "additionalProperties": False,
 }
+_THREAD_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "kind": {"type": "string", "enum": list(KINDS)},
+        "text": {"type": "string", "maxLength": EVENT_CHARS},
+    },
+    "required": ["kind", "text"],
+    "additionalProperties": False,
+}
 _TURN_SCHEMA = {
     "type": "object",
     "properties": {
         "n": {"type": "integer"},
         "summary": {"type": "string", "maxLength": SUMMARY_CHARS},
         "events": {"type": "array", "items": _EVENT_SCHEMA, "maxItems": EVENTS_A_TURN},
+        "threads": {"type": "array", "items": _THREAD_SCHEMA, "maxItems": THREADS_A_TURN},
+        "kept": {"type": "array", "items": {"type": "integer"}},
         "chapter_end": {"type": "boolean"},
     },
-    "required": ["n", "summary", "events", "chapter_end"],
+    "required": ["n", "summary", "events", "threads", "kept", "chapter_end"],
     "additionalProperties": False,
 }
 _TURNS_SCHEMA: dict[str, Any] = {

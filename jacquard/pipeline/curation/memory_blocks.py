@@ -24,7 +24,17 @@ from mnemosyne.host_parts import HashText, digest_of, hash_with_sha256
 from mnemosyne.protocols import TokenEstimator
 from mnemosyne.retrieval.text.dates import resolve_dates
 from mnemosyne.schema.evidence import BlockType, Priority
-from mnemosyne.schema.memory import EMPTY, SECTION_ID, Chain, LoreCategory, MemoryEntry, Trust, copied_from, document_of
+from mnemosyne.schema.memory import (
+    EMPTY,
+    SECTION_ID,
+    THREAD,
+    Chain,
+    LoreCategory,
+    MemoryEntry,
+    Trust,
+    copied_from,
+    document_of,
+)
 from mnemosyne.schema.session import Ref
 from mnemosyne.schema.world import BARE_DIGEST
 
@@ -191,6 +201,8 @@ def _memory_element(entry: MemoryEntry, labels: MemoryLabels) -> str:
         attributes["at"] = entry.at.isoformat(timespec="minutes").replace("+00:00", "Z")
     if entry.chain is Chain.EVENT and entry.kind == QUEST and entry.tags:
         attributes["status"] = entry.tags[0]
+    if entry.kind == THREAD and entry.tags:
+        attributes["open"] = entry.tags[0]
     if entry.speaker:
         attributes["speaker"] = name_of_author(entry.speaker, names=labels.speakers)
     if labels.dates and (dates := _describe_dates(entry)):

@@ -23,7 +23,7 @@ from mnemosyne.chains.state import StateView, view_state
 from mnemosyne.evidence.documents import has_expired
 from mnemosyne.schema.memory import EMPTY, Chain, LoreCategory, MemoryEntry, session_scope, world_scope
 from mnemosyne.schema.query import RetrievalQuery
-from mnemosyne.schema.session import WindowMessage
+from mnemosyne.schema.session import SessionHead, WindowMessage
 from mnemosyne.schema.world import WorldPack
 
 RECENT_MESSAGES = 4
@@ -41,6 +41,7 @@ def find_hidden_entries(
     state: Mapping[str, Any],
     viewer: str | None,
     activated: Iterable[MemoryEntry] = (),
+    head: SessionHead | None = None,
 ) -> frozenset[str]:
     """Return the ids of the entries that a viewer may not see in this state.
 
@@ -48,7 +49,7 @@ def find_hidden_entries(
     (`activated`), is rendered from the pack, so the pack's own gates hold for it, whatever the store's rows say by now.
     """
     placed = gated_entries((*(entry for entry in world.lore if entry.kind in _PLACED_BY_STREAM_A), *activated))
-    return hidden_entries((*restricted, *placed), viewer, view_state(state))
+    return hidden_entries((*restricted, *placed), viewer, view_state(state), head)
 
 
 def build_recall_query(turn: PlannedTurn) -> RetrievalQuery:

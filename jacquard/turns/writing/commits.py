@@ -8,14 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from jacquard.adapters.observe.bus import EventEmitter
 from jacquard.config.input_limits import check_reply
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.degradations import DegradationCode
 from jacquard.core.errors import MissingChunksError
+from jacquard.core.names import NameDictionary
+from jacquard.memory.path_entries import load_path_entries
+from jacquard.memory.threads import (
+    build_keeping,
+    find_keeping,
+    find_kept,
+    make_threads,
+    name_entities,
+    open_threads,
+)
 from jacquard.pipeline.record.commit import CommitResult, build_commit, read_commit_result
 from jacquard.pipeline.record.events import emit_error
 from jacquard.pipeline.record.tools import resolve_refs
@@ -24,13 +35,15 @@ from jacquard.pipeline.worlds import WorldSource
 from jacquard.turns.host.waiting import WaitingTurn, agent_of
 from jacquard.turns.parts import EngineParts
 from jacquard.turns.writing.chunks import ChunkBuffer, Key
+from mnemosyne.chains.event import CLOSED
 from mnemosyne.chains.unanswered import is_closed_unanswered
 from mnemosyne.core.errors import NoPendingTurnError, TurnNotPendingError, VersionConflictError
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.evidence.documents import index_documents
 from mnemosyne.schema.event import EventType
+from mnemosyne.schema.memory import THREAD, Chain
 from mnemosyne.schema.query import EvidenceFilter
-from mnemosyne.schema.record import TurnRecord
+from mnemosyne.schema.record import TurnCommit, TurnRecord
 from mnemosyne.schema.session import Message, Ref, Role, TurnStatus
 
 T = TypeVar("T")
@@ -124,12 +137,13 @@ class ReplyCommitter:
         check_reply(reply.content, self._limits)
         refs = await resolve_refs(store, session_id, refs or reply.refs)
         at = self._parts.clock.now()
-        decide = partial(build_commit, agent=waiting.agent, at=at, refs=refs, config=self._config)
+        decide = partial(_decide, agent=waiting.agent, at=at, refs=refs, config=self._config)
         commit, result = await calculate(decide, record, state, reply, size=size_of(reply.content, state))
         if unchanged is not None and UNTAGGED in (commit.report or {}):
             # Such changes are compared with the prompt, which a turn that waits does not keep in memory.
             record = (await self._load_waiting(session_id, record.turn_id)).record
             commit, result = await calculate(decide, record, state, reply, size=size_of(reply.content, state))
+        commit = await self._follow_threads(record, commit, at)
         head = await store.commit_turn(session_id, commit, expected_version=waiting.version)
         self._parts.waiting.drop(session_id)
         if unchanged is None:
@@ -149,6 +163,26 @@ class ReplyCommitter:
             set_aside=len(result.set_aside),
         )
         return replace(result, version=head.version)
+
+    async def _follow_threads(self, record: TurnRecord, commit: TurnCommit, at: datetime) -> TurnCommit:
+        """Return a commit that names whom its threads are about, and ends those that the turn keeps; most turns have neither."""
+        told = commit.messages[-1].content
+        keeping = find_keeping("\n".join(each.content for each in record.messages if each.role is Role.USER), told)
+        ends = bool(keeping) or any(CLOSED.intersection(each.tags) for each in commit.entries)
+        if not ends and all(each.kind != THREAD for each in commit.entries):
+            return commit
+        head = await self._parts.store.head(record.session_id, record.branch_id)
+        lexicon = NameDictionary((await self._worlds.world(head.world_id)).entities)
+        entries = [*(each for each in commit.entries if each.kind != THREAD)]
+        entries += name_entities([each for each in commit.entries if each.kind == THREAD], lexicon)
+        if ends:
+            before = open_threads(await load_path_entries(self._parts.store, head, Chain.EVENT))
+            kept = find_kept(before, keeping, commit.entries)
+            entries += [
+                build_keeping(record, f"{record.turn_id}.kept.{number}", thread, text, at)
+                for number, (thread, text) in enumerate(kept, start=1)
+            ]
+        return replace(commit, entries=tuple(entries))
 
     async def _find_waiting(self, session_id: str, turn_id: str | None) -> WaitingTurn | None:
         """Return the turn that waits for its reply as this engine prepared it, if nothing was written to the session since."""
@@ -214,3 +248,12 @@ class ReplyCommitter:
                 reason=DegradationCode.CHUNKS_EXPIRED.value,
                 message_id=message_id,
             )
+
+
+def _decide(
+    record: TurnRecord, state: Mapping[str, Any], reply: Message, *, at: datetime, **how: Any
+) -> tuple[TurnCommit, CommitResult]:
+    """Return what `build_commit` does, with what the turn leaves open."""
+    commit, result = build_commit(record, state, reply, at=at, **how)
+    threads = make_threads(record, commit.messages[-1], at)
+    return (replace(commit, entries=(*commit.entries, *threads)) if threads else commit), result

@@ -19,6 +19,7 @@ from jacquard.core.names import NameDictionary
 from jacquard.memory.consolidate.spans import TURN_SUMMARY
 from jacquard.memory.path_entries import find_unsummarized_turns, load_path_entries
 from jacquard.memory.summarize.roller import SummaryRoller
+from jacquard.memory.threads import THREAD_KEPT, open_threads
 from jacquard.memory.verbs.editor import WAS_PINNED, build_edit, build_pin
 from jacquard.memory.verbs.find import WITH_TEXT, find_memory, memory_of_entry, memory_of_evidence
 from jacquard.memory.verbs.log import ACTION, AUTHOR, BEFORE, IS_EDIT, TARGET, is_undone, load_edits
@@ -52,6 +53,7 @@ from mnemosyne.schema.memory import (
     CONTINUED_IN,
     COPIED_FROM,
     TAKES_FROM_RECALL,
+    THREAD,
     Chain,
     MemoryEntry,
     Trust,
@@ -146,13 +148,18 @@ async def _copy_memories(store: Store, head: SessionHead, asked: Continuation, c
     documents = {each.evidence_id: each for each in evidences if _is_memory(asked, each, replaced)}
     narratives = await load_path_entries(store, head, Chain.NARRATIVE)
     events = await load_path_entries(store, head, Chain.EVENT)
-    entries = {each.entry_id: each for each in (*narratives, *events) if each.entry_id not in replaced}
+    threads = {each.entry_id for each in open_threads(events)} - replaced
+    entries = {
+        each.entry_id: each
+        for each in (*narratives, *events)
+        if each.entry_id not in replaced and (each.kind not in (THREAD, THREAD_KEPT) or each.entry_id in threads)
+    }
     summarized = {each.turn_id for each in narratives if each.kind == TURN_SUMMARY}
     turns = {each.turn_id: each for each in await find_unsummarized_turns(store, head, (), head.depth)}
     if asked.memory_ids is None:
         chosen: list[str] = [*documents, *entries, *(name for name in turns if name not in summarized)]
     else:
-        chosen = [await _name_of(store, asked, memory_id) for memory_id in asked.memory_ids]
+        chosen = [*threads, *[await _name_of(store, asked, memory_id) for memory_id in asked.memory_ids]]
     for name in dict.fromkeys(chosen):
         if name in documents:
             copies.add_document(documents[name])

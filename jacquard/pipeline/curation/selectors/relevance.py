@@ -16,7 +16,7 @@ from statistics import median, pstdev
 from jacquard.core.names import mentions, normalise
 from jacquard.core.protocols import SelectionRequest
 from mnemosyne.retrieval.text.words import has_cjk, word_tokens
-from mnemosyne.schema.memory import Chain
+from mnemosyne.schema.memory import THREAD, Chain
 from mnemosyne.schema.query import Candidate
 
 _FUNCTION_CHARACTERS = frozenset(
@@ -31,7 +31,8 @@ _CHARACTER_SCORE = 3.0
 """What a rare character is worth as a BM25 score; recall searches for pairs of characters."""
 _SEVERAL = 2
 _MOSTLY_SHARED = 0.6
-"""The least estimate where a candidate has several words of the input, and at least half of them."""
+"""The least estimate where a candidate has several words of the input, and at least half of them; and of an open thread of which
+somebody, a place or a date comes up."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,8 +76,11 @@ def estimate_relevance(request: SelectionRequest, weights: RelevanceWeights = WE
         odds += weights.entity * len(entities.intersection(candidate.entities))
         odds += weights.cosine * cosine
         odds += weights.score * (max(candidate.score / best, 0.0) if best > 0.0 else 0.0)
-        odds += weights.title * _is_named(candidate, plain)
+        named = _is_named(candidate, plain)
+        odds += weights.title * named
         least = _MOSTLY_SHARED if shared >= _SEVERAL and 2 * shared >= len(words) else 0.0
+        if candidate.kind == THREAD and (named or entities.intersection(candidate.entities)):
+            least = _MOSTLY_SHARED
         found.append(max(1.0 / (1.0 + math.exp(-odds)), least))
     return found
 
@@ -102,8 +106,11 @@ def _find_rare_characters(text: str, said: Sequence[str]) -> frozenset[str]:
 
 
 def _is_named(candidate: Candidate, plain: str) -> bool:
-    """Return whether a normalised input has the name of a lore entry, or a word by which its author wants it to be found."""
-    return candidate.chain is Chain.LORE and any(mentions(plain, name) for name in (candidate.title, *candidate.keys))
+    """Return whether a normalised input has the name of a lore entry, a word by which its author wants it to be found, or a name or
+    date of an open thread.
+    """
+    is_looked_for = candidate.chain is Chain.LORE or candidate.kind == THREAD
+    return is_looked_for and any(mentions(plain, name) for name in (candidate.title, *candidate.keys))
 
 
 def _score_scale(candidates: int) -> float:
