@@ -59,7 +59,8 @@ class UserFacts:
         cleaned = [await self._clean(fact) for fact in facts]
         if dry_run:
             return tuple(cleaned)
-        session_id = await self._ensure_session(user_id)
+        session_id = profile_session_id(user_id)
+        await ensure_profile_session(self._store, session_id, self._clock, Actor(user_id=user_id))
         stored = await self.facts(user_id)
         now = _later_than(stored, self._clock.now())
         same: dict[tuple[FactKind, str, str], dict[str, UserFact]] = {}
@@ -107,19 +108,19 @@ class UserFacts:
             fact, text=text, kind=FactKind(fact.kind), topic=fact.topic.strip(), superseded_by="", redacted=redacted
         )
 
-    async def _ensure_session(self, user_id: str) -> str:
-        session_id = profile_session_id(user_id)
+
+async def ensure_profile_session(store: Store, session_id: str, clock: Clock, actor: Actor | None = None) -> None:
+    """Write a session without a conversation, unless there is one."""
+    try:
+        await store.head(session_id)
+    except SessionNotFoundError:
+        meta = Meta(created_at=clock.now(), actor=actor)
+        document = SessionDocument(session=Session(session_id=session_id), meta=meta)
         try:
-            await self._store.head(session_id)
-        except SessionNotFoundError:
-            meta = Meta(created_at=self._clock.now(), actor=Actor(user_id=user_id))
-            document = SessionDocument(session=Session(session_id=session_id), meta=meta)
-            try:
-                await self._store.put_session(session_id, document, expected_version=0)
-            except VersionConflictError:
-                # Another process was sooner.
-                await self._store.head(session_id)
-        return session_id
+            await store.put_session(session_id, document, expected_version=0)
+        except VersionConflictError:
+            # Another process was sooner.
+            await store.head(session_id)
 
 
 def _later_than(stored: Iterable[UserFact], now: datetime) -> datetime:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -15,10 +16,11 @@ from filament.state.changes.sizes import OpLimits
 from filament.state.verdicts import Authority
 from jacquard.config.input_limits import check_user_message
 from jacquard.core.errors import ConfigError, MemoryNotFoundError
+from jacquard.memory.user_facts import ensure_profile_session
 from jacquard.memory.verbs.editor import MOST_CHARS, MemoryEditor
 from jacquard.memory.verbs.find import find_memory, has_words
-from jacquard.memory.verbs.log import ACTION, is_undone, load_edits, read_log
-from jacquard.memory.verbs.proposals import load_waiting, show_proposals
+from jacquard.memory.verbs.log import ACTION, is_undone, load_edit, load_edits, read_log
+from jacquard.memory.verbs.proposals import load_waiting, propose_lore, show_proposals
 from jacquard.memory.verbs.values import FoundMemory, Memory, MemoryAction, MemoryEdit, sources_of
 from jacquard.pipeline.curation.recall_query import may_recall
 from jacquard.wiring.runtime import Runtime
@@ -26,12 +28,14 @@ from mnemosyne.chains.audience import may_read, read_audience
 from mnemosyne.chains.lore import gated_entries, hidden_entries, may_know
 from mnemosyne.chains.state import apply_reply_ops, view_state
 from mnemosyne.core.codec import format_time
+from mnemosyne.core.errors import SessionNotFoundError
 from mnemosyne.evidence.documents import is_document
 from mnemosyne.host_parts import UuidV4Generator
 from mnemosyne.protocols import Clock, IdGenerator
 from mnemosyne.schema.erasure import Erasure
 from mnemosyne.schema.evidence import readers_of
 from mnemosyne.schema.memory import (
+    PROPOSED,
     TAKES_FROM_RECALL,
     Chain,
     LoreCategory,
@@ -41,6 +45,7 @@ from mnemosyne.schema.memory import (
     is_profile_session,
     session_scope,
     world_scope,
+    world_session_id,
 )
 from mnemosyne.schema.query import SIGNAL_NAMES, EntryPlace, RetrievalQuery
 from mnemosyne.schema.record import TurnRecord
@@ -56,12 +61,19 @@ class MemoryVerbs:
     """What a caller may do to the memory of a runtime by hand.
 
     `author` names the caller in the log of edits. A caller with a `viewer` sees and edits what this viewer may know, one without
-    everything. `is_model`: the caller passes on what a model wrote. Every method raises SessionNotFoundError for an unknown
-    session, MemoryNotFoundError for an unknown id, InputTooLargeError, RedactionError and, for what cannot be done, ConfigError.
+    everything. `is_model`: the caller passes on what a model wrote; `edits_lore`: it may decide on proposals for lore.
+    Every method raises SessionNotFoundError for an unknown session, MemoryNotFoundError for an unknown id, InputTooLargeError,
+    RedactionError and, for what cannot be done, ConfigError.
     """
 
     def __init__(
-        self, runtime: Runtime, *, author: str = "host", viewer: str | None = None, is_model: bool = False
+        self,
+        runtime: Runtime,
+        *,
+        author: str = "host",
+        viewer: str | None = None,
+        is_model: bool = False,
+        edits_lore: bool = True,
     ) -> None:
         parts = runtime.engine.parts
         self._runtime, self._store, self._viewer, self._author = runtime, runtime.store, viewer, author
@@ -69,6 +81,7 @@ class MemoryVerbs:
         self._ids: IdGenerator = UuidV4Generator()
         self._is_host = viewer is None
         self._is_model = is_model
+        self._edits_lore = viewer is None and edits_lore
         self._asks_first = is_model and runtime.engine.config.memory.review
 
     async def sessions(self, query: str = "", *, limit: int = 50) -> tuple[SessionHead, ...]:
@@ -155,20 +168,23 @@ class MemoryVerbs:
         """Undo an edit; a second call changes nothing. What was forgotten is gone."""
         if not self._is_host and all(edit.edit_id != edit_id for edit in await self.log(session_id)):
             raise MemoryNotFoundError(f"There is no edit {edit_id!r} in session {session_id!r}; the log shows the ids.")
-        return await self._editor().undo(session_id, edit_id)
+        return await self._editor().undo(await self._log_with(session_id, edit_id), edit_id)
 
     async def proposals(self, session_id: str) -> tuple[MemoryEdit, ...]:
         """Return what models would remember or change on the active branch and nobody has decided on, oldest first."""
         waiting = await load_waiting(self._store, session_id)
+        if self._edits_lore:
+            with suppress(SessionNotFoundError):
+                waiting += await load_waiting(self._store, await self._world_session(session_id))
         return show_proposals([each for each in waiting if self._is_host or may_read(readers_of(each), self._viewer)])
 
     async def accept(self, session_id: str, proposal_id: str, text: str = "") -> MemoryEdit:
         """Carry out a proposal, with another text if one is given."""
-        return await self._person().accept(session_id, proposal_id, text)
+        return await self._person().accept(await self._log_with(session_id, proposal_id), proposal_id, text)
 
     async def reject(self, session_id: str, proposal_id: str) -> MemoryEdit:
         """Refuse a proposal; it is not made again for the same turns."""
-        return await self._person().reject(session_id, proposal_id)
+        return await self._person().reject(await self._log_with(session_id, proposal_id), proposal_id)
 
     async def log(self, session_id: str) -> tuple[MemoryEdit, ...]:
         """Return the edits of a session, oldest first."""
@@ -302,6 +318,8 @@ class MemoryVerbs:
             trust=Trust.MODEL if self._is_model else Trust.AUTHORED,
             metadata={"added_by": self._author, "added_at": format_time(self._clock.now())},
         )
+        if self._asks_first:
+            return await self._propose_lore(entry, None)
         await self._store_lore(world, (*world.lore, entry))
         return entry
 
@@ -321,8 +339,38 @@ class MemoryVerbs:
             trust=Trust.MODEL if self._is_model else old.trust,
             metadata={**old.metadata, "edited_by": self._author, "edited_at": format_time(self._clock.now())},
         )
+        if self._asks_first:
+            return await self._propose_lore(new, old)
         await self._store_lore(world, (*world.lore[:place], new, *world.lore[place + 1 :]))
         return new
+
+    async def _propose_lore(self, entry: MemoryEntry, former: MemoryEntry | None) -> MemoryEntry:
+        """Have an entry of lore wait for the author's yes, and return it as it would be, tagged."""
+        name = world_session_id(entry.scope.removeprefix(world_scope("")))
+        await ensure_profile_session(self._store, name, self._clock)
+        proposal = propose_lore(self._ids.generate(), entry, former, self._author, self._clock.now())
+        await self._store.put_evidence(name, proposal)
+        return replace(entry, tags=(*entry.tags, PROPOSED))
+
+    async def _write_lore(self, entry: MemoryEntry, wanted: MemoryEntry | None, present: str) -> None:
+        world = await self._editable_world(entry.scope.removeprefix(world_scope("")))
+        if present != next((each.text for each in world.lore if each.entry_id == entry.entry_id), ""):
+            raise ConfigError(f"Entry {entry.entry_id!r} was changed since; edit it by hand (`edit_lore`).")
+        if wanted is not None:
+            _checked(wanted.text)
+        lore = {each.entry_id: each for each in world.lore} | {entry.entry_id: wanted}
+        await self._store_lore(world, tuple(each for each in lore.values() if each is not None))
+
+    async def _world_session(self, session_id: str) -> str:
+        """Return the session that holds what is proposed for the lore of a session's world."""
+        return world_session_id((await self._store.head(session_id)).world_id)
+
+    async def _log_with(self, session_id: str, edit_id: str) -> str:
+        """Return the session whose log has an edit: the one named, or that of its world's lore."""
+        if not self._edits_lore or await load_edit(self._store, session_id, edit_id) is not None:
+            return session_id
+        name = await self._world_session(session_id)
+        return session_id if await load_edit(self._store, name, edit_id) is None else name
 
     async def _store_lore(self, world: WorldPack, lore: tuple[MemoryEntry, ...]) -> None:
         changed = await to_thread.run_sync(with_own_digest, replace(world, lore=lore))
@@ -418,6 +466,7 @@ class MemoryVerbs:
             all_viewers=self._is_host,
             is_model=self._is_model if is_model is None else is_model,
             recall=self.search,
+            write_lore=self._write_lore if self._edits_lore else None,
         )
 
 

@@ -211,8 +211,13 @@ def profile_session_id(user_id: str) -> str:
     return f"{_PROFILE}{hashlib.sha256(user_id.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
 
 
+def world_session_id(world_id: str) -> str:
+    """Return the id of the session that holds what models proposed for the lore of a world."""
+    return profile_session_id(f"\0world {world_id}")
+
+
 def is_profile_session(session_id: str) -> bool:
-    """Return whether a session holds facts about a user and no conversation."""
+    """Return whether a session holds facts about a user, or proposals for a world, and no conversation."""
     return session_id.startswith(_PROFILE) and len(session_id) == len(_PROFILE) + 32
 
 

@@ -32,6 +32,7 @@ from jacquard.memory.verbs.proposals import (
     is_proposal,
     load_proposals,
     proposed_entry,
+    proposed_lore,
 )
 from jacquard.memory.verbs.values import FoundMemory, Memory, MemoryAction, MemoryEdit
 from jacquard.pipeline.evidence.context_blocks import UNPINNED
@@ -52,7 +53,7 @@ from mnemosyne.schema.evidence import (
     readers_of,
 )
 from mnemosyne.schema.ingest import IngestOptions, ShownText
-from mnemosyne.schema.memory import EMPTY, PROPOSED, TAKES_FROM_RECALL, UNDONE_AT, Trust
+from mnemosyne.schema.memory import EMPTY, PROPOSED, TAKES_FROM_RECALL, UNDONE_AT, MemoryEntry, Trust
 
 SOURCE = "memory"
 PIN_PREFIX = "pinned:"
@@ -64,6 +65,8 @@ WAS_PINNED = "memory_was_pinned"
 MOST_CHARS = 20_000
 MOST_TITLE_CHARS = 200
 
+WriteLore: TypeAlias = Callable[[MemoryEntry, MemoryEntry | None, str], Awaitable[None]]
+"""Has the world of an entry of lore hold another one in its place, or none, if its text there is the one given ('': none)."""
 Recall: TypeAlias = Callable[[str, str], Awaitable[tuple[FoundMemory, ...]]]
 """Finds the memories of a session for a text."""
 
@@ -88,10 +91,11 @@ class MemoryEditor:
         all_viewers: bool = True,
         is_model: bool = False,
         recall: Recall | None = None,
+        write_lore: WriteLore | None = None,
     ) -> None:
         self._store, self._ingestor, self._clock, self._ids = store, ingestor, clock, ids
         self._author, self._viewer, self._all_viewers, self._is_model = author, viewer, all_viewers, is_model
-        self._recall = recall
+        self._recall, self._write_lore = recall, write_lore
 
     async def remember(
         self, session_id: str, text: str, *, title: str = "", key: str | None = None, dry_run: bool = False
@@ -190,7 +194,7 @@ class MemoryEditor:
             await self._store.append_entries(session_id, (entry,))
             made_id = ""
         else:
-            made_id = await self._carry_out(session_id, proposal.metadata[PROPOSED], wanted, proposal_id)
+            made_id = await self._carry_out(session_id, proposal, wanted)
         return await self._decide(session_id, proposal, MemoryAction.ACCEPT, {AFTER: wanted, MADE: made_id})
 
     async def reject(self, session_id: str, proposal_id: str) -> MemoryEdit:
@@ -204,10 +208,19 @@ class MemoryEditor:
             return _required(decision)
         return await self._decide(session_id, proposal, MemoryAction.REJECT, {})
 
-    async def _carry_out(self, session_id: str, asked: Mapping[str, Any], text: str, proposal_id: str) -> str:
+    async def _carry_out(self, session_id: str, proposal: Evidence, text: str) -> str:
+        asked, lore = proposal.metadata[PROPOSED], proposed_lore(proposal)
+        if lore is not None:
+            if self._write_lore is None:
+                raise ConfigError("Lore is edited by the author of the world, who accepts this proposal.")
+            former = "" if lore[1] is None else lore[1].text
+            await self._write_lore(lore[0], replace(lore[0], text=text), former)
+            return ""
         action, memory_id = MemoryAction(str(asked["action"])), str(asked["memory_id"])
         if action is MemoryAction.REMEMBER:
-            done = await self.remember(session_id, text, title=str(asked["title"]), key=f"proposal {proposal_id}")
+            done = await self.remember(
+                session_id, text, title=str(asked["title"]), key=f"proposal {proposal.evidence_id}"
+            )
         elif action is MemoryAction.EDIT:
             done = await self.edit(session_id, memory_id, text)
         else:
@@ -247,6 +260,7 @@ class MemoryEditor:
         """Have a proposal wait again; what it had added is removed first. ConfigError if a later edit builds on that."""
         proposal = await load_edit(self._store, session_id, str(decision.metadata[TARGET]))
         entry = None if proposal is None else proposed_entry(proposal)
+        lore = None if proposal is None else proposed_lore(proposal)
         if decision.metadata[ACTION] == MemoryAction.ACCEPT.value:
             if made_id := decision.metadata.get(MADE):
                 await self.undo(session_id, str(made_id))
@@ -257,6 +271,8 @@ class MemoryEditor:
                             f"Edit {later.evidence_id!r} builds on edit {decision.evidence_id!r}; undo that one first."
                         )
                 await self._store.append_entries(session_id, (replace(entry, text=""),))
+            elif lore is not None and self._write_lore is not None:
+                await self._write_lore(*lore, str(decision.metadata[AFTER]))
         return _required(await self._take_back(session_id, decision))
 
     async def undo(self, session_id: str, edit_id: str) -> MemoryEdit:

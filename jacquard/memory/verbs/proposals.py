@@ -20,6 +20,7 @@ from mnemosyne.schema.evidence import Evidence, EvidenceLinks, EvidenceSource, E
 from mnemosyne.schema.memory import PROPOSED, MemoryEntry, Trust
 from mnemosyne.schema.query import EvidenceFilter
 
+LORE = "lore"
 DECISIONS = frozenset({MemoryAction.ACCEPT.value, MemoryAction.REJECT.value})
 
 
@@ -28,6 +29,24 @@ def propose_entry(entry: MemoryEntry, author: str, at: datetime) -> Evidence:
     told = {TARGET: entry.entry_id, AFTER: entry.text, **audience_field(audience_of_entry(entry))}
     told[PROPOSED] = {"entry": to_plain(entry)}
     return build_proposal(f"{entry.entry_id}.proposal", entry.title or entry.kind, told, author, at, entry.turn_id)
+
+
+def propose_lore(
+    proposal_id: str, entry: MemoryEntry, former: MemoryEntry | None, author: str, at: datetime
+) -> Evidence:
+    """Return the proposal to give a world an entry of lore, in place of a former one if there is one."""
+    told: dict[str, Any] = {TARGET: entry.entry_id, BEFORE: "" if former is None else former.text, AFTER: entry.text}
+    told[PROPOSED] = {LORE: to_plain(entry), "former": None if former is None else to_plain(former)}
+    return build_proposal(proposal_id, entry.title or "lore", told, author, at)
+
+
+def proposed_lore(proposal: Evidence) -> tuple[MemoryEntry, MemoryEntry | None] | None:
+    """Return the entry of lore that a proposal asks for, and the former one; None for any other proposal."""
+    asked = proposal.metadata.get(PROPOSED, {})
+    if LORE not in asked:
+        return None
+    former = asked.get("former")
+    return from_plain(asked[LORE], MemoryEntry), None if former is None else from_plain(former, MemoryEntry)
 
 
 def build_proposal(

@@ -98,7 +98,13 @@ def verbs_for(call: Call) -> MemoryVerbs:
     """Return the memory verbs for who makes a call."""
     principal = call.principal
     author = principal.token_id or principal.author or "host"
-    return MemoryVerbs(call.runtime, author=author, viewer=principal.viewer, is_model=principal.is_model)
+    return MemoryVerbs(
+        call.runtime,
+        author=author,
+        viewer=principal.viewer,
+        is_model=principal.is_model,
+        edits_lore=principal.allows(Scope.AUTHOR),
+    )
 
 
 def id_from_key(call: Call, kind: str) -> str | None:

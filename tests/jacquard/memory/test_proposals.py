@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -23,12 +24,15 @@ from jacquard import (
     open_runtime,
 )
 from jacquard.config.service import ServiceSettings
+from jacquard.pipeline.worlds import build_bare_world
 from jacquard.service.access.principals import RequestNote
 from jacquard.service.mcp.calls import Service
 from jacquard.service.mcp.server import build_server
 from jacquard.service.tenants import TenantRuntimes
 from jacquard.service.values import Principal
 from mnemosyne import Author, AuthorKind, Chain, Erasure, ImportedTurn, Message, Role, SessionStart, session_scope
+from mnemosyne.schema.memory import world_session_id
+from mnemosyne.world.pack_json import with_own_digest
 
 pytestmark = pytest.mark.anyio
 AT = datetime(2026, 11, 1, tzinfo=UTC)
@@ -237,6 +241,43 @@ async def test_what_a_model_remembers_by_its_tools_waits_for_the_person(tmp_path
         await verbs.reject("s", asked.edit_id)
         with pytest.raises(ConfigError, match="rejected"):
             await model.remember("s", "Wren likes pears best of all fruit.")
+
+
+async def test_lore_that_a_model_changes_waits_and_is_undone(address, server):
+    async with opened(address, server) as (runtime, verbs):
+        world = replace(build_bare_world("w"), title="The mill")
+        await runtime.engine.worlds.store_pack(with_own_digest(world))
+        entry = await verbs.add_lore("w", "The mill is red.", title="mill")
+        model = MemoryVerbs(runtime, author="mcp", is_model=True)
+        added = await model.add_lore("w", "The well is deep.", title="well")
+        changed = await model.edit_lore("w", entry.entry_id, text="The mill is blue.")
+        assert ("proposed" in added.tags, "proposed" in changed.tags) == (True, True)
+        assert [each.text for each in await verbs.lore("w")] == ["The mill is red."]
+        assert set(await runtime.store.sessions()) - {"s"} == {world_session_id("w")}
+        assert [each.session_id for each in await verbs.sessions()] == ["s"]
+        first, second = await verbs.proposals("s")
+        assert (first.after, second.before, second.after) == (
+            "The well is deep.",
+            "The mill is red.",
+            "The mill is blue.",
+        )
+        for other in (MemoryVerbs(runtime, edits_lore=False), MemoryVerbs(runtime, viewer="eve")):
+            assert await other.proposals("s") == ()
+            with pytest.raises(MemoryNotFoundError):
+                await other.accept("s", first.edit_id)
+        done = [await verbs.accept("s", first.edit_id, "The well is dry."), await verbs.accept("s", second.edit_id)]
+        assert [each.text for each in await verbs.lore("w")] == ["The mill is blue.", "The well is dry."]
+        assert await verbs.proposals("s") == ()
+        for each in done:
+            await verbs.undo("s", each.edit_id)
+        assert [each.text for each in await verbs.lore("w")] == ["The mill is red."]
+        assert len(await verbs.proposals("s")) == 2
+        await verbs.reject("s", first.edit_id)
+        assert len(await verbs.proposals("s")) == 1
+        await verbs.edit_lore("w", entry.entry_id, text="The mill is white.")
+        with pytest.raises(ConfigError, match="changed since"):
+            await verbs.accept("s", second.edit_id)
+        assert [each.text for each in await verbs.lore("w")] == ["The mill is white."]
 
 
 async def test_without_the_setting_nothing_waits(tmp_path, server):
