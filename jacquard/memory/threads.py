@@ -82,7 +82,7 @@ _OWES = re.compile(
 )
 _NO_DEBT = re.compile(
     r"(?i)\bowes? (?:\w+ ){0,2}(?:nothing|anything|no(?:thing)? more)\b|\b(?:not|never|no longer|don't|doesn't) owes?\b|\bowed\b"
-    r"|\b(?:if|what|who|whom|whoever|how much) (?:\w+ ){0,3}owes?\b|\bback for\b"
+    r"|\b(?:if|what|who|whom|whoever|how much) (?:\w+ ){0,3}owes?\b|\bback (?:for|now)\b"
 )
 _ASKS = re.compile(
     r"(?i)\b(?:who|whose|whom|what|where|when|why|which)\b(?!.{0,20}\bweather\b)"
@@ -118,7 +118,7 @@ _OWES_ZH = re.compile(
     r"|(?:一定|必定|定|必|会|要|再|就|初.|月底|年底|[明后]天|周.)(?:会|要|当|再)?(?:把[^，。]{1,10})?(?:归?还|偿还)(?:给)?[你您他她]"
 )
 _NO_DEBT_ZH = re.compile(
-    r"(?:不|没|没有|从不|不再|并不|互不)(?:拖|亏|再)?欠|还(?:清|完|给了|了|上了)|还给(?![你您])|付清|结清|两清|借(?:给|你|您)?(?:条|据)|如果|要是|谁欠"
+    r"(?:不|没|没有|没人|无人|谁也不|从不|不再|并不|互不)(?:拖|亏|再)?欠|欠[着了]?(?:多少|几)|还(?:清|完|给了|了|上了)|还给(?![你您])|付清|结清|两清|借(?:给|你|您)?(?:条|据)|如果|要是|谁欠"
 )
 _DATE = re.compile(
     r"(?i)\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b|\b(?:midnight|noon|dawn|dusk|new moon|full moon|harvest|solstice)\b"
