@@ -132,9 +132,14 @@ def shown(turn):
             VOW,
             "Oda nods.",
             ("I walk along the river.", "The river is wide."),
-            ("I see Oda at the gate.", "It is Friday morning."),
+            ("I see Oda at the gate.", "It is Friday morning.", "Where is the bell that Oda wants?"),
         ),
-        (VOW_ZH, "阿朵点点头。", ("我沿着河边走。", "河很宽。"), ("我看见阿朵站在门口。", "今天是周五早上。")),
+        (
+            VOW_ZH,
+            "阿朵点点头。",
+            ("我沿着河边走。", "河很宽。"),
+            ("我看见阿朵站在门口。", "今天是周五早上。", "铜钟在哪里，阿朵？"),
+        ),
     ],
 )
 async def test_a_thread_comes_up_by_itself_with_its_person_or_date_and_with_nothing_else(
@@ -146,7 +151,9 @@ async def test_a_thread_comes_up_by_itself_with_its_person_or_date_and_with_noth
         assert await threads_of(runtime) == [vow]
         assert 'open="promise"' not in shown(await say(runtime, *others))
         for cue in cues:
-            assert f'open="promise" speaker="user">{vow}' in shown(await say(runtime, cue, others[1]))
+            prompt = shown(await say(runtime, cue, others[1]))
+            assert f'open="promise" speaker="user">{vow}' in prompt
+            assert prompt.count(vow) == 1
 
 
 async def test_a_thread_that_is_kept_comes_up_no_more_but_on_the_branch_where_it_is_open(address):

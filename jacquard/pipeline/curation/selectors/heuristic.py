@@ -28,7 +28,7 @@ from jacquard.pipeline.curation.repeats import SEVERAL, repeat_key
 from jacquard.pipeline.curation.selectors.relevance import estimate_relevance
 from mnemosyne.core.off_loop import calculate
 from mnemosyne.retrieval.text.words import word_tokens
-from mnemosyne.schema.memory import Chain
+from mnemosyne.schema.memory import THREAD, Chain
 from mnemosyne.schema.query import Candidate
 
 FOLD_OVERLAP = 0.7
@@ -103,7 +103,7 @@ class HeuristicSelector:
         of_full_turn: list[str] = []
         while waiting and len(chosen) < request.limit:
             scorer = _Scorer.build(chosen, shares, wanted, timeline)
-            best = max(waiting, key=scorer.score)
+            best = _prefer_thread(max(waiting, key=scorer.score), waiting)
             chosen.append(best)
             full = _find_full_turns(chosen)
             rest, waiting = waiting, []
@@ -130,6 +130,8 @@ class HeuristicSelector:
         )
 
     def _are_alike(self, one: _ScoredCandidate, other: _ScoredCandidate) -> bool:
+        if _is_said_in(one.candidate, other.candidate) or _is_said_in(other.candidate, one.candidate):
+            return True
         if one.habit is not None and one.habit == other.habit:
             return True
         if one.figures != other.figures or not one.shingles or not other.shingles:
@@ -141,6 +143,16 @@ class HeuristicSelector:
             return False
         shared = len(one.shingles & other.shingles)
         return shared >= self._fold_overlap * (sum(sizes) - shared)
+
+
+def _prefer_thread(best: _ScoredCandidate, waiting: Sequence[_ScoredCandidate]) -> _ScoredCandidate:
+    """Return the open thread that says what a candidate says, since it says too that it is open; else the candidate."""
+    return next((one for one in waiting if _is_said_in(one.candidate, best.candidate)), best)
+
+
+def _is_said_in(thread: Candidate, other: Candidate) -> bool:
+    """Return whether an open thread is a part of another candidate of its turn."""
+    return thread.kind == THREAD and thread.turn_id == other.turn_id and thread.preview in other.preview
 
 
 def _find_floor(request: SelectionRequest, likely: Mapping[str, float]) -> float:
