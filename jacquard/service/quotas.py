@@ -13,8 +13,10 @@ from mnemosyne.protocols import SessionLimit, Store, StoreUpkeep
 
 _REMEMBERING = frozenset(
     {
+        "accept_proposal",
         "add_lore",
         "consolidate",
+        "continue_session",
         "ingest",
         "put_world",
         "record_tool_call",

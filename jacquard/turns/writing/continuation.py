@@ -313,6 +313,7 @@ class _Copies:
         start = session_start(self.asked.new_session_id, self.world, self.at, extra={**extra, **self.asked.field()})
         return replace(
             start,
+            locale=("" if window.meta is None else window.meta.locale) or start.locale,
             turns=(),
             entries=tuple(self.entries),
             evidences=tuple(self.evidences),

@@ -21,10 +21,10 @@ from jacquard import (
     MemoryVerbs,
     RuntimeConfig,
     SummaryConfig,
+    build_bare_world,
     open_runtime,
 )
 from jacquard.config.service import ServiceSettings
-from jacquard.pipeline.worlds import build_bare_world
 from jacquard.service.access.principals import RequestNote
 from jacquard.service.mcp.calls import Service
 from jacquard.service.mcp.server import build_server

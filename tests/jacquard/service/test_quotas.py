@@ -37,7 +37,8 @@ async def prepare(http, session: str, turn: str):
 UNCHECKED = {
     "a turn that has begun can be ended": "commit_assistant_message commit_assistant_chunk finalize_assistant_message "
     "abort_assistant_message record_model_usage",
-    "it takes away": "erase forget_memory archive_session open_archived revoke_token undo_memory_edit unpin_memory",
+    "it takes away": "erase forget_memory archive_session open_archived revoke_token undo_memory_edit unpin_memory "
+    "reject_proposal",
     "it names what is there": "fork switch rollback pin_memory",
     "it writes nothing": "estimate_messages assemble search_memory",
     "an administrator does it": "create_token",

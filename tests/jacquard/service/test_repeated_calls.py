@@ -38,11 +38,14 @@ BODIES = {
     "remember_memory": {"text": "The mill is closed."},
     "pin_memory": {},
     "undo_memory_edit": {},
+    "accept_proposal": {},
+    "reject_proposal": {},
+    "continue_session": {"new_session_id": "heir"},
     "add_lore": {"text": "A mill."},
 }
 """A body for every operation that takes a key."""
-NEED_MORE = {"summarize", "consolidate", "add_lore"}
-"""They need a model, or a world of the store: without, both calls are refused alike."""
+NEED_MORE = {"summarize", "consolidate", "add_lore", "accept_proposal", "reject_proposal"}
+"""They need a model, a world of the store, or what a model proposed: without, both calls are refused alike."""
 
 
 @asynccontextmanager
@@ -66,7 +69,7 @@ async def test_the_same_call_again_has_the_same_answer_and_makes_nothing_twice(t
     async with serve(tmp_path) as client:
         memory = await client.post("/api/v1/sessions/s/memory", json={"text": "The boat is red."})
         ids = {"session_id": "s", "turn_id": "t", "user_id": "ana", "world_id": "w"}
-        ids |= {"memory_id": memory.json()["edit_id"], "edit_id": memory.json()["edit_id"]}
+        ids |= {name: memory.json()["edit_id"] for name in ("memory_id", "edit_id", "proposal_id")}
         path = operation.path.format(**ids)
         if operation.name in ("retry", "commit_assistant_chunk", "abort_assistant_message"):
             await client.post("/api/v1/sessions/s/turns", json={"message": "Next.", "turn_id": "t2"})
