@@ -16,7 +16,7 @@ from jacquard.memory.summarize.worth import is_idle, is_outside, is_protocol, wo
 from jacquard.pipeline.curation.repeats import squeeze
 from jacquard.pipeline.planned_turn import PlannedTurn
 from mnemosyne.retrieval.text.words import word_tokens
-from mnemosyne.schema.memory import MACRO, QUEST_UPDATE, Chain, LoreCategory, MemoryEntry, Trust
+from mnemosyne.schema.memory import MACRO, QUEST_UPDATE, THREAD, Chain, LoreCategory, MemoryEntry, Trust
 from mnemosyne.schema.query import RatedEntry
 
 _READ_CHARS = 4_000
@@ -25,17 +25,21 @@ _MOST_SENTENCES = 2
 _DIGEST_WORTH = 4.0
 _CHANGE_WORTH = 3.0
 _SUBJECT_WORTH, _LORE_WORTH = 10.0, 3.0
+_LEAST_OF_MESSAGE = 2.5
+"""A message of less worth tells of weather and gestures."""
 _OWN_WORTH = 4.0
-_QUESTION_SHARE = 0.3
+_QUESTION_SHARE, _SAID_SHARE = 0.3, 0.6
+_ASKS = re.compile(r"(?i)\W*i (?:\w+ ){0,2}?(?:ask|question|inquire)\b|[^，。]{0,2}我[^，。]{0,8}(?:问|打听|询问)")
+"""A player's question in indirect speech: alone it says nothing."""
 _COVERED_SHARE = 0.5
 _SAME_SHARE = 0.6
 _KINDS = {OverviewScope.PERSON: "person", OverviewScope.PLACE: "place"}
 _OWN = re.compile(
     r"(?i)\b(?:promis\w*|sw(?:ear|ore)\b|vow\w*|owe[sd]?|owing|debts?|len[dt]|borrow\w*|g[ai]ve[sn]?|buys?|bought|receiv\w*|"
     r"accept\w*|pa(?:y|id)s?|ask(?:s|ed) (?:[\w']+ ){1,3}to|deliver\w*|return\w*|bring|brought|on condition|agreed?|keep|kept|"
-    r"must|has to|have to|until|begun|tasks?|errands?|still|has to wait|left|lost|picked up|found)\b"
+    r"must|has to|have to|begun|tasks?|errands?|hand(?:s|ed) (?:you|me|him|her|them)|picked up|found)\b"
     r"|答应|承诺|许诺|发誓|欠|借|给了|送给|买|得到|收下|收回|付|交给|还给|托|请[^，。]{0,8}(?:找|送|带|帮)|任务|委托|条件|约定|务必|必须|收到|"
-    r"带着|换来|剩下|还剩|丢了|找到|捡"
+    r"带着|换来|剩下|还剩|找到|捡|递给|塞给"
 )
 
 
@@ -151,7 +155,7 @@ def _belongs(entry: MemoryEntry, subject: _Subject, met: Collection[str], quests
     if scope in _KINDS:
         return any(subject.kinds.get(each) == _KINDS[scope] for each in own)
     if scope is OverviewScope.OWN:
-        return entry.kind != MACRO and _OWN.search(entry.text[:_READ_CHARS]) is not None
+        return entry.kind == THREAD or (entry.kind != MACRO and _OWN.search(entry.text[:_READ_CHARS]) is not None)
     if scope is not OverviewScope.QUEST:
         return scope is OverviewScope.ALL
     if not subject.quests:
@@ -173,27 +177,27 @@ def _rate(entry: MemoryEntry, subject: _Subject, told: _Told) -> float:
         return _SUBJECT_WORTH if is_subject else _LORE_WORTH
     is_said = entry.chain is Chain.HISTORY and entry.trust is Trust.USER
     text = entry.text[:_READ_CHARS]
-    if is_said and is_outside(text):
+    if is_said and (is_outside(text) or entry.depth in told.lines):
         return 0.0
     worths = sorted(
         (_rate_sentence(each, is_said=is_said) for each in split_sentences(text) if not told.tells(each, entry.depth)),
         reverse=True,
     )
     value = sum(worths[:_MOST_SENTENCES])
-    if value <= 0.0:
+    if value <= (_LEAST_OF_MESSAGE if entry.chain is Chain.HISTORY else 0.0):
         return 0.0
     if subject.scope is OverviewScope.OWN:
         return _OWN_WORTH * len({found.group().casefold() for found in _OWN.finditer(text)}) + 1.0 / (1.0 + 1.0 / value)
-    value += _DIGEST_WORTH * (entry.chain is Chain.NARRATIVE) + _CHANGE_WORTH * (entry.kind == QUEST_UPDATE)
+    value += _DIGEST_WORTH * (entry.chain is Chain.NARRATIVE) + _CHANGE_WORTH * (entry.kind in (QUEST_UPDATE, THREAD))
     if entry.kind == MACRO or entry.depth is None:
         return value
     return value * (_COVERED_SHARE if entry.depth in told.covered or entry.depth in told.lines else 1.0)
 
 
 def _rate_sentence(sentence: str, *, is_said: bool) -> float:
-    if is_protocol(sentence) or is_idle(sentence) or (is_said and is_question(sentence)):
+    if is_protocol(sentence) or is_idle(sentence) or (is_said and (is_question(sentence) or _ASKS.match(sentence))):
         return 0.0
-    return worth(sentence) * (_QUESTION_SHARE if is_question(sentence) else 1.0)
+    return worth(sentence) * (_QUESTION_SHARE if is_question(sentence) else _SAID_SHARE if is_said else 1.0)
 
 
 def _first_turn(digest: MemoryEntry) -> int:

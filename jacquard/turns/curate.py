@@ -43,7 +43,7 @@ from mnemosyne.core.errors import ContextEngineError
 from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.protocols import Store, TokenEstimator, combined_reads
-from mnemosyne.schema.memory import MemoryEntry
+from mnemosyne.schema.memory import MemoryEntry, Trust
 from mnemosyne.schema.query import Candidate, EntryPlace, RetrievalQuery, place_of
 
 _log = open_log(__name__)
@@ -221,14 +221,19 @@ def limit_tokens(curation: Curation, limit: int, settings: CurationConfig, estim
 
 
 def order_by_time(curation: Curation) -> Curation:
-    """Return a choice in the order in which it happened; what has no time, such as lore, comes first."""
-    depths = {each.name: -1 if each.depth is None else each.depth for each in curation.candidates}
+    """Return a choice in the order in which it happened; what has no time, such as lore, comes first, and an answer after the words
+    that it answers.
+    """
+    times = {
+        each.name: (-1 if each.depth is None else each.depth, each.trust is not Trust.USER)
+        for each in curation.candidates
+    }
     names = {each.place: each.name for each in curation.candidates}
     selection = curation.selection
     return replace(
         curation,
-        selection=replace(selection, entry_ids=tuple(sorted(selection.entry_ids, key=lambda name: depths[name]))),
-        entries=tuple(sorted(curation.entries, key=lambda entry: depths[names[place_of(entry)]])),
+        selection=replace(selection, entry_ids=tuple(sorted(selection.entry_ids, key=lambda name: times[name]))),
+        entries=tuple(sorted(curation.entries, key=lambda entry: times[names[place_of(entry)]])),
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
+from statistics import median
 
 from mnemosyne.protocols import EntrySource
 from mnemosyne.schema.memory import Chain, MemoryEntry, session_scope, world_scope
@@ -16,6 +17,7 @@ TOLD = (Chain.NARRATIVE, Chain.EVENT, Chain.HISTORY)
 _PAGE = 200
 _MOST_PAGES = 20
 _STRETCHES = 16
+_LEAST_SHARE = 0.5
 
 
 async def list_entries(
@@ -61,9 +63,12 @@ def _is_on_path(entry: MemoryEntry, query: RetrievalQuery) -> bool:
 
 def spread_over_time(rated: Sequence[RatedEntry], limit: int) -> list[RatedEntry]:
     """Return at most `limit` entries, those of most worth first: each stretch of time gives its best, then its second best, and so
-    on; an entry without a place in time is a stretch of its own.
+    on; an entry without a place in time is a stretch of its own. What is worth far less than most is left out.
     """
-    worthy = sorted((each for each in rated if each.worth > 0.0), key=lambda each: (-each.worth, each.entry.entry_id))
+    worths = [each.worth for each in rated if each.worth > 0.0]
+    least = _LEAST_SHARE * median(worths) if worths else 0.0
+    worthy = [each for each in rated if each.worth > 0.0 and each.worth >= least]
+    worthy.sort(key=lambda each: (-each.worth, each.entry.entry_id))
     depths = [each.entry.depth for each in worthy if each.entry.depth is not None]
     first, last = min(depths, default=0), max(depths, default=0)
     stretches: dict[int, list[RatedEntry]] = {}
