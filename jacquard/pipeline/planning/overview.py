@@ -8,11 +8,11 @@ is quoted or refused is none. Pure, and linear in the length of the input.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from jacquard.core.names import NameDictionary, NameMatch, mentions
 from jacquard.core.plan import OverviewScope
-from jacquard.pipeline.planning.lexicons.overviews import LEXICONS, NAME, OverviewLexicon
+from jacquard.pipeline.planning.lexicons.overviews import CHINESE, ENGLISH, NAME, OverviewLexicon
 from jacquard.pipeline.planning.reading import SENTENCE, asks, is_negated_at
 
 _CHARS = 400
@@ -30,18 +30,21 @@ _KINDS = {"person": OverviewScope.PERSON, "place": OverviewScope.PLACE}
 
 
 def find_overview(
-    text: str, names: NameDictionary, kinds: Mapping[str, str], titles: Collection[str]
+    text: str, names: NameDictionary, read_subjects: Callable[[], tuple[Mapping[str, str], Collection[str]]]
 ) -> OverviewScope | None:
     """Return the scope of the overview that an input asks for, or None.
 
-    `text` is normalised and without quotations. `kinds` has the kinds of the entities that may be its subject, by id, `titles` are
-    those of the quests.
+    `text` is normalised and without quotations. `read_subjects` returns the kinds of the entities that may be its subject, by id,
+    and the titles of the quests; it is called for inputs with words of an overview only.
     """
     for found in SENTENCE.finditer(text):
         sentence = found.group().strip(" ()[]【】")
-        for lexicon in LEXICONS if len(sentence) <= _CHARS else ():
+        if len(sentence) > _CHARS:
+            continue
+        for lexicon in (ENGLISH,) if sentence.isascii() else (ENGLISH, CHINESE):
             if not _has_words(sentence, lexicon):
                 continue
+            kinds, titles = read_subjects()
             named = names.find(sentence)
             about = lexicon.since.sub(" ", sentence)
             subject = _find_subject(about, names.find(about), kinds, titles)

@@ -7,7 +7,7 @@ does not change the plans. It must not import a stream, a store or a model.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain
 from types import MappingProxyType
@@ -166,10 +166,12 @@ class RulePlanner:
 def _find_overview(
     reading: InputReading, dictionary: NameDictionary, window: SessionWindow, world: WorldPack
 ) -> OverviewScope | None:
-    player = normalise(world.user_name)
-    kinds = {each.entity_id: each.kind for each in world.entities if normalise(each.name) != player}
-    titles = [quest.title for quest in read_quests(window.state)]
-    return find_overview(reading.outside, dictionary, kinds, titles)
+    def read_subjects() -> tuple[Mapping[str, str], Collection[str]]:
+        player = normalise(world.user_name)
+        kinds = {each.entity_id: each.kind for each in world.entities if normalise(each.name) != player}
+        return kinds, [quest.title for quest in read_quests(window.state)]
+
+    return find_overview(reading.outside, dictionary, read_subjects)
 
 
 def find_previous_focus(window: SessionWindow) -> str | None:

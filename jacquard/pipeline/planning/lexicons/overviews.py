@@ -368,4 +368,3 @@ CHINESE = OverviewLexicon(
         r"想|快|简单|简短|大概|大致|稍微|地|的|一|ooc|场外|戏外"
     ),
 )
-LEXICONS = (ENGLISH, CHINESE)
