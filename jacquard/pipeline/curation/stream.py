@@ -327,7 +327,7 @@ def _verdict(name: str, rank: int, curation: Curation) -> tuple[str, str]:
     if name in selection.folded:
         return "folded", f"It says nearly the same as {selection.folded[name]}, which stands for it."
     if name in selection.over_tokens:
-        return "over_tokens", f"{who} chose it, but the memories would take more than curation.flesh_tokens with it."
+        return "over_tokens", f"{who} chose it, but the memories would take more tokens with it than they may."
     if name in selection.below_floor:
         share, floor = selection.below_floor[name], selection.floor or 0.0
         return (
