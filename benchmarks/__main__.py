@@ -23,6 +23,7 @@ from benchmarks import lease as lease_bench
 from benchmarks import prefix as prefix_bench
 from benchmarks import recall as recall_bench
 from benchmarks import rivals as rivals_bench
+from benchmarks import skeleton as skeleton_bench
 from benchmarks import stalls as stalls_bench
 from benchmarks import trimming as trimming_bench
 from benchmarks import turn_length as turn_length_bench
@@ -75,6 +76,7 @@ def bench(
             ("flash_tokens", flash_tokens_bench),
             ("lease", lease_bench),
             ("prefix", prefix_bench),
+            ("skeleton", skeleton_bench),
             ("stores", stores_bench),
             ("session_life", session_life_bench),
             ("recall", recall_bench),
@@ -266,6 +268,17 @@ def prefix(
             _err.print(Text(f"error: {sentence}", style="bold red"))
         if find_drops:
             raise typer.Exit(1)
+
+
+@app.command("skeleton")
+def skeleton(
+    before: Annotated[
+        Path | None, typer.Option("--before", metavar="FILE", help="Figures of a former run (--json) to compare with.")
+    ] = None,
+    json_file: JsonOption = None,
+) -> None:
+    """Count the tokens of the skeleton's blocks in the example world, before and after, in both languages."""
+    _measure(partial(skeleton_bench.run, before), skeleton_bench.show, json_file)
 
 
 @app.command("stores")

@@ -34,7 +34,7 @@ from filament.state.changes.ops import Op, Verb, parse_op
 from filament.state.changes.patch import apply_patch
 from filament.state.changes.sizes import OpLimits
 from filament.state.descriptions import with_descriptions
-from filament.state.display import display, list_limits, with_own_lists
+from filament.state.display import display, is_hidden_at, list_limits, with_own_lists, without_hidden
 from filament.state.verdicts import Authority, Legal, Note, OpVerdict, Outcome, Refusal, Remark
 
 __all__ = [
@@ -87,6 +87,7 @@ __all__ = [
     "element",
     "escape_attribute",
     "escape_text",
+    "is_hidden_at",
     "judge_ops",
     "list_limits",
     "load_yaml",
@@ -108,4 +109,5 @@ __all__ = [
     "with_anchors",
     "with_descriptions",
     "with_own_lists",
+    "without_hidden",
 ]

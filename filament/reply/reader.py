@@ -118,7 +118,7 @@ class Reader:
         self._gather_text(start)
         if not found.is_certain:
             return False
-        self._cut_text(start)
+        self._cut_text(start, leaves_hole=True)
         opening = Tag(
             index=state.index - 1,
             kind=UPDATE,
@@ -137,7 +137,7 @@ class Reader:
 
     def _take_tag(self, tag: Tag) -> Looking[None]:
         state = self._state
-        self._cut_text(tag.start)
+        self._cut_text(tag.start, leaves_hole=not tag.closes and tag.kind not in (CONTENT, WRAPPER))
         if tag.spelling != tag.kind:
             state.add_correction("alias", f"<{tag.spelling}> stands for <{tag.kind}>.", tag.start, tag.end)
         if tag.kind == WRAPPER or tag.empty:
@@ -275,10 +275,15 @@ class Reader:
             writer = self._writers.setdefault(kind, TextWriter())
             self._enter_text(kind, writer, writer.write(text))
 
-    def _cut_text(self, at: int) -> None:
+    def _cut_text(self, at: int, *, leaves_hole: bool) -> None:
+        """Cut all texts at a tag; `leaves_hole`: what it opens is taken out of the text around it."""
+        is_inside = bool(self._stack) and self._stack[-1].kind == CONTENT
+        leaves_hole = leaves_hole and (is_inside or self._bare)
         self._bare = False
+        if is_inside:
+            self._writers.setdefault(CONTENT, TextWriter())
         for kind, writer in self._writers.items():
-            self._enter_text(kind, writer, writer.cut(at))
+            self._enter_text(kind, writer, writer.cut(at, leaves_hole=leaves_hole and kind == CONTENT))
 
     def _enter_text(self, kind: str, writer: TextWriter, text: str) -> None:
         for place in writer.fences_left_out:

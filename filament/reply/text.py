@@ -19,6 +19,19 @@ _OPEN_FENCE = re.compile(r"(?<!`)```[A-Za-z]{0,16}[ \t]{0,8}\n\s*\Z")
 _CLOSE_FENCE = re.compile(r"(\s*```[ \t]{0,8}\n)")
 _CLOSE_FENCE_WHOLE = re.compile(r"(\s*```[ \t]{0,8}\n?)\s*")
 _FENCES = re.compile("`{3,}")
+_BLANKS = " \t\u3000\u00a0"
+_ENCLOSING = {
+    **dict(zip("“‘「『（(【[《", "”’」』）)】]》", strict=True)),
+    **{mark: mark for mark in "\"'`*_"},
+}
+"""Marks that open, with those that close."""
+_PAUSES = frozenset(",，:：;；、")
+_ENDS = frozenset(".。!！?？…")
+_AFTER = frozenset("”’」』）)】]》") | _PAUSES | _ENDS
+"""Signs with no blank before them."""
+_BEFORE_GAP = re.compile(r"(?:[“‘「『（(\[【《,，:：;；、\s]|(?<![^\s“‘「『（(\[【《])[\"'`*_])+\Z")
+_BEHIND_GAP = re.compile(r"[\s\"'`*_”’」』）)\]】》,，：:;；、.。!！?？…]*")
+_GAP_CHARS = 12
 
 
 class TextCleaner:
@@ -68,9 +81,9 @@ class TextWriter:
     """One text of the reply, written piece by piece: unescaped, trimmed, without the fence around a block cut out of
     it.
 
-    Where a block was cut out, blank lines do not add up. A character is returned once it is certain that it belongs to
-    the text: what may be a trailing blank, half an entity or a code fence is held back. What is returned depends on the
-    text alone, not on how it is cut into pieces.
+    Where a block was cut out, blank lines do not add up, and a sentence has no hole (`_close_gap`). A character is returned once
+    it is certain that it belongs to the text: what may be a trailing blank, half an entity, a code fence or an empty quote is held
+    back. What is returned depends on the text alone, not on how it is cut into pieces.
     """
 
     def __init__(self) -> None:
@@ -81,7 +94,7 @@ class TextWriter:
         self._held: list[str] = []
         self._kept = self._opener = ""
         self._cut_at: int | None = None
-        self._fenced = False
+        self._fenced = self._leaves_hole = False
         self._swallow = self._fences = 0
         self._last = ""
 
@@ -94,8 +107,10 @@ class TextWriter:
             text, self._entity = text[:at], text[at:]
         return self._hold_undecided(unescape(text))
 
-    def cut(self, at: int) -> str:
-        """Record that a block was cut out at index `at` of the source; return what is certain now."""
+    def cut(self, at: int, *, leaves_hole: bool = False) -> str:
+        """Record that a block was cut out at index `at` of the source, within the text if it `leaves_hole`; return what is certain
+        now.
+        """
         text = self._flush_entity()
         held = "".join(self._held)
         if self._cut_at is not None and not held:
@@ -103,6 +118,7 @@ class TextWriter:
         held = self._join_after_cut(held, whole=True)
         opener = _OPEN_FENCE.search(held, max(0, len(held.rstrip()) - _FENCE_CHARS))
         self._swallow = len(held) - len(held.rstrip("\n"))
+        self._leaves_hole = leaves_hole
         self._held, self._kept, self._opener, self._cut_at = [], held, "", at
         if opener and not self._last and not held[: opener.start()].strip():
             self._kept, self._fenced = "", True
@@ -140,6 +156,8 @@ class TextWriter:
             return ""
         text = "".join(self._held)
         self.scanned_chars += len(text)
+        if self._leaves_hole and len(text) < _GAP_CHARS and _BEHIND_GAP.fullmatch(text):
+            return ""
         start = self._find_undecided(text)
         if start and self._cut_at is not None:
             text = self._join_after_cut(text, whole=False)
@@ -148,8 +166,8 @@ class TextWriter:
         return self._emit_text(text[:start])
 
     def _find_undecided(self, text: str) -> int:
-        """Return the index from which a text may still turn out to be a code fence or a trailing blank."""
-        end = len(text.rstrip())
+        """Return the index from which a text may still turn out to be a code fence, a trailing blank or what opens a hole."""
+        end = self._find_gap(text)
         window = max(0, end - _FENCE_CHARS)
         fence = _FENCE_AT_END.search(text[window:end])
         if fence is None or not _BEHIND_FENCE.fullmatch(text, end):
@@ -157,6 +175,14 @@ class TextWriter:
         start = window + fence.start()
         goes_on = start == 0 and self._cut_at is None and self._last == "`"
         return end if goes_on else len(text[:start].rstrip())
+
+    def _find_gap(self, text: str) -> int:
+        """Return the index from which a text has only blanks and marks that would stand before a hole."""
+        end = len(text.rstrip())
+        start = max(0, end - _GAP_CHARS)
+        before = text[start - 1] if start else self._last
+        lead = _BEFORE_GAP.search(before + text[start:end], len(before))
+        return end if lead is None else start + lead.start() - len(before)
 
     def _join_after_cut(self, text: str, *, whole: bool) -> str:
         """Return the text that continues, with what was held before the cut, now that it is known what follows the cut.
@@ -173,7 +199,8 @@ class TextWriter:
         if opener or self._fenced:
             closing = _CLOSE_FENCE_WHOLE.fullmatch(text) if whole else _CLOSE_FENCE.match(text)
         if closing is None:
-            return before + opener + text
+            is_hole, self._leaves_hole = self._leaves_hole and not opener, False
+            return _close_gap(before, text, self._last) if is_hole else before + opener + text
         if opener:
             self.fences_left_out.append(place)
         else:
@@ -191,3 +218,24 @@ class TextWriter:
             self._last = text[-1]
             self.written.append(text)
         return text
+
+
+def _close_gap(before: str, rest: str, last: str) -> str:
+    """Return what stood before and behind a block that was cut out of a line, without the blanks, the empty quotes or brackets and
+    the second sign that it leaves; `last` is the character before them.
+    """
+    left, right = before.rstrip(_BLANKS), rest.lstrip(_BLANKS)
+    if not right or right[0] == "\n":
+        return left + right
+    blank = before[len(left) :][:1] or rest[: len(rest) - len(right)][:1]
+    while left and right and _ENCLOSING.get(left[-1]) == right[0] and not (blank and left[-1] == right[0]):
+        shorter = left[:-1].rstrip(_BLANKS), right[1:].lstrip(_BLANKS)
+        blank = left[len(shorter[0]) : -1][:1] or right[1 : len(right) - len(shorter[1])][:1]
+        left, right = shorter
+    sign = (left or last)[-1:].strip()
+    if right[:1] in _PAUSES | _ENDS and sign in _PAUSES and left:
+        left = left[:-1].rstrip(_BLANKS)
+    elif right[:1] in _PAUSES and (not sign or sign in _ENDS):
+        right = right[1:].lstrip(_BLANKS)
+    is_joined = not sign or right[:1] in _AFTER
+    return f"{left}{right}" if is_joined else f"{left}{blank}{right}"

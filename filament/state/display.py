@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from filament.payload import number_text
 from filament.state.conventions import META, anchors_of, is_mapping, is_pair, meta_of
-from filament.state.rules import LIMITS, LISTS, TYPES, UNITS, Rules, rules_at_root
+from filament.state.rules import HIDDEN, LIMITS, LISTS, TYPES, UNITS, Rules, is_group, rules_at_root
 from filament.state.verdicts import RefusedError
 
 _SHOWN_RULES = (LIMITS, TYPES, UNITS)
@@ -41,37 +41,105 @@ def _display_node(node: Any, rules: Rules, field: str) -> Any:
     return node
 
 
+def without_hidden(tree: Any) -> Any:
+    """Return the tree without the fields that `$meta.hidden` hides from models and players; one that hides nothing is returned
+    unchanged.
+    """
+    return _drop_hidden(tree, rules_at_root(tree), "") if _has_hidden(tree) else tree
+
+
+def _has_hidden(tree: Any) -> bool:
+    stack = [tree]
+    while stack:
+        node = stack.pop()
+        if is_mapping(node):
+            if HIDDEN in meta_of(node):
+                return True
+            stack.extend(node.values())
+        elif isinstance(node, list | tuple):
+            stack.extend(node)
+    return False
+
+
+def _drop_hidden(node: Any, rules: Rules, field: str) -> Any:
+    """Return a node without what is hidden; `rules` are a mapping's own, for any other node those of the mapping above."""
+    if is_mapping(node):
+        return {
+            key: value
+            if key == META
+            else _drop_hidden(value, rules.rules_below(key, value) if is_mapping(value) else rules, key)
+            for key, value in node.items()
+            if key == META or not rules.hides(key, value)
+        }
+    if isinstance(node, list | tuple) and not rules.is_described(field, node):
+        kept = []
+        for item in node:
+            inner = rules.rules_below(field, item, entry=True) if is_mapping(item) else rules
+            if inner is rules or inner.meta.get(HIDDEN) is not True:
+                kept.append(_drop_hidden(item, inner, field))
+        return kept
+    return node
+
+
+def is_hidden_at(tree: Any, tokens: Iterable[str]) -> bool:
+    """Return whether what is at a place of the tree is hidden, by itself or with what it is in."""
+    node, rules, field, is_entry = tree, rules_at_root(tree), "", False
+    for token in tokens:
+        if is_mapping(node):
+            inner = node.get(token)
+            if rules.hides(token, inner):
+                return True
+            field, is_entry = token, False
+        elif isinstance(node, list | tuple):
+            inner = node[int(token)] if token.isdecimal() and int(token) < len(node) else None
+            is_entry = True
+        else:
+            return False
+        if is_mapping(inner):
+            rules = rules.rules_below(field, inner, entry=is_entry)
+            if rules.meta.get(HIDDEN) is True:
+                return True
+        node = inner
+    return False
+
+
 def list_limits(tree: Any) -> dict[str, list[str]]:
     """Return the rules for values that a model has to know: for each the paths of the fields that have it.
 
     A rule is a range (`0..100`, `>= 0`, `<= 9`), the values to choose from (`novice | master`), a unit, or a range with
-    its unit. Paths are those of ops, in reading order; a field that the tree does not have is left out.
+    its unit. Paths are those of ops, in reading order; a field that the tree does not have is left out. What the template of a
+    group says is listed once, for all things in it (`people.*.trust`).
     """
-    found: dict[str, list[str]] = {}
-    for rule, path in _walk_limits(tree, rules_at_root(tree), "", ""):
-        found.setdefault(rule, []).append(path)
-    return found
+    found: dict[str, dict[str, None]] = {}
+    for rule, path in _walk_limits(tree, rules_at_root(tree), "", "", ""):
+        found.setdefault(rule, {})[path] = None
+    return {rule: list(paths) for rule, paths in found.items()}
 
 
-def _walk_limits(node: Any, rules: Rules, base: str, field: str) -> Iterator[tuple[str, str]]:
-    """Yield (rule, path) for the fields of a node; `base` is its path, `rules` are a mapping's own."""
+def _walk_limits(node: Any, rules: Rules, base: str, field: str, group: str) -> Iterator[tuple[str, str]]:
+    """Yield (rule, path) for the fields of a node; `base` is its path, `rules` are a mapping's own, `group` is the path of the
+    mapping whose template it follows.
+    """
     if is_mapping(node):
         base = next(iter(anchors_of(node)), base)
         has_rules = not rules.meta.keys().isdisjoint(_SHOWN_RULES)
+        own = meta_of(node)
         for key, value in node.items():
             if key == META:
                 continue
             path = f"{base}.{key}" if base else key
             if is_mapping(value):
-                yield from _walk_limits(value, rules.rules_below(key, value), path, key)
+                shared = base if rules.holds_things and not is_group(value) else ""
+                yield from _walk_limits(value, rules.rules_below(key, value), path, key, shared)
             elif rules.is_list(key, value):
-                yield from _walk_limits(value, rules, path, key)
+                yield from _walk_limits(value, rules, path, key, "")
             elif has_rules and (rule := _describe_rule(rules, key)):
-                yield rule, path
+                is_shared = group and not any(key in own.get(each, ()) for each in _SHOWN_RULES)
+                yield rule, f"{group}.*.{key}" if is_shared else path
     elif isinstance(node, list | tuple):
         for item in node:
             if is_mapping(item) and anchors_of(item):
-                yield from _walk_limits(item, rules.rules_below(field, item, entry=True), "", field)
+                yield from _walk_limits(item, rules.rules_below(field, item, entry=True), "", field, "")
 
 
 def _describe_rule(rules: Rules, field: str) -> str:

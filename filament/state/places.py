@@ -9,8 +9,9 @@ from typing import Any
 
 from filament.state.anchors import item_number, made_number, read_removed_ids, walk_anchors
 from filament.state.conventions import ID, META, anchors_of, is_pair
+from filament.state.display import is_hidden_at
 from filament.state.pointer import Tokens, list_place, look_up, split_pointer, step
-from filament.state.rules import Rules, rules_at_root
+from filament.state.rules import Rules, rules_at_root, shown_names
 from filament.state.verdicts import Authority, Legal, Refusal, RefusedError, find_nearest, list_choices
 
 _MOST_COMPARED = 20_000
@@ -31,6 +32,7 @@ class AnchorIndex:
     """
 
     def __init__(self, tree: Any, shown: Mapping[str, str] | None = None) -> None:
+        self._tree = tree
         self.places: dict[str, Tokens] = {}
         self.ambiguous: set[str] = set()
         self.gone: dict[str, str] = dict(read_removed_ids(tree))
@@ -115,7 +117,8 @@ class AnchorIndex:
         """
         known = list(others) if self._compared < _MOST_COMPARED else []
         self._compared += len(known)
-        return find_nearest(name, known, most=len(known))
+        near = find_nearest(name, known, most=len(known))
+        return "" if is_hidden_at(self._tree, self.places.get(near, ())) else near
 
 
 def locate(target: str, index: AnchorIndex, tree: Any, *, may_create: bool = True) -> Tokens:
@@ -144,7 +147,7 @@ def locate(target: str, index: AnchorIndex, tree: Any, *, may_create: bool = Tru
         if anchor in index.places:
             return _descend(tree, index.places[anchor], names[size:], anchor, index)
     if not isinstance(tree, Mapping) or (names[0] not in tree and (len(names) > 1 or not may_create)):
-        others = [key for key in tree if key != META] if isinstance(tree, Mapping) else []
+        others = shown_names(tree)
         reason = f"{names[0]!r} is neither an id or _anchor nor a top field of the state"
         raise _unknown_name(reason, names[0], index, others, chain(others, index.places))
     return _descend(tree, (), names, "the state", index)
@@ -156,7 +159,7 @@ def _descend(tree: Any, tokens: Tokens, names: list[str], name_above: str, index
         token = _child(node, name, name_above, index)
         found, inner = step(node, token)
         if not found and place < len(names) - 1:
-            fields = [key for key in node if key != META]
+            fields = shown_names(node)
             raise _unknown_name(f"{name_above} has no field {name!r}", name, index, fields, fields)
         tokens, node, name_above = (*tokens, token), inner, name
     return tokens
@@ -198,7 +201,7 @@ def _hint_at_pointer(tree: Any, tokens: Tokens) -> str:
         if not found:
             break
         node = inner
-    names = [key for key in node if key != META] if isinstance(node, Mapping) else []
+    names = shown_names(node)
     near = find_nearest(token, names)
     return f"; did you mean {near!r}?" if near else f"; there are {list_choices(names)}" if names else ""
 

@@ -21,8 +21,8 @@ from filament.state.verdicts import Authority, Refusal, RefusedError
 
 UPDATABLE, EXTENSIBLE, NECESSARY = "updatable", "extensible", "necessary"
 LIMITS, LISTS, TYPES, DESCRIPTIONS = "limits", "lists", "types", "descriptions"
-TEMPLATE, DESCRIPTION, UNITS = "template", "description", "units"
-META_KEYS = (DESCRIPTION, EXTENSIBLE, UPDATABLE, NECESSARY, LIMITS, LISTS, TYPES, UNITS, DESCRIPTIONS, TEMPLATE)
+TEMPLATE, DESCRIPTION, UNITS, HIDDEN = "template", "description", "units", "hidden"
+META_KEYS = (DESCRIPTION, EXTENSIBLE, UPDATABLE, NECESSARY, LIMITS, LISTS, TYPES, UNITS, DESCRIPTIONS, TEMPLATE, HIDDEN)
 """What an author may write in `$meta`."""
 TYPED = "typed"
 """A key of the root's `$meta` (decision 0036): `true` in a state that a world pack started, unless its author says `false`."""
@@ -136,6 +136,15 @@ class Rules:
         word = by_field.get(field) if is_mapping(by_field) else None
         return word if isinstance(word, bool) else self.updatable
 
+    def hides(self, field: str, value: Any = None) -> bool:
+        """Return whether a field, which has this value, is hidden from models and players: it is named, or the mapping in it says
+        so of itself.
+        """
+        named = self.meta.get(HIDDEN)
+        if named is True or (isinstance(named, list | tuple) and field in named):
+            return True
+        return is_mapping(value) and self.rules_below(field, value).meta.get(HIDDEN) is True
+
     def may_describe(self, field: str) -> bool:
         """Return whether a pair in this field would be a VWD."""
         return field not in self.lists
@@ -242,6 +251,14 @@ class Rules:
             return False
         word = self.meta.get(NECESSARY)
         return word in ("self", "all") if isinstance(word, str) else isinstance(word, list | tuple) and SELF in word
+
+
+def shown_names(node: Any, rules: Rules | None = None) -> list[str]:
+    """Return the fields of a mapping that models are shown; empty for anything else. `rules`: its rules, if they are known."""
+    if not is_mapping(node):
+        return []
+    rules = rules or Rules(meta=meta_of(node))
+    return [key for key, value in node.items() if key != META and not rules.hides(key, value)]
 
 
 def is_group(child: Mapping[str, Any]) -> bool:

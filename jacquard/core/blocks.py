@@ -165,12 +165,15 @@ class SkeinTemplate:
     Slots that it does not name go to SYSTEM, after all named ones; a rule for `slot.section` takes precedence over one
     for `slot`. With `separate` the blocks of each order have a system message of their own (seed 003). `boundary` is set where
     messages are shown as written: they stand alone in their role messages, and in one text between lines that have it.
+    `alternates`: neighbouring messages of one role are sent as one, because several providers refuse them otherwise, and what the
+    user said last stands in the same element in every prompt (not in prompts that earlier releases recorded).
     """
 
     layout_id: str
     rules: tuple[SlotRule, ...]
     separate: bool = False
     boundary: str = ""
+    alternates: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -179,8 +182,8 @@ class Skein:
 
     `system` is the system text; `history` the conversation with what stands inside, before and after it; `anchor` what
     stands right before the user input. Until the ANCHORED stage, blocks that have no place yet wait in `pending`.
-    `layer_attributes` go onto the wrapper of a layer (the model that chose the flesh, say). `separate` and `boundary` are the
-    layout's.
+    `layer_attributes` go onto the wrapper of a layer (the model that chose the flesh, say). `separate`, `boundary` and
+    `alternates` are the layout's.
     """
 
     stage: Stage
@@ -192,6 +195,7 @@ class Skein:
     layer_attributes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     separate: bool = False
     boundary: str = ""
+    alternates: bool = False
 
     def blocks(self) -> tuple[PromptBlock, ...]:
         """Return every placed block in reading order, the user input last."""

@@ -13,6 +13,7 @@ from typing import Any
 ACTIVE = "active"
 META = "$meta"
 QUESTS_KEY = "quests"
+_USUAL: Mapping[str, Any] = {"status": ACTIVE, "optional": False}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,6 +89,23 @@ def drop_quests(state: Mapping[str, Any]) -> dict[str, Any]:
     """Return the state as the status block shows it, without quests; empty when nothing but marks is left."""
     rest = {key: value for key, value in state.items() if key != QUESTS_KEY}
     return rest if any(key != META for key in rest) else {}
+
+
+def drop_usual_values(value: Any) -> Any:
+    """Return a value without what a reader takes for granted: in things with an id `status: active` and `optional: false`, in other
+    mappings the fields without a value.
+    """
+    if isinstance(value, list | tuple):
+        return [drop_usual_values(each) for each in value]
+    if not isinstance(value, Mapping):
+        return value
+    usual = _USUAL if "id" in value else {}
+    fields = {key: each if key == META else drop_usual_values(each) for key, each in value.items()}
+    return {
+        key: each
+        for key, each in fields.items()
+        if (key not in usual or each != usual[key]) and (usual or each not in (None, "", {}, []))
+    }
 
 
 def _quest(key: str, raw: Mapping[str, Any]) -> Quest:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from filament import Legal, OpVerdict, close_tag, display, escape_text, open_tag
+from filament import Legal, OpVerdict, close_tag, display, escape_text, open_tag, without_hidden
 from jacquard.core.block_kinds import REFUSALS_SOURCE, STATE_LAYER, slot_of
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock
 from jacquard.core.quests import is_scalar
@@ -79,7 +79,7 @@ def _is_reply(record: TurnRecord) -> bool:
 def refusal_blocks(turn: PlannedTurn, count: Callable[[str], int]) -> tuple[PromptBlock, ...]:
     """Return the block about what was refused of the last reply, none where nothing was."""
     zh = turn.world.locale.lower().startswith("zh")
-    name, lines = BLOCK_ID, _describe_refusals(turn.last_report, view_state(turn.window.state), zh=zh)
+    name, lines = BLOCK_ID, _describe_refusals(turn.last_report, turn.window.state, zh=zh)
     untagged = turn.last_report.get(UNTAGGED)
     if untagged in _UNTAGGED and not lines:
         name, lines = _NOTICE, [_UNTAGGED[untagged][zh]]
@@ -104,13 +104,14 @@ def refusal_blocks(turn: PlannedTurn, count: Callable[[str], int]) -> tuple[Prom
     return (block,)
 
 
-def _describe_refusals(report: Report, view: StateView, *, zh: bool) -> list[str]:
+def _describe_refusals(report: Report, state: Mapping[str, Any], *, zh: bool) -> list[str]:
     verdicts = _read_verdicts(report)
     bad = [verdict for verdict in verdicts if not verdict.is_applied and verdict.code != _BOUND]
     bound = [verdict for verdict in verdicts if verdict.code == _BOUND]
     aside = [entry for entry in report.get("set_aside", ()) if entry.get("code") in _MISPLACED]
     if not bad and not aside:
         return []
+    view = view_state(without_hidden(state))
     lines = [
         "上一次回复的 state_update 没有执行，其中每一项都不算数："
         if zh

@@ -12,7 +12,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jacquard.core.quests import is_scalar, read_plain_value
+from jacquard.core.quests import drop_usual_values, is_scalar, read_plain_value
 from jacquard.templating.language import BUILTIN_FILTERS
 from jacquard.templating.limits import check_digits, check_number, check_stripped
 from jacquard.templating.output_escaping import PrintError, join_texts, replace_text, sum_numbers, wrap_function
@@ -26,6 +26,7 @@ Function = Callable[..., Any]
 def build_filters(engine: Mapping[str, Function]) -> dict[str, Function]:
     """Return the filters of every template by name; `engine` are the filters of the template engine."""
     own: dict[str, Function] = {
+        "brief": drop_usual_values,
         "join": join_texts,
         "replace": replace_text,
         "sum": sum_numbers,

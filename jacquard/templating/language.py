@@ -22,7 +22,7 @@ _TESTS = (
 BUILTIN_FILTERS = tuple(_FILTERS.split())
 """Filters of the template engine that are offered unchanged."""
 
-OWN_FILTERS = ("attr", "join", "limits", "replace", "sum", "text", "value", "yaml")
+OWN_FILTERS = ("attr", "brief", "join", "limits", "replace", "sum", "text", "value", "yaml")
 """Filters that this package adds to a prompt's template."""
 
 TESTS = (*_TESTS.split(), "!=", "<", "<=", "==", ">", ">=", "escaped")

@@ -74,6 +74,7 @@ def _read(layout_id: str, file: str, text: str) -> SkeinTemplate:
         layout_id=layout_id,
         rules=tuple(_rule(file, place, slot) for place, slot in enumerate(slots)),
         separate=separate,
+        alternates=True,
     )
 
 

@@ -127,7 +127,7 @@ def show_yaml(value: Any, indent: int = 0) -> Markup:
 
 
 def show_limits(value: Any) -> Markup:
-    """Filter `limits`: show the ranges, choices and units of a state, one rule a line with the fields that have it.
+    """Filter `limits`: show the ranges, choices and units of a state, a line for the fields that have the same.
 
     Raises PrintError for anything but a mapping.
     """
@@ -143,7 +143,7 @@ def show_limits(value: Any) -> Markup:
 
 def _limits_text(value: Mapping[str, Any]) -> str:
     rows = list_limits(strip_mark(value)).items()
-    return escape_text("\n".join(" ".join(f"{rule}: {', '.join(paths)}".split()) for rule, paths in rows))
+    return escape_text("\n".join(" ".join(f"{', '.join(paths)}: {rule}".split()) for rule, paths in rows))
 
 
 def show_text(value: Any, boundary: Any = "") -> Markup:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from filament import without_hidden
 from jacquard.adapters.observe.bus import EventEmitter
 from jacquard.config.sections import CurationConfig
 from jacquard.core.model_calls import CallBook
@@ -196,7 +197,7 @@ def _tell_times(
 ) -> dict[str, str]:
     """Return the time of the story after the turn of each entry, by turn id, of those whose states were read."""
     told = dict.fromkeys(entry.turn_id for entry in entries if entry.turn_id)
-    views = {turn_id: view_state(states[turn_id]) for turn_id in told if turn_id in states}
+    views = {turn_id: view_state(without_hidden(states[turn_id])) for turn_id in told if turn_id in states}
     return {turn_id: ", ".join(filter(None, map(view.describe, paths))) for turn_id, view in views.items()}
 
 

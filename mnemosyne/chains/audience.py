@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from mnemosyne.chains.asides import drop_asides
 from mnemosyne.schema.memory import NOBODY as NOBODY
 from mnemosyne.schema.memory import VIEWERS as VIEWERS
 from mnemosyne.schema.memory import MemoryEntry
@@ -32,8 +33,10 @@ def audience_of_messages(messages: Iterable[Message]) -> Audience:
 
 
 def told_messages(messages: Iterable[Message]) -> tuple[Message, ...]:
-    """Return the messages that some viewer may know; what is derived from a conversation is derived from these."""
-    return tuple(message for message in messages if read_audience(message.extra) != NOBODY)
+    """Return the messages of a turn that some viewer may know and that are not talk outside of the story; what is derived from a
+    conversation is derived from these.
+    """
+    return drop_asides([message for message in messages if read_audience(message.extra) != NOBODY])
 
 
 def join_audiences(audiences: Iterable[Audience]) -> Audience:

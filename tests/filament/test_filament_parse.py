@@ -12,7 +12,7 @@ from filament_strategies import texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from filament import clean_text, escape_text, parse_op, parse_reply, unescape
+from filament import StreamParser, clean_text, escape_text, parse_op, parse_reply, unescape
 
 SET = '["SET", "hero.gold", 1]'
 GOLD = (parse_op(["SET", "hero.gold", 1]),)
@@ -292,3 +292,42 @@ def test_law(name: str) -> None:
 @pytest.mark.parametrize("name", LAWS)
 def test_law_at_length(name: str) -> None:
     hold(name, 10_000)
+
+
+QUOTED = f"<state_update>[{SET}]</state_update>"
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        (
+            f"You muttered something about {QUOTED}, and Bram shook his head.",
+            "You muttered something about, and Bram shook his head.",
+        ),
+        (f'You mutter "{QUOTED}", and Bram nods.', "You mutter, and Bram nods."),
+        (f"He reads “{QUOTED}” aloud.", "He reads aloud."),
+        (f"A note ({QUOTED}) lies there.", "A note lies there."),
+        (f"A note [“{QUOTED}”] lies there.", "A note lies there."),
+        (f"He says: {QUOTED}.", "He says."),
+        (f"Type `{QUOTED}`. Nothing happens.", "Type. Nothing happens."),
+        (f"Fine. {QUOTED}, he says.", "Fine. he says."),
+        (f"{QUOTED}, and Bram nods.", "and Bram nods."),
+        (f"He waits.  {QUOTED}  Then he goes.", "He waits. Then he goes."),
+        (f'She said "yes" {QUOTED} "no".', 'She said "yes" "no".'),
+        (f"Le café {QUOTED} est là.", "Le café est là."),
+        (f"One.\n\n{QUOTED}\n\nTwo.", "One.\n\nTwo."),
+        (f"你念叨着「{QUOTED}」，布拉姆摇了摇头。", "你念叨着，布拉姆摇了摇头。"),
+        (f"你念叨着（{QUOTED}），布拉姆摇了摇头。", "你念叨着，布拉姆摇了摇头。"),
+        (f"他说：{QUOTED}。你点头。", "他说。你点头。"),
+        (f"他念“{QUOTED}”给你听。", "他念给你听。"),
+    ],
+)
+def test_what_is_taken_out_leaves_no_hole_in_its_sentence(said: str, kept: str) -> None:
+    for reply in (f"<content>{said}</content>", f"<content>{said} Done.</content>"):
+        wanted = kept if reply.endswith(f"{said}</content>") else f"{kept} Done."
+        assert parse_reply(reply).content == wanted
+        for size in (1, 3, 7):
+            parser = StreamParser()
+            for start in range(0, len(reply), size):
+                parser.feed(reply[start : start + size])
+            assert parser.close().content == wanted

@@ -350,3 +350,15 @@ def test_limits_are_listed_with_the_paths_that_have_them() -> None:
         "m": ["cave.depth"],
         "<= 9": ["cave.air"],
     }
+
+
+def test_limits_of_a_template_are_told_once() -> None:
+    rules = {"limits": {"trust": [0, 10]}, "types": {"mood": ["calm", "angry"]}}
+    group = {"template": {"trust": 5, "mood": "calm", "$meta": rules}}
+    people = {"$meta": group, "bram": {"id": "bram", "trust": 5}, "zed": {"trust": 3, "mood": "calm"}}
+    own = {"id": "oda", "trust": 1, "$meta": {"limits": {"trust": [0, 3]}}}
+    assert list_limits({"people": {**people, "oda": own}}) == {
+        "0..10": ["people.*.trust"],
+        "calm | angry": ["people.*.mood"],
+        "0..3": ["oda.trust"],
+    }

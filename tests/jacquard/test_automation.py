@@ -100,6 +100,30 @@ def test_the_status_is_the_state_exactly_as_stored():
     assert "health: 85 (受伤状态)" in block(render(), "status").content
 
 
+def test_what_is_usual_of_a_quest_is_not_said():
+    quests = {
+        "q": {
+            "id": "q",
+            "title": "The bell",
+            "status": "active",
+            "objectives": [
+                {"id": "one", "text": "Ask", "status": "active", "optional": False},
+                {"id": "two", "text": "Climb", "status": "active", "optional": True},
+            ],
+        }
+    }
+    shown = block(render(view=window(TALK, state={"quests": quests})), "active_quests").content
+    assert "status" not in shown
+    assert "optional: false" not in shown
+    assert "optional: true" in shown
+
+
+def test_a_persona_shows_no_key_without_a_value():
+    world = replace(WORLD, persona={"name": "Lin", "voice": "dry", "a little amused": None, "past": {"town": ""}})
+    assert block(render(world=world), "persona").content == "<persona>\nname: Lin\nvoice: dry\n</persona>"
+    assert "persona" not in {each.block_id for each in render(world=replace(WORLD, persona={"voice": None})).blocks}
+
+
 def test_quests_show_their_open_steps_and_the_focus():
     quests = body(block(render(), "active_quests").content)
     assert [quest["id"] for quest in quests] == ["q_001", "q_002"]
@@ -134,7 +158,7 @@ def test_a_to_do_list_of_any_length_stays_short():
 
 
 def test_limits_of_the_state_stand_beside_it_and_the_reply_format_names_the_legal_statuses():
-    assert block(render(), "limits").content == "<limits>\n0..100: hero.health\n</limits>"
+    assert block(render(), "limits").content == "<limits>\nhero.health: 0..100\n</limits>"
     for world, words in ((WORLD, "任务的 status 只能是"), (ENGLISH, "The status of a quest is")):
         shown = block(render(world=world), "instruction").content
         assert words in shown
@@ -351,7 +375,7 @@ def hostile_requests(draw: st.DrawFn) -> PlannedTurn:
         state=state,
     )
     speaker = Author(kind=AuthorKind.USER, id=draw(TEXTS))
-    messages = [said(0, Role.USER, draw(TEXTS), author=speaker), said(1, Role.ASSISTANT, draw(TEXTS))]
+    messages = [said(0, Role.USER, draw(TEXTS), author=speaker), said(1, Role.ASSISTANT, draw(TEXTS.filter(str.strip)))]
     return PlannedTurn(
         plan=replace(PLAN, current_goal=draw(TEXTS), active_quest_id=quest["id"]),
         window=window(messages, state=state, summary=draw(TEXTS)),
@@ -383,8 +407,8 @@ def check_nothing_breaks_out(request: PlannedTurn) -> None:
         for name in trees
         if name in ("persona", "status", "active_quests", "guidance")
     }
-    if world.persona:
-        assert shown["persona"] == readable(display(world.persona))
+    if told := _without_empty(world.persona):
+        assert shown["persona"] == readable(display(told))
     if len(state) > 1:
         named = with_anchors(state)
         assert shown["status"] == readable(display({key: value for key, value in named.items() if key != "quests"}))
@@ -401,6 +425,13 @@ def check_nothing_breaks_out(request: PlannedTurn) -> None:
         assert len(ElementTree.fromstring(f"<r>{talked.content}</r>")) == 0
     assert unescape(skeleton.user_input.content) == clean_text(request.user_message)
     assert unescape(skeleton.history[1].content) == clean_text(request.window.messages[1].message.content)
+
+
+def _without_empty(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return [_without_empty(each) for each in value] if isinstance(value, list) else value
+    told = {key: _without_empty(each) for key, each in value.items()}
+    return {key: each for key, each in told.items() if each not in (None, "", {}, [])}
 
 
 def readable(value: Any) -> Any:

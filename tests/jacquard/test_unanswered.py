@@ -67,12 +67,11 @@ async def test_a_message_without_a_reply_stands_in_the_session_and_in_later_prom
     assert await said(runtime) == ["The light went out at four."]
     second = await runtime.engine.prepare_turn("s", "Who lit it again?")
     lost = f"The light went out at four.\n{NOTICE[locale]}"
-    assert talk(second)[0] == lost
-    assert "Who lit it again?" in talk(second)[-1]
+    assert talk(second) == [f"{lost}\n\n<user_input>\nWho lit it again?\n</user_input>"]
     assert second.package.recent_turns[0].content == "The light went out at four."
     await runtime.engine.commit_assistant_message("s", "Nobody did.")
     third = await runtime.engine.prepare_turn("s", "Go on.")
-    assert talk(third)[:3] == [lost, "Who lit it again?", "Nobody did."]
+    assert talk(third)[:2] == [f"{lost}\n\nWho lit it again?", "Nobody did."]
     assert await said(runtime) == ["The light went out at four.", "Who lit it again?", "Nobody did.", "Go on."]
 
 
@@ -129,7 +128,7 @@ async def test_an_action_after_it_leaves_it_in_the_talk(runtime, locale):
     assert bought.reply == "Bought."
     assert await said(runtime) == ["I sing of the drowned bell.", "buy a lamp", "Bought."]
     turn = await runtime.engine.prepare_turn("s", "And now?")
-    assert f"I sing of the drowned bell.\n{NOTICE[locale]}" in talk(turn)
+    assert talk(turn)[0].startswith(f"I sing of the drowned bell.\n{NOTICE[locale]}")
     chain = await runtime.store.entries_after(session_scope("s"), Chain.HISTORY, 0, 99)
     assert [each.entry.text for each in chain] == ["I sing of the drowned bell."]
 

@@ -72,7 +72,7 @@ def test_classic_puts_both_streams_into_the_system_text_and_the_input_last():
         '<context_layer type="probabilistic" model="m&amp;m">\n<knowledge_base>\n<entry>k</entry>\n</knowledge_base>\n'
         "<relevant_memories>\n<memory>m</memory>\n</relevant_memories>\n</context_layer>"
     )
-    assert made.messages[-1].content == "what now"
+    assert made.messages[-1].content == "<user_input>\nwhat now\n</user_input>"
     tree = ET.fromstring(made.text)
     assert [child.tag for child in tree] == ["system", "chat_history", "user_input"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from filament.state.conventions import IDENTITY, META, is_number, is_pair, is_scalar, same_scalar
 from filament.state.places import Spot
-from filament.state.rules import ANY, OR_NULL, Rules
+from filament.state.rules import ANY, OR_NULL, Rules, shown_names
 from filament.state.verdicts import Legal, Note, Refusal, RefusedError, Remark, find_nearest, list_choices
 
 _LEAST_COMPARED = 5
@@ -96,7 +96,8 @@ def check_new_field(rules: Rules, field: str, siblings: Iterable[str] = ()) -> N
     """Raise RefusedError for a new field in a mapping that may not be extended and does not declare it, and in a typed
     state for one that is only another spelling of a field that is there. `siblings` are the fields that are there.
     """
-    names = tuple(name for name in siblings if name != META)
+    held = siblings if isinstance(siblings, Mapping) else dict.fromkeys(siblings)
+    names = tuple(name for name, value in held.items() if name != META and not rules.hides(name, value))
     near = find_nearest(field, names)
     hint = f"; did you mean {near!r}?" if near else f"; it has {list_choices(names)}" if names else ""
     legal = Legal(field=field, near=near, choices=names)
@@ -149,14 +150,15 @@ def check_transition(rules: Rules, field: str, old: Any, new: Any) -> None:
 
 
 def _frozen_error(rules: Rules, field: str, names: Iterable[str]) -> RefusedError:
-    free = tuple(name for name in names if name not in (META, *IDENTITY, field) and rules.may_update(name))
+    known = (name for name in names if name not in (META, *IDENTITY, field) and not rules.hides(name))
+    free = tuple(name for name in known if rules.may_update(name))
     hint = f"; you may change {list_choices(free)}" if free else ""
     reason = f"{field!r} may not be updated ($meta.updatable){hint}"
     return RefusedError(Refusal.NOT_UPDATABLE, reason, Legal(field=field, choices=free))
 
 
 def _fields_of(node: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(name for name in node if name not in (META, *IDENTITY))
+    return tuple(name for name in shown_names(node) if name not in IDENTITY)
 
 
 def check_removal(rules: Rules, field: str, value: Any, *, entry: bool = False) -> None:

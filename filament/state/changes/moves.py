@@ -30,6 +30,7 @@ from filament.state.conventions import (
 from filament.state.descriptions import derive_text, describe_new_value
 from filament.state.places import AnchorIndex, Spot, open_place, spot_at
 from filament.state.pointer import Tokens, join_pointer, look_up
+from filament.state.rules import shown_names
 from filament.state.verdicts import Authority, Legal, Note, Refusal, RefusedError, find_nearest, list_choices
 
 Patch = list[dict[str, Any]]
@@ -103,7 +104,7 @@ def _propose_set(op: Op, spot: Spot, planner: OpPlanner, *, may_create: bool) ->
 def _new_field(spot: Spot, value: Any, planner: OpPlanner, *, may_create: bool) -> Any:
     if not isinstance(spot.owner, Mapping):
         reason = f"there is no {spot.key!r} to set; only mappings take new fields"
-        names = tuple(key for key in spot.holder if key != META)
+        names = tuple(shown_names(spot.holder, spot.rules))
         legal = Legal(field=spot.key, near=find_nearest(spot.key, names), choices=names)
         raise RefusedError(Refusal.UNKNOWN_PATH, reason, legal)
     if not may_create:
@@ -139,8 +140,8 @@ def _propose_calculation(op: Op, spot: Spot, planner: OpPlanner) -> Patch:
     if not is_number(old) or spot.part == "1":
         numbers = tuple(
             key
-            for key, value in spot.holder.items()
-            if key != META and is_number(value[0] if is_pair(value) else value)
+            for key in shown_names(spot.holder, spot.rules)
+            if is_number(value[0] if is_pair(value := spot.holder[key]) else value)
         )
         hint = f"; numbers here: {list_choices(numbers)}" if numbers else "; SET it"
         reason = f"{spot.key!r} is not a number to calculate with{hint}"
@@ -217,7 +218,7 @@ def _list_spot(spot: Spot, planner: OpPlanner) -> Spot:
         raise RefusedError(
             Refusal.NOT_A_LIST, f"{spot.key!r} is not a list{hint}", Legal(field=spot.key, choices=lists)
         )
-    names = [key for key, value in spot.old.items() if key != META and spot.inner.is_list(key, value)]
+    names = [key for key in shown_names(spot.old, spot.inner) if spot.inner.is_list(key, spot.old[key])]
     if "items" in names:
         names = ["items"]
     if len(names) != 1:
@@ -280,7 +281,7 @@ def _check_entry_kind(spot: Spot, value: Any) -> None:
 
 def _missing_error(spot: Spot, use: str) -> RefusedError:
     """Return the refusal of an op at a field that is not there; it names the most similar one."""
-    names = tuple(name for name in spot.owner if name != META) if isinstance(spot.owner, Mapping) else ()
+    names = tuple(shown_names(spot.owner, spot.rules))
     near = find_nearest(spot.key, names)
     hint = f"; did you mean {near!r}?" if near else f"; there are {list_choices(names)}" if names else ""
     reason = f"there is no {spot.key!r} to {use.partition(';')[0] if near else use}{hint}"
@@ -288,7 +289,8 @@ def _missing_error(spot: Spot, use: str) -> RefusedError:
 
 
 def _lists_of(spot: Spot) -> tuple[str, ...]:
-    return tuple(key for key, value in spot.holder.items() if key != META and spot.rules.is_list(key, value))
+    names = shown_names(spot.holder, spot.rules)
+    return tuple(key for key in names if spot.rules.is_list(key, spot.holder[key]))
 
 
 def _remove_entry(entries: Sequence[Any], place: int) -> Sequence[Any]:

@@ -20,7 +20,7 @@ from filament.state.changes.guards import (
 )
 from filament.state.conventions import ID, IDENTITY, META, is_pair, is_scalar, same_scalar
 from filament.state.descriptions import add_note, describe_new_value
-from filament.state.rules import KEEP, Rules
+from filament.state.rules import KEEP, Rules, shown_names
 from filament.state.verdicts import Legal, Note, Refusal, RefusedError, Remark, find_nearest, list_choices
 
 
@@ -51,7 +51,7 @@ def replace_value(rules: Rules, field: str, old: Any, new: Any, notes: list[Note
 
 def _replace_mapping(rules: Rules, field: str, old: Mapping[str, Any], new: Any, notes: list[Note]) -> dict[str, Any]:
     if not isinstance(new, Mapping):
-        names = tuple(key for key in old if key not in (META, *IDENTITY))
+        names = tuple(key for key in shown_names(old, rules) if key not in IDENTITY)
         reason = f"{field!r} has fields of its own: set one of them ({list_choices(names)})"
         raise RefusedError(Refusal.WRONG_TYPE, reason, Legal(field=field, choices=names, kind="mapping"))
     result: dict[str, Any] = {}
@@ -62,6 +62,9 @@ def _replace_mapping(rules: Rules, field: str, old: Mapping[str, Any], new: Any,
             result[key] = value
         elif key in new:
             result[key] = _replace_field(rules, key, value, new[key], notes)
+        elif rules.hides(key, value):
+            # Who sets the mapping as it was shown does not mean to take this away.
+            result[key] = value
         else:
             check_removal(rules, key, value)
     for key, value in new.items():
@@ -129,7 +132,7 @@ def _build_mapping(
         if key in made:
             continue
         if shape and key not in IDENTITY and not inner.extensible and not inner.expects_field(key):
-            names = tuple(name for name in shape if name != META)
+            names = tuple(shown_names(shape, inner))
             near = find_nearest(key, names)
             hint = f"; did you mean {near!r}?" if near else f"; it has {list_choices(names)}"
             reason = f"{key!r} is not a field of such a thing ($meta.extensible){hint}"

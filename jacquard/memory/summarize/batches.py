@@ -10,6 +10,7 @@ from typing import Any
 
 import anyio
 
+from filament import is_hidden_at
 from jacquard.adapters.prompts.templates import find_text_language, warm_prompts
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.errors import SummarizerError
@@ -100,7 +101,7 @@ class BatchSummarizer:
             turns = await self._select_batch(head, coverage, upto)
             if not turns:
                 break
-            told = await self._load_messages(head.session_id, turns, coverage, parties)
+            told = await self._load_messages(window, turns, coverage, parties)
             if not any(turn.lines for turn in told):
                 # Nothing but actions and system messages: the summary covers them and says no more than before.
                 coverage = _extend_coverage(coverage, turns)
@@ -163,10 +164,11 @@ class BatchSummarizer:
         return taken
 
     async def _load_messages(
-        self, session_id: str, turns: Sequence[TurnRecord], coverage: Coverage, parties: Mapping[str, str]
+        self, window: SessionWindow, turns: Sequence[TurnRecord], coverage: Coverage, parties: Mapping[str, str]
     ) -> tuple[ConversationTurn, ...]:
         ids = [f"{turn.turn_id}.summary" for turn in turns]
-        gists = {entry.entry_id: entry.text for entry in await self._store.entries(session_scope(session_id), ids)}
+        scope = session_scope(window.head.session_id)
+        gists = {entry.entry_id: entry.text for entry in await self._store.entries(scope, ids)}
         return tuple(
             ConversationTurn(
                 turn_id=turn.turn_id,
@@ -180,7 +182,7 @@ class BatchSummarizer:
                     and message.message_id not in coverage.message_ids
                 ),
                 gist=gists.get(f"{turn.turn_id}.summary", ""),
-                changes=describe_changes(turn.ops),
+                changes=describe_changes(turn.ops, window.state),
             )
             for turn in turns
             # A numerical turn changes numbers, which the state shows; it is not part of the story.
@@ -221,14 +223,14 @@ def describe_who_occurs(turns: Sequence[ConversationTurn], world: WorldPack) -> 
     return "\n".join(lines[:MOST_PEOPLE])
 
 
-def describe_changes(patch: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return what a patch of the state changed, one short text a change: `hero.coins 9`, `+ brass pin`, `- lamp`."""
+def describe_changes(patch: Sequence[Mapping[str, Any]], state: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what a patch changed, one short text a change: `hero.coins 9`, `+ brass pin`, `- lamp`; nothing that `state` hides."""
     told: list[str] = []
     for op in patch:
-        path, value = (
-            [each for each in str(op.get("path", "")).split("/") if each and not each.isdecimal()],
-            op.get("value"),
-        )
+        places, value = str(op.get("path", "")).split("/")[1:], op.get("value")
+        path = [each for each in places if each and not each.isdecimal()]
+        if is_hidden_at(state, places):
+            continue
         if path[:2] == ["$meta", "gone"]:
             # The names of what was removed.
             told += [f"- {name}" for name in (value.values() if isinstance(value, Mapping) else (value,)) if name]

@@ -17,6 +17,7 @@ from jacquard.pipeline.curation.repeats import repeat_key, squeeze
 from jacquard.pipeline.curation.searched_text import find_searched_text
 from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.worlds import name_of_speaker
+from mnemosyne.chains.asides import drop_asides, is_aside
 from mnemosyne.chains.event import closed_quests, quest_distances
 from mnemosyne.chains.lore import gated_entries, hidden_entries, may_know
 from mnemosyne.chains.state import StateView, view_state
@@ -104,10 +105,12 @@ def may_recall(
     entry: MemoryEntry, *, viewer: str | None, view: StateView, most: str, now: datetime, shown: str = ""
 ) -> bool:
     """Return whether a memory may be recalled: the viewer may know it, it is not too sensitive for this prompt, nor so for
-    the model that selects, it is no passage of a document that has expired, and it does not stand whole in what is `shown`
-    (without blanks).
+    the model that selects, it is no passage of a document that has expired, no remark outside of the story, and it does not
+    stand whole in what is `shown` (without blanks).
     """
     if has_expired(entry, now) or (shown and squeeze(entry.text) in shown):
+        return False
+    if entry.chain is Chain.HISTORY and is_aside(entry.text):
         return False
     return not is_too_sensitive(entry.metadata, most) and may_know(entry, viewer, view)
 
@@ -161,7 +164,7 @@ def recent_texts(shown: Sequence[WindowMessage]) -> tuple[str, ...]:
     A message that only repeats an older one ("I wait." for the third time) says nothing of what is talked about, and its
     words would find its like.
     """
-    texts = [item.message.content for item in shown[-_COMPARED_MESSAGES:]]
+    texts = [item.message.content for item in drop_asides(shown[-_COMPARED_MESSAGES:])]
     newest = max(0, len(texts) - RECENT_MESSAGES)
     said = {repeat_key(text) for text in texts[:newest]}
     kept = []

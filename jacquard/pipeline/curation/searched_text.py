@@ -9,26 +9,10 @@ import re
 from itertools import chain
 
 from jacquard.core.names import normalise
+from mnemosyne.chains.asides import remove_asides
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.world import WorldPack
 
-_LATIN = r"(?:ooc|o\.o\.c\.?|out of character|out-of-character)(?![a-z])"
-_CHINESE = r"(?:场外|戏外|出戏|下戏|题外话)"
-_BRACKETS = (("(", ")"), ("[", "]"), ("（", "）"), ("【", "】"), ("〔", "〕"))
-_BRACKETED = re.compile(
-    r"\(\([^()]*\)\)|（（[^（）]*））|"
-    + "|".join(
-        rf"{re.escape(left)}\s*(?:{_LATIN}|{_CHINESE})[^{re.escape(left + right)}]+{re.escape(right)}"
-        for left, right in _BRACKETS
-    ),
-    re.IGNORECASE,
-)
-# [OOC] or 【场外】 in front of a line, and "OOC:", "// ooc" or "out of character, …" at its beginning, mean the whole line.
-_LINE = re.compile(
-    rf"^[ \t]*(?:/{{1,2}}[ \t]*)?"
-    rf"(?:{_LATIN}|[\[(【（〔][ \t]*(?:{_LATIN}|{_CHINESE}话?)[ \t]*[\])】）〕]|{_CHINESE}话?[ \t]*[:：])[^\n]*",
-    re.IGNORECASE | re.MULTILINE,
-)
 # All blanks are counted: two runs of any length beside each other would take quadratic time.
 _LABEL = re.compile(
     r"^[ \t]{0,8}(?P<name>[^\W\d_][^\n()（）:：,，。.!?！？\"“”「」]{0,23}?)[ \t]{0,4}"
@@ -42,11 +26,6 @@ _REMINDER = re.compile(
 )
 """Words that say only that something is to be called to mind; they are in every memory of a memory."""
 _MARKS = " \t\n,.;:!，。；：！"
-
-
-def remove_asides(user_message: str) -> str:
-    """Return the input without the words outside of the story that are marked as such."""
-    return _BRACKETED.sub(" ", _LINE.sub(" ", user_message))
 
 
 def remove_speaker_labels(user_message: str, window: SessionWindow, world: WorldPack) -> str:

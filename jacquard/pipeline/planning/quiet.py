@@ -10,9 +10,9 @@ import re
 from enum import StrEnum
 
 from jacquard.core.names import normalise
-from jacquard.pipeline.curation.searched_text import remove_asides
 from jacquard.pipeline.planning.lexicons.chinese import LEXICON as CHINESE
 from jacquard.pipeline.planning.lexicons.english import LEXICON as ENGLISH
+from mnemosyne.chains.asides import is_aside, remove_asides
 
 FILLER_CHARS = 40
 COMMAND_CHARS = 80
@@ -36,10 +36,9 @@ def find_quiet(user_message: str) -> Quiet | None:
     text = user_message.strip()
     if len(text) <= COMMAND_CHARS and _COMMAND.match(text):
         return Quiet.COMMAND
-    left = remove_asides(text)
-    if left != text and not _SAYS_SOMETHING.search(left):
+    if is_aside(text):
         return Quiet.ASIDE
-    return Quiet.FILLER if is_filler(left) else None
+    return Quiet.FILLER if is_filler(remove_asides(text)) else None
 
 
 def is_filler(text: str) -> bool:

@@ -24,13 +24,14 @@ from jacquard.core.plan import (
     Triage,
 )
 from jacquard.core.quests import Quest, find_active_quests, read_quests
-from jacquard.pipeline.curation.searched_text import remove_asides, remove_speaker_labels
+from jacquard.pipeline.curation.searched_text import remove_speaker_labels
 from jacquard.pipeline.planning.actions import read_input
 from jacquard.pipeline.planning.overview import find_overview
 from jacquard.pipeline.planning.quiet import Quiet, find_quiet
 from jacquard.pipeline.planning.reading import OVERVIEW, RECALL, InputReading, is_fight_word, read_input_words
 from jacquard.pipeline.planning.template_choice import choose_template, template_ids
 from jacquard.pipeline.planning.words import NOT_NAMES
+from mnemosyne.chains.asides import remove_asides
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.world import PlannerRules, WorldPack
 
@@ -98,7 +99,8 @@ class RulePlanner:
         base = PlanContext(
             triage=Triage.NARRATIVE,
             active_quest_id=focus.quest.quest_id if focus.quest else None,
-            current_goal=goal_of(focus.quest, world.locale),
+            # A guidance has one goal: that of a quest only if the input may be about it.
+            current_goal="" if names.entities and not focus.pointed else goal_of(focus.quest, world.locale),
             template_id=world.planner.default_template,
             search_intent=SearchIntent(enabled=False),
             entities=names.entities,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from filament import FilamentError, collect_anchors, with_anchors
+from filament import FilamentError, collect_anchors, with_anchors, without_hidden
 from jacquard.core.block_kinds import SUMMARY_SLOT, TEMPLATE_SOURCE
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock
 from jacquard.core.degradations import Degradation, DegradationCode
@@ -37,12 +37,15 @@ from jacquard.pipeline.skeleton.todo import list_open_tasks
 from jacquard.templating import open_templates
 from jacquard.templating.files import TemplateRoot, template_roots
 from jacquard.templating.manifest import BlockSpec
+from jacquard.templating.profiles import MessageForm
 from jacquard.templating.sets import TemplateSet, VariableHashes
+from mnemosyne.chains.asides import drop_asides
 from mnemosyne.chains.lore import entries_by_category
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.protocols import TokenEstimator
 from mnemosyne.schema.evidence import BlockType
 from mnemosyne.schema.memory import LoreCategory, MemoryEntry, Trust
+from mnemosyne.schema.session import WindowMessage
 from mnemosyne.schema.world import WorldPack
 
 COUNTS_KEPT = 2048
@@ -147,7 +150,8 @@ class AutomationStream:
 
         Raises TemplateError for a template that cannot be rendered.
         """
-        state = with_anchors(turn.window.state)
+        whole = with_anchors(turn.window.state)
+        state = without_hidden(whole)
         quests = find_active_quests(state)
         directives = (
             *select_directives(turn.world, turn.user_message, turn.hidden | turn.lore.withheld),
@@ -171,13 +175,15 @@ class AutomationStream:
         if BlockType.CONVERSATION in without:
             shown = ()
         said, held, profile = turn.message or turn.user_message, (*turn.pinned, *shown), turn.profile
+        if profile.messages is MessageForm.ESCAPED:
+            held = _drop_old_asides(held)
         spoken = (*(each.message for each in held), *([] if turn.message is None else [turn.message]))
         speakers = find_speakers(spoken, turn.world, profile)
         return Skeleton(
             blocks=made.blocks,
             history=history_blocks(held, turn.world, self._count, turn.session_id, profile, speakers),
             user_input=input_block(said, self._count, profile, speakers),
-            anchors={} if BlockType.STATE in without else find_shown_anchors(state, quests, made.shown),
+            anchors={} if BlockType.STATE in without else find_shown_anchors(whole, quests, made.shown, state),
             history_start=shown[0].message.message_id if shown else None,
             source=made.source,
             state_tokens=made.state_tokens,
@@ -214,6 +220,12 @@ class AutomationStream:
             cut=cut,
             shown=None if cut is None else ShownState(status=variables["status"], quests=rows),
         )
+
+
+def _drop_old_asides(held: Sequence[WindowMessage]) -> tuple[WindowMessage, ...]:
+    """Return the messages without talk outside of the story, except that of the newest turn, so that its wishes are heard once."""
+    newest = next((place for place, each in enumerate(held) if each.turn_id == held[-1].turn_id), 0)
+    return (*drop_asides(held[:newest]), *held[newest:])
 
 
 def _describe_cut(cut: CutPart) -> Degradation:
@@ -368,17 +380,23 @@ def select_directives(world: WorldPack, user_message: str, hidden: frozenset[str
 
 
 def find_shown_anchors(
-    state: Mapping[str, Any], quests: tuple[Quest, ...], shown: ShownState | None = None
+    state: Mapping[str, Any],
+    quests: tuple[Quest, ...],
+    shown: ShownState | None = None,
+    bare: Mapping[str, Any] | None = None,
 ) -> dict[str, str]:
     """Return anchor -> JSON Pointer for all that the prompt shows (A4): the status, active quests and their open steps.
 
     Pointers are those of the whole state. For a state that was shortened to `shown`, anchors that are not shown are
-    left out. Raises JacquardError where two things of the state have the same anchor.
+    left out, and so are those that are not in `bare`, the state without what is hidden. Raises JacquardError where two things of
+    the state have the same anchor.
     """
     try:
         anchors = collect_anchors(state)
     except FilamentError as error:
         raise JacquardError(f"The state has ambiguous anchors. {error}") from error
+    if bare is not None and bare is not state:
+        anchors = {name: anchors[name] for name in collect_anchors(bare)}
     visible = set(_quest_places(quests, shown))
     if shown is None:
         return {

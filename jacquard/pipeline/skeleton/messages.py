@@ -2,8 +2,8 @@
 
 A profile says how messages are shown. Escaped, as text of the markup, a speaker's name precedes the text where the role does not
 say it: not for the world's own player and narrator, nor for the generic names of the two roles, but for the people of an imported
-conversation; a message that got no reply says so in a `<notice>` after its text. As written, nothing is added but names, and
-those only where several people speak.
+conversation; a message that got no reply, or an empty one, says so in a `<notice>` after its text. As written, nothing is added
+but names, and those only where several people speak.
 """
 
 from __future__ import annotations
@@ -79,12 +79,18 @@ def history_blocks(
     notice = _UNANSWERED["zh" if world.locale.lower().startswith("zh") else "en"]
     scope = session_scope(session_id)
     with_tools = {each.turn_id for each in messages if each.message.role is Role.TOOL}
+    answered = {
+        each.turn_id for each in messages if each.message.role is Role.ASSISTANT and _says_something(each.message)
+    }
+    silent = {each.turn_id for each in messages if each.message.role is Role.ASSISTANT} - answered
+    messages = [each for each in messages if each.message.role is not Role.ASSISTANT or _says_something(each.message)]
     blocks = []
     for place, each in enumerate(messages):
         message, age = each.message, len(messages) - 1 - place
         speaker = shown.name_of(message)
         content = _shown_text(message.content, speaker, profile)
-        if is_unanswered(message) and not as_written:
+        is_silent = each.turn_id in silent and message.role is Role.USER
+        if (is_silent or is_unanswered(message)) and not as_written:
             content = f"{content}\n{notice}"
         grouped = each.turn_id in with_tools and message.role not in (Role.USER, Role.SYSTEM)
         attached_tokens = count_attached(message, count)
@@ -111,6 +117,11 @@ def history_blocks(
             )
         )
     return tuple(blocks)
+
+
+def _says_something(message: Message) -> bool:
+    """Return whether a message has anything to send: providers refuse one without a text and without parts or tool calls."""
+    return bool(message.content.strip() or read_tool_calls(message) or read_parts(message))
 
 
 def _priority(role: Role, age: int) -> Priority:

@@ -6,7 +6,7 @@ has a role message of its own, and stands in the one text between lines with a b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -125,11 +125,11 @@ def assemble(skein: Skein, count: Callable[[str], int]) -> AssembledPrompt:
     for _, part in groupby(skein.system, key=lambda b: b.placement.order if skein.separate else 0):
         groups.append(_Group(role=Role.SYSTEM.value, pieces=_pieces(list(part), skein.layer_attributes)))
     tail = [block for block in skein.history if _is_tail(block)]
-    history = [block for block in skein.history if not (_is_tail(block) or _is_empty_reply(block))]
+    history = [block for block in skein.history if not _is_tail(block)]
     for role, blocks in groupby(history, key=_message_key):
         if role[1]:
-            pieces = map(_piece, blocks)
-            groups += [_Group(role=role[0], pieces=[piece], owner=piece) for piece in pieces]
+            said = list(blocks)
+            groups += _join_neighbours(said) if skein.alternates else map(_message_group, said)
         else:
             groups.append(_Group(role=role[0], pieces=_pieces(list(blocks), skein.layer_attributes)))
     if skein.user_input is not None:
@@ -137,7 +137,14 @@ def assemble(skein: Skein, count: Callable[[str], int]) -> AssembledPrompt:
         if before and skein.user_input.as_written:
             groups.append(_Group(role=Role.SYSTEM.value, pieces=before))
             before = []
-        groups.append(_Group(role=Role.USER.value, pieces=_add_input(before, skein.user_input)))
+        # Where each part has a message of its own, nothing ever stands before the input in its message.
+        is_marked = bool(before) or not (skein.separate or skein.user_input.as_written or not skein.alternates)
+        last = _Group(role=Role.USER.value, pieces=_add_input(before, skein.user_input, is_marked=is_marked))
+        newest = history[-1] if history and skein.alternates else None
+        # Where what stands before the input has a message of its own, that one lies between.
+        if newest is not None and groups[-1].role == newest.role and _can_join(newest, skein.user_input):
+            last = _join_groups(groups.pop(), last)
+        groups.append(last)
     messages, spans = _join(groups, count)
     return AssembledPrompt(
         messages=messages, text=_xml(skein, tail, history), spans=spans, tokens=sum(span.tokens for span in spans)
@@ -217,9 +224,31 @@ def is_history_message(block: PromptBlock) -> bool:
     return is_of_kind(block, BlockKind.MESSAGE)
 
 
-def _is_empty_reply(block: PromptBlock) -> bool:
-    """Return whether a block is a reply without any text, which providers refuse as a message."""
-    return block.role is Role.ASSISTANT and not (block.content.strip() or block.attached_tokens)
+def _message_group(block: PromptBlock) -> _Group:
+    piece = _piece(block)
+    return _Group(role=block.role.value, pieces=[piece], owner=piece)
+
+
+def _join_neighbours(blocks: Iterable[PromptBlock]) -> list[_Group]:
+    """Return messages of the conversation; neighbours of one role are one message."""
+    groups: list[_Group] = []
+    before: PromptBlock | None = None
+    for block in blocks:
+        group = _message_group(block)
+        groups.append(_join_groups(groups.pop(), group) if before is not None and _can_join(before, block) else group)
+        before = block
+    return groups
+
+
+def _can_join(before: PromptBlock, block: PromptBlock) -> bool:
+    """Return whether two messages are sent as one: of one role, and with nothing beside their text."""
+    is_talk = block.role in (Role.USER, Role.ASSISTANT)
+    return is_talk and before.role is block.role and not (before.attached_tokens or block.attached_tokens)
+
+
+def _join_groups(first: _Group, second: _Group) -> _Group:
+    pieces = [*first.pieces, _Piece(text="\n\n"), *second.pieces]
+    return _Group(role=first.role, pieces=pieces, owner=first.owner)
 
 
 def _is_tail(block: PromptBlock) -> bool:
@@ -261,13 +290,12 @@ def _piece(block: PromptBlock) -> _Piece:
     return _Piece(text=block.content, block_id=block.block_id, kind=block.kind, attached_tokens=block.attached_tokens)
 
 
-def _add_input(before: list[_Piece], user_input: PromptBlock) -> list[_Piece]:
-    """Return the pieces with the input: alone in its message, or in an element of its own after other blocks of the
-    message.
-    """
-    if not before:
+def _add_input(before: list[_Piece], user_input: PromptBlock, *, is_marked: bool) -> list[_Piece]:
+    """Return the pieces with the input behind other blocks of its message; `is_marked`: in an element of its own."""
+    if not is_marked:
         return [_piece(user_input)]
-    return [*before, _Piece(text="\n\n<user_input>\n"), _piece(user_input), _Piece(text="\n</user_input>")]
+    opening = "\n\n<user_input>\n" if before else "<user_input>\n"
+    return [*before, _Piece(text=opening), _piece(user_input), _Piece(text="\n</user_input>")]
 
 
 def _join(

@@ -41,6 +41,7 @@ def weave(
         layer_attributes=layer_attributes or {},
         separate=layout.separate,
         boundary=layout.boundary,
+        alternates=layout.alternates,
     )
     anchored = replace(skeleton, stage=Stage.ANCHORED, history=tuple(history), user_input=user_input)
     stitched = _stitch(anchored)

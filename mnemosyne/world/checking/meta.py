@@ -18,6 +18,7 @@ from filament.state.rules import (
     DESCRIPTIONS,
     DROP,
     EXTENSIBLE,
+    HIDDEN,
     KEEP,
     LIMITS,
     LISTS,
@@ -50,6 +51,9 @@ _OTHER_WORDS = {
     "values": TYPES,
     "type": TYPES,
     "unit": UNITS,
+    "hide": HIDDEN,
+    "secret": HIDDEN,
+    "private": HIDDEN,
 }
 """Words for which authors of other formats look, with the key that says the same."""
 
@@ -76,6 +80,7 @@ def check_meta(
         DESCRIPTIONS: lambda value, at: _check_descriptions(value, known, at, faults),
         TEMPLATE: lambda value, at: _check_template(value, at, faults, depth),
         UNITS: lambda value, at: _check_units(value, known, at, faults),
+        HIDDEN: lambda value, at: _check_hidden(value, known, at, faults),
     }
     if is_root:
         checks[TYPED] = lambda value, at: _check_kind(value, bool, "true or false; change it", at, faults)
@@ -209,6 +214,16 @@ def _check_units(units: Any, known: Mapping[str, Any], place: SourceLocation, fa
         here = place.at(name)
         if _is_field(known, name, here, faults) and (not isinstance(unit, str) or not unit.strip()):
             faults.add(here, f"is {kind_name(unit)}, but must be text, such as kg")
+
+
+def _check_hidden(value: Any, known: Mapping[str, Any], place: SourceLocation, faults: FaultList) -> None:
+    if isinstance(value, bool):
+        return
+    if not isinstance(value, list):
+        faults.add(place, f"is {kind_name(value)}, but must be true, or the fields in [ ]")
+        return
+    for at, name in _iterate_names(value, place, faults):
+        _is_field(known, name, at, faults)
 
 
 def _check_descriptions(rules: Any, known: Mapping[str, Any], place: SourceLocation, faults: FaultList) -> None:
