@@ -1,4 +1,4 @@
-"""Remarks outside of the story (`(OOC: …)`, `((…))`, `【场外：…】`): what they are, and the talk about them. Pure.
+"""Remarks outside of the story (`(OOC: …)`, `((…))`, `【场外：…】`), and the exchanges that consist of them. Pure.
 
 All functions are linear in the length of the text.
 """
