@@ -86,7 +86,9 @@ async def say(runtime: Runtime, number: int, words: str = "") -> tuple[PreparedT
 
 
 def talk(turn: PreparedTurn) -> list[str]:
-    return [message.content for message in turn.messages if message.role != "system"][:-1]
+    """Return the conversation before the input; neighbouring messages of one role are sent as one."""
+    sent = [re.split("<context_layer|<user_input>", each.content)[0] for each in turn.messages if each.role != "system"]
+    return [each for content in sent for each in content.split("\n\n") if each]
 
 
 async def check_line(runtime: Runtime, turn: PreparedTurn) -> int:
