@@ -39,7 +39,7 @@ SENTENCE_CHARS = 300
 _READ_CHARS = 8_000
 _KEYS = 12
 _SHARED = 2
-_EVADED_WITHIN = 2
+_EVADED_WITHIN = 3
 """An evasion stands among so many of the first sentences of a reply."""
 _LEAST_ZH = 6
 
@@ -82,7 +82,7 @@ _OWES = re.compile(
 )
 _NO_DEBT = re.compile(
     r"(?i)\bowes? (?:\w+ ){0,2}(?:nothing|anything|no(?:thing)? more)\b|\b(?:not|never|no longer|don't|doesn't) owes?\b|\bowed\b"
-    r"|\b(?:if|what|who|whom|whoever|how much) (?:\w+ ){0,3}owes?\b|\bback (?:for|now)\b"
+    r"|\b(?:if|what|who|whom|whoever|how much) (?:\w+ ){0,3}owes?\b|\bowes? its\b|\bback (?:for|now)\b"
 )
 _ASKS = re.compile(
     r"(?i)\b(?:who|whose|whom|what|where|when|why|which)\b(?!.{0,20}\bweather\b)"
@@ -95,18 +95,19 @@ _EVADES = re.compile(
     r"|\bnot (?:now|yet|here|tonight)\b|\b(?:another|some other) time\b"
     r"|\bask (?:me |us )?(?:again |that )?(?:later|tomorrow|then)\b"
     r"|\b(?:can ?not|can['’]t|must not|may not|dare not|won['’]t|will not) (?:say|tell|speak|answer)\b"
-    r"|\b(?:will|['’]ll) (?:tell|explain|answer)\b.{0,40}\b(?:later|tomorrow|when|once|tonight)\b|\b(?:no one|nobody) knows\b"
-    r"|没有?(?:回答|答话|应声|作声|开口)|一言不发|不发一言|默不作声|不[语言](?=[，。」])|不(?:回答|作答|肯说|愿说|答话|吭声|能说|便说|好说|知道|清楚)|岔开|避而不答|笑而不[语答]"
+    r"|\b(?:will|['’]ll) (?:tell|explain|answer)\b.{0,40}\b(?:later|tomorrow|when|once|tonight)\b"
+    r"|\b(?:no one|nobody) (?:knows|answers|replies|speaks)\b"
+    r"|没有?(?:回答|答话|应声|作声|开口)|一言不发|不发一言|默不作声|不[语言](?=[，。」])|不[肯愿]意?(?:回答|答|说|讲|开口)|不(?:回答|作答|答话|吭声|能说|便说|好说|知道|清楚)|岔开|避而不答|笑而不[语答]"
     r"|别(?:问|再问)|改(?:天|日)再|(?:明天|以后|回头|下次|到时候?|日后)再?(?:告诉|说|讲|谈)|时候(?:未|没)到|不到时候|[没无]人知道|谁也不知"
 )
 _VOW_ZH = re.compile(
     r"(?:保证|发誓|起誓|立誓|承诺|许诺)(?!书|金|人|单)|答应(?:了|过)?(?:[你您他她我]|要|会|替|帮|给|把|在|到|等|陪|明|后)"
 )
 _PACT_ZH = re.compile(
-    r"约(?:定|好)(?!俗|的)|说(?:定|好)了?(?=[，。！明今后初三二]|\w)|一言为定|我们?(?:一定|必定|定)(?:会|要|把|替|帮|回来|去)"
+    r"约(?:定|好)(?!俗|的)|说(?:定|好)了(?![没吗])|说好(?=[明今后初三二一]\w)|一言为定|我们?(?:一定|必定|定)(?:会|要|把|替|帮|回来|去)"
 )
 _FUTURE_ZH = re.compile(
-    r"会|要|一定|必定|必将|绝|决不|再[不也]|永不|不再|把|替|帮|带|陪|送|等你|[明后]天|明[日早晚年]|之前|为你|给[你您他她我]|找到|回来"
+    r"会|要|一定|必定|必将|绝|决不|再[不也]|永不|不再|把|替|帮|带|陪|送|等你|[明后]天|明[日早晚年]|之前|(?:保证|发誓|承诺|许诺)[^，。]{0,2}不|为你|给[你您他她我]|找到|回来"
 )
 _NO_VOW_ZH = re.compile(
     r"(?:不|没|没有|未曾?|不敢|不能|不会|无法|别|休想|怎敢|哪敢|何时|什么时候)[^，。！？；]{0,3}(?:保证|发誓|起誓|承诺|许诺|答应|约定|约好|说定|说好)"
@@ -114,7 +115,7 @@ _NO_VOW_ZH = re.compile(
     r"|什么也不|谁也不|(?:^|[，。！「“])答应我"
 )
 _OWES_ZH = re.compile(
-    r"(?<![哈呵亏拖])欠(?!条|据|缺|佳|揍|打|身|伸|妥|考虑|了?[多少]少|抱|谁|什么)|借(?:了|走|来|用了)(?!条|据|口|着|的)"
+    r"(?<![哈呵亏拖])欠(?!条|了?欠|据|缺|佳|揍|打|身|伸|妥|考虑|了?[多少]少|抱|谁|什么)|借(?:了|走|来|用了)(?!条|据|口|着|的)"
     r"|(?:一定|必定|定|必|会|要|再|就|初.|月底|年底|[明后]天|周.)(?:会|要|当|再)?(?:把[^，。]{1,10})?(?:归?还|偿还)(?:给)?[你您他她]"
 )
 _NO_DEBT_ZH = re.compile(
