@@ -190,12 +190,8 @@ def find_threads(asked: str, told: str) -> tuple[OpenThread, ...]:
 
 
 def _has_any(text: str, words: Sequence[str]) -> bool:
-    lowered = f" {text.lower()}"
     # Each commit looks for them: a generator would be a call for each word.
-    for word in words:
-        if word in lowered:
-            return True
-    return False
+    return any(map(f" {text.lower()}".__contains__, words))
 
 
 def _sentences(text: str) -> list[tuple[str, str, str]]:
