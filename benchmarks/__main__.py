@@ -556,12 +556,18 @@ def cold(
 def proxy(
     sizes: Annotated[str, typer.Option("--sizes", metavar="N,N", help="Messages that clients show.")] = "40,1000,20000",
     calls: Annotated[int, typer.Option("--calls", min=2, help="Calls of each client.")] = 15,
+    sessions: Annotated[
+        int,
+        typer.Option(
+            "--sessions", min=0, help="Other conversations without a name, beside the first; after a restart too."
+        ),
+    ] = 0,
     embedder: EmbedderOption = "none",
     json_file: JsonOption = None,
 ) -> None:
     """Make calls of chat clients that show few and many messages: what the proxy adds to each, by stage."""
     counts = _sizes(sizes)
-    _measure(partial(proxy_bench.run, counts, calls, embedder), proxy_bench.show, json_file)
+    _measure(partial(proxy_bench.run, counts, calls, sessions, embedder), proxy_bench.show, json_file)
 
 
 @app.command("hosts")

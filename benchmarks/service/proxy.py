@@ -12,6 +12,7 @@ import statistics
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from inspect import iscoroutinefunction
 from itertools import islice
 from pathlib import Path
@@ -37,9 +38,11 @@ from jacquard.service.proxy.requests.headers import Headers
 from jacquard.service.proxy.upstreams.protocol import UpstreamCall
 from jacquard.service.tenants import TenantRuntimes
 from jacquard.turns.engine import ContextEngine
+from mnemosyne import ImportedTurn, Role, SessionStart
+from mnemosyne import Message as SaidMessage
 
 SEED = 7
-WARM_CALLS = 4
+WARM_CALLS, RESTARTS = 4, 5
 IDLE_SECONDS = 0.2
 WHOLE, OWN = "added", "without the engine's turn"
 _OF_ENGINE = ("prepare", "keep")
@@ -147,6 +150,7 @@ class Conversation:
 
     messages: list[dict[str, str]]
     app: Starlette
+    tenants: TenantRuntimes
     first_seconds: float = 0.0
     samples: dict[str, list[Sequence[float]]] = field(default_factory=dict)
 
@@ -191,8 +195,13 @@ class Conversation:
         self.messages.append({"role": "assistant", "content": REPLY})
 
 
-async def run(sizes: Sequence[int], calls: int, embedder: str, say: Say, progress: Progress) -> dict[str, Any]:
-    """Play a conversation of each size; return the medians by stage. SetupError for calls that are no turns."""
+async def run(
+    sizes: Sequence[int], calls: int, sessions: int, embedder: str, say: Say, progress: Progress
+) -> dict[str, Any]:
+    """Play a conversation of each size, the first among so many other `sessions` without a name; return the medians by stage.
+
+    SetupError for calls that are no turns.
+    """
     clock = Clock()
     with TemporaryDirectory(prefix="jacquard-bench-") as folder:
         async with AsyncExitStack() as stack:
@@ -201,7 +210,10 @@ async def run(sizes: Sequence[int], calls: int, embedder: str, say: Say, progres
             for size in sizes:
                 say(f"a conversation of {size:,} messages")
                 talks.append(await _begin(stack, size, embedder, Path(folder) / str(size), clock))
+            if sessions:
+                await _fill(talks[0].tenants, sessions, progress)
             texts = questions(WARM_CALLS + calls, SEED)
+            texts_after = questions(RESTARTS, SEED + 1)
             for number, text in enumerate(texts):
                 for talk in talks[:: 1 if number % 2 else -1]:
                     # The engine indexes behind the turn before.
@@ -211,10 +223,22 @@ async def run(sizes: Sequence[int], calls: int, embedder: str, say: Say, progres
                     if number >= WARM_CALLS:
                         talk.add(clock.spent)
                 progress("calls", number + 1, WARM_CALLS + calls)
+        restarts = []
+        for _ in range(RESTARTS if sessions else 0):
+            async with AsyncExitStack() as stack:
+                stack.enter_context(_measured(clock))
+                talk = await _open(stack, embedder, Path(folder) / str(sizes[0]), talks[0].messages)
+                clock.spent = {}
+                await talk.ask(next(texts_after), clock)
+                restarts.append(clock.spent)
     return {
         "sizes": list(sizes),
         "calls": calls,
         "embedder": embedder,
+        "sessions": sessions,
+        "restarts": {stage: _medians([each[stage] for each in restarts]) for stage in (WHOLE, "session")}
+        if restarts
+        else {},
         "first_seconds": [talk.first_seconds for talk in talks],
         "stages": {stage: [_medians(talk.samples[stage]) for talk in talks] for stage in (WHOLE, OWN, *STAGES)},
         "machine": machine(),
@@ -229,19 +253,47 @@ def _medians(samples: Sequence[Sequence[float]]) -> dict[str, float]:
 
 async def _begin(stack: AsyncExitStack, size: int, embedder: str, folder: Path, clock: Clock) -> Conversation:
     """Return a conversation that the proxy has taken in with its first call."""
-    upstream = InstantUpstream()
-    settings = ServiceSettings(store=str(folder), upstream="http://127.0.0.1:1/v1", embedder=embedder)
-    tenants = await stack.enter_async_context(TenantRuntimes(settings, RuntimeConfig()))
-    proxy = routes.Proxy(settings, tenants, upstream)
-    await proxy.open()
     said = [
         {"role": ("user", "assistant")[at % 2], "content": text}
         for at, text in enumerate(islice(utterances(size, SEED), size))
     ]
-    talk = Conversation(messages=said, app=Starlette(routes=proxy.routes()))
+    talk = await _open(stack, embedder, folder, said)
     await talk.ask("Let us begin.", clock)
     talk.first_seconds = clock.spent[WHOLE][0] / 1000
     return talk
+
+
+async def _open(stack: AsyncExitStack, embedder: str, folder: Path, messages: list[dict[str, str]]) -> Conversation:
+    """Return a conversation with a service over the store of a folder."""
+    settings = ServiceSettings(store=str(folder), upstream="http://127.0.0.1:1/v1", embedder=embedder)
+    tenants = await stack.enter_async_context(TenantRuntimes(settings, RuntimeConfig()))
+    proxy = routes.Proxy(settings, tenants, InstantUpstream())
+    await proxy.open()
+    return Conversation(messages=messages, app=Starlette(routes=proxy.routes()), tenants=tenants)
+
+
+async def _fill(tenants: TenantRuntimes, sessions: int, progress: Progress) -> None:
+    """Store conversations of two exchanges without a name."""
+    said = utterances(4 * sessions, SEED + 2)
+    async with tenants.use() as runtime:
+        for number in range(sessions):
+            texts = list(islice(said, 4))
+            turns = tuple(
+                ImportedTurn(
+                    turn_id=f"t{at}",
+                    messages=(
+                        SaidMessage(role=Role.USER, content=texts[2 * at]),
+                        SaidMessage(role=Role.ASSISTANT, content=texts[2 * at + 1]),
+                    ),
+                )
+                for at in range(2)
+            )
+            start = SessionStart(
+                session_id=f"chat-{number:016x}", world_id="", locale="en", state={}, turns=turns, at=datetime.now(UTC)
+            )
+            await runtime.store.create_session(start)
+            if number % 1_000 == 0:
+                progress("sessions", number, sessions)
 
 
 def show(figures: Mapping[str, Any], console: Console) -> None:
@@ -260,5 +312,8 @@ def show(figures: Mapping[str, Any], console: Console) -> None:
         cells = [f"{each['wall_ms']:.1f} / {each['processor_ms']:.1f}" for each in medians]
         table.add_row(stage, *cells, style="bold" if stage == WHOLE else "")
     console.print(table)
+    for stage, median in figures["restarts"].items():
+        times = f"{median['wall_ms']:.1f} / {median['processor_ms']:.1f} ms"
+        console.print(Text(f"first call after a restart, among {figures['sessions']:,} sessions: {stage} {times}"))
     seconds = ", ".join(f"{each:.1f}" for each in figures["first_seconds"])
     console.print(Text(f"first calls, which the proxy takes in whole: {seconds} s"))

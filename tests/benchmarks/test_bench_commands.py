@@ -65,11 +65,12 @@ def test_sizes_that_cannot_be_compared_are_refused(sizes):
 
 def test_proxy_prints_what_each_stage_adds(tmp_path):
     file = tmp_path / "figures.json"
-    done = bench("proxy", "--sizes", "6,40", "--calls", 2, "--json", file)
+    done = bench("proxy", "--sizes", "6,40", "--calls", 2, "--sessions", 20, "--json", file)
     assert done.exit_code == 0, done.output
     assert "40 messages shown" in done.stdout
     figures = json.loads(file.read_text(encoding="utf-8"))
     assert {"added", "parse", "forms", "session", "place", "prepare", "render", "keep"} <= set(figures["stages"])
+    assert figures["restarts"]["session"]["wall_ms"] > 0
 
 
 def test_stores_prints_every_store_beside_its_driver(tmp_path):
