@@ -33,7 +33,7 @@ from evals.reporting.machine import load, machine
 from jacquard import RuntimeConfig
 from jacquard.config.service import ServiceSettings
 from jacquard.service.access.principals import RequestNote
-from jacquard.service.proxy import keeping, placing, routes, session_finder, stored_paths
+from jacquard.service.proxy import keeping, placing, routes, stored_paths
 from jacquard.service.proxy.requests.headers import Headers
 from jacquard.service.proxy.upstreams.protocol import UpstreamCall
 from jacquard.service.tenants import TenantRuntimes
@@ -53,7 +53,7 @@ STAGES: Mapping[str, tuple[tuple[Any, str], ...]] = {
     "forms": ((keeping, "read_said"),),
     "session": ((keeping, "find_session"),),
     "place": ((keeping, "place"),),
-    "· paths": ((session_finder, "find_paths"), (placing, "find_paths")),
+    "· paths": ((stored_paths, "find_paths"), (placing, "find_paths")),
     "· alignment": ((stored_paths, "align_behind_run"),),
     "prepare": ((ContextEngine, "prepare_turn"),),
     "render": ((routes, "with_our_text"),),

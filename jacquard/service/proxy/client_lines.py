@@ -10,7 +10,7 @@ from itertools import islice
 from jacquard.service.proxy.alignment import Alignment, Relation
 from jacquard.service.proxy.message_forms import MessageForm, form_of
 from mnemosyne.chains.messages.exchanges import digest_of, loose_words, shown_text, without_name
-from mnemosyne.schema.session import Message, Role, WindowMessage
+from mnemosyne.schema.session import Message, Role
 
 CLIENT_LINES = "client_lines"
 """Name of the digests of lines that were left out of a user's message, in its `extra`."""
@@ -41,7 +41,7 @@ def without_reminders(message: Message) -> Message:
 def find_instruction(
     user: MessageForm,
     before: Sequence[MessageForm],
-    stored: Sequence[WindowMessage],
+    stored: Sequence[Message],
     forms: Sequence[MessageForm],
     found: Alignment,
 ) -> frozenset[str]:
@@ -51,7 +51,7 @@ def find_instruction(
     user and shows without it now; and by a message of the user that is the newest one again, while the client no longer shows it
     where it was, and another message stands unanswered before it.
     """
-    asked = (each.message for each in reversed(stored) if each.message.role is Role.USER)
+    asked = (each for each in reversed(stored) if each.role is Role.USER)
     known = {str(digest) for each in islice(asked, MOST_RECENT) for digest in each.extra.get(CLIENT_LINES, ())}
     for pair in found.pairs:
         if pair.relation is Relation.CUT and forms[pair.stored].role is Role.USER:

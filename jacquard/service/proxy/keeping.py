@@ -19,6 +19,7 @@ from jacquard.integrations.core.adapter import COUNTED, REPORTED_WITH_MORE
 from jacquard.integrations.core.mapping import read_arguments
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_from_record
 from jacquard.pipeline.record.stored_turn import report_of, viewer_of
+from jacquard.service.proxy.alignment import Decision, is_asked_again
 from jacquard.service.proxy.conversation import MESSAGE_CHARS, Said, read_said
 from jacquard.service.proxy.message_forms import form_of
 from jacquard.service.proxy.our_text import (
@@ -32,8 +33,7 @@ from jacquard.service.proxy.our_text import (
 from jacquard.service.proxy.placing import ensure_session, goes_on_with_reply, place
 from jacquard.service.proxy.replies.answers import AnswerReader
 from jacquard.service.proxy.requests.chat_request import ChatRequest, OurText, text_of
-from jacquard.service.proxy.session_finder import find_session
-from jacquard.service.proxy.verdict import Decision, is_asked_again
+from jacquard.service.proxy.stored_paths import find_session
 from jacquard.service.tenants import TenantRuntimes
 from jacquard.service.values import Principal
 from jacquard.templating.profiles import ReplyForm

@@ -11,7 +11,7 @@ from typing import Any
 
 from jacquard.pipeline.record.stored_turn import viewer_of
 from jacquard.pipeline.worlds import build_bare_world
-from jacquard.service.proxy.alignment import align
+from jacquard.service.proxy.alignment import Decision, Verdict, align, judge
 from jacquard.service.proxy.client_lines import CLIENT_LINES, find_instruction, without_lines
 from jacquard.service.proxy.conversation import MESSAGE_CHARS, Said
 from jacquard.service.proxy.message_forms import MessageForm, form_of
@@ -25,7 +25,6 @@ from jacquard.service.proxy.stored_paths import (
     split_said,
     spoken,
 )
-from jacquard.service.proxy.verdict import Decision, Verdict, judge
 from jacquard.turns.writing.branches import RetoldTurn, find_input, read_path
 from jacquard.wiring.runtime import Runtime
 from mnemosyne.chains.audience import may_read, read_audience
@@ -36,6 +35,8 @@ from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import Message, Role, SessionHead
 
 LEAST_LIKE_REPLY = 0.6
+NEWEST = 100
+"""Number of stored messages in which an instruction of the client is looked for."""
 MOST_BEFORE = 4
 """Number of messages before an exchange that have to be the same for it to be one that was said elsewhere."""
 
@@ -141,7 +142,8 @@ def _without_instruction(said: Said, path: StoredPath) -> tuple[Said, StoredPath
     """Return the call without the lines that the client adds to each, the path beside it, and the places of stored messages that
     were nothing else.
     """
-    lines = find_instruction(said.user_form, said.forms, path.stored, path.forms, path.alignment)
+    newest = [each.message for each in path.stored[-NEWEST:]]
+    lines = find_instruction(said.user_form, said.forms, newest, path.forms, path.alignment)
     before, user = said.before, without_lines(said.user, lines) if lines else said.user
     if not user.content.strip() and not user.extra.get(PARTS):
         if not before or before[-1].role is not Role.USER:

@@ -1,21 +1,27 @@
-"""Paths of a stored session next to a client's messages: the active branch, and others that may explain the call better."""
+"""Paths of stored sessions next to a client's messages: the branch that explains a call best, and the session that is not named."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
+from uuid import uuid4
 from weakref import WeakKeyDictionary
 
-from jacquard.service.proxy.alignment import Alignment, align_behind_run
+from jacquard.pipeline.evidence.context_blocks import CONTEXT_BLOCKS, is_made_by_engine
+from jacquard.pipeline.record.stored_turn import viewer_of
+from jacquard.service.proxy.alignment import REPLACED_COST, Alignment, Relation, align_behind_run, relate
 from jacquard.service.proxy.client_lines import split_merged
-from jacquard.service.proxy.conversation import MESSAGE_CHARS, Said
-from jacquard.service.proxy.message_forms import MessageForm, form_of
+from jacquard.service.proxy.conversation import MESSAGE_CHARS, OWNED, Said, begun_session, may_hold
+from jacquard.service.proxy.message_forms import MessageForm, form_of, informative_words
 from jacquard.wiring.runtime import Runtime
+from mnemosyne.chains.messages.exchanges import digest_of, exchange_digests
+from mnemosyne.chains.messages.message_parts import USER_ID
 from mnemosyne.chains.session_start import prologue_turn_id
 from mnemosyne.core.errors import SessionNotFoundError
 from mnemosyne.core.off_loop import calculate
 from mnemosyne.protocols import Store
+from mnemosyne.schema.query import EvidenceFilter
 from mnemosyne.schema.session import Role, SessionHead, WindowMessage
 
 SPARE, DEEP = 40, 4_000
@@ -25,6 +31,17 @@ MOST_REMEMBERED = 100_000
 MOST_BRANCHES = 30
 CLEARLY_BETTER = 0.5
 """By how much less another branch has to cost than the active one."""
+
+MOST_ALIKE = 8
+"""Maximum number of sessions that are compared with a conversation, by exchanges, by replies, and by beginning."""
+MOST_DIGESTS = 64
+"""Maximum number of newest exchanges that are looked up."""
+LEAST_WORDS, LEAST_WORDS_OF_ENDS, LEAST_WORDS_OF_ONLY, LEAST_EXCHANGES = 5, 3, 2, 3
+"""Minimum number of uncommon words that must agree for two conversations to be one; fewer will do if as many exchanges agree,
+the first and the newest stored ones among them, and if the call goes on at the end of the only conversation that has its newest
+exchange.
+"""
+MOST_EVIDENCE = 50
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -196,3 +213,139 @@ async def split_said(runtime: Runtime, session_id: str, said: Said, opening: fro
         if before:
             return said.with_messages(before, user)
     return said
+
+
+async def find_session(runtime: Runtime, said: Said) -> str:
+    """Return the session of a conversation without a name; that of a new one is not yet there.
+
+    The store's index of exchanges tells in which sessions the same was said, whatever the client leaves out. The one that has most
+    of it is the conversation's, unless others may have said the same (`_is_same`). A new one is named by its beginning, up to the
+    user's first message; those that begin alike are numbered.
+    """
+    begun = await calculate(begun_session, said, size=said.size)
+    tried: set[str] = set()
+    async for session_id, is_only in _candidates(runtime, said):
+        tried.add(session_id)
+        if await _is_same(runtime, session_id, said, is_only=is_only):
+            return session_id
+    for number in range(1, MOST_ALIKE + 1):
+        name = begun if number == 1 else f"{begun}-{number}"
+        if name not in tried and (not await session_exists(runtime, name) or await _is_same(runtime, name, said)):
+            return name
+    return f"{begun}-{uuid4().hex[:8]}"
+
+
+async def _candidates(runtime: Runtime, said: Said) -> AsyncIterator[tuple[str, bool]]:
+    """Yield the sessions that may be that of a conversation, the likeliest first: by exchanges, then by replies; with each, whether
+    it is the only one with the newest exchange.
+    """
+    tried: set[str] = set()
+    for digests in await calculate(_digests_of, said, size=said.size):
+        found = await runtime.store.find_exchanges(digests[-MOST_DIGESTS:]) if digests else frozenset()
+        known = Counter(name for _, name in found if name not in tried and may_hold(name, said))
+        newest = [name for digest, name in found if digest == digests[-1]]
+        for name, _ in sorted(known.items(), key=lambda each: (-each[1], each[0]))[:MOST_ALIKE]:
+            tried.add(name)
+            yield name, [name] == newest
+
+
+def _digests_of(said: Said) -> tuple[list[str], list[str]]:
+    """Return the digests of the exchanges that a client shows, and of the replies; lines may be replies that it merged."""
+    newest = said.before[-3 * MOST_DIGESTS :]
+    found = list(exchange_digests(newest))
+    exchanges = [digest for at, digest in found if newest[at].role is Role.USER]
+    replies = [digest for at, digest in found if newest[at].role is Role.ASSISTANT]
+    lines = said.user_form.lines[:-1] if not said.before else ()
+    return exchanges, [*(digest_of([bare]) for _, bare in lines), *replies]
+
+
+async def _is_same(runtime: Runtime, session_id: str, said: Said, *, is_only: bool = False) -> bool:
+    """Return whether a call goes on with a conversation without a name, or may share its beginning.
+
+    It does where both agree in words that few conversations have. Where they agree in less (a greeting, thanks), they may be two
+    conversations: the call may share a beginning that it shows whole, because all that follows is on branches of their own, but
+    nothing that the client does not show: neither messages before it, nor what was found in its turns or given to the session.
+    """
+    opening = await opening_turns(runtime, session_id)
+    said = await split_said(runtime, session_id, said, opening)
+    best = (await find_paths(runtime, session_id, said.forms, opening))[0]
+    if said.viewer is None and await _is_of_another(runtime, session_id, said, best):
+        return False
+    words = LEAST_WORDS_OF_ENDS if _shows_ends(best) else LEAST_WORDS
+    if is_only and _goes_on_at_end(said, best):
+        words = LEAST_WORDS_OF_ONLY
+    if await calculate(_agree_in_words, said, best, words, size=said.size):
+        return True
+    shared = best.alignment.run + len({pair.stored for pair in best.alignment.pairs})
+    if not _shows_beginning(said, best):
+        return False
+    window = await runtime.store.window(session_id, message_limit=1, branch_id=best.branch_id)
+    turns = {each.turn_id for each in best.stored[:shared]}
+    if window.pending is not None and shared == len(best.stored):
+        turns.add(window.pending.turn_id)
+    where = EvidenceFilter(without_memories=True, limit=MOST_EVIDENCE, newest=True, branch_id=best.branch_id)
+    found = await runtime.store.list_evidences(session_id, where)
+    is_hidden = any((each.links.turn_id or "") in {"", *turns} and not said.shows(each) for each in found)
+    blocks = await runtime.store.list_context_blocks(session_id, CONTEXT_BLOCKS)
+    return not (is_hidden or window.tasks or len(found) == MOST_EVIDENCE or not all(map(is_made_by_engine, blocks)))
+
+
+async def _is_of_another(runtime: Runtime, session_id: str, said: Said, best: StoredPath) -> bool:
+    """Return whether a session is of another person than a call names, or of a viewer.
+
+    A client may begin to name a person, or cease to; the conversation is still the same.
+    """
+    told = (str(each.message.extra.get(USER_ID, "")) for each in reversed(best.stored))
+    if said.user_id and next(filter(None, told), said.user_id) != said.user_id:
+        return True
+    if not session_id.startswith(OWNED):
+        return False
+    newest = (await runtime.store.window(session_id, message_limit=0, branch_id=best.branch_id)).previous
+    return newest is not None and viewer_of(newest) != runtime.engine.config.viewer
+
+
+def _agree_in_words(said: Said, found: StoredPath, least: int) -> bool:
+    pairs = found.alignment.pairs[::-1]
+    agreed = (said.forms[pair.shown] for pair in pairs if pair.relation is not Relation.EDITED)
+    words: set[str] = set()
+    for form in (*agreed, *said.forms[: found.alignment.run]):
+        words |= informative_words(form)
+        if len(words) >= least:
+            return True
+    return False
+
+
+def _shows_ends(found: StoredPath) -> bool:
+    """Return whether the client shows the first and the newest exchange of a path, and others between."""
+    known = {pair.stored for pair in found.alignment.pairs if pair.relation is Relation.SAME}
+    is_first, is_last = found.alignment.run or 0 in known, len(found.stored) - 1 in known
+    return found.is_whole and len(known) >= 2 * LEAST_EXCHANGES and bool(is_first and is_last)
+
+
+def _goes_on_at_end(said: Said, found: StoredPath) -> bool:
+    """Return whether all that a client shows is the end of a path, as it is stored; its newest message may be answered again."""
+    pairs = found.alignment.pairs
+    if not found.alignment.is_exact or not pairs:
+        return False
+    rest = found.forms[pairs[-1].stored + 1 :]
+    is_run = pairs[-1].stored - pairs[0].stored == pairs[-1].shown - pairs[0].shown
+    return is_run and (not rest or (len(rest) <= 2 and rest[0].is_same(said.user_form)))
+
+
+def _shows_beginning(said: Said, found: StoredPath) -> bool:
+    """Return whether the client shows all that both have from the beginning of a path on, most of it as it is stored."""
+    pairs = found.alignment.pairs
+    if not pairs:
+        return True
+    paired = {pair.stored for pair in pairs}
+    # A client's constant instruction is shown as its newest message, and no longer where it was.
+    places = range(found.alignment.end_of_run, pairs[-1].stored)
+    gaps = (at for at in places if at not in paired and not found.forms[at].is_same(said.user_form))
+    edited = [pair for pair in pairs if pair.relation is Relation.EDITED]
+    costs = (relate(said.forms[pair.shown], found.forms[pair.stored])[0] for pair in edited)
+    is_other = 2 * len(edited) > len(pairs) or max(costs, default=0) >= REPLACED_COST
+    if not found.is_whole or is_other or next(gaps, None) is not None:
+        return False
+    shown = {line for form in (*said.forms, said.user_form) for line in form.lines}
+    cut = (pair.stored for pair in pairs if pair.relation is Relation.CUT)
+    return all(shown.issuperset(found.forms[at].lines) for at in cut)

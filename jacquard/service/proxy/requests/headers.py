@@ -22,7 +22,7 @@ DEGRADED = "X-Jacquard-Degraded"
 ERROR = "X-Jacquard-Error"
 PASSED = "X-Jacquard-Pass"
 ALIGNMENT = "X-Jacquard-Alignment"
-"""Header with what was decided on the client's messages (`jacquard.service.proxy.verdict.Decision`)."""
+"""Header with what was decided on the client's messages (`jacquard.service.proxy.alignment.Decision`)."""
 OWN_PREFIX = "x-jacquard-"
 
 _HOP_BY_HOP = frozenset(
