@@ -33,6 +33,10 @@ from mnemosyne.schema.erasure import ERASED, Erasure, ErasureOutcome, ErasurePre
 from mnemosyne.schema.memory import session_scope
 
 
+TEXT_CACHES: list[Callable[[], None]] = []
+"""Functions that empty the caches of texts of packages above this one; every erasure calls them."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryLocations:
     """All places that hold a memory. `rebuild` rebuilds a scope of the index from the store (None: it is only dropped).
@@ -132,7 +136,7 @@ async def forget(place: MemoryLocations, erasure: Erasure) -> ErasureReport:
         originals += await place.vault.scrub(found.scrubbed, session_ids=found.touched, names=personal)
     await _drop_scopes(place, scopes)
     outcome = await place.store.erase(erasure)
-    for clear in place.caches:
+    for clear in (*place.caches, *TEXT_CACHES):
         clear()
     scopes = tuple(dict.fromkeys((*scopes, *outcome.entry_ids, *map(session_scope, outcome.sessions))))
     faults = await _drop_scopes(place, scopes)

@@ -17,6 +17,7 @@ from mnemosyne.chains.messages.message_parts import USER_ID, message_from_chat
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.evidence.ingestor import RECALLED
 from mnemosyne.evidence.redactions import redaction_of
+from mnemosyne.privacy.forget import TEXT_CACHES
 from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.memory import EMPTY
 from mnemosyne.schema.session import Message, Role
@@ -119,6 +120,9 @@ def _read_text(role: str, content: str) -> tuple[Message, MessageForm]:
     """Return a message without anything but text; most messages of a call were in the call before."""
     message = without_reminders(message_from_chat({"role": role, "content": content}))
     return message, form_of(message)
+
+
+TEXT_CACHES.append(_read_text.cache_clear)
 
 
 def _named_session(headers: Mapping[str, str], request: ChatRequest) -> str | None:

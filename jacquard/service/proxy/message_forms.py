@@ -15,6 +15,7 @@ from typing import Any
 
 from mnemosyne.chains.messages.exchanges import digest_of, loose_words, shown_text, without_name
 from mnemosyne.chains.messages.message_parts import PARTS, is_text_part
+from mnemosyne.privacy.forget import TEXT_CACHES
 from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.session import Message, Role
 
@@ -122,6 +123,9 @@ def informative_words(form: MessageForm) -> frozenset[str]:
 def _form_of_text(role: Role, text: str) -> MessageForm:
     shown = shown_text(text)
     return MessageForm(role, loose_words(shown), loose_words(without_name(shown)), words=text)
+
+
+TEXT_CACHES.append(_form_of_text.cache_clear)
 
 
 def _is_alike(said: str, stored: str) -> bool:

@@ -52,6 +52,7 @@ from jacquard.service.proxy.requests.chat_request import (
 from jacquard.service.proxy.shown_text import ShownTexts
 from jacquard.templating.profiles import AUTO
 from mnemosyne.formats.values import AuthorsNote
+from mnemosyne.privacy.forget import TEXT_CACHES
 from mnemosyne.schema.memory import Chain
 
 LAYOUT, PLAIN_PROFILE = "layers", "assistant"
@@ -391,6 +392,9 @@ def _describe_row(members: Sequence[tuple[int, Mapping[str, Any]]], count: Calla
 @lru_cache(_CACHED_ROWS)
 def _sum_up(count: Callable[[str], int], texts: tuple[str, ...]) -> tuple[int, str]:
     return sum(map(count, texts)), digest_of_text("\0".join(texts))
+
+
+TEXT_CACHES += (_describe_plain.cache_clear, _sum_up.cache_clear)
 
 
 def _split_message(message: Mapping[str, Any], left: list[_Added]) -> Iterator[tuple[str, _Added | None]]:

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from filament import split_content
+from mnemosyne.privacy.forget import TEXT_CACHES
 
 NEARLY_ALL = 0.9
 """Minimum share of a text, in characters, that has to be shown."""
@@ -67,4 +68,5 @@ def _to_words(text: str) -> str:
 
 
 _read_cached = lru_cache(maxsize=2_000)(_to_words)
+TEXT_CACHES.append(_read_cached.cache_clear)
 """Most messages of a call were in the call before."""

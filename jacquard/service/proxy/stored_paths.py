@@ -20,6 +20,7 @@ from mnemosyne.chains.messages.message_parts import USER_ID
 from mnemosyne.chains.session_start import prologue_turn_id
 from mnemosyne.core.errors import SessionNotFoundError
 from mnemosyne.core.off_loop import calculate
+from mnemosyne.privacy.forget import TEXT_CACHES
 from mnemosyne.protocols import Store
 from mnemosyne.schema.query import EvidenceFilter
 from mnemosyne.schema.session import Role, SessionHead, WindowMessage
@@ -158,6 +159,7 @@ class _ReadPath:
 
 _read_paths: WeakKeyDictionary[Store, OrderedDict[tuple[str, str | None], _ReadPath]] = WeakKeyDictionary()
 """The paths that were read last in each store, by session and branch (None: the active one)."""
+TEXT_CACHES.append(_read_paths.clear)
 
 
 async def _read_path(

@@ -11,6 +11,7 @@ import pytest
 from jacquard.config.service import ProxySettings, ServiceSettings
 from jacquard.service.running.application import build_app
 from jacquard.testing.server import ScriptedServer
+from mnemosyne.privacy.forget import TEXT_CACHES
 
 pytestmark = pytest.mark.anyio
 SYSTEM = {"role": "system", "content": "You are a terse friend.\n"}
@@ -119,6 +120,23 @@ async def test_what_was_said_long_ago_is_not_repeated_to_a_client_that_shows_it(
         chat.shows = 3
         await chat.say("And what does my sister Runa keep behind the mill?")
     assert any(bees in m["content"] for m in server.requests[-1].body["messages"] if m["role"] == "system")
+
+
+async def test_an_erasure_empties_what_the_proxy_remembers_of_texts(tmp_path, server):
+    emptied = []
+    TEXT_CACHES.append(lambda: emptied.append(True))
+    try:
+        async with open_http(tmp_path, server) as http:
+            chat = Chat(http, session="")
+            await chat.say("My sister Runa keeps bees behind the mill.")
+            [session] = (await http.get("/api/v1/sessions")).json()["items"]
+            answer = await http.post("/api/v1/erasures", json={"session_id": session, "reason": "asked for"})
+            assert answer.status_code == 200, answer.text
+            assert emptied
+            await chat.say("And what is the weather like?")
+            assert (await http.get("/api/v1/sessions")).json()["items"] == [session]
+    finally:
+        TEXT_CACHES.pop()
 
 
 async def test_each_call_is_one_turn_with_a_receipt(tmp_path, server):
