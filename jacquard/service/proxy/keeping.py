@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
 from urllib.parse import quote
 from weakref import WeakValueDictionary
 
@@ -145,23 +144,20 @@ class TurnKeeper:
                 session_id = said.named or await find_session(runtime, said)
                 head = await runtime.store.head(session_id)
                 record = None if head.turn_id is None else await runtime.store.turn(session_id, head.turn_id)
-                asked = None if record is None else find_input(record)
-                if record is None or asked is None or not _is_for(record, runtime, said):
-                    return OurText()
-                if not is_asked_again(said.user_form, form_of(asked)):
-                    return OurText()
-                return take_our_text(report_of(record))
+                is_answer = record is not None and _answers(record, runtime, said)
+                return take_our_text(report_of(record)) if record is not None and is_answer else OurText()
 
     async def _prepare(
         self, runtime: Runtime, session_id: str, request: ChatRequest, said: Said
     ) -> tuple[PreparedTurn, OurText, Decision]:
         engine = runtime.engine
         placed = await place(runtime, session_id, said)
-        has_state = await _has_state(runtime, session_id)
+        has_state = bool((await runtime.store.window(session_id, message_limit=1)).state)
         shown = min(placed.shown, MOST_OF_CUT if placed.is_cut else MOST_SHOWN)
         count = shown + len(request.messages) - (request.last_user or 0)
         newest = (each for each in reversed(request.messages) if each.get("role") in ("user", "assistant"))
-        tokens = await engine.estimate_messages([_plain(each) for each in islice(newest, count)])
+        plain = [{"role": each["role"], "content": text_of(each.get("content"))} for each in islice(newest, count)]
+        tokens = await engine.estimate_messages(plain)
         config = settings_for(
             # First the arms of experiments: none may take the place of what a call of the proxy needs, or of its viewer.
             apply_experiments(engine.config, session_id),
@@ -198,10 +194,7 @@ class TurnKeeper:
             pending = (await runtime.store.window(session_id, message_limit=1)).pending
         except SessionNotFoundError:
             return None
-        asked = None if pending is None else find_input(pending)
-        if pending is None or asked is None or not _is_for(pending, runtime, said):
-            return None
-        if not is_asked_again(said.user_form, form_of(asked)):
+        if pending is None or not _answers(pending, runtime, said):
             return None
         turn = turn_from_record(pending, 0)
         return turn, take_our_text(turn.report), Decision()
@@ -248,18 +241,13 @@ async def _amend_sent(engine: ContextEngine, turn: KeptTurn, request: ChatReques
     await amend_sent(engine.parts, changed)
 
 
-def _is_for(record: TurnRecord, runtime: Runtime, said: Said) -> bool:
-    """Return whether a turn was prepared for the viewer of a call, so that the call may get its text."""
+def _answers(record: TurnRecord, runtime: Runtime, said: Said) -> bool:
+    """Return whether a turn answers the user's newest message for the viewer of a call, so that the call may get its text."""
     viewer = said.viewer or apply_experiments(runtime.engine.config, record.session_id).viewer
-    return record.prompt is not None and viewer_of(record) == viewer
-
-
-async def _has_state(runtime: Runtime, session_id: str) -> bool:
-    return bool((await runtime.store.window(session_id, message_limit=1)).state)
-
-
-def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
-    return {"role": message["role"], "content": text_of(message.get("content"))}
+    if record.prompt is None or viewer_of(record) != viewer:
+        return False
+    asked = find_input(record)
+    return asked is not None and is_asked_again(said.user_form, form_of(asked))
 
 
 async def _record_tools(runtime: Runtime, session_id: str, turn_id: str, request: ChatRequest) -> None:

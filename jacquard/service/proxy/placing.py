@@ -182,7 +182,8 @@ async def _carry_out(
     if not verdict.changes and not is_partial:
         if verdict.is_again and len({each.turn_id for each in rest}) == 1:
             return rest[0].turn_id
-        after = path.stored[verdict.last].turn_id if verdict.last >= 0 else max(opening, key=_by_number, default=None)
+        newest = max(opening, key=lambda each: (len(each), each), default=None)
+        after = path.stored[verdict.last].turn_id if verdict.last >= 0 else newest
         turns = await elsewhere.tell(verdict.appended)
         if rest or any(turn.copied for turn in turns):
             await runtime.engine.retell(session_id, after, turns)
@@ -195,10 +196,6 @@ async def _carry_out(
     turns += await elsewhere.tell(verdict.appended)
     await runtime.engine.retell(session_id, records[0].parent_id, turns)
     return None
-
-
-def _by_number(turn_id: str) -> tuple[int, str]:
-    return len(turn_id), turn_id
 
 
 async def _retold(
