@@ -30,14 +30,13 @@ from starlette.types import Message
 from benchmarks.conversation import questions, utterances
 from evals.errors import SetupError
 from evals.reporting.machine import load, machine
-from jacquard import RuntimeConfig
+from jacquard import ContextEngine, RuntimeConfig
 from jacquard.config.service import ServiceSettings
 from jacquard.service.access.principals import RequestNote
 from jacquard.service.proxy import keeping, placing, routes, stored_paths
 from jacquard.service.proxy.requests.headers import Headers
 from jacquard.service.proxy.upstreams.protocol import UpstreamCall
 from jacquard.service.tenants import TenantRuntimes
-from jacquard.turns.engine import ContextEngine
 from mnemosyne import ImportedTurn, Role, SessionStart
 from mnemosyne import Message as SaidMessage
 

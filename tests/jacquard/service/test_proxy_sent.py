@@ -166,8 +166,9 @@ async def test_lore_that_is_recalled_is_not_added_where_the_client_shows_it(tmp_
     async with open_http(tmp_path, server, world=str(world)) as http:
         chat = Chat(http)
         chat.messages = [
-            {"role": "user", "content": BEES if is_shown else "Hello."},
+            {"role": "user", "content": "Hello."},
             {"role": "assistant", "content": "Yes."},
+            *([{"role": "system", "content": BEES}] if is_shown else []),
         ]
         await chat.say("How many hives of black bees has Runa behind the mill?")
         receipt = await receipt_of(http, chat.answer)
