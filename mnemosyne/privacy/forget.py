@@ -32,7 +32,6 @@ from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.erasure import ERASED, Erasure, ErasureOutcome, ErasurePreview
 from mnemosyne.schema.memory import session_scope
 
-
 TEXT_CACHES: list[Callable[[], None]] = []
 """Functions that empty the caches of texts of packages above this one; every erasure calls them."""
 
