@@ -230,7 +230,10 @@ def test_a_template_of_the_pack_that_is_broken_is_named_with_its_line(run):
     assert "no_such_thing" in done.stderr
 
 
-def test_import_makes_sessions_from_a_corpus(run):
+def test_import_makes_sessions_from_a_corpus(run, monkeypatch):
+    # What the conversation or its summary shows is no memory.
+    monkeypatch.setenv("JACQUARD_HISTORY__MAX_MESSAGES", "20")
+    monkeypatch.setenv("JACQUARD_SUMMARY__ENABLED", "false")
     lines = [
         {
             "id": f"d{n}",

@@ -27,7 +27,7 @@ _CHANGE_WORTH = 3.0
 _SUBJECT_WORTH, _LORE_WORTH = 10.0, 3.0
 _LEAST_OF_MESSAGE = 2.5
 """A message of less worth tells of weather and gestures."""
-_OWN_WORTH = 4.0
+_OWN_WORTH, _OWN_THREAD = 4.0, 3
 _QUESTION_SHARE, _SAID_SHARE = 0.3, 0.6
 _ASKS = re.compile(r"(?i)\W*i (?:\w+ ){0,2}?(?:ask|question|inquire)\b|[^，。]{0,2}我[^，。]{0,8}(?:问|打听|询问)")
 """A player's question in indirect speech: alone it says nothing."""
@@ -179,25 +179,26 @@ def _rate(entry: MemoryEntry, subject: _Subject, told: _Told) -> float:
     text = entry.text[:_READ_CHARS]
     if is_said and (is_outside(text) or entry.depth in told.lines):
         return 0.0
-    worths = sorted(
-        (_rate_sentence(each, is_said=is_said) for each in split_sentences(text) if not told.tells(each, entry.depth)),
-        reverse=True,
-    )
-    value = sum(worths[:_MOST_SENTENCES])
-    if value <= (_LEAST_OF_MESSAGE if entry.chain is Chain.HISTORY else 0.0):
+    names = [subject.names.names[each] for each in entry.entities if each in subject.names.names]
+    left = [each for each in split_sentences(text) if not told.tells(each, entry.depth)]
+    value = sum(sorted((_rate_sentence(each, names, is_said=is_said) for each in left), reverse=True)[:_MOST_SENTENCES])
+    is_own = subject.scope is OverviewScope.OWN
+    if value <= (_LEAST_OF_MESSAGE if entry.chain is Chain.HISTORY and not is_own else 0.0):
         return 0.0
-    if subject.scope is OverviewScope.OWN:
-        return _OWN_WORTH * len({found.group().casefold() for found in _OWN.finditer(text)}) + 1.0 / (1.0 + 1.0 / value)
+    if is_own:
+        words = len({found.group().casefold() for found in _OWN.finditer(text)}) + _OWN_THREAD * (entry.kind == THREAD)
+        return _OWN_WORTH * words + value / (1.0 + value)
+    value = value * (_SAID_SHARE if is_said else 1.0)
     value += _DIGEST_WORTH * (entry.chain is Chain.NARRATIVE) + _CHANGE_WORTH * (entry.kind in (QUEST_UPDATE, THREAD))
     if entry.kind == MACRO or entry.depth is None:
         return value
     return value * (_COVERED_SHARE if entry.depth in told.covered or entry.depth in told.lines else 1.0)
 
 
-def _rate_sentence(sentence: str, *, is_said: bool) -> float:
+def _rate_sentence(sentence: str, names: Collection[str], *, is_said: bool) -> float:
     if is_protocol(sentence) or is_idle(sentence) or (is_said and (is_question(sentence) or _ASKS.match(sentence))):
         return 0.0
-    return worth(sentence) * (_QUESTION_SHARE if is_question(sentence) else _SAID_SHARE if is_said else 1.0)
+    return worth(sentence, names) * (_QUESTION_SHARE if is_question(sentence) else 1.0)
 
 
 def _first_turn(digest: MemoryEntry) -> int:

@@ -327,3 +327,25 @@ async def test_a_long_session_is_told_of_from_its_beginning_to_its_end():
     assert depths[0] < 1_000
     assert 10_000 < depths[-1] <= 11_000
     assert all(after - before < 1_500 for before, after in pairwise(depths))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("locale", "promise", "question"),
+    [
+        ("en", "I promise Reed that I will bring her moonmint before the thaw.", "What have I left to do?"),
+        ("zh", "我答应阿苇，化冻之前一定给她带月薄荷回来。", "还有什么没做完的？"),
+    ],
+)
+async def test_an_open_promise_is_among_what_is_left_to_do(tmp_path, locale, promise, question):
+    async with open_runtime(
+        str(tmp_path / "saves"), world=WORLDS / locale, embedder="none", config=NO_SUMMARY
+    ) as runtime:
+        await runtime.ensure_session("s")
+        for text in (promise, "…", "…", "…", "…"):
+            await runtime.engine.prepare_turn("s", text)
+            await runtime.engine.commit_assistant_message("s", "<content>…</content>")
+        await runtime.engine.settle(30)
+        turn = await runtime.engine.prepare_turn("s", question)
+    chosen = [each.preview for each in turn.report.stream_b.candidates if each.chosen]
+    assert any(promise[:12] in text for text in chosen)
