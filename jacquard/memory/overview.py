@@ -24,7 +24,7 @@ _MOST_SENTENCES = 2
 """So many sentences of an entry count: its length must not make it worth more."""
 _DIGEST_WORTH = 4.0
 _CHANGE_WORTH = 3.0
-_SUBJECT_WORTH, _LORE_WORTH = 10.0, 3.0
+_SUBJECT_WORTH, _LORE_WORTH = 20.0, 3.0
 _LEAST_OF_MESSAGE = 2.5
 """A message of less worth tells of weather and gestures."""
 _OWN_WORTH, _OWN_THREAD = 4.0, 3
