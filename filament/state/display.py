@@ -11,6 +11,8 @@ from filament.state.rules import HIDDEN, LIMITS, LISTS, TYPES, UNITS, Rules, is_
 from filament.state.verdicts import RefusedError
 
 _SHOWN_RULES = (LIMITS, TYPES, UNITS)
+_LEAVES = frozenset({str, int, float, bool, type(None)})
+_NONE: frozenset[str] = frozenset()
 
 
 def display(tree: Any) -> Any:
@@ -52,31 +54,45 @@ def _has_hidden(tree: Any) -> bool:
     stack = [tree]
     while stack:
         node = stack.pop()
+        # Loops, because a turn walks the whole state and a comprehension is a call.
         if is_mapping(node):
-            if HIDDEN in meta_of(node):
+            meta = node.get(META)
+            if meta and is_mapping(meta) and HIDDEN in meta:
                 return True
-            stack.extend(node.values())
-        elif isinstance(node, list | tuple):
-            stack.extend(node)
+            for value in node.values():
+                if type(value) not in _LEAVES:
+                    stack.append(value)
+        else:
+            for value in node if isinstance(node, list | tuple) else ():
+                if type(value) not in _LEAVES:
+                    stack.append(value)
     return False
 
 
 def _drop_hidden(node: Any, rules: Rules, field: str) -> Any:
     """Return a node without what is hidden; `rules` are a mapping's own, for any other node those of the mapping above."""
     if is_mapping(node):
-        return {
-            key: value
-            if key == META
-            else _drop_hidden(value, rules.rules_below(key, value) if is_mapping(value) else rules, key)
-            for key, value in node.items()
-            if key == META or not rules.hides(key, value)
-        }
+        named = rules.meta.get(HIDDEN)
+        if named is True:
+            return {}
+        hidden = frozenset(named) if isinstance(named, list | tuple) else _NONE
+        shown = {}
+        for key, value in node.items():
+            if key in hidden:
+                continue
+            if key != META and type(value) not in _LEAVES:
+                inner = rules.rules_below(key, value) if is_mapping(value) else rules
+                if inner is not rules and inner.meta.get(HIDDEN) is True:
+                    continue
+                value = _drop_hidden(value, inner, key)
+            shown[key] = value
+        return shown
     if isinstance(node, list | tuple) and not rules.is_described(field, node):
         kept = []
         for item in node:
             inner = rules.rules_below(field, item, entry=True) if is_mapping(item) else rules
             if inner is rules or inner.meta.get(HIDDEN) is not True:
-                kept.append(_drop_hidden(item, inner, field))
+                kept.append(item if type(item) in _LEAVES else _drop_hidden(item, inner, field))
         return kept
     return node
 

@@ -31,6 +31,8 @@ _LINE = re.compile(
 )
 _WHOLE = re.compile(rf"(?:\(\(|（（|[\[(【（〔]\s*(?:{_LATIN}|{_CHINESE}))[^\n]*[\])】）〕]", re.IGNORECASE)
 """One line in a bracket, with other brackets inside."""
+_FIRST_SIGNS = frozenset("([（【〔/场戏出下题")
+_FIRST_LETTERS = frozenset({"ooc", "o.o", "out"})
 _SAYS_SOMETHING = re.compile(r"[^\W_]")
 _AGREES = re.compile(
     r"(?:of course|sure|ok|okay|understood|got it|noted|certainly|absolutely|no problem|will do|all ?right|sounds good|yes|yep"
@@ -51,6 +53,8 @@ def remove_asides(text: str) -> str:
 def is_aside(text: str) -> bool:
     """Return whether all of a text is marked as words outside of the story."""
     text = text.strip()
+    if text[:1] not in _FIRST_SIGNS and text[:3].casefold() not in _FIRST_LETTERS:
+        return False
     left = remove_asides(text)
     return bool(_WHOLE.fullmatch(text)) or (left != text and _SAYS_SOMETHING.search(left) is None)
 

@@ -79,11 +79,14 @@ def history_blocks(
     notice = _UNANSWERED["zh" if world.locale.lower().startswith("zh") else "en"]
     scope = session_scope(session_id)
     with_tools = {each.turn_id for each in messages if each.message.role is Role.TOOL}
-    answered = {
-        each.turn_id for each in messages if each.message.role is Role.ASSISTANT and _says_something(each.message)
+    empty = {
+        each.message.message_id: each.turn_id
+        for each in messages
+        if each.message.role is Role.ASSISTANT and not _says_something(each.message)
     }
-    silent = {each.turn_id for each in messages if each.message.role is Role.ASSISTANT} - answered
-    messages = [each for each in messages if each.message.role is not Role.ASSISTANT or _says_something(each.message)]
+    if empty:
+        messages = [each for each in messages if each.message.message_id not in empty]
+    silent = {*empty.values()} - {each.turn_id for each in messages if each.message.role is Role.ASSISTANT}
     blocks = []
     for place, each in enumerate(messages):
         message, age = each.message, len(messages) - 1 - place
