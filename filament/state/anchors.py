@@ -94,8 +94,8 @@ def with_anchors(tree: Any) -> Any:
 
 
 def _find_nameless(tree: Any) -> tuple[bool, bool]:
-    """Return whether any list holds a mapping without an `id`, and whether any mapping has a template for what is in it; `$meta`
-    is not searched.
+    """Return whether any list holds a mapping without an `id`, and whether one that follows a template may lack an anchor;
+    `$meta` is not searched.
     """
     quests = tree.get(QUESTS) if is_mapping(tree) else None
     # Quests have a template of their own; mostly all have ids, and then a turn has nothing to look for.
@@ -106,7 +106,9 @@ def _find_nameless(tree: Any) -> tuple[bool, bool]:
         if is_mapping(node):
             for key, value in node.items():
                 if key == META:
-                    has_groups = has_groups or (is_mapping(value) and TEMPLATE in value)
+                    has_groups = has_groups or (
+                        is_mapping(value) and TEMPLATE in value and _may_be_nameless(node, value)
+                    )
                 elif type(value) not in _LEAVES:
                     stack.append(value)
         elif isinstance(node, list | tuple):
@@ -115,6 +117,20 @@ def _find_nameless(tree: Any) -> tuple[bool, bool]:
                     is_nameless = is_nameless or _is_nameless(item)
                     stack.append(item)
     return is_nameless, has_groups
+
+
+def _may_be_nameless(group: Mapping[str, Any], meta: Mapping[str, Any]) -> bool:
+    """Return whether a mapping with a template holds a thing without an anchor, or may do so deeper, by a template within it."""
+    if any(_is_nameless(value) and ANCHOR not in value for key, value in group.items() if key != META):
+        return True
+    stack = [meta[TEMPLATE]]
+    while stack:
+        node = stack.pop()
+        if is_mapping(node):
+            if TEMPLATE in meta_of(node):
+                return True
+            stack += [value for value in node.values() if type(value) not in _LEAVES]
+    return False
 
 
 def _name_things(tree: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from filament.payload import number_text
-from filament.state.conventions import META, anchors_of, is_mapping, is_pair, meta_of
+from filament.state.conventions import EMPTY, META, anchors_of, is_mapping, is_pair, meta_of
 from filament.state.rules import HIDDEN, LIMITS, LISTS, TYPES, UNITS, Rules, is_group, rules_at_root
 from filament.state.verdicts import RefusedError
 
 _SHOWN_RULES = (LIMITS, TYPES, UNITS)
 _LEAVES = frozenset({str, int, float, bool, type(None)})
 _NONE: frozenset[str] = frozenset()
+_GONE = object()
 
 
 def display(tree: Any) -> Any:
@@ -47,52 +48,63 @@ def without_hidden(tree: Any) -> Any:
     """Return the tree without the fields that `$meta.hidden` hides from models and players; one that hides nothing is returned
     unchanged.
     """
-    return _drop_hidden(tree, rules_at_root(tree), "") if _has_hidden(tree) else tree
+    hides, follows_templates = _find_hidden(tree)
+    if not hides:
+        return tree
+    shown = _drop_hidden(tree, rules_at_root(tree) if follows_templates else None, "")
+    return {} if shown is _GONE else shown
 
 
-def _has_hidden(tree: Any) -> bool:
-    stack = [tree]
+def _find_hidden(tree: Any) -> tuple[bool, bool]:
+    """Return whether any mapping hides something, and whether a template in a `$meta` does."""
+    hides, stack = False, [(tree, False)]
     while stack:
-        node = stack.pop()
+        node, is_in_meta = stack.pop()
         # Loops, because a turn walks the whole state and a comprehension is a call.
         if is_mapping(node):
-            meta = node.get(META)
-            if meta and is_mapping(meta) and HIDDEN in meta:
-                return True
-            for value in node.values():
-                if type(value) not in _LEAVES:
-                    stack.append(value)
+            for key, value in node.items():
+                if type(value) in _LEAVES:
+                    continue
+                if key == META and is_mapping(value) and HIDDEN in value:
+                    if is_in_meta:
+                        return True, True
+                    hides = True
+                stack.append((value, is_in_meta or key == META))
         else:
             for value in node if isinstance(node, list | tuple) else ():
                 if type(value) not in _LEAVES:
-                    stack.append(value)
-    return False
+                    stack.append((value, is_in_meta))
+    return hides, False
 
 
-def _drop_hidden(node: Any, rules: Rules, field: str) -> Any:
-    """Return a node without what is hidden; `rules` are a mapping's own, for any other node those of the mapping above."""
+def _drop_hidden(node: Any, rules: Rules | None, field: str) -> Any:
+    """Return a node without what is hidden, _GONE where it is that itself. `rules` are a mapping's own, for any other node those of
+    the mapping above, and None where every mapping hides by its own `$meta` alone.
+    """
     if is_mapping(node):
-        named = rules.meta.get(HIDDEN)
+        meta = (meta_of(node) if META in node else EMPTY) if rules is None else rules.meta
+        named = meta.get(HIDDEN)
         if named is True:
-            return {}
+            return _GONE
         hidden = frozenset(named) if isinstance(named, list | tuple) else _NONE
         shown = {}
         for key, value in node.items():
             if key in hidden:
                 continue
             if key != META and type(value) not in _LEAVES:
-                inner = rules.rules_below(key, value) if is_mapping(value) else rules
-                if inner is not rules and inner.meta.get(HIDDEN) is True:
-                    continue
+                inner = rules.rules_below(key, value) if rules is not None and is_mapping(value) else rules
                 value = _drop_hidden(value, inner, key)
-            shown[key] = value
+            if value is not _GONE:
+                shown[key] = value
         return shown
-    if isinstance(node, list | tuple) and not rules.is_described(field, node):
+    if isinstance(node, list | tuple) and (rules is None or not rules.is_described(field, node)):
         kept = []
         for item in node:
-            inner = rules.rules_below(field, item, entry=True) if is_mapping(item) else rules
-            if inner is rules or inner.meta.get(HIDDEN) is not True:
-                kept.append(item if type(item) in _LEAVES else _drop_hidden(item, inner, field))
+            if type(item) not in _LEAVES:
+                inner = rules.rules_below(field, item, entry=True) if rules is not None and is_mapping(item) else rules
+                item = _drop_hidden(item, inner, field)
+            if item is not _GONE:
+                kept.append(item)
         return kept
     return node
 

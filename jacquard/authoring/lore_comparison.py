@@ -184,8 +184,7 @@ async def _choose(parts: EngineParts, turn: PlannedTurn) -> Curation:
     choice = await parts.curation.fall_back(request, recall, "compared", "no model is asked for a comparison")
     entries = {place_of(entry): entry for entry in (*query.extra, *(await _load(parts, choice)))}
     choice = replace(choice, entries=tuple(entries[each.place] for each in choice.chosen if each.place in entries))
-    limit = turn.config.curation.flesh_tokens
-    return await to_thread.run_sync(limit_tokens, choice, limit, turn.config.curation, parts.estimator)
+    return await to_thread.run_sync(limit_tokens, choice, turn, parts.estimator)
 
 
 async def _load(parts: EngineParts, choice: Curation) -> Sequence[MemoryEntry]:

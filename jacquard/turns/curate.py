@@ -14,7 +14,6 @@ from typing import Any
 
 from filament import without_hidden
 from jacquard.adapters.observe.bus import EventEmitter
-from jacquard.config.sections import CurationConfig
 from jacquard.core.model_calls import CallBook
 from jacquard.core.plan import Temporal
 from jacquard.core.protocols import Selection
@@ -95,8 +94,9 @@ class TurnCurator:
         if not (settings.enabled and turn.plan.search_intent.enabled):
             code = "numerical" if turn.reply is not None else "disabled"
             return Curation.skipped(code, "The turn does not search memory.")
-        texts = (item.message.content for item in turn.history or ())
-        query = await calculate(_build_query, turn, size=size_of(turn.user_message, turn.window.state, *texts))
+        # What is shown is searched for memories only, which takes a fraction of what a state of this size does.
+        size = size_of(turn.user_message, turn.window.state) + _count_shown_chars(turn) // 4
+        query = await calculate(_build_query, turn, size=size)
         size = size_of(turn.user_message)
         # Before recall, because a turn that uses a late result needs none.
         kept, refused = await calculate(_find_late_result, turn, query, size=size)
@@ -171,16 +171,17 @@ class TurnCurator:
         for entries in read.entries.values():
             found.update((place_of(e), e) for e in entries if query.may_know is None or query.may_know(e))
         entries = tuple(found[each.place] for each in chosen if each.place in found)
-        size = sum(len(entry.text) for entry in entries)
+        # Tokens of most messages that are shown were counted before.
+        size = sum(len(entry.text) for entry in entries) + _count_shown_chars(turn) // 4
         curation = replace(curation, entries=entries, evidences=read.evidences)
-        estimator = self._parts.estimator
-        is_overview = query.rate is not None
-        count = estimator.estimate
-        limit = limit_memories(turn.config, turn.window, turn.history or (), count, is_overview=is_overview)
-        curation = await calculate(limit_tokens, curation, limit, turn.config.curation, estimator, size=size)
-        if is_overview:
+        curation = await calculate(limit_tokens, curation, turn, self._parts.estimator, size=size)
+        if query.rate is not None:
             curation = order_by_time(curation)
         return replace(curation, story_times=_tell_times(curation.entries, read.states, turn.world.story_time))
+
+
+def _count_shown_chars(turn: PlannedTurn) -> int:
+    return sum(len(item.message.content) for item in turn.history or ())
 
 
 def _find_told_turns(turn: PlannedTurn, chosen: Sequence[Candidate]) -> list[str]:
@@ -201,11 +202,13 @@ def _tell_times(
     return {turn_id: ", ".join(filter(None, map(view.describe, paths))) for turn_id, view in views.items()}
 
 
-def limit_tokens(curation: Curation, limit: int, settings: CurationConfig, estimator: TokenEstimator) -> Curation:
+def limit_tokens(curation: Curation, turn: PlannedTurn, estimator: TokenEstimator) -> Curation:
     """Return a choice without those entries that would take more than the limit together with the better ones."""
-    left, over = limit, set[EntryPlace]()
+    count, is_overview = estimator.estimate, turn.plan.search_intent.overview is not None
+    left = limit_memories(turn.config, turn.window, turn.history or (), count, is_overview=is_overview)
+    over = set[EntryPlace]()
     for place, entry in enumerate(curation.entries):
-        tokens = min(estimator.estimate(entry.text), settings.max_entry_tokens)
+        tokens = min(count(entry.text), turn.config.curation.max_entry_tokens)
         if place and tokens > left:
             over.add(place_of(entry))
         else:

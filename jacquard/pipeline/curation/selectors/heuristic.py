@@ -130,7 +130,9 @@ class HeuristicSelector:
         )
 
     def _are_alike(self, one: _ScoredCandidate, other: _ScoredCandidate) -> bool:
-        if _is_said_in(one.candidate, other.candidate) or _is_said_in(other.candidate, one.candidate):
+        if THREAD in (one.candidate.kind, other.candidate.kind) and (
+            _is_said_in(one.candidate, other.candidate) or _is_said_in(other.candidate, one.candidate)
+        ):
             return True
         if one.habit is not None and one.habit == other.habit:
             return True
@@ -147,7 +149,8 @@ class HeuristicSelector:
 
 def _prefer_thread(best: _ScoredCandidate, waiting: Sequence[_ScoredCandidate]) -> _ScoredCandidate:
     """Return the open thread that says what a candidate says, since it says too that it is open; else the candidate."""
-    return next((one for one in waiting if _is_said_in(one.candidate, best.candidate)), best)
+    threads = (one for one in waiting if one.candidate.kind == THREAD)
+    return next((one for one in threads if _is_said_in(one.candidate, best.candidate)), best)
 
 
 def _is_said_in(thread: Candidate, other: Candidate) -> bool:
@@ -308,7 +311,8 @@ class _Scorer:
         )
 
     def score(self, one: _ScoredCandidate) -> float:
-        return one.share + one.bonus + self._cover(one) - self._again(one) - self._crowd(one) - self.costs[one.name]
+        crowd = 0.0 if self.timeline is None else self._crowd(one)
+        return one.share + one.bonus + self._cover(one) - self._again(one) - crowd - self.costs[one.name]
 
     def explain(self, one: _ScoredCandidate) -> str:
         """Return the parts of a score."""
