@@ -149,7 +149,7 @@ class LeftOut:
     """Something that is not in a prompt and was not a block of it: `count` of a kind (`what`), from `first` to `last` if they are
     in order.
 
-    Codes are for machines, `reason` for people. `what`: `evidence`, `turns`, `summary` (its lines), `context_block`.
+    Codes are for machines, `reason` for people. `what`: `evidence`, `turns`, `message`, `summary` (its lines), `context_block`.
     """
 
     what: str

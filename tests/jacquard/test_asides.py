@@ -58,6 +58,7 @@ def test_it_leaves_the_window_after_the_turn_that_hears_it(tmp_path, locale, ask
     assert reply not in after.text
     assert TOLD[locale] in after.text
     assert kept[-5:-2] == [asked, reply, STORY[locale]]
+    assert [gone.code for gone in after.report.left_out if gone.what == "message"] == ["aside", "aside"]
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,8 @@ async def test_the_newest_turns_stand_whole_in_all_that_the_rest_leaves_and_the_
             await runtime.engine.commit_assistant_message(
                 "s", f"Oda says that key {number} opens the door of room {number}."
             )
-            starts.append(next(message.content for message in turn.messages if message.role == "user"))
+            first = next(message.content for message in turn.messages if message.role == "user")
+            starts.append(first.removeprefix("<user_input>\n").removesuffix("\n</user_input>"))
             used.append(turn.report.budget.used_tokens)
             assert used[-1] <= 2400
             shown = [message.content for message in turn.messages if message.role != "system"]

@@ -147,8 +147,8 @@ def _find_key_facts(play: Play, played: PlayedTurn) -> dict[str, tuple[Pattern, 
 
 
 def _find_wrong(facts: Mapping[str, Fact], view: TurnView) -> list[WrongFact]:
-    """Return what the prompt states against the script, outside of what it repeats as said before."""
-    stating = [block for block in view.blocks if block.group not in _TALK]
+    """Return what the prompt states against the script, outside of talk and of limits, which are no values."""
+    stating = [block for block in view.blocks if block.group not in _TALK and block.block_id != "limits"]
     return [
         WrongFact(fact=name, text=found, block_id=block.block_id)
         for name, fact in facts.items()

@@ -133,7 +133,7 @@ def build_turn_prompt(inputs: PromptInputs, laid: PromptLayout, carried: Mapping
         errors=list(inputs.skeleton.results.errors),
         state_cut=inputs.skeleton.state_cut,
         evidence=inputs.skeleton.results.decisions,
-        left_out=(*inputs.turn.left_out, *inputs.skeleton.results.left_out),
+        left_out=(*inputs.turn.left_out, *inputs.skeleton.left_out, *inputs.skeleton.results.left_out),
         redactions=find_redactions(
             prompt.stages[-1].blocks(),
             prompt.decisions,

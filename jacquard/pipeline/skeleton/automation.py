@@ -18,7 +18,7 @@ from jacquard.core.degradations import Degradation, DegradationCode
 from jacquard.core.errors import JacquardError
 from jacquard.core.names import mentions, normalise
 from jacquard.core.quests import META, QUESTS_KEY, Quest, drop_quests, find_active_quests
-from jacquard.core.receipt import CutPart, StateCut
+from jacquard.core.receipt import CutPart, LeftOut, StateCut
 from jacquard.pipeline.evidence.blocks import NO_RESULTS, EvidenceBlocks
 from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.schedule import INJECTION, list_injected_entries
@@ -79,7 +79,7 @@ class Skeleton:
     is what the blocks were rendered from. `state_tokens` is what the state takes of the prompt, `state_cut` what is not
     shown of it. `results` are the blocks of tool results, and `degradations` the receipt's lines on a state or a text that is
     not shown whole; results and lines on the state come from the store (`jacquard.pipeline.skeleton.stream`), so a preview
-    has none.
+    has none. `left_out` names the messages of the window that are not of the story.
     """
 
     blocks: tuple[PromptBlock, ...]
@@ -92,6 +92,7 @@ class Skeleton:
     state_cut: StateCut | None = None
     results: EvidenceBlocks = NO_RESULTS
     degradations: tuple[Degradation, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -175,8 +176,9 @@ class AutomationStream:
         if BlockType.CONVERSATION in without:
             shown = ()
         said, held, profile = turn.message or turn.user_message, (*turn.pinned, *shown), turn.profile
-        if profile.messages is MessageForm.ESCAPED:
-            held = _drop_old_asides(held)
+        told = _drop_old_asides(held) if profile.messages is MessageForm.ESCAPED else held
+        left_out = _describe_asides(held, told) if len(told) < len(held) else ()
+        held = told
         spoken = (*(each.message for each in held), *([] if turn.message is None else [turn.message]))
         speakers = find_speakers(spoken, turn.world, profile)
         return Skeleton(
@@ -185,6 +187,7 @@ class AutomationStream:
             user_input=input_block(said, self._count, profile, speakers),
             anchors={} if BlockType.STATE in without else find_shown_anchors(whole, quests, made.shown, state),
             history_start=shown[0].message.message_id if shown else None,
+            left_out=left_out,
             source=made.source,
             state_tokens=made.state_tokens,
             state_cut=made.cut,
@@ -226,6 +229,16 @@ def _drop_old_asides(held: Sequence[WindowMessage]) -> tuple[WindowMessage, ...]
     """Return the messages without talk outside of the story, except that of the newest turn, so that its wishes are heard once."""
     newest = next((place for place, each in enumerate(held) if each.turn_id == held[-1].turn_id), 0)
     return (*drop_asides(held[:newest]), *held[newest:])
+
+
+def _describe_asides(held: Sequence[WindowMessage], told: Sequence[WindowMessage]) -> tuple[LeftOut, ...]:
+    """Return the receipt's lines on messages that are held and not told, each by its id."""
+    known = {each.message.message_id for each in told}
+    reason = "Talk outside of the story is shown in the turn after it alone."
+    ids = (each.message.message_id for each in held)
+    return tuple(
+        LeftOut(what="message", code="aside", reason=reason, first=each, count=1) for each in ids if each not in known
+    )
 
 
 def _describe_cut(cut: CutPart) -> Degradation:

@@ -49,8 +49,8 @@ def tasks(count):
         (
             "POST",
             "sessions/s/adopt",
-            {"messages": ["m"] * 10_001},
-            "messages has 10,001 entries; send at most 10,000 at once.",
+            {"messages": ["m"] * 25_001},
+            "messages has 25,001 entries; send at most 25,000 at once.",
         ),
         (
             "POST",
