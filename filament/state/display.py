@@ -180,7 +180,7 @@ def _describe_rule(rules: Rules, field: str) -> str:
     if low is not None and high is not None:
         words = f"{low}..{high}"
     else:
-        words = f">= {low}" if low is not None else f"<= {high}" if high is not None else ""
+        words = f"≥ {low}" if low is not None else f"≤ {high}" if high is not None else ""
     return " ".join(part for part in (choices, words, rules.unit_of(field)) if part)
 
 
