@@ -348,7 +348,7 @@ def test_limits_are_listed_with_the_paths_that_have_them() -> None:
         "novice | master": ["hero.rank"],
         "0..9": ["item_bread.count"],
         "m": ["cave.depth"],
-        "<= 9": ["cave.air"],
+        "≤ 9": ["cave.air"],
     }
 
 
