@@ -97,7 +97,11 @@ def check_new_field(rules: Rules, field: str, siblings: Iterable[str] = ()) -> N
     state for one that is only another spelling of a field that is there. `siblings` are the fields that are there.
     """
     held = siblings if isinstance(siblings, Mapping) else dict.fromkeys(siblings)
-    names = tuple(name for name, value in held.items() if name != META and not rules.hides(name, value))
+    is_like = rules.typed and is_misspelt(field, find_nearest(field, [name for name in held if name != META]))
+    if rules.may_update(field) and (rules.expects_field(field) or (rules.extensible and not is_like)):
+        # Most new fields are legal, and then it is not looked up which of the others are hidden.
+        return
+    names = tuple(shown_names(held, rules))
     near = find_nearest(field, names)
     hint = f"; did you mean {near!r}?" if near else f"; it has {list_choices(names)}" if names else ""
     legal = Legal(field=field, near=near, choices=names)

@@ -63,11 +63,11 @@ def _is_on_path(entry: MemoryEntry, query: RetrievalQuery) -> bool:
 
 def spread_over_time(rated: Sequence[RatedEntry], limit: int) -> list[RatedEntry]:
     """Return at most `limit` entries, those of most worth first: each stretch of time gives its best, then its second best, and so
-    on; an entry without a place in time is a stretch of its own. What is worth far less than most is left out.
+    on; an entry without a place in time is a stretch of its own. What is worth far less than most of its kind is left out.
     """
-    worths = [each.worth for each in rated if each.worth > 0.0]
+    worths = [each.worth for each in rated if each.worth > 0.0 and each.entry.depth is not None]
     least = _LEAST_SHARE * median(worths) if worths else 0.0
-    worthy = [each for each in rated if each.worth > 0.0 and each.worth >= least]
+    worthy = [each for each in rated if each.worth > 0.0 and (each.entry.depth is None or each.worth >= least)]
     worthy.sort(key=lambda each: (-each.worth, each.entry.entry_id))
     depths = [each.entry.depth for each in worthy if each.entry.depth is not None]
     first, last = min(depths, default=0), max(depths, default=0)
