@@ -7,13 +7,15 @@ not import a retriever or a metric.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from evals.errors import DatasetError, SetupError
 from mnemosyne import CORPUS_FILE, Corpus, CorpusDocument, CorpusError, read_corpus
+
+T = TypeVar("T")
 
 QUERIES_FILE = "queries.jsonl"
 ABOUT_FILE = "set.json"
@@ -169,6 +171,28 @@ def _read_about(file: Path) -> Mapping[str, Any]:
     if not isinstance(about, dict):
         raise DatasetError(f"{file}: holds {_describe_type(about)}; it must be one JSON object.")
     return about
+
+
+def read_by_language(
+    folder: Path, languages: Sequence[str], read_line: Callable[[Mapping[str, Any], str], T], what: str
+) -> tuple[T, ...]:
+    """Return the items of `LANGUAGE.jsonl` of each language, in order; `what` names one in errors.
+
+    DatasetError, with file and line, for a file that cannot be read and for a line that `read_line` does not accept.
+    """
+    found = []
+    for language in languages:
+        file = folder / f"{language}.jsonl"
+        try:
+            lines = file.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise DatasetError(f"{file}: cannot be read ({error}).") from error
+        for number, line in enumerate(lines, start=1):
+            try:
+                found.append(read_line(json.loads(line), language))
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise DatasetError(f"{file}:{number}: is no {what} ({error!r}).") from error
+    return tuple(found)
 
 
 def read_queries(file: Path, labels: Sequence[str] = ("relevant",), by: str = "category") -> tuple[LabelledQuery, ...]:

@@ -5,7 +5,6 @@ The set is a folder with one file of JSON lines a language; `sets/planner/README
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from evals.errors import DatasetError
+from evals.dataset import read_by_language
 from evals.running.gate import EXAMPLE_PREFIX, find_world
 from jacquard import PlanContext, RulePlanner, Temporal, Triage, build_bare_world, plan_to_json
 from mnemosyne import (
@@ -69,19 +68,7 @@ class PlannedInput:
 
 def read_inputs(folder: Path) -> tuple[LabelledInput, ...]:
     """Read the set; DatasetError, with file and line, for a line that is none."""
-    found = []
-    for language in LANGUAGES:
-        file = folder / f"{language}.jsonl"
-        try:
-            lines = file.read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise DatasetError(f"{file}: cannot be read ({error}).") from error
-        for number, line in enumerate(lines, start=1):
-            try:
-                found.append(_read_line(json.loads(line), language))
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise DatasetError(f"{file}:{number}: is no labelled input ({error!r}).") from error
-    return tuple(found)
+    return read_by_language(folder, LANGUAGES, _read_line, "labelled input")
 
 
 def _read_line(value: Mapping[str, Any], language: str) -> LabelledInput:

@@ -5,7 +5,6 @@ The set is a folder with one file of JSON lines a language; `sets/redaction/READ
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from evals.errors import DatasetError
+from evals.dataset import read_by_language
 from mnemosyne import Redactor
 
 LANGUAGES = ("en", "zh")
@@ -59,19 +58,7 @@ class RedactedText:
 
 def read_texts(folder: Path) -> tuple[LabelledText, ...]:
     """Read the set; DatasetError, with file and line, for a line that is none."""
-    found = []
-    for language in LANGUAGES:
-        file = folder / f"{language}.jsonl"
-        try:
-            lines = file.read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise DatasetError(f"{file}: cannot be read ({error}).") from error
-        for number, line in enumerate(lines, start=1):
-            try:
-                found.append(_read_line(json.loads(line), language))
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise DatasetError(f"{file}:{number}: is no labelled text ({error!r}).") from error
-    return tuple(found)
+    return read_by_language(folder, LANGUAGES, _read_line, "labelled text")
 
 
 def _read_line(value: Mapping[str, Any], language: str) -> LabelledText:

@@ -77,7 +77,7 @@ class RemoteEngine:
         await self._connection.close()
 
     async def start_session(self, session_id: str, world: WorldPack) -> SessionHead:
-        """As `ContextEngine.start_session`; the pack becomes the present version of its world in the service."""
+        """Call `ContextEngine.start_session`; the pack becomes the present version of its world in the service."""
         await self._connection.call("PUT", ("worlds", world.world_id), pack_to_json(world))
         body = {"session_id": session_id, "world_id": world.world_id}
         return await self._ask(SessionHead, "POST", ("sessions",), body, once=True)
@@ -91,7 +91,7 @@ class RemoteEngine:
         author: str = "host",
         viewer: str | None = None,
     ) -> SessionHead:
-        """As `ContextEngine.continue_session`."""
+        """Call `ContextEngine.continue_session`."""
         verbs = self.verbs(author=author, viewer=viewer)
         return await verbs.continue_session(session_id, new_session_id, memory_ids=memory_ids)
 
@@ -105,7 +105,7 @@ class RemoteEngine:
         branch_id: str | None = None,
         dry_run: bool = False,
     ) -> PreparedTurn:
-        """As `ContextEngine.prepare_turn`."""
+        """Call `ContextEngine.prepare_turn`."""
         body = {
             "message": message_to_wire(user_message),
             "config": self._settings(runtime_config),
@@ -118,13 +118,13 @@ class RemoteEngine:
         return decode_turn(await self._connection.call("POST", address, body, keyed=False))
 
     async def assemble(self, session_id: str, turn_id: str, tail: Sequence[Mapping[str, Any]] = ()) -> list[Any]:
-        """As `ContextEngine.assemble`."""
+        """Call `ContextEngine.assemble`."""
         address = ("sessions", session_id, "turns", turn_id, "assemble")
         told = await self._ask(dict, "POST", address, {"tail": [dict(each) for each in tail]})
         return list(told["messages"])
 
     async def estimate_messages(self, messages: Sequence[Any], model_hint: str | None = None) -> int:
-        """As `ContextEngine.estimate_messages`."""
+        """Call `ContextEngine.estimate_messages`."""
         plain = [codec.to_plain(each) for each in messages]
         told = await self._ask(dict, "POST", ("estimate",), {"messages": plain, "model_hint": model_hint})
         return int(told["tokens"])
@@ -137,7 +137,7 @@ class RemoteEngine:
         *,
         turn_id: str | None = None,
     ) -> CommitResult:
-        """As `ContextEngine.commit_assistant_message`."""
+        """Call `ContextEngine.commit_assistant_message`."""
         body = {"message": message_to_wire(assistant_message), "refs": refs, "turn_id": turn_id}
         # Without a turn's id, a reply that arrived would be taken for that to the next turn.
         return await self._ask(CommitResult, "POST", ("sessions", session_id, "reply"), body, once=turn_id is None)
@@ -151,14 +151,14 @@ class RemoteEngine:
         turn_id: str | None = None,
         message_id: str = "",
     ) -> None:
-        """As `ContextEngine.commit_assistant_chunk`."""
+        """Call `ContextEngine.commit_assistant_chunk`."""
         body = {"chunk": chunk, "chunk_index": chunk_index, "turn_id": turn_id, "message_id": message_id}
         await self._connection.call("POST", ("sessions", session_id, "reply", "chunks"), body)
 
     async def finalize_assistant_message(
         self, session_id: str, refs: Sequence[Ref] | None = None, *, turn_id: str | None = None, message_id: str = ""
     ) -> CommitResult:
-        """As `ContextEngine.finalize_assistant_message`."""
+        """Call `ContextEngine.finalize_assistant_message`."""
         address, body = (
             ("sessions", session_id, "reply", "finalize"),
             {"refs": refs, "turn_id": turn_id, "message_id": message_id},
@@ -168,7 +168,7 @@ class RemoteEngine:
     async def abort_assistant_message(
         self, session_id: str, *, turn_id: str | None = None, message_id: str = ""
     ) -> int:
-        """As `ContextEngine.abort_assistant_message`."""
+        """Call `ContextEngine.abort_assistant_message`."""
         body = {"turn_id": turn_id, "message_id": message_id}
         return int((await self._ask(dict, "POST", ("sessions", session_id, "reply", "abort"), body))["chunks"])
 
@@ -177,7 +177,7 @@ class RemoteEngine:
         return RemoteVerbs(self._connection, author=author, viewer=viewer)
 
     def ingestor_of(self, session_id: str) -> RemoteIngestor:
-        """As `ContextEngine.ingestor_of`."""
+        """Call `ContextEngine.ingestor_of`."""
         return RemoteIngestor(self._connection, session_id)
 
     async def record_tool_call(
@@ -189,7 +189,7 @@ class RemoteEngine:
         result: str | None = None,
         options: IngestOptions | None = None,
     ) -> PutResult:
-        """As `ContextEngine.record_tool_call`."""
+        """Call `ContextEngine.record_tool_call`."""
         body = {
             "tool_call": tool_call,
             "result_evidence_ids": result_evidence_ids,
@@ -206,44 +206,44 @@ class RemoteEngine:
         *,
         turn_id: str | None = None,
     ) -> PutResult:
-        """As `ContextEngine.record_model_usage`."""
+        """Call `ContextEngine.record_model_usage`."""
         body = {"model_usage": model_usage, "llm_output_evidence_id": llm_output_evidence_id, "turn_id": turn_id}
         return await self._ask(PutResult, "POST", ("sessions", session_id, "model-usages"), body)
 
     async def consolidate(
         self, session_id: str, *, branch_id: str | None = None, chapter_ends: bool = False
     ) -> ConsolidationResult:
-        """As `ContextEngine.consolidate`, without its progress."""
+        """Call `ContextEngine.consolidate`, without its progress."""
         body = {"branch_id": branch_id, "chapter_ends": chapter_ends}
         return await self._ask(ConsolidationResult, "POST", ("sessions", session_id, "consolidate"), body)
 
     async def summarize(self, session_id: str, *, branch_id: str | None = None) -> Summary | None:
-        """As `ContextEngine.summarize`."""
+        """Call `ContextEngine.summarize`."""
         told = await self._connection.call("POST", ("sessions", session_id, "summarize"), {"branch_id": branch_id})
         return None if told == b"null" else codec.decode(told, Summary)
 
     async def repair_state(
         self, session_id: str, ops: Sequence[Any], *, reason: str = "", branch_id: str | None = None
     ) -> RepairResult:
-        """As `ContextEngine.repair_state`."""
+        """Call `ContextEngine.repair_state`."""
         body = {"ops": [codec.to_plain(each) for each in ops], "reason": reason, "branch_id": branch_id}
         return await self._ask(RepairResult, "POST", ("sessions", session_id, "repair"), body, once=True)
 
     async def branches(self, session_id: str) -> tuple[SessionHead, ...]:
-        """As `ContextEngine.branches`."""
+        """Call `ContextEngine.branches`."""
         return await self._ask(tuple[SessionHead, ...], "GET", ("sessions", session_id, "branches"))
 
     async def fork(self, session_id: str, turn_id: str | None, branch_id: str | None = None) -> SessionHead:
-        """As `ContextEngine.fork`."""
+        """Call `ContextEngine.fork`."""
         body = {"turn_id": turn_id, "branch_id": branch_id}
         return await self._ask(SessionHead, "POST", ("sessions", session_id, "fork"), body, once=branch_id is not None)
 
     async def switch(self, session_id: str, branch_id: str) -> SessionHead:
-        """As `ContextEngine.switch`."""
+        """Call `ContextEngine.switch`."""
         return await self._ask(SessionHead, "POST", ("sessions", session_id, "switch"), {"branch_id": branch_id})
 
     async def rollback(self, session_id: str, turn_id: str | None) -> SessionHead:
-        """As `ContextEngine.rollback`."""
+        """Call `ContextEngine.rollback`."""
         return await self._ask(
             SessionHead, "POST", ("sessions", session_id, "rollback"), {"turn_id": turn_id}, once=True
         )
@@ -251,43 +251,43 @@ class RemoteEngine:
     async def swipe(
         self, session_id: str, runtime_config: RuntimeConfig | None = None, *, turn_id: str | None = None
     ) -> PreparedTurn:
-        """As `ContextEngine.swipe`."""
+        """Call `ContextEngine.swipe`."""
         body = {"config": self._settings(runtime_config), "turn_id": turn_id}
         return decode_turn(await self._connection.call("POST", ("sessions", session_id, "swipe"), body, once=True))
 
     async def retry(self, session_id: str, runtime_config: RuntimeConfig | None = None) -> PreparedTurn:
-        """As `ContextEngine.retry`."""
+        """Call `ContextEngine.retry`."""
         body = {"config": self._settings(runtime_config)}
         return decode_turn(await self._connection.call("POST", ("sessions", session_id, "retry"), body, once=True))
 
     async def edit_message(
         self, session_id: str, message_id: str, content: str, *, branch_id: str | None = None
     ) -> SessionHead:
-        """As `ContextEngine.edit_message`."""
+        """Call `ContextEngine.edit_message`."""
         body = {"content": content, "branch_id": branch_id}
         return await self._ask(SessionHead, "PATCH", ("sessions", session_id, "messages", message_id), body, once=True)
 
     async def adopt_messages(self, session_id: str, messages: Sequence[ChatMessage]) -> SessionHead:
-        """As `ContextEngine.adopt_messages`."""
+        """Call `ContextEngine.adopt_messages`."""
         body = {"messages": [message_to_wire(each) for each in messages]}
         return await self._ask(SessionHead, "POST", ("sessions", session_id, "adopt"), body)
 
     async def remember(self, user_id: str, facts: Sequence[UserFact], *, dry_run: bool = False) -> tuple[UserFact, ...]:
-        """As `ContextEngine.remember`."""
+        """Call `ContextEngine.remember`."""
         body = {"facts": list(facts), "dry_run": dry_run}
         return await self._ask(tuple[UserFact, ...], "POST", ("users", user_id, "facts"), body)
 
     async def user_facts(self, user_id: str, *, at: datetime | None = None) -> tuple[UserFact, ...]:
-        """As `ContextEngine.user_facts`."""
+        """Call `ContextEngine.user_facts`."""
         query = {} if at is None else {"at": at.isoformat()}
         return await self._ask(tuple[UserFact, ...], "GET", ("users", user_id, "facts"), query=query)
 
     async def upsert_tasks(self, session_id: str, tasks: Sequence[Task]) -> PutResult:
-        """As `ContextEngine.upsert_tasks`."""
+        """Call `ContextEngine.upsert_tasks`."""
         return await self._ask(PutResult, "PUT", ("sessions", session_id, "tasks"), {"tasks": list(tasks)})
 
     async def tasks(self, session_id: str) -> tuple[Task, ...]:
-        """As `ContextEngine.tasks`."""
+        """Call `ContextEngine.tasks`."""
         return await self._ask(tuple[Task, ...], "GET", ("sessions", session_id, "tasks"))
 
     @asynccontextmanager

@@ -28,69 +28,69 @@ class RemoteVerbs:
         self._author = {} if author is None else {"author": author}
 
     async def sessions(self, query: str = "", *, limit: int = 50) -> tuple[SessionHead, ...]:
-        """As `MemoryVerbs.sessions`; at most 200."""
+        """Call `MemoryVerbs.sessions`; at most 200."""
         told = await self._ask(dict, "GET", ("sessions",), query={"query": query, "limit": min(limit, _PAGE)})
         return tuple([await self._ask(SessionHead, "GET", ("sessions", name)) for name in told["items"]])
 
     async def search(self, session_id: str, text: str, *, limit: int = 10) -> tuple[FoundMemory, ...]:
-        """As `MemoryVerbs.search`."""
+        """Call `MemoryVerbs.search`."""
         address, body = ("sessions", session_id, "memory", "search"), {"text": text, "limit": limit}
         return await self._ask(tuple[FoundMemory, ...], "POST", address, body, query=self._viewer)
 
     async def memory(self, session_id: str, memory_id: str) -> Memory:
-        """As `MemoryVerbs.memory`."""
+        """Call `MemoryVerbs.memory`."""
         return await self._ask(Memory, "GET", ("sessions", session_id, "memory", memory_id), query=self._viewer)
 
     async def remember(
         self, session_id: str, text: str, *, title: str = "", key: str | None = None, dry_run: bool = False
     ) -> MemoryEdit:
-        """As `MemoryVerbs.remember`."""
+        """Call `MemoryVerbs.remember`."""
         body = {"text": text, "title": title, "dry_run": dry_run}
         return await self._edit("POST", ("sessions", session_id, "memory"), body, key=key)
 
     async def edit(self, session_id: str, memory_id: str, text: str, *, dry_run: bool = False) -> MemoryEdit:
-        """As `MemoryVerbs.edit`."""
+        """Call `MemoryVerbs.edit`."""
         body = {"text": text, "dry_run": dry_run}
         return await self._edit("PATCH", ("sessions", session_id, "memory", memory_id), body, once=True)
 
     async def supersede(self, session_id: str, memory_id: str, text: str = "", *, dry_run: bool = False) -> MemoryEdit:
-        """As `MemoryVerbs.supersede`."""
+        """Call `MemoryVerbs.supersede`."""
         body = {"text": text, "dry_run": dry_run}
         return await self._edit("POST", (*_one(session_id, memory_id), "supersede"), body, once=True)
 
     async def pin(self, session_id: str, memory_id: str) -> MemoryEdit:
-        """As `MemoryVerbs.pin`."""
+        """Call `MemoryVerbs.pin`."""
         return await self._edit("POST", (*_one(session_id, memory_id), "pin"))
 
     async def unpin(self, session_id: str, memory_id: str) -> MemoryEdit:
-        """As `MemoryVerbs.unpin`."""
+        """Call `MemoryVerbs.unpin`."""
         return await self._edit("POST", (*_one(session_id, memory_id), "unpin"), once=True)
 
     async def undo(self, session_id: str, edit_id: str) -> MemoryEdit:
-        """As `MemoryVerbs.undo`."""
+        """Call `MemoryVerbs.undo`."""
         return await self._edit("POST", ("sessions", session_id, "memory-log", edit_id, "undo"))
 
     async def proposals(self, session_id: str) -> tuple[MemoryEdit, ...]:
-        """As `MemoryVerbs.proposals`."""
+        """Call `MemoryVerbs.proposals`."""
         address = ("sessions", session_id, "memory-proposals")
         return await self._ask(tuple[MemoryEdit, ...], "GET", address, query=self._viewer)
 
     async def accept(self, session_id: str, proposal_id: str, text: str = "") -> MemoryEdit:
-        """As `MemoryVerbs.accept`."""
+        """Call `MemoryVerbs.accept`."""
         address = ("sessions", session_id, "memory-proposals", proposal_id, "accept")
         return await self._edit("POST", address, {"text": text})
 
     async def reject(self, session_id: str, proposal_id: str) -> MemoryEdit:
-        """As `MemoryVerbs.reject`."""
+        """Call `MemoryVerbs.reject`."""
         return await self._edit("POST", ("sessions", session_id, "memory-proposals", proposal_id, "reject"))
 
     async def log(self, session_id: str) -> tuple[MemoryEdit, ...]:
-        """As `MemoryVerbs.log`."""
+        """Call `MemoryVerbs.log`."""
         address = ("sessions", session_id, "memory-log")
         return await self._ask(tuple[MemoryEdit, ...], "GET", address, query=self._viewer)
 
     async def forget(self, session_id: str, memory_id: str, *, reason: str = "") -> tuple[str, ...]:
-        """As `MemoryVerbs.forget`."""
+        """Call `MemoryVerbs.forget`."""
         query = {**self._author, **self._viewer, "reason": reason}
         told = await self._ask(dict, "DELETE", _one(session_id, memory_id), query=query, once=True)
         return tuple(told["evidence_ids"])
@@ -104,23 +104,23 @@ class RemoteVerbs:
         query: str = "",
         limit: int = 10,
     ) -> SessionHead:
-        """As `MemoryVerbs.continue_session`."""
+        """Call `MemoryVerbs.continue_session`."""
         body = {"new_session_id": new_session_id, "memory_ids": memory_ids, "query": query, "limit": limit}
         address, asked = ("sessions", session_id, "continue"), {**self._author, **self._viewer}
         return await self._ask(SessionHead, "POST", address, body, query=asked)
 
     async def get_state(self, session_id: str, *, branch_id: str | None = None) -> Mapping[str, Any]:
-        """As `MemoryVerbs.get_state`."""
+        """Call `MemoryVerbs.get_state`."""
         query = {} if branch_id is None else {"branch": branch_id}
         return await self._ask(dict, "GET", ("sessions", session_id, "state"), query=query)
 
     async def set_state(self, session_id: str, changes: Mapping[str, Any]) -> SessionHead:
-        """As `MemoryVerbs.set_state`."""
+        """Call `MemoryVerbs.set_state`."""
         address, body = ("sessions", session_id, "state"), {"changes": dict(changes)}
         return await self._ask(SessionHead, "PUT", address, body, query=self._author, once=True)
 
     async def lore(self, world_id: str, query: str = "") -> tuple[MemoryEntry, ...]:
-        """As `MemoryVerbs.lore`."""
+        """Call `MemoryVerbs.lore`."""
         found: list[MemoryEntry] = []
         offset: int | None = 0
         while offset is not None:
@@ -140,14 +140,14 @@ class RemoteVerbs:
         category: LoreCategory = LoreCategory.ENCYCLOPEDIA,
         viewers: tuple[str, ...] = (),
     ) -> MemoryEntry:
-        """As `MemoryVerbs.add_lore`."""
+        """Call `MemoryVerbs.add_lore`."""
         body = {"text": text, "title": title, "keys": keys, "category": category, "viewers": viewers}
         return await self._ask(MemoryEntry, "POST", ("worlds", world_id, "lore"), body, query=self._author, once=True)
 
     async def edit_lore(
         self, world_id: str, entry_id: str, *, text: str | None = None, title: str | None = None
     ) -> MemoryEntry:
-        """As `MemoryVerbs.edit_lore`."""
+        """Call `MemoryVerbs.edit_lore`."""
         address, body = ("worlds", world_id, "lore", entry_id), {"text": text, "title": title}
         return await self._ask(MemoryEntry, "PATCH", address, body, query=self._author)
 

@@ -16,7 +16,7 @@ from mnemosyne.schema.session import Ref, Role
 FRAME = "frame"
 """The id under which tags and overhead between blocks are counted; no block has it."""
 MESSAGE_OVERHEAD_TOKENS = 4
-"""What a message takes beside its text."""
+"""Tokens of a message beside its text."""
 
 
 class Position(StrEnum):

@@ -82,7 +82,7 @@ def rate_entries(entries: Sequence[MemoryEntry], *, subject: _Subject, summary: 
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What stands in the summary, as a whole and by turn, and the turns that a chosen digest of several tells of."""
+    """Text of the summary, its words by turn, and the turns that a digest of several covers."""
 
     text: str
     lines: Mapping[int, frozenset[str]]

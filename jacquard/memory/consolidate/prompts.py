@@ -57,7 +57,7 @@ class TurnThread:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnMemory:
-    """What is to be remembered of one turn; `depth` is its number, `kept` are the numbers of open threads that it ends."""
+    """Memories of one turn; `depth` is its number, `kept` are the numbers of open threads that it ends."""
 
     depth: int
     summary: str
