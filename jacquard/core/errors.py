@@ -134,11 +134,11 @@ class LayoutError(JacquardError):
 class WorldUnavailableError(JacquardError):
     """The pack of a session's world is not in the store, or cannot be read; nothing was written.
 
-    `reason` says why, `expected` is the folder in which an older release expected the pack ('': none).
+    `reason` says why.
     """
 
-    def __init__(self, world_id: str, reason: str, expected: str = "") -> None:
-        self.world_id, self.reason, self.expected = world_id, reason, expected
+    def __init__(self, world_id: str, reason: str) -> None:
+        self.world_id, self.reason = world_id, reason
         super().__init__(
             f"The pack of world {world_id!r} cannot be used: {reason}. Name the pack once, and the store keeps it: --world DIR on "
             "the command line, open_runtime(world=DIR) in Python."

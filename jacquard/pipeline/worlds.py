@@ -8,8 +8,8 @@ a pack has an empty world.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -97,32 +97,16 @@ def name_of_author(author_id: str, role: str = Role.USER.value, names: Mapping[s
     return names.get(role, role) if not name or is_account_id(name) else names.get(name, name)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class NotedPack:
-    """The place where an older release noted a pack: `folder` ('': nowhere), and the pack (None: `reason` says why it
-    is missing).
-    """
-
-    folder: str = ""
-    world: WorldPack | None = None
-    reason: str = ""
-
-
-Noted = Callable[[str], NotedPack]
-"""Finds a pack by its world's id, off the event loop; raises WorldPackError where the pack has faults."""
-
-
 class WorldSource:
     """Gives the packs of worlds.
 
     `given` are packs that the host has, by world id: each becomes the present version of its world in the store when it
-    is first needed. `noted` finds packs for stores of an older release, which hold only lore; they are stored in the
-    same way. Afterwards the store decides: a present version written by another process applies here from the next turn
-    on. Packs are cached by their digest.
+    is first needed. Afterwards the store decides: a present version written by another process applies here from the
+    next turn on. Packs are cached by their digest.
     """
 
-    def __init__(self, store: Store, given: Mapping[str, WorldPack], noted: Noted | None = None) -> None:
-        self._store, self._given, self._noted = store, given, noted
+    def __init__(self, store: Store, given: Mapping[str, WorldPack]) -> None:
+        self._store, self._given = store, given
         self._named: dict[str, WorldPack] = {}
         self._held: dict[str, WorldPack] = {}
 
@@ -141,12 +125,11 @@ class WorldSource:
         return changed
 
     async def world(self, world_id: str, *, write: bool = True, digest: str | None = None) -> WorldPack:
-        """Return the present version of a world. Without `write`, a given or noted pack is returned and the store is
-        not changed. `digest`: that of the present version, where it was just read.
+        """Return the present version of a world. Without `write`, a given pack is returned and the store is not
+        changed. `digest`: that of the present version, where it was just read.
 
-        A session that never had a pack is in an empty world: its world has no name, or neither store nor notes know it.
-        Raises WorldUnavailableError where the pack of a known world is missing, WorldPackError and TemplateError where
-        a noted pack has faults.
+        A session that never had a pack is in an empty world: its world has no name, or the store does not know it.
+        Raises WorldUnavailableError if the pack of a known world is missing.
         """
         if not world_id:
             return build_bare_world(world_id)
@@ -169,9 +152,9 @@ class WorldSource:
                 return self._cache_pack(await to_thread.run_sync(_pack_from_json, world_id, digest, value))
             if digest == await self._store.world_digest(world_id):
                 break
-        if digest == BARE_DIGEST:
+        if digest in (None, BARE_DIGEST):
             return build_bare_world(world_id)
-        return await self._load_older_pack(world_id, write=write, is_known=digest is not None)
+        raise WorldUnavailableError(world_id, "the store holds none")
 
     async def _load_stored_pack(self, world_id: str, digest: str) -> Mapping[str, Any] | None:
         try:
@@ -182,19 +165,6 @@ class WorldSource:
             ) from error
         except CodecError as error:
             raise WorldUnavailableError(world_id, f"what the store holds of it cannot be read ({error})") from error
-
-    async def _load_older_pack(self, world_id: str, *, write: bool, is_known: bool) -> WorldPack:
-        """Return the pack of a world of which an older release stored only lore; from now on the store has it."""
-        noted = NotedPack() if self._noted is None else await to_thread.run_sync(self._noted, world_id)
-        if noted == NotedPack() and not is_known:
-            return build_bare_world(world_id)
-        if noted.world is None:
-            why = "the store holds none" + (f", and {noted.reason}" if noted.reason else "")
-            raise WorldUnavailableError(world_id, why, noted.folder)
-        if not write:
-            return noted.world
-        await self.store_pack(noted.world)
-        return self._held[world_id]
 
     def _cache_pack(self, world: WorldPack) -> WorldPack:
         self._held.pop(world.world_id, None)

@@ -128,7 +128,7 @@ class ContextEngine:
         check_experiments(self._config)
         self._session_lock = SessionLock(parts.locks)
         self._emitter = self._emitter_of(self._config)
-        self._worlds = WorldSource(parts.store, parts.worlds, parts.noted)
+        self._worlds = WorldSource(parts.store, parts.worlds)
         self._profiles = ProfileSource(parts.roots)
         redacts = self._config.redaction.enabled
         self._redactor = parts.redactor if redacts else None

@@ -23,7 +23,6 @@ from jacquard.pipeline.curation.stream import CurationStream
 from jacquard.pipeline.evidence.rendering import EVERYTHING, NO_HINTS, EvidenceParts
 from jacquard.pipeline.skeleton.automation import AutomationStream
 from jacquard.pipeline.weaving.assembler import ROLE_MESSAGES, Assembler
-from jacquard.pipeline.worlds import Noted
 from jacquard.turns.host.waiting import WaitingTurns
 from mnemosyne.documents.brought import TRUST
 from mnemosyne.evidence.blocks.derive import EvidenceBlockDeriver
@@ -71,8 +70,7 @@ class EngineParts:
 
     - `roots`: template roots; the first that has a file wins.
     - `worlds`: packs that the host has at hand. Each becomes the present version of its world in the store when a session of it
-      is first worked on; the packs of all other worlds are read from the store (`jacquard.pipeline.worlds`). `noted` finds
-      those of stores of an older release.
+      is first worked on; the packs of all other worlds are read from the store (`jacquard.pipeline.worlds`).
     - `opening`: the world in which a session that is not there starts with its first turn; None: that is an error.
     - `pruner`: the one that always prunes, or pruners of the host by name. The turn's `prune.policy` chooses from these and
       the shipped ones.
@@ -116,7 +114,6 @@ class EngineParts:
     ahead: QueryPrefetcher | None = None
     feeder: IndexFeeder | None = None
     opening: WorldPack | None = None
-    noted: Noted | None = None
     deriver: BlockDeriver | None = None
     resolver: EvidenceResolver | None = None
     renderer: Renderer | None = None

@@ -314,7 +314,6 @@ async def open_runtime(
             embedder=embedder,
             language=language,
             world=pack,
-            noted=notes.find,
             is_bare=bare,
             host=parts,
             workers=workers,

@@ -1,7 +1,7 @@
 """Remembers the folders from which the packs of a store's worlds were loaded: a small JSON file beside the index.
 
-Packs are in the store. The file is for authors, whose commands read templates from the folder that they edit, and for
-stores of an older release, which hold only lore. Everything here reads files, so call it off the event loop.
+Packs are in the store. The file is for authors, whose commands read templates from the folder that they edit. Everything
+here reads files, so call it off the event loop.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jacquard.core.errors import ConfigError
-from jacquard.pipeline.worlds import NotedPack
-from mnemosyne.core.errors import WorldPackError
 from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.files import make_private_folder, write_file
 from mnemosyne.schema.world import WorldPack
@@ -38,26 +36,6 @@ class WorldNotes:
         """Return the folder noted for a world, if it still holds a pack. Raises ConfigError for a damaged notes file."""
         noted = self._read().get(world_id)
         return Path(noted) if noted is not None and _is_pack(Path(noted)) else None
-
-    def find(self, world_id: str) -> NotedPack:
-        """Return the pack noted for a world. Raises WorldPackError, which names the folder, where it has faults."""
-        try:
-            noted = self._read().get(world_id)
-        except ConfigError as error:
-            return NotedPack(reason=str(error).rstrip("."))
-        if noted is None:
-            return NotedPack()
-        if not _is_pack(Path(noted)):
-            return NotedPack(folder=noted, reason=f"the folder {noted}, where it lay, has no {PACK_FILE} any more")
-        try:
-            world = load_world(Path(noted))
-        except WorldPackError as error:
-            raise WorldPackError((f"{noted}: the pack of world {world_id!r} has faults:", *error.faults)) from error
-        if world.world_id != world_id:
-            return NotedPack(
-                folder=noted, reason=f"the folder {noted}, where it lay, holds world {world.world_id!r} now"
-            )
-        return NotedPack(folder=noted, world=world)
 
     def remember(self, world_id: str) -> None:
         """Note the folder of the named pack; a notes file that cannot be read is left unchanged, with a warning."""

@@ -134,11 +134,11 @@ def cells_of_postgres(uri: str, schema: str) -> Iterator[bytes]:
 
 
 def empty_postgres(uri: str, schema: str) -> None:
-    """Delete every row of a schema's tables, except the revisions."""
+    """Delete every row of a schema's tables, except the revision."""
     with psycopg.connect(uri) as connection:
         tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (schema,)).fetchall()
         for (table,) in tables:
-            if table not in ("alembic_version", "store_revision"):
+            if table != "store_revision":
                 connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(schema, table)))
 
 

@@ -192,7 +192,7 @@ class Watch:
         handler.emit = lambda record: self.lines.append(logging.Formatter().format(record))
         names = [
             None,
-            *["LiteLLM", "httpx", "httpcore", "openai", "psycopg", "sqlalchemy", "alembic", "asyncio", "aiohttp"],
+            *["LiteLLM", "httpx", "httpcore", "openai", "psycopg", "asyncio", "aiohttp"],
         ]
         self.undo = contextlib.ExitStack()
         for name in names:

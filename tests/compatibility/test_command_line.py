@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from jacquard.cli.app import app
 
 HERE = Path(__file__).parent
-WORLD = HERE / "release_2026_11" / "packs" / "en"
+WORLD = HERE / "baseline" / "packs" / "en"
 COMMANDS = json.loads((HERE / "cli_2026_11.json").read_text(encoding="utf-8"))
 DOCUMENTS = json.loads((HERE / "json_2026_11.json").read_text(encoding="utf-8"))
 REPLY = '<content>Aye.</content><state_update>[["SUB", "hero.coins", 1]]</state_update>'

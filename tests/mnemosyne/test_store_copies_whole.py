@@ -181,7 +181,8 @@ def test_a_backup_of_a_newer_release_is_refused(tmp_path):
     play(str(tmp_path / "store"), "default", 1)
     backup_store(str(tmp_path / "store"), tmp_path / "one.backup")
     with closing(sqlite3.connect(tmp_path / "one.backup")) as backup:
-        backup.execute(f"PRAGMA user_version = {REVISION + 1}")
+        backup.execute(f"UPDATE store_revision SET revision = {REVISION + 1}")
+        backup.commit()
     write_digest(tmp_path / "one.backup")
     with zipfile.ZipFile(tmp_path / "files.backup", "w") as archive:
         archive.writestr("digests.json", b'{"program": "jacquard backup of files", "format": 2, "files": {}}')

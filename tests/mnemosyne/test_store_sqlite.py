@@ -213,10 +213,11 @@ async def test_another_programs_database_is_left_alone(tmp_path):
 async def test_a_newer_store_is_refused_with_its_version(store):
     await store.close()
     other = sqlite3.connect(store.path)
-    other.execute("PRAGMA user_version = 99")
+    other.execute("UPDATE store_revision SET revision = 99")
+    other.commit()
     other.close()
     later = SqliteStore(store.path)
-    with pytest.raises(StoreUnavailableError, match=f"store version 99, this one reads up to {REVISION}"):
+    with pytest.raises(StoreUnavailableError, match=f"revision 99, this one reads {REVISION}"):
         await later.sessions()
     await later.close()
 

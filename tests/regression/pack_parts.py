@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 from typer.testing import CliRunner
@@ -90,19 +88,3 @@ def weave(text: str, *more: object, session: str = "s", store: object = "store")
 def commit(text: str = "<content>It does.</content>", *more: object, session: str = "s", store: object = "store"):
     """Commit a reply."""
     return call("commit", "--session", session, "--store", store, "--text", text, *more)
-
-
-def as_an_older_release_left_it(database: Path) -> None:
-    """Take out of a SQLite file what came after revision 2, packs first, and mark it as of that revision."""
-    with closing(sqlite3.connect(database)) as connection:
-        for table in ("packs", "archives", "archive_parts", "leases", "store_revision"):
-            connection.execute(f"DROP TABLE {table}")
-        for name in ("turns_copied", "evidences_of_turn", "messages_by_exchange"):
-            connection.execute(f"DROP INDEX {name}")
-        later = ("evidences DROP COLUMN turn_id", "evidences DROP COLUMN readers", "turns DROP COLUMN origin_id")
-        for column in (*later, "messages DROP COLUMN exchange"):
-            connection.execute(f"ALTER TABLE {column}")
-        connection.execute("ALTER TABLE evidences DROP COLUMN is_memory")
-        connection.execute("UPDATE alembic_version SET version_num = '0002'")
-        connection.execute("PRAGMA user_version = 2")
-        connection.commit()

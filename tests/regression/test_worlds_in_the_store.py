@@ -20,7 +20,6 @@ from pack_parts import (
     OF_THE_CHIEF,
     SECRETS,
     WORLD,
-    as_an_older_release_left_it,
     call,
     commit,
     weave,
@@ -242,60 +241,6 @@ def test_a_corpus_has_no_pack_by_design(store):
     call("template", "preview", "--session", "talk", "--store", store)
 
 
-# Stores of an older release: lore without a pack, and a note of the folder
-
-
-def older_store(lore: str = LORE):
-    """Play a turn, leave the store as an older release did, and edit the pack to `lore`."""
-    begin()
-    before = weave(AT_NIGHT)
-    as_an_older_release_left_it(Path("store/store.db"))
-    write_pack(Path("pack"), lore)
-    return before
-
-
-def test_the_pack_of_an_older_store_comes_in_from_the_folder_it_noted():
-    before = older_store()
-    assert weave(AT_NIGHT, "--turn", "again")["text"] == before["text"]
-    shutil.rmtree("pack")
-    assert weave(AT_NIGHT, "--turn", "third")["text"] == before["text"]
-
-
-def test_an_edited_pack_of_an_older_store_comes_in_with_its_lore():
-    older_store(LORE + SECRETS + "- {id: ax_new, category: axiom, name: New, content: Rain is counted at the mill.}\n")
-    turn = weave(ASKED)
-    assert "Rain is counted" in turn["text"]
-    assert shows(turn, HIDDEN) == []
-    assert set(shows(weave(ASKED, "--viewer", "chief"), HIDDEN)) == {*OF_THE_CHIEF}
-
-
-def test_an_older_store_without_the_folder_says_where_it_was_expected(here):
-    older_store()
-    shutil.rmtree("pack")
-    options = ("--session", "s", "--input", ASKED, "--embedder", "none", "--store", "store")
-    told = call("weave", *options, code=1).stderr
-    for part in ("'mill'", str(here / "pack"), "world.yaml", "--world DIR"):
-        assert part in told
-    write_pack(Path("pack"), files={"world.yaml": WORLD.replace("id: mill", "id: barn")})
-    assert "'barn'" in call("weave", *options, code=1).stderr
-    call("history", "--session", "s", "--store", "store")
-    write_pack(Path("new"))
-    weave(ASKED, "--world", "new")
-    shutil.rmtree("new")
-    assert "Bread is holy" in weave(ASKED)["text"]
-
-
-def test_a_preview_of_an_older_store_writes_nothing():
-    older_store(LORE + "- {id: ax_new, category: axiom, name: New, content: Rain is counted at the mill.}\n")
-    shown = json.loads(
-        call("template", "preview", "--session", "s", "--input", ASKED, "--store", "store", "--json").stdout
-    )
-    assert "Rain is counted" in shown["text"]
-    with closing(sqlite3.connect("store/store.db")) as connection:
-        assert connection.execute("SELECT count(*) FROM packs").fetchone() == (0,)
-        assert connection.execute("SELECT count(*) FROM entries WHERE entry_id = 'ax_new'").fetchone() == (0,)
-
-
 # One broken pack, one damaged file
 
 
@@ -303,23 +248,6 @@ def two_worlds():
     begin()
     write_pack(Path("barn"), LORE.replace("mill", "barn"), {"world.yaml": WORLD.replace("id: mill", "id: barn")})
     weave(ASKED, "--world", "barn", session="b")
-
-
-def test_a_broken_pack_blocks_its_own_sessions_alone():
-    two_worlds()
-    as_an_older_release_left_it(Path("store/store.db"))
-    Path("barn/world.yaml").write_text("id: barn\ntitle: [\n")
-    assert "Bread is holy" in weave(ASKED)["text"]
-    options = ("--session", "b", "--input", ASKED, "--embedder", "none", "--store", "store")
-    told = call("weave", *options, code=1).stderr
-    assert "barn" in told
-    assert "world.yaml:3" in told
-    call("history", "--session", "b", "--store", "store")
-    call("explain", "--session", "b", "--store", "store")
-    call("reindex", "all", "--store", "store", "--embedder", "none")
-    call("weave", *options, "--world", "barn", code=1)
-    write_pack(Path("barn"), LORE, {"world.yaml": WORLD.replace("id: mill", "id: barn")})
-    weave(ASKED, session="b")
 
 
 @pytest.mark.parametrize("damage", [b"", b"x", b"xyz", b"{}", b'{"format": 1}', b'{"format": 99, "pack": {}}', b"[1]"])
@@ -357,25 +285,6 @@ def test_damaged_notes_are_told_and_hinder_nothing_that_the_store_holds(name):
     assert "worlds.json" in call("template", "preview", "--session", "s", "--store", "store").stderr
     weave(ASKED, "--world", "pack")
     assert Path("store/worlds.json").read_bytes() == NOTES[name], "what cannot be read is not overwritten"
-
-
-@pytest.mark.parametrize("name", NOTES)
-def test_damaged_notes_of_an_older_store_are_an_error_that_names_the_file(name):
-    older_store()
-    Path("store/worlds.json").write_bytes(NOTES[name])
-    told = call("weave", "--session", "s", "--input", ASKED, "--embedder", "none", "--store", "store", code=1).stderr
-    for part in ("'mill'", "worlds.json", "--world DIR"):
-        assert part in told
-    weave(ASKED, "--world", "pack")
-    weave(ASKED)
-
-
-def test_notes_in_the_place_of_a_folder_are_told():
-    older_store()
-    Path("store/worlds.json").unlink()
-    Path("store/worlds.json").mkdir()
-    told = call("weave", "--session", "s", "--input", ASKED, "--embedder", "none", "--store", "store", code=1).stderr
-    assert "worlds.json" in told
 
 
 def test_reindex_knows_worlds_without_sessions():

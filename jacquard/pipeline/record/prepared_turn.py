@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any
 
 from jacquard.config.sections import (
@@ -41,42 +40,6 @@ from mnemosyne.schema.record import SessionWindow, TurnRecord
 from mnemosyne.schema.session import Message, Role, TurnKind, TurnStatus
 
 RECORD_VERSION = 1
-LATER_SETTINGS: tuple[tuple[str, ...], ...] = (
-    ("profile",),
-    ("locale",),
-    ("limits",),
-    ("memory",),
-    ("snapshots",),
-    ("budget", "state_share"),
-    ("token_estimator",),
-    ("planner", "name"),
-    ("selector", "name"),
-    ("redaction", "redactor"),
-    ("history", "shown_turns"),
-    ("curation", "dates"),
-    ("curation", "flesh_tokens"),
-    ("curation", "relevance_floor"),
-    ("curation", "relevance_floor_past"),
-    ("evidence", "relevance_floor"),
-    ("activation",),
-    ("world_info",),
-    ("untagged_updates",),
-)
-"""Settings that releases before the present one did not have, by path. At their default they are left out of a request's
-fingerprint: what was answered before there was such a setting is still the same request.
-"""
-FORMER_DEFAULTS: Mapping[tuple[str, ...], Any] = MappingProxyType(
-    {
-        ("layout",): "classic",
-        ("curation", "select_limit"): 5,
-        ("curation", "fallback_limit"): 3,
-        ("history", "max_messages"): 60,
-        ("history", "max_tokens"): 3000,
-        ("history", "low_water"): 0.5,
-        ("summary", "max_summary_tokens"): 512,
-    }
-)
-"""Settings that had another default in earlier releases. At their default they count as that in a fingerprint, as above."""
 _DEFAULTS = codec.to_plain(RuntimeConfig())
 
 
@@ -214,24 +177,16 @@ def _make_comparable(config: RuntimeConfig) -> dict[str, Any]:
         snapshots=SnapshotConfig(),
         tags=EMPTY,
     )
-    plain: dict[str, Any] = codec.to_plain(bare)
-    for path in LATER_SETTINGS:
-        holder, default = _holders_of(path, plain)
-        if holder[path[-1]] == default[path[-1]]:
-            del holder[path[-1]]
-    for path, former in FORMER_DEFAULTS.items():
-        holder, default = _holders_of(path, plain)
-        if holder[path[-1]] == default[path[-1]]:
-            holder[path[-1]] = former
-    return plain
+    return _select_changed(codec.to_plain(bare), _DEFAULTS)
 
 
-def _holders_of(path: tuple[str, ...], plain: dict[str, Any]) -> tuple[dict[str, Any], Mapping[str, Any]]:
-    """Return the section that holds a setting, among `plain` and among the defaults."""
-    holder, default = plain, _DEFAULTS
-    for section in path[:-1]:
-        holder, default = holder[section], default[section]
-    return holder, default
+def _select_changed(plain: Mapping[str, Any], default: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that are not at their default: a setting that is added later changes no fingerprint."""
+    return {
+        name: _select_changed(each, default[name]) if isinstance(each, dict) and default.get(name) else each
+        for name, each in plain.items()
+        if each != default.get(name)
+    }
 
 
 def select_stored_blocks(blocks: Sequence[ContextBlock]) -> tuple[ContextBlock, ...]:

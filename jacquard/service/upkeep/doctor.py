@@ -58,11 +58,11 @@ class Doctor:
         known["packages"] = await to_thread.run_sync(find_packages)
         known["settings"], found = await to_thread.run_sync(check_settings, self.config)
         found += await to_thread.run_sync(check_files, location)
-        revisions, faults = await to_thread.run_sync(check_revisions, location)
+        revision, faults = await to_thread.run_sync(check_revisions, location)
         found += faults
-        if revisions is not None:
-            known["revisions"] = (*revisions, REVISION)
-            if revisions[0] >= REVISION or location.kind not in ("sqlite", "postgresql"):
+        if revision is not None:
+            known["revisions"] = (revision, REVISION)
+            if revision == REVISION or location.kind not in ("sqlite", "postgresql"):
                 known |= await self._look_at_store(location, found)
         return Diagnosis(**known, findings=tuple(found))
 

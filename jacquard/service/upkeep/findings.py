@@ -102,14 +102,14 @@ class TenantFigures:
 class Diagnosis:
     """What is where, and what is stale or wrong.
 
-    `revisions` are those of the tables, of the oldest release that may use them, and of this release (0: none is known). `leases`
+    `revisions` are those of the store (0: none is known) and of this release. `leases`
     are those in the store, with their holders. `packages` are versions by name, empty where one is not installed.
     """
 
     store: str
     kind: str
     reachable: bool
-    revisions: tuple[int, int, int] = (0, 0, 0)
+    revisions: tuple[int, int] = (0, 0)
     tenants: tuple[TenantFigures, ...] = ()
     indexes: tuple[IndexFolder, ...] = ()
     shared: tuple[SharedIndexFigures, ...] = ()

@@ -11,7 +11,7 @@ from jacquard.config.sections import RuntimeConfig
 from jacquard.core.protocols import LlmAdapter, PairScorer
 from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
 from jacquard.pipeline.skeleton.automation import AutomationStream
-from jacquard.pipeline.worlds import Noted, build_bare_world
+from jacquard.pipeline.worlds import build_bare_world
 from jacquard.templating import find_shipped_templates
 from jacquard.templating.profiles import AUTO
 from jacquard.turns.parts import EngineParts, HostParts
@@ -50,7 +50,7 @@ folder, and the rows are the limit.
 class RuntimeRequest:
     """What a runtime is opened from: an open `store`, where it is, the folder of its index, and what `open_runtime` was given.
 
-    `language`: of the texts, for an embedder that is chosen by it. `noted` finds packs of stores of an older release.
+    `language`: of the texts, for an embedder that is chosen by it.
     """
 
     store: Store
@@ -61,7 +61,6 @@ class RuntimeRequest:
     embedder: str
     language: str | None
     world: WorldPack | None
-    noted: Noted
     is_bare: bool
     host: HostParts
     workers: EmbeddingWorkers | None
@@ -165,7 +164,6 @@ def _build_engine_parts(
         clock=SystemClock(),
         roots=(shipped,),
         worlds={} if world is None else {world.world_id: world},
-        noted=request.noted,
         summarizer=summarizer,
         consolidator=consolidator,
         redactor=intake.redactor,

@@ -9,12 +9,10 @@ Indexes are left out: the next turn builds them.
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
-import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,8 +29,6 @@ from mnemosyne.stores.maintenance.originals import (
     unpack_originals,
 )
 from mnemosyne.stores.maintenance.rows import copy_rows, reading, writing
-from mnemosyne.stores.sql.schema import REVISION
-from mnemosyne.stores.sqlite.file import read_revision
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,8 +57,7 @@ def backup_store(address: str, file: Path, tenant: str | None = None) -> CopyRes
         else:
             with reading(location) as source, writing(_sqlite(draft)) as target:
                 counts = copy_rows(source, target, tenant) | pack_originals(location, target.connection, tenant)
-            _seal(draft)
-            write_digest(draft)
+            seal_backup(draft)
         if not any(counts.values()):
             raise StoreUnavailableError(location.shown, nothing_of(tenant))
         with draft.open("rb") as written:
@@ -95,22 +90,10 @@ def restore_store(file: Path, address: str) -> CopyResult:
             location.shown, "this is the backup of a SQL store; restore it to SQLite or PostgreSQL"
         )
     _check(file)
-    with _of_our_revision(file) as ours, reading(_sqlite(ours)) as source, writing(location) as target:
+    with reading(_sqlite(file)) as source, writing(location) as target:
         counts = copy_rows(source, target)
         # Before the rows are committed: a store that has them has the originals too.
         return CopyResult(store=location.shown, counts=counts | unpack_originals(source.connection, location))
-
-
-@contextmanager
-def _of_our_revision(file: Path) -> Iterator[Path]:
-    """Give the backup, or a copy of one that an older release made: opening that migrates it."""
-    if read_revision(file)[0] >= REVISION:
-        yield file
-        return
-    with tempfile.TemporaryDirectory(prefix="jacquard-restore-") as folder:
-        copy = Path(folder, "backup.db")
-        shutil.copyfile(file, copy)
-        yield copy
 
 
 def _check(file: Path) -> None:
@@ -124,11 +107,12 @@ def _check(file: Path) -> None:
         raise StoreUnavailableError(str(file), f"it is damaged ({found[0][0]}); take another backup")
 
 
-def _seal(file: Path) -> None:
-    """Make one file of it: nothing stays in a log beside it."""
+def seal_backup(file: Path) -> None:
+    """Make one file of it, with nothing in a log beside it, and write its digest."""
     with closing(sqlite3.connect(file, isolation_level=None)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         connection.execute("PRAGMA journal_mode = DELETE").fetchall()
+    write_digest(file)
 
 
 def _sqlite(file: Path) -> StoreLocation:

@@ -1,4 +1,4 @@
-"""Copies the rows of one SQL store into another, empty one: SQLite or PostgreSQL, all tenants or one.
+"""Opens whole SQL stores in one transaction, and copies the rows of one into another: SQLite or PostgreSQL, all tenants or one.
 
 Both have the same tables with the same three types (text, integer, bytes), so a row is copied as it is: numbers, versions and
 checksums stay what they are.
@@ -18,8 +18,8 @@ from typing import Any
 from mnemosyne.core.errors import StoreUnavailableError
 from mnemosyne.stores.locate import StoreLocation
 from mnemosyne.stores.sql.connection import Connection
-from mnemosyne.stores.sql.schema import ARCHIVES_NEED, COLUMNS, OF_THE_DATABASE, TABLES, Dialect
-from mnemosyne.stores.sqlite.file import SqliteConnection, SqliteOptions, open_database
+from mnemosyne.stores.sql.schema import COLUMNS, OF_THE_DATABASE, TABLES, Dialect
+from mnemosyne.stores.sqlite.file import SqliteConnection, SqliteOptions, open_database, read_revision
 
 PAGE_ROWS = 1_000
 """So many rows are in memory at once; a row may be as large as a world pack."""
@@ -66,6 +66,34 @@ def writing(location: StoreLocation) -> Iterator[OpenRows]:
         yield rows
 
 
+@contextmanager
+def converting(location: StoreLocation) -> Iterator[OpenRows]:
+    """Give a store of any revision while nobody else reads or writes it; an error leaves it as it was."""
+    with (
+        _opened(location, create=False, any_revision=True) as rows,
+        _transaction(rows, "BEGIN IMMEDIATE" if rows.dialect == "sqlite" else "BEGIN"),
+    ):
+        if rows.dialect == "postgresql":
+            rows.connection.execute("LOCK TABLE sessions, store_revision IN ACCESS EXCLUSIVE MODE")
+        yield rows
+
+
+def find_revision(location: StoreLocation) -> int:
+    """Return the revision of a SQL store, 0 for a schema without tables; blocks. Nothing is changed.
+    StoreUnavailableError, also for a store that has none.
+    """
+    if location.postgres is not None:
+        database: Any = import_module("mnemosyne.stores.postgres.database")
+        options = database.PostgresOptions(address=location.postgres)
+        with postgres_errors(options):
+            return int(database.read_revision(options))
+    if location.database is None or location.kind != "sqlite":
+        raise StoreUnavailableError(location.shown, "only stores in SQLite and PostgreSQL have revisions")
+    if not location.database.is_file():
+        raise StoreUnavailableError(location.shown, "there is no store in it; start a session there first")
+    return read_revision(location.database)
+
+
 def copy_rows(source: OpenRows, target: OpenRows, tenant: str | None = None) -> dict[str, int]:
     """Copy all rows, or those of one tenant; return how many, by table."""
     copied: dict[str, int] = {}
@@ -78,8 +106,6 @@ def copy_rows(source: OpenRows, target: OpenRows, tenant: str | None = None) -> 
             copied[table] += len(page)
         if table in SERIALS:
             _count_on(target, table, _last_number(source, table))
-    if copied["archives"]:
-        target.connection.require(ARCHIVES_NEED)
     return copied
 
 
@@ -161,12 +187,12 @@ def postgres_errors(options: Any) -> Iterator[None]:
 
 
 @contextmanager
-def _opened(location: StoreLocation, *, create: bool) -> Iterator[OpenRows]:
+def _opened(location: StoreLocation, *, create: bool, any_revision: bool = False) -> Iterator[OpenRows]:
     if location.postgres is not None:
         # psycopg is loaded for an address of PostgreSQL alone.
         database = import_module("mnemosyne.stores.postgres.database")
         connection = import_module("mnemosyne.stores.postgres.connection")
-        options = database.PostgresOptions(address=location.postgres, create=create)
+        options = database.PostgresOptions(address=location.postgres, create=create, any_revision=any_revision)
         with postgres_errors(options), closing(database.open_driver(options)) as driver:
             driver.execute(b"SET enable_seqscan = on; SET enable_sort = on")
             yield OpenRows(
@@ -175,7 +201,7 @@ def _opened(location: StoreLocation, *, create: bool) -> Iterator[OpenRows]:
         return
     if location.kind != "sqlite" or location.database is None:
         raise StoreUnavailableError(location.shown, "only stores in SQLite, PostgreSQL and folders of files are copied")
-    opened = open_database(SqliteOptions(path=location.database, create=create))
+    opened = open_database(SqliteOptions(path=location.database, create=create, any_revision=any_revision))
     try:
         yield OpenRows(connection=SqliteConnection(opened, ""), dialect="sqlite", shown=location.shown)
     except sqlite3.IntegrityError as error:

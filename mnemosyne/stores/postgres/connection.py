@@ -90,10 +90,6 @@ class PostgresConnection:
         row = self.execute("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint").fetchone()
         return int(row[0])
 
-    def require(self, revision: int) -> None:
-        """Let only releases of this revision or a later one connect from now on."""
-        self.post("UPDATE alembic_version SET version_num = ? WHERE version_num < ?", [f"{revision:04}"] * 2)
-
     def drop(self) -> None:
         """Drop posted statements that have not been sent."""
         self._posted = []

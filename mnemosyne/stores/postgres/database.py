@@ -1,17 +1,15 @@
-"""A PostgreSQL database: connecting, creating, recognising and migrating it, and translating its errors.
+"""A PostgreSQL database: connecting, creating and recognising it, and translating its errors.
 
 It keeps psycopg out of the stores. It knows nothing of the values in the rows, and is imported only when an address
 names PostgreSQL.
 
 All tables are in one schema of their own (`mnemosyne` unless the address names another), which is created if there is
-none and refused if it holds anything else. An advisory lock of the schema lets one process at a time create or migrate
-it.
+none and refused if it holds anything else. An advisory lock of the schema lets one process at a time create it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import psycopg
@@ -22,10 +20,7 @@ from psycopg.types.numeric import Int8BinaryDumper
 from mnemosyne.core.errors import StoreBusyError, StoreError, StoreUnavailableError
 from mnemosyne.stores.locate import PostgresAddress
 from mnemosyne.stores.postgres.connection import Driver, TextLoader
-from mnemosyne.stores.sql.schema import NEEDED, REVISION, statements
-
-MARK = "mnemosyne"
-"""The comment on `alembic_version` that distinguishes our schema from another program's."""
+from mnemosyne.stores.sql.schema import MARK, check_revision, statements
 
 OLDEST_SERVER = 140000
 _TEXT = 25
@@ -55,18 +50,21 @@ _REASONS: tuple[tuple[type[psycopg.Error], str], ...] = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PostgresOptions:
-    """How to open a database. `busy_seconds` bounds the wait for another's lock."""
+    """How to open a database. `busy_seconds` bounds the wait for another's lock. With `any_revision` one of another
+    revision is opened too: to convert it.
+    """
 
     address: PostgresAddress
     busy_seconds: float = 5.0
     create: bool = True
+    any_revision: bool = False
 
 
 def open_driver(opening: PostgresOptions) -> Driver:
-    """Return a connection to our schema, which is created or migrated if necessary; StoreUnavailableError when the
-    server or schema cannot be used, StoreBusyError when another process migrates too long.
+    """Return a connection to our schema, which is created if necessary; StoreUnavailableError when the server or schema
+    cannot be used, StoreBusyError when another process creates or converts it too long.
 
-    A schema of another program or of a newer release, and with `create` false a missing one, is refused and not
+    A schema of another program or of another revision, and with `create` false a missing one, is refused and not
     changed.
     """
     driver = _connect(opening)
@@ -81,34 +79,23 @@ def open_driver(opening: PostgresOptions) -> Driver:
             if not opening.create:
                 raise StoreUnavailableError(shown, "there is no store in it; start a session there first")
             revision = _make(driver, opening)
-        if revision < REVISION:
-            lock = _lock(driver, opening.address.schema)
-            import_module("mnemosyne.stores.migrations.migrate").migrate_postgres(
-                lambda: _plain(_connect(opening)), lock
-            )
+        if not opening.any_revision:
+            check_revision(revision, shown, shown)
     except BaseException:
         driver.close()
         raise
     return driver
 
 
-def read_revision(opening: PostgresOptions) -> tuple[int, int]:
-    """Return the revision of our schema (0: there is none), and the one that it needs; nothing is changed.
-    StoreUnavailableError as of `open_driver`.
+def read_revision(opening: PostgresOptions) -> int:
+    """Return the revision of our schema (0: there is none); nothing is changed. StoreUnavailableError when it is another
+    program's.
     """
     driver = _connect(opening)
     try:
-        revision = _recognise(driver, opening)
-        return revision, _stamp(driver) if revision else 0
+        return _recognise(driver, opening)
     finally:
         driver.close()
-
-
-def _plain(driver: Driver) -> Driver:
-    """Return a connection as SQLAlchemy expects it."""
-    driver.cursor_factory = psycopg.Cursor
-    driver.autocommit = False
-    return driver
 
 
 def _connect(opening: PostgresOptions) -> Driver:
@@ -137,22 +124,17 @@ def _connect(opening: PostgresOptions) -> Driver:
 
 
 def _lock(driver: Driver, schema: str) -> str:
-    """Return the statement that waits for the advisory lock for creating or changing the tables, held until the
-    transaction ends.
-    """
+    """Return the statement that waits for the advisory lock for creating the tables, held until the transaction ends."""
     name = sql.Literal(f"{MARK}.{schema}").as_string(driver)
     patience = f"set_config('lock_timeout', '{_MAKING_SECONDS}s', true)"
     return f"SELECT {patience}, pg_advisory_xact_lock(hashtextextended({name}, 0))"
 
 
 def _recognise(driver: Driver, opening: PostgresOptions) -> int:
-    """Return the revision of the schema (0 = empty or missing), which may be later than ours; StoreUnavailableError when it
-    is another program's, or needs a later release.
-    """
+    """Return the revision of the schema, 0 for an empty or missing one; StoreUnavailableError when it is another program's."""
     address = opening.address
     row = driver.execute(
-        b"""SELECT count(*), count(*) FILTER (
-                WHERE c.relname = 'alembic_version' AND obj_description(c.oid, 'pg_class') = $2),
+        b"""SELECT count(*), count(*) FILTER (WHERE obj_description(c.oid, 'pg_class') = $2),
                 count(*) FILTER (WHERE c.relname = 'store_revision')
             FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = $1""",
         (address.schema, MARK),
@@ -165,22 +147,8 @@ def _recognise(driver: Driver, opening: PostgresOptions) -> int:
             address.shown,
             f"its schema {address.schema!r} holds tables of another program; name another by ?schema=NAME",
         )
-    needed = _stamp(driver)
-    if needed > REVISION:
-        raise StoreUnavailableError(
-            address.shown,
-            f"it was written by a newer release (store version {needed}, this one reads up to {REVISION}); update",
-        )
-    if needed < NEEDED or not has_revision:
-        return needed
-    newest = driver.execute("SELECT max(revision) FROM store_revision").fetchone()
-    return int(newest[0]) if newest else needed
-
-
-def _stamp(driver: Driver) -> int:
-    """Return the revision that the schema needs."""
-    stamped = driver.execute("SELECT version_num FROM alembic_version").fetchone()
-    return int(stamped[0]) if stamped else 0
+    newest = driver.execute("SELECT max(revision) FROM store_revision").fetchone() if has_revision else None
+    return int(newest[0]) if newest else 1
 
 
 def _make(driver: Driver, opening: PostgresOptions) -> int:
@@ -194,14 +162,9 @@ def _make(driver: Driver, opening: PostgresOptions) -> int:
         there = driver.execute("SELECT 1 FROM pg_namespace WHERE nspname = $1", (schema,)).fetchone()
         if there is None:
             driver.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
-        for statement in (*statements("postgresql"), *mark_statement()):
+        for statement in statements("postgresql"):
             driver.execute(statement.encode())
-    return REVISION
-
-
-def mark_statement() -> tuple[str, ...]:
-    """Return the statement that marks a schema as ours."""
-    return (f"COMMENT ON TABLE alembic_version IS '{MARK}'",)
+        return _recognise(driver, opening)
 
 
 def translate_error(error: psycopg.Error | OSError, opening: PostgresOptions) -> StoreError | None:

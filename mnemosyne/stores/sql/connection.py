@@ -86,10 +86,6 @@ class Connection(Protocol):
         """Return the time of the database's clock in microseconds since 1970 (UTC)."""
         ...
 
-    def require(self, revision: int) -> None:
-        """Let only releases of this revision or a later one open the store from now on, in this transaction."""
-        ...
-
 
 def expand_in(values: Sequence[T]) -> tuple[str, tuple[T, ...]]:
     """Return the placeholders and values of `IN (...)`, padded with the last value to a power of two so that there are

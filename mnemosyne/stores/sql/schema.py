@@ -1,7 +1,7 @@
 """The tables of the SQL stores as they are now, for SQLite and for PostgreSQL.
 
-A new database is created in one step from these statements. The revisions in `migrations/` bring an older one to the
-same tables; a test compares the two. It knows no driver.
+A new database is created in one transaction from these statements. One of another revision is refused: `jacquard migrate`
+converts it (`jacquard.migrate`, where each change of these tables is one function). It knows no driver.
 
 The tables:
 - `sessions` gives each session of a tenant a number (`key`), which is never reused; all its rows refer to that number.
@@ -28,7 +28,7 @@ The tables:
 - a session whose `active_branch` is empty is archived: its rows are in `archive_parts`, compressed, and `archives` says when
   and what of it is shown without opening it.
 - `leases` says which process does a kind of work for the whole store, and until when.
-- `store_revision` says of which revision the tables are; see REVISION.
+- `store_revision` has one row: the revision of the store; see REVISION.
 """
 
 from __future__ import annotations
@@ -38,21 +38,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from mnemosyne.core.errors import StoreUnavailableError
+
 Dialect = Literal["sqlite", "postgresql"]
 
-REVISION = 8
-"""The revision of these tables, as `store_revision` has it."""
+REVISION = 9
+"""The revision of these tables and of all that is recorded in them. A release reads and writes exactly one."""
 
-NEEDED = 3
-"""The oldest revision whose releases may use these tables: `PRAGMA user_version` of a SQLite file, `0003` in `alembic_version`.
-
-A release refuses a store that needs a later revision than its own, and goes on over one that is only newer: tables and columns are
-added, and nothing that an older release reads or writes changes its meaning. What an older release must not meet (a first archived
-session) raises the number in the same transaction (`sql.revision`).
-"""
-
-ARCHIVES_NEED = 4
-"""The revision whose releases know archived sessions."""
+MARK = "mnemosyne"
+"""The comment on `store_revision` that distinguishes our schema in PostgreSQL from another program's."""
 
 WORDS: Mapping[Dialect, Mapping[str, str]] = {
     "sqlite": {
@@ -186,13 +180,8 @@ let this user create it keeps bytes."""
 OF_THE_DATABASE = ("leases", "store_revision")
 """The tables that hold nothing of any tenant, and belong to one database: they are not copied into another."""
 
-STAMP = (
-    """CREATE TABLE alembic_version (
-        version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))""",
-    f"INSERT INTO alembic_version (version_num) VALUES ('{NEEDED:04}')",
-    f"INSERT INTO store_revision (revision) VALUES ({REVISION})",
-)
-"""The statements that let Alembic recognise a database that it did not create."""
+MARK_STATEMENT = f"COMMENT ON TABLE store_revision IS '{MARK}'"
+"""The statement that marks a schema in PostgreSQL as ours."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -313,6 +302,21 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 
 
 def statements(dialect: Dialect) -> tuple[str, ...]:
-    """Return the statements that create a database of the current revision."""
-    shared = SHARED if dialect == "postgresql" else ()
-    return (*(table.format_map(WORDS[dialect]) for table in TABLES), *shared, *STAMP)
+    """Return the statements that create a database of the current revision, for one transaction."""
+    shared = (*SHARED, MARK_STATEMENT) if dialect == "postgresql" else ()
+    revision = f"INSERT INTO store_revision (revision) VALUES ({REVISION})"
+    return (*(table.format_map(WORDS[dialect]) for table in TABLES), *shared, revision)
+
+
+def check_revision(revision: int, shown: str, address: str) -> None:
+    """Raise StoreUnavailableError for a store of any revision but the present one; `address` is what a command takes."""
+    if revision > REVISION:
+        raise StoreUnavailableError(
+            shown, f"it was written by a newer release (revision {revision}, this one reads {REVISION}); update"
+        )
+    if revision < REVISION:
+        raise StoreUnavailableError(
+            shown,
+            f"it is of revision {revision}, and this release reads revision {REVISION}; end what uses it, then run "
+            f"`jacquard migrate {address}`",
+        )

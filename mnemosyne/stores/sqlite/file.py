@@ -1,6 +1,6 @@
-"""A SQLite file: opening, creating, recognising and migrating it, and rewriting it after an erasure.
+"""A SQLite file: opening, creating and recognising it, and rewriting it after an erasure.
 
-Files that are refused (another program's, a newer release's) and the settings of a connection are defined here. It
+Files that are refused (another program's, those of another revision) and the settings of a connection are defined here. It
 knows nothing of the values in the rows.
 """
 
@@ -12,7 +12,6 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +19,7 @@ from mnemosyne.core.errors import StoreUnavailableError
 from mnemosyne.damage import DamageLog
 from mnemosyne.files import make_private_file, make_private_folder
 from mnemosyne.stores.sql.read_bodies import BodyCache
-from mnemosyne.stores.sql.schema import NEEDED, REVISION, statements
+from mnemosyne.stores.sql.schema import check_revision, statements
 
 APPLICATION_ID = 0x4A435144
 
@@ -28,7 +27,7 @@ APPLICATION_ID = 0x4A435144
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SqliteOptions:
     """How to open a file. `busy_seconds` bounds the wait for another process; `page_limit` the size (4096 bytes per
-    page).
+    page). With `any_revision` a file of another revision is opened too: to convert it.
     """
 
     path: Path
@@ -37,6 +36,7 @@ class SqliteOptions:
     create: bool = True
     page_limit: int | None = None
     read_only: bool = False
+    any_revision: bool = False
 
 
 class SqliteConnection:
@@ -85,17 +85,11 @@ class SqliteConnection:
         """Return the time of this machine, which is that of every process that uses the file."""
         return time.time_ns() // 1000
 
-    def require(self, revision: int) -> None:
-        """Let only releases of this revision or a later one open the file."""
-        if self.driver.execute("PRAGMA user_version").fetchone()[0] < revision:
-            self.driver.execute(f"PRAGMA user_version = {revision:d}")
-            self.driver.execute("UPDATE alembic_version SET version_num = ?", (f"{revision:04}",))
-
 
 def open_database(opening: SqliteOptions) -> sqlite3.Connection:
-    """Return a connection in WAL mode to a file of the current revision, which is created or migrated if necessary.
+    """Return a connection in WAL mode to a file of the current revision, which is created if necessary.
 
-    StoreUnavailableError, before anything is written, for a file of another program or of a newer release, and with
+    StoreUnavailableError, before anything is written, for a file of another program or of another revision, and with
     `create` false for a missing one. Call it on the thread that will use the connection. Deleted rows are overwritten
     (`secure_delete`); `rewrite_file` removes the copies that this misses.
     """
@@ -110,24 +104,17 @@ def open_database(opening: SqliteOptions) -> sqlite3.Connection:
         raise StoreUnavailableError(str(path), "the file or its folder may not be written; what it holds can be read")
     connection = _connect(opening)
     try:
-        revision = _recognise(connection, path)
+        if not _recognise(connection, path) and _may_write(path):
+            _use_wal(connection, opening.busy_seconds)
+            _make(connection)
+        if not opening.any_revision:
+            check_revision(_recognise(connection, path), str(path), f"sqlite:///{path}")
         connection.execute(f"PRAGMA synchronous = {opening.synchronous}")
         connection.execute("PRAGMA secure_delete = ON")
         # Without it a page whose count of cells is damaged may look empty, and what it holds is missing without a word.
         connection.execute("PRAGMA cell_size_check = ON")
         if opening.page_limit is not None:
             connection.execute(f"PRAGMA max_page_count = {opening.page_limit:d}")
-        if revision < REVISION and not _may_write(path):
-            raise StoreUnavailableError(
-                str(path),
-                "an older release wrote it, and it may only be read here; open it once where it may be written",
-            )
-        if revision < REVISION:
-            _use_wal(connection, opening.busy_seconds)
-            if revision == 0:
-                _make(connection)
-            if _recognise(connection, path) < REVISION:
-                import_module("mnemosyne.stores.migrations.migrate").migrate_sqlite(path, opening.busy_seconds)
         if opening.read_only:
             connection.execute("PRAGMA query_only = ON")
     except BaseException:
@@ -178,30 +165,22 @@ def _make_folder(path: Path) -> None:
 
 
 def _recognise(connection: sqlite3.Connection, path: Path) -> int:
-    """Return the revision of a file (0 = empty), which may be later than ours; StoreUnavailableError when it is another
-    program's, or needs a later release.
-    """
+    """Return the revision of a file, 0 for an empty one; StoreUnavailableError when it is another program's."""
     application = connection.execute("PRAGMA application_id").fetchone()[0]
-    needed: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-    if application != APPLICATION_ID and (tables or application or needed):
+    if application != APPLICATION_ID and (tables or application or version):
         raise StoreUnavailableError(str(path), "it is a database of another program; choose another path")
-    if needed > REVISION:
-        raise StoreUnavailableError(
-            str(path),
-            f"it was written by a newer release (store version {needed}, this one reads up to {REVISION}); update",
-        )
-    if needed < NEEDED or "store_revision" not in tables:
-        return needed
+    if "store_revision" not in tables:
+        return min(1, len(tables))
     (revision,) = connection.execute("SELECT max(revision) FROM store_revision").fetchone()
     return int(revision)
 
 
-def read_revision(path: Path) -> tuple[int, int]:
-    """Return the revision of a file, and the one that it needs; nothing is changed. StoreUnavailableError as of `open_database`."""
+def read_revision(path: Path) -> int:
+    """Return the revision of a file; nothing is changed. StoreUnavailableError when it is another program's."""
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
-        needed: int = connection.execute("PRAGMA user_version").fetchone()[0]
-        return _recognise(connection, path), needed
+        return _recognise(connection, path)
 
 
 def _use_wal(connection: sqlite3.Connection, busy_seconds: float) -> None:
@@ -221,11 +200,10 @@ def _make(connection: sqlite3.Connection) -> None:
     """Create the tables in one transaction, unless another process has."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
+        if connection.execute("SELECT 1 FROM sqlite_master").fetchone() is None:
             for statement in statements("sqlite"):
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {NEEDED}")
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -15,7 +16,7 @@ from typer.testing import CliRunner
 from jacquard import open_runtime
 from jacquard.cli.app import app
 from mnemosyne import PostgresStore, SqliteStore
-from mnemosyne.stores.sql.schema import NEEDED, REVISION
+from mnemosyne.stores.sql.schema import REVISION
 from mnemosyne.testing.stores.samples import imported_turn, start
 
 WORLD = Path(__file__).parents[3] / "examples" / "whispering_forest" / "en"
@@ -60,7 +61,7 @@ def test_a_sound_store_is_well_and_nothing_is_written(folder):
         {"tenant": "default", "sessions": 1, "archived": 0, "worlds": 1}
         | {name: told["tenants"][0][name] for name in ("entries", "stored_bytes")}
     ]
-    assert told["revisions"] == [REVISION, NEEDED, REVISION]
+    assert told["revisions"] == [REVISION, REVISION]
     assert told["indexes"][0]["tables"] > 0
     assert told["packages"]["numpy"]
     assert files_of(folder) == before
@@ -94,10 +95,16 @@ def test_what_lies_around_is_found(folder, tmp_path):
 
 
 def test_packs_that_differ_or_are_gone(folder, tmp_path):
+    pack = tmp_path / "pack"
+    shutil.copytree(WORLD, pack)
+    (pack / "lore" / "new.md").write_text(
+        "---\nid: new\nname: New\ncategory: encyclopedia\n---\nRain is counted here.\n"
+    )
     notes = folder / "worlds.json"
-    notes.write_text(json.dumps({"whispering_forest": str(tmp_path / "gone")}))
-    known = examine(folder)
-    assert codes(known) <= {"pack_folder"}
+    notes.write_text(json.dumps(dict.fromkeys(json.loads(notes.read_text()), str(pack))))
+    assert codes(examine(folder)) == {"pack_differs"}
+    shutil.rmtree(pack)
+    assert codes(examine(folder)) == set()
     with closing(sqlite3.connect(folder / "store.db")) as connection:
         connection.execute("UPDATE worlds SET digest = 'other'")
         connection.commit()
@@ -129,23 +136,6 @@ def test_damaged_rows_and_archives_are_named_by_a_deep_look(folder):
         connection.execute("UPDATE messages SET body = x'7b7d' || body")
         connection.commit()
     assert {"archive_damaged", "record_damaged"} <= codes(examine(folder, "--deep"))
-
-
-def test_an_older_store_is_told_and_not_migrated(folder):
-    with closing(sqlite3.connect(folder / "store.db")) as connection:
-        for table in ("archives", "archive_parts", "leases", "store_revision"):
-            connection.execute(f"DROP TABLE {table}")
-        for name in ("turns_copied", "evidences_of_turn", "messages_by_exchange"):
-            connection.execute(f"DROP INDEX {name}")
-        later = ("evidences DROP COLUMN turn_id", "evidences DROP COLUMN readers", "turns DROP COLUMN origin_id")
-        for column in (*later, "messages DROP COLUMN exchange"):
-            connection.execute(f"ALTER TABLE {column}")
-        connection.execute("ALTER TABLE evidences DROP COLUMN is_memory")
-        connection.commit()
-    told = examine(folder)
-    assert "migration_pending" in codes(told)
-    with closing(sqlite3.connect(folder / "store.db")) as connection:
-        assert connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'leases'").fetchone() == (0,)
 
 
 def test_a_database_that_is_away_takes_nothing_from_the_rest():

@@ -47,10 +47,10 @@ def doctor(
 
 
 def _print(found: Diagnosis, config: Path | None) -> None:
-    tables, needed, ours = found.revisions
+    revision, ours = found.revisions
     show(f"store      {found.store} ({found.kind}){'' if found.reachable else ': not reachable'}")
-    if tables:
-        show(f"revision   {tables}; releases from revision {needed} on may use it; this one makes {ours}")
+    if revision:
+        show(f"revision   {revision}; this release reads {ours}")
     for figures in found.tenants:
         show(
             f"tenant     {figures.tenant}: {figures.sessions} sessions ({figures.archived} archived), {figures.entries} entries, "

@@ -9,18 +9,25 @@ from typing import Annotated
 import typer
 from anyio import to_thread
 
-from jacquard.cli.shared import DEFAULT_STORE, JsonOption, StoreOption, print_json, run, show
+from jacquard.cli.shared import DEFAULT_STORE, JsonOption, StoreOption, print_json, run, say, show
+from jacquard.migrate import Migration, migrate_store
 from mnemosyne.stores.maintenance.copies import CopyResult, backup_store, restore_store
-from mnemosyne.stores.maintenance.revision import Migration, migrate_store
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The backup.")]
 
 
-def migrate(store: StoreOption = DEFAULT_STORE, json_output: JsonOption = False) -> None:
-    """Bring a store to the present revision, as its first use would."""
+def migrate(
+    place: Annotated[
+        str | None,
+        typer.Argument(metavar="[ADDRESS]", help="A store, or the backup of one in SQL. [the store of the settings]"),
+    ] = None,
+    store: StoreOption = DEFAULT_STORE,
+    json_output: JsonOption = False,
+) -> None:
+    """Convert a store of an earlier release to the form that this one reads and writes."""
 
     async def work() -> Migration:
-        return await to_thread.run_sync(migrate_store, store)
+        return await to_thread.run_sync(migrate_store, place or store)
 
     done = run(work)
     if json_output:
@@ -29,6 +36,10 @@ def migrate(store: StoreOption = DEFAULT_STORE, json_output: JsonOption = False)
         show(f"{done.shown}: revision {done.after} already; nothing was done.")
     else:
         show(f"{done.shown}: from revision {done.before} to {done.after}.")
+        for each in done.changes:
+            show(f"  {each}")
+    for each in done.left:
+        say(each, "yellow")
 
 
 def backup(

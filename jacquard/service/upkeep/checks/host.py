@@ -25,7 +25,6 @@ PACKAGES = (
     "fastapi",
     "uvicorn",
     "mcp",
-    "alembic",
     "msgspec",
     "numpy",
 )

@@ -7,12 +7,14 @@ from pathlib import Path
 from anyio import to_thread
 
 from jacquard.core.degradations import DegradationCode
+from jacquard.core.errors import ConfigError
 from jacquard.service.upkeep.findings import Finding, TenantFigures, stale, wrong
 from jacquard.wiring.world_notes import WORLDS_FILE, WorldNotes
 from mnemosyne.core.errors import DamagedRecordError, MnemosyneError
 from mnemosyne.documents.store_check import check_store, lacks_pack
 from mnemosyne.protocols import Store, StoreUpkeep
 from mnemosyne.stores.locate import StoreLocation
+from mnemosyne.world import load_world
 
 
 async def read_figures(store: Store, tenant: str) -> TenantFigures:
@@ -38,9 +40,10 @@ async def check_worlds(store: Store, location: StoreLocation, tenant: str) -> li
     found = []
     for world_id, digest in (await store.worlds()).items():
         try:
-            noted = await to_thread.run_sync(notes.find, world_id)
+            folder = await to_thread.run_sync(notes.find_folder, world_id)
+            authored = None if folder is None else await to_thread.run_sync(load_world, folder)
             is_missing = await lacks_pack(store, world_id, digest)
-        except MnemosyneError as error:
+        except (MnemosyneError, ConfigError) as error:
             do = "Mend the pack, or name its folder by --world DIR."
             found.append(wrong("world_pack", str(error), do))
             continue
@@ -52,17 +55,13 @@ async def check_worlds(store: Store, location: StoreLocation, tenant: str) -> li
                     "Name its folder once: `jacquard weave --world DIR …`.",
                 )
             )
-        if noted.world is not None and noted.world.digest != digest:
+        if authored is not None and (authored.world_id, authored.digest) != (world_id, digest):
             found.append(
                 stale(
                     "pack_differs",
-                    f"The pack of world {world_id!r} in {noted.folder} is not the one in the store.",
+                    f"The pack of world {world_id!r} in {folder} is not the one in the store.",
                     "The next command with --world brings it in.",
                 )
-            )
-        elif noted.reason:
-            found.append(
-                stale("pack_folder", f"World {world_id!r}: {noted.reason}.", "Name its folder by --world DIR.")
             )
     return found
 

@@ -1,4 +1,4 @@
-"""Whether the tables of a store can be used, of which revision they are, and who has a lease."""
+"""Whether a store can be used, of which revision it is, and who has a lease."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from mnemosyne.core.codec import format_time
 from mnemosyne.core.errors import StoreError
 from mnemosyne.protocols import Store, StoreUpkeep
 from mnemosyne.stores.locate import StoreLocation
-from mnemosyne.stores.maintenance.revision import read_revisions
+from mnemosyne.stores.maintenance.rows import find_revision
 from mnemosyne.stores.sql.schema import REVISION
 
 
-def check_revisions(location: StoreLocation) -> tuple[tuple[int, int] | None, list[Finding]]:
-    """Return the revisions of the tables, None where the store cannot be used."""
+def check_revisions(location: StoreLocation) -> tuple[int | None, list[Finding]]:
+    """Return the revision of a store, None if it cannot be used, 0 if it has none."""
     if location.kind not in ("sqlite", "postgresql"):
-        return (0, 0), []
+        return 0, []
     try:
-        revision, needed = read_revisions(location)
+        revision = find_revision(location)
     except StoreError as error:
         do = "See that the address is right and the database runs; what is said below needs no database."
         return None, [wrong("store_unavailable", str(error), do)]
@@ -30,20 +30,19 @@ def check_revisions(location: StoreLocation) -> tuple[tuple[int, int] | None, li
         found.append(
             stale(
                 "migration_pending",
-                f"The tables are of revision {revision}, this release makes {REVISION}.",
-                "Take a backup, then run `jacquard migrate`; the first use does it too. Until then its content is not looked "
-                "at.",
+                f"The store is of revision {revision}, this release reads {REVISION}.",
+                "End what uses it, then run `jacquard migrate`. Until then its content is not looked at.",
             )
         )
     elif revision > REVISION:
         found.append(
-            stale(
-                "newer_tables",
-                f"The tables are of revision {revision}, this release knows {REVISION}; it can go on over them.",
-                "Update this host when the others are.",
+            wrong(
+                "newer_store",
+                f"The store is of revision {revision}, this release reads {REVISION}.",
+                "Update this host.",
             )
         )
-    return (revision, needed), found
+    return revision, found
 
 
 async def check_leases(store: Store, now: datetime) -> tuple[dict[str, str], list[Finding]]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from mnemosyne.chains.messages.message_parts import read_user
 from mnemosyne.core.codec import decode, encode, parse_time
-from mnemosyne.core.errors import DamagedRecordError, SessionNotFoundError, StoreUnavailableError, VersionConflictError
+from mnemosyne.core.errors import DamagedRecordError, SessionNotFoundError, VersionConflictError
 from mnemosyne.protocols.upkeep import ArchivedSession, Lease
 from mnemosyne.schema.erasure import Erasure, ErasureOutcome
 from mnemosyne.schema.evidence import Evidence
@@ -28,7 +28,6 @@ from mnemosyne.stores.sql.reading.archives import (
     read_parts,
     read_session_rows,
 )
-from mnemosyne.stores.sql.schema import ARCHIVES_NEED, REVISION
 from mnemosyne.stores.sql.sessions import read_branches
 from mnemosyne.stores.sql.upkeep import leases
 from mnemosyne.stores.sql.upkeep.figures import last_active
@@ -46,7 +45,6 @@ def archive(
     VersionConflictError for another version than expected, LeaseLostError.
     """
     leases.check(connection, lease)
-    _check_columns(connection)
     key, branch, version, created_at = _find(connection, session_id)
     if not branch:
         return None
@@ -69,7 +67,6 @@ def archive(
         drop_vectors(connection, scope)
         drop_segments(connection, scope, leave_mark=True)
     connection.execute("UPDATE sessions SET active_branch = '' WHERE key = ?", (key,))
-    connection.require(ARCHIVES_NEED)
     return ArchivedSession(
         session_id=session_id, archived_at=at, active_at=active, rows=rows, raw_bytes=raw, packed_bytes=packed
     )
@@ -174,16 +171,6 @@ def _find(connection: Connection, session_id: str) -> tuple[int, str, int, str |
     if row is None:
         raise SessionNotFoundError(session_id)
     return row[0], row[1], row[2], row[3]
-
-
-def _check_columns(connection: Connection) -> None:
-    """Refuse to pack rows of tables that a later release has given columns which this one does not know."""
-    (newest,) = connection.execute("SELECT max(revision) FROM store_revision").fetchone()
-    if newest > REVISION:
-        raise StoreUnavailableError(
-            connection.shown,
-            f"its tables are of revision {newest} and this release knows {REVISION}, so it archives nothing; a newer one can",
-        )
 
 
 def _will_expire(connection: Connection, key: int) -> bool:

@@ -1,0 +1,309 @@
+"""Converts stores of an earlier form to the present one: the only module that knows another form.
+
+Everything else reads and writes stores of exactly one revision (`mnemosyne.stores.sql.schema.REVISION`). Whoever changes what is
+stored raises that number by one and adds one `Conversion` to CONVERSIONS, with a test that begins with a store as it was before.
+The oldest revision that can be converted is BASELINE.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from jacquard.config.sections import RuntimeConfig, drop_config_secrets
+from jacquard.pipeline.record.prepared_turn import request_fingerprint
+from mnemosyne.core.codec import decode, encode, from_plain, to_plain
+from mnemosyne.core.errors import CodecError, DamagedRecordError, StoreUnavailableError, UnreadableError
+from mnemosyne.files import place_draft
+from mnemosyne.schema.world import BARE_DIGEST
+from mnemosyne.stores.locate import StoreLocation, locate_store
+from mnemosyne.stores.maintenance.copies import seal_backup
+from mnemosyne.stores.maintenance.digest import check_digest, has_digest
+from mnemosyne.stores.maintenance.rows import OpenRows, converting, find_revision
+from mnemosyne.stores.sql import blobs
+from mnemosyne.stores.sql.reading.archives import delete_session_rows, pack_rows, read_archived_rows, read_session_rows
+from mnemosyne.stores.sql.schema import COLUMNS, MARK_STATEMENT, OF_A_SESSION, REVISION, check_revision
+
+BASELINE = 8
+"""The oldest revision that can be converted: that of November 2026, before the first release."""
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Migration:
+    """What was done to a store: its revision before and after, each change with its count, and what was left as it was."""
+
+    shown: str
+    before: int
+    after: int
+    changes: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredSession:
+    """All rows of one session, by table, as they lie in the tables or in an archive. A conversion changes them in place."""
+
+    key: int
+    session_id: str
+    world_digest: str
+    rows: Mapping[str, list[Row]]
+
+    def read(self, table: str, row: Row, column: str) -> Any:
+        """Return the JSON value of a body; None for none, and for one that is damaged, which stays as it is."""
+        try:
+            return None if row[column] is None else decode(self._open(table, row, column), Any)
+        except UnreadableError:
+            return None
+
+    def write(self, table: str, row: Row, column: str, value: Any) -> None:
+        """Put a JSON value in the place of a body."""
+        self._close(table, row, column, encode(value))
+
+    def place(self, table: str, row: Row, **columns: Any) -> None:
+        """Change columns that place a row's bodies: their checksums are made again, unless a body is damaged."""
+        bodies: dict[str, bytes] = {}
+        for column in _BODIES[table]:
+            if row[column] is not None:
+                try:
+                    bodies[column] = self._open(table, row, column)
+                except UnreadableError:
+                    continue
+        row.update(columns)
+        for column, body in bodies.items():
+            self._close(table, row, column, body)
+
+    def _open(self, table: str, row: Row, column: str) -> bytes:
+        return blobs.unseal(blobs.unpack_blob(row[column]), self._place(table, row, column))
+
+    def _close(self, table: str, row: Row, column: str, body: bytes) -> None:
+        sealed = blobs.seal(body, self._place(table, row, column))
+        row[column] = blobs.pack_blob(sealed) if table == "papers" else sealed
+
+    def _place(self, table: str, row: Row, column: str) -> str:
+        if table == "papers":
+            turn_id = next(turn["turn_id"] for turn in self.rows["turns"] if turn["number"] == row["turn"])
+            return blobs.blob_place(column, self.key, turn_id)
+        if table == "messages":
+            return blobs.message_place(self.key, row["turn_id"], row["ord"], row["branch_id"], row["depth"])
+        if table == "entries":
+            flags = row["restricted"], row["deleted"]
+            return blobs.entry_place(row["entry_id"], row["scope"], row["chain"], *flags)
+        return blobs.place_of_row(table, column, self.key, [row[name] for name in blobs.PLACED_BY[table]])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Conversion:
+    """One change of form: `to` is the revision that it makes, `does` what it does, for a person.
+
+    `tables` changes the tables. `session` changes the rows of one session, archived ones too, and returns how many it has
+    changed; it runs when the tables have their present form. Both run again if a migration was stopped.
+    """
+
+    to: int
+    does: str
+    tables: Callable[[OpenRows], None] | None = None
+    session: Callable[[StoredSession], int] | None = None
+
+
+def migrate_store(address: str) -> Migration:
+    """Convert a store to the present revision; blocks. It is one transaction, so a store is of one revision or of the other,
+    whenever it is stopped; a store of the present one is not changed.
+
+    StoreUnavailableError for a store that cannot be used, is newer, or older than BASELINE.
+    """
+    location = locate_store(f"sqlite:///{address}" if Path(address).is_file() else address)
+    if location.kind == "file":
+        return Migration(shown=location.shown, before=1, after=1)
+    before = find_revision(location)
+    if before == REVISION:
+        return Migration(shown=location.shown, before=before, after=before)
+    if before == 0:
+        raise StoreUnavailableError(location.shown, "there is no store in it; start a session there first")
+    if before > REVISION:
+        check_revision(before, location.shown, address)
+    if before < BASELINE:
+        raise StoreUnavailableError(
+            location.shown, f"it is of revision {before}, and the oldest that can be converted is revision {BASELINE}"
+        )
+    if location.database is not None and has_digest(location.database):
+        return _convert_backup(location, location.database)
+    return _convert(location)
+
+
+def _convert(location: StoreLocation) -> Migration:
+    with converting(location) as rows:
+        (before,) = rows.connection.execute("SELECT max(revision) FROM store_revision").fetchone()
+        wanted = [each for each in CONVERSIONS if each.to > before]
+        for each in wanted:
+            if each.tables is not None:
+                each.tables(rows)
+        counts, left = convert_sessions(rows, wanted)
+        rows.connection.execute("UPDATE store_revision SET revision = ?", (REVISION,))
+    changes = (f"{each.does}: {counts[each.does]}" if each.session else each.does for each in wanted)
+    return Migration(shown=location.shown, before=before, after=REVISION, changes=tuple(changes), left=tuple(left))
+
+
+def _convert_backup(location: StoreLocation, file: Path) -> Migration:
+    """Convert the backup of a SQL store beside it, with a new digest, and put that in its place."""
+    check_digest(file)
+    draft = file.with_name(f"{file.name}.partial")
+    try:
+        shutil.copyfile(file, draft)
+        draft.chmod(file.stat().st_mode)
+        done = _convert(StoreLocation(kind="sqlite", shown=location.shown, database=draft))
+        seal_backup(draft)
+        place_draft(draft, file)
+    finally:
+        draft.unlink(missing_ok=True)
+    return done
+
+
+def convert_sessions(rows: OpenRows, wanted: Sequence[Conversion]) -> tuple[dict[str, int], list[str]]:
+    """Let conversions change the sessions of a store whose tables have their present form; return how much each has
+    changed, and which archives could not be read and were left.
+    """
+    counts, left = {each.does: 0 for each in wanted}, []
+    steps = [(each.does, each.session) for each in wanted if each.session is not None]
+    found = rows.connection.execute(
+        "SELECT s.key, s.session_id, s.tenant, s.active_branch, w.digest FROM sessions AS s LEFT JOIN worlds AS w "
+        "ON w.tenant = s.tenant AND w.world_id = s.world_id ORDER BY s.key"
+    ).fetchall()
+    connection: Any = rows.connection
+    for key, session_id, connection.tenant, branch, digest in found if steps else ():
+        try:
+            kept = _read_rows(rows, key, session_id, is_archived=not branch)
+        except DamagedRecordError as error:
+            left.append(str(error))
+            continue
+        session = StoredSession(key=key, session_id=session_id, world_digest=digest or BARE_DIGEST, rows=kept)
+        done = {name: change(session) for name, change in steps}
+        if any(done.values()):
+            _write_rows(rows, session, is_archived=not branch)
+        counts = {name: number + done.get(name, 0) for name, number in counts.items()}
+    return counts, left
+
+
+def _read_rows(rows: OpenRows, key: int, session_id: str, *, is_archived: bool) -> dict[str, list[Row]]:
+    kept: dict[str, list[Row]] = {table: [] for table in _BODIES}
+    if is_archived:
+        for table, row in read_archived_rows(rows.connection, key, session_id):
+            kept[table].append(row)
+    else:
+        for table, cells in read_session_rows(rows.connection, key, session_id):
+            kept[table].append(dict(zip(COLUMNS[table], cells, strict=True)))
+    return kept
+
+
+def _write_rows(rows: OpenRows, session: StoredSession, *, is_archived: bool) -> None:
+    connection, key = rows.connection, session.key
+    cells = (
+        (table, tuple(row.get(column) for column in COLUMNS[table]))
+        for table, kept in session.rows.items()
+        for row in kept
+    )
+    if not is_archived:
+        delete_session_rows(connection, key, session.session_id)
+        for table, group in groupby(cells, key=lambda each: each[0]):
+            connection.insert(table, ", ".join(COLUMNS[table]), [row for _, row in group])
+        return
+    connection.execute("DELETE FROM archive_parts WHERE session = ?", (key,))
+    raw, packed = 0, 0
+    for part, (body, _, size) in enumerate(pack_rows(session.session_id, key, cells)):
+        connection.insert("archive_parts", "session, part, body", [(key, part, body)])
+        raw, packed = raw + size, packed + len(body)
+    connection.execute("UPDATE archives SET raw_bytes = ?, packed_bytes = ? WHERE session = ?", (raw, packed, key))
+
+
+_BODIES: Mapping[str, tuple[str, ...]] = {
+    **{each.table: tuple(each.bodies) for each in OF_A_SESSION},
+    "papers": ("receipt", "prompt", "report"),
+    "entries": ("body",),
+}
+"""The columns with JSON, by table of a session."""
+
+
+# The conversions, oldest first.
+
+
+def drop_alembic(rows: OpenRows) -> None:
+    """Leave `store_revision` as the only place that states the revision of a store."""
+    rows.connection.execute("DROP TABLE alembic_version")
+    rows.connection.execute(MARK_STATEMENT if rows.dialect == "postgresql" else "PRAGMA user_version = 0")
+
+
+def renew_fingerprints(session: StoredSession) -> int:
+    """Give turns that wait for their reply the fingerprints of today, so that the same request is answered from the record.
+
+    One that was not made of what the record states (a world that has changed since, facts about a user) stays, and its
+    request is prepared anew.
+    """
+    number = 0
+    prompts = {row["turn"]: row for row in session.rows["papers"]}
+    for turn in session.rows["turns"]:
+        draft = session.read("turns", turn, "draft")
+        prompt = session.read("papers", prompts[turn["number"]], "prompt") if turn["number"] in prompts else None
+        if turn["status"] != "prepared" or not draft or not prompt or not prompt.get("tape"):
+            continue
+        text, plain = draft[0].get("content", ""), prompt["tape"].get("config") or {}
+        try:
+            config = from_plain(plain, RuntimeConfig)
+        except CodecError:
+            continue
+        if turn["fingerprint"] == _fingerprint_of_revision_8(text, config, session.world_digest):
+            session.place("turns", turn, fingerprint=request_fingerprint(text, config, session.world_digest))
+            number += 1
+    return number
+
+
+_FORMER_DEFAULTS = {
+    "layout": "classic",
+    "curation.select_limit": 5,
+    "curation.fallback_limit": 3,
+    "history.max_messages": 60,
+    "history.max_tokens": 3000,
+    "history.low_water": 0.5,
+    "summary.max_summary_tokens": 512,
+}
+_LEFT_OUT = (
+    *("profile", "locale", "limits", "memory", "snapshots", "token_estimator", "activation", "world_info"),
+    *("untagged_updates", "budget.state_share", "planner.name", "selector.name", "redaction.redactor"),
+    *("history.shown_turns", "curation.dates", "curation.flesh_tokens", "curation.relevance_floor"),
+    *("curation.relevance_floor_past", "evidence.relevance_floor"),
+)
+_NO_PART = ("consolidation", "observability", "chunks", "locks", "snapshots", "tags")
+
+
+def _fingerprint_of_revision_8(text: str, config: RuntimeConfig, world_digest: str) -> str:
+    """Return the fingerprint of a request as revision 8 made it: with all settings, but some not where they are at their
+    default, and some at an earlier default.
+    """
+    default = to_plain(RuntimeConfig())
+    plain = to_plain(drop_config_secrets(config)) | {name: deepcopy(default[name]) for name in _NO_PART}
+    for path in (*_LEFT_OUT, *_FORMER_DEFAULTS):
+        *sections, name = path.split(".")
+        holder, kept = (plain[sections[0]], default[sections[0]]) if sections else (plain, default)
+        if holder[name] == kept[name]:
+            if path in _FORMER_DEFAULTS:
+                holder[name] = _FORMER_DEFAULTS[path]
+            else:
+                del holder[name]
+    return hashlib.sha256(encode([1, text, plain, world_digest])).hexdigest()
+
+
+CONVERSIONS: tuple[Conversion, ...] = (
+    Conversion(
+        to=9,
+        does="turns that wait have a fingerprint of their settings as they are",
+        tables=drop_alembic,
+        session=renew_fingerprints,
+    ),
+)
+"""The conversions, oldest first."""
