@@ -9,7 +9,7 @@ import httpx
 import pytest
 from served import serve_app
 from starlette.applications import Starlette
-from starlette.responses import JSONResponse, StreamingResponse
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from jacquard.config.service import ProxySettings, ServiceSettings
@@ -35,11 +35,19 @@ class StrictServer:
         self.refused += 1
         status, sentence = fault
         if not sentence:
-            return StreamingResponse(iter([]), media_type="text/event-stream")
+            return _EmptyThenBroken(media_type="text/event-stream")
         error = {"error": {"message": sentence, "code": status}}
         if status != 200:
             return JSONResponse(error, status)
         return StreamingResponse(iter([f"event: error\ndata: {json.dumps(error)}\n\n"]), media_type="text/event-stream")
+
+
+class _EmptyThenBroken(Response):
+    """The answer of llama.cpp's Python server: an empty stream that ends, then an error, for which the connection is closed."""
+
+    async def __call__(self, scope, receive, send):
+        await super().__call__(scope, receive, send)
+        raise ValueError("'raise_exception' is undefined")
 
 
 def only_first(messages, status=500, sentence="Jinja Exception: System message must be at the beginning."):

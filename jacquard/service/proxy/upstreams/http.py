@@ -48,13 +48,31 @@ class HttpUpstream:
             request = self._client.build_request(
                 call.method, f"{self._base}{call.path}{query}", headers=pairs, content=call.body
             )
-            response = await self._client.send(request, stream=True)
+            response = await self._send(request)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise _fault(error) from None
         try:
             yield _HttpAnswer(response)
         finally:
             await response.aclose()
+
+    async def _send(self, request: httpx.Request) -> httpx.Response:
+        """Send a request, and once more if the server closed the kept connection on which it went: servers close one at any time,
+        and after an error within a stream at once.
+        """
+        connections: list[str] = []
+
+        async def note(event: str, _: object) -> None:
+            if event == "connection.connect_tcp.started":
+                connections.append(event)
+
+        request.extensions["trace"] = note
+        try:
+            return await self._client.send(request, stream=True)
+        except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+            if connections:
+                raise
+            return await self._client.send(request, stream=True)
 
     async def close(self) -> None:
         """Close all connections."""
