@@ -15,7 +15,7 @@ HEAVY = (
     "tokenizers",
     "onnxruntime",
     "pyarrow",
-    "fastapi",
+    "starlette",
     "openai",
 )
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import anyio
 from anyio import to_thread
-from fastapi import FastAPI
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -27,7 +27,7 @@ from jacquard.service.access.principals import RequestNote, note_of
 from jacquard.service.access.records import ServiceRecords, open_records
 from jacquard.service.answers import Refusal
 from jacquard.service.http.endpoints import EncodedPaths
-from jacquard.service.http.routes import API_VERSION, answer_http_fault, make_routes
+from jacquard.service.http.routes import answer_http_fault, make_routes
 from jacquard.service.proxy.routes import Proxy
 from jacquard.service.proxy.upstreams.opening import open_upstream
 from jacquard.service.proxy.upstreams.protocol import Upstream
@@ -61,7 +61,7 @@ def build_app(
     *,
     is_served: bool = False,
     places: WorkerPlaces | None = None,
-) -> FastAPI:
+) -> Starlette:
     """Return the application of the service; `engine` are the settings of turns.
 
     What the application opens is closed when the server ends its lifespan. Where it `is_served` by a process of its own, it writes
@@ -70,13 +70,8 @@ def build_app(
     """
     parts = _build_parts(settings, engine or RuntimeConfig(), is_served=is_served, places=places)
     records, forwarder, mcp = parts.records, parts.forwarder, parts.mcp
-    app = FastAPI(
-        title="Jacquard",
-        version=API_VERSION,
+    app = Starlette(
         lifespan=parts.open,
-        docs_url=None,
-        redoc_url=None,
-        openapi_url=None,
         middleware=[
             Middleware(EncodedPaths),
             Middleware(
@@ -117,7 +112,7 @@ class _ServiceParts:
     streams: list[anyio.CancelScope] = field(default_factory=list)
 
     @asynccontextmanager
-    async def open(self, app: FastAPI) -> AsyncIterator[None]:
+    async def open(self, app: Starlette) -> AsyncIterator[None]:
         """Keep open what requests need; the reverse order closes it."""
         settings = self.settings
         async with AsyncExitStack() as stack:
@@ -215,7 +210,7 @@ def _make_mcp(settings: ServiceSettings, tenants: TenantRuntimes, records: Servi
     return make_http(server, settings)
 
 
-def _add_probes(app: FastAPI, tenants: TenantRuntimes, metrics: ServiceMetrics) -> None:
+def _add_probes(app: Starlette, tenants: TenantRuntimes, metrics: ServiceMetrics) -> None:
     async def healthz(_: Request) -> Response:
         return JSONResponse({"status": "ok"})
 

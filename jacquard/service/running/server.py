@@ -17,7 +17,7 @@ from typing import Any
 
 import anyio
 import uvicorn
-from fastapi import FastAPI
+from starlette.applications import Starlette
 from uvicorn.supervisors import Multiprocess
 
 from jacquard.config.sections import RuntimeConfig
@@ -135,7 +135,7 @@ async def _check_store(settings: ServiceSettings, engine: RuntimeConfig) -> None
         await tenants.check()
 
 
-def build_served(file: Path | None, options: Mapping[str, Any], folder: str | None = None) -> FastAPI:
+def build_served(file: Path | None, options: Mapping[str, Any], folder: str | None = None) -> Starlette:
     """Return the application for the process that calls this, which may be one of several; ConfigError as of `serve`.
 
     `folder`: where several processes find each other.

@@ -22,7 +22,7 @@ PACKAGES = (
     "sentence-transformers",
     "litellm",
     "psycopg",
-    "fastapi",
+    "starlette",
     "uvicorn",
     "mcp",
     "msgspec",
