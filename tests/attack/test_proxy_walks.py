@@ -180,7 +180,9 @@ class Walk:
             items[at] = self.author.edited(items[at])
         elif name == "edit back" and client.former:
             former = client.former.pop()
-            if len(former) <= len(items):
+            changed = {at for at, (old, new) in enumerate(zip(former, items, strict=False)) if old != new}
+            # Nobody learns of an edit of what is not shown.
+            if len(former) <= len(items) and changed.issubset(visible):
                 client.items = [*former, *items[len(former) :]]
         elif name == "undo" and len(items) > 4:
             client.items = items[: -random.choice((2, 2, 4))]

@@ -146,9 +146,40 @@ def may_hold(session_id: str, said: Said) -> bool:
 
 def begun_session(said: Said) -> str:
     """Return the name of a session by the beginning of its conversation, up to the user's first message."""
+    return begun_sessions(said)[0]
+
+
+def begun_sessions(said: Said) -> list[str]:
+    """Return the names that the session of a conversation may have by its beginning, up to the user's first message.
+
+    The first is that of a new one. The others are those of one that began when a note that moves with the user's newest message
+    stood at the other end of the first one, or that had a note there.
+    """
     forms = [*said.forms, said.user_form]
     first = next(at for at, each in enumerate(forms) if each.role is Role.USER)
-    words = "\0".join(
-        f"{each.role}\0{tight_text(each.words)}\0{''.join(sorted(each.parts))}" for each in forms[: first + 1]
-    )
-    return f"{_prefix_of(said.viewer, said.user_id)}{hashlib.sha256(words.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+    before = [_hashed(each, each.words) for each in forms[:first]]
+    words = forms[first].words
+    texts = [words, *(f"{note}{words}" for note in _ends(said.user.content)), *_inner(words)]
+    texts += [f"{words}{note}" for note in _ends(said.user.content)]
+    prefix, names = _prefix_of(said.viewer, said.user_id), list[str]()
+    for text in texts:
+        whole = "\0".join((*before, _hashed(forms[first], text)))
+        names.append(f"{prefix}{hashlib.sha256(whole.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}")
+    return list(dict.fromkeys(names))
+
+
+def _hashed(form: MessageForm, words: str) -> str:
+    return f"{form.role}\0{tight_text(words)}\0{''.join(sorted(form.parts))}"
+
+
+def _ends(text: str) -> list[str]:
+    """Return the first and the last paragraph of a text of several."""
+    paragraphs = text.strip().split("\n\n")
+    return [paragraphs[0], paragraphs[-1]] if len(paragraphs) > 1 else []
+
+
+def _inner(text: str) -> list[str]:
+    """Return a text of several paragraphs without the first, and without the last one."""
+    first, _, behind = text.strip().partition("\n\n")
+    before, _, last = text.strip().rpartition("\n\n")
+    return [each for each, other in ((behind, first), (before, last)) if each and other]

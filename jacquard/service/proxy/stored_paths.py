@@ -12,7 +12,7 @@ from jacquard.pipeline.evidence.context_blocks import CONTEXT_BLOCKS, is_made_by
 from jacquard.pipeline.record.stored_turn import viewer_of
 from jacquard.service.proxy.alignment import REPLACED_COST, Alignment, Relation, align_behind_run, relate
 from jacquard.service.proxy.client_lines import split_merged
-from jacquard.service.proxy.conversation import MESSAGE_CHARS, OWNED, Said, begun_session, may_hold
+from jacquard.service.proxy.conversation import MESSAGE_CHARS, OWNED, Said, begun_sessions, may_hold
 from jacquard.service.proxy.message_forms import MessageForm, form_of, informative_words
 from jacquard.wiring.runtime import Runtime
 from mnemosyne.chains.messages.exchanges import digest_of, exchange_digests
@@ -224,12 +224,15 @@ async def find_session(runtime: Runtime, said: Said) -> str:
     of it is the conversation's, unless others may have said the same (`_is_same`). A new one is named by its beginning, up to the
     user's first message; those that begin alike are numbered.
     """
-    begun = await calculate(begun_session, said, size=said.size)
+    begun, *others = await calculate(begun_sessions, said, size=said.size)
     tried: set[str] = set()
     async for session_id, is_only in _candidates(runtime, said):
         tried.add(session_id)
         if await _is_same(runtime, session_id, said, is_only=is_only):
             return session_id
+    for name in others:
+        if name not in tried and await session_exists(runtime, name) and await _is_same(runtime, name, said):
+            return name
     for number in range(1, MOST_ALIKE + 1):
         name = begun if number == 1 else f"{begun}-{number}"
         if name not in tried and (not await session_exists(runtime, name) or await _is_same(runtime, name, said)):

@@ -1,4 +1,4 @@
-"""Digests by which a conversation is found again: of each message of the user with its reply, and of each reply. Pure.
+"""Digests by which a conversation is found again: of each reply, and of each message of the user, a short one with its reply. Pure.
 
 They are of the words alone, so that what chat clients do to a text (spaces, emphasis, quotation marks, markup, thoughts left out)
 changes none of them.
@@ -17,6 +17,9 @@ MOST_CHARS = 4_000
 
 MOST_SESSIONS = 50
 """Sessions that are found by one digest; many have what everybody says."""
+
+LONG_BYTES = 24
+"""Words of the user of so many bytes (UTF-8) tell a conversation from others without the reply, which clients may edit."""
 
 _MARKS = str.maketrans("", "", "*_~`\"'“”‘’„«»「」『』")
 _WORD = re.compile(r"\w+")
@@ -56,7 +59,9 @@ def without_name(text: str) -> str:
 
 
 def exchange_digests(messages: Sequence[Message]) -> Iterator[tuple[int, str]]:
-    """Yield the place and the digest of messages of a turn: a reply's is of itself, that of the user's message is of both."""
+    """Yield the place and the digest of answered messages of a turn: a reply's is of itself, and so is that of the user's message
+    if it is long; that of a short one is of both.
+    """
     places = [at for at, each in enumerate(messages) if each.role in (Role.USER, Role.ASSISTANT)]
     for before, at in zip([None, *places], places, strict=False):
         if messages[at].role is not Role.ASSISTANT:
@@ -64,7 +69,8 @@ def exchange_digests(messages: Sequence[Message]) -> Iterator[tuple[int, str]]:
         reply = _words_of(messages[at])
         yield at, digest_of([reply])
         if before is not None and messages[before].role is Role.USER:
-            yield before, digest_of([_words_of(messages[before]), reply])
+            words = _words_of(messages[before])
+            yield before, digest_of([words] if len(words.encode(errors="replace")) >= LONG_BYTES else [words, reply])
 
 
 def _words_of(message: Message) -> str:
