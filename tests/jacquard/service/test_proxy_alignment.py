@@ -174,6 +174,20 @@ async def test_a_conversation_begins_after_the_prologue_of_its_world(tmp_path, s
         assert len(long) == 4 + 80
 
 
+@pytest.mark.parametrize("place", ["before", "behind", ""])
+async def test_a_conversation_whose_only_reply_was_edited_is_still_the_same(tmp_path, server, place):
+    """A note may move with the newest message, from before or behind the first one."""
+    first, note = "I carry the copper kettle up to the lantern room.", "[Style: short and dry.]"
+
+    def noted(text):
+        return f"{note}\n\n{text}" if place == "before" else f"{text}\n\n{note}" if place else text
+
+    async with open_http(tmp_path, server) as http:
+        await ask(http, [user(noted(first))])
+        await ask(http, [user(first), reply("The stairs creak below you."), user(noted("Who lit it last night?"))])
+        assert len(await sessions(http)) == 1
+
+
 async def test_delete_of_the_newest_exchange(tmp_path, server):
     async with open_http(tmp_path, server) as http:
         messages = await talk(http, ["Hello.", "My secret word is basalt."])
