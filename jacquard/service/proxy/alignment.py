@@ -100,9 +100,13 @@ class Alignment:
     @property
     def is_exact(self) -> bool:
         """Whether every message of the client is a stored one as it is, with notes at most."""
+        return self.is_known and all(pair.relation is not Relation.CUT for pair in self.pairs)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether every message of the client is a stored one, or a part of one."""
         known = {pair.shown for pair in (*self.pairs, *self.moved) if pair.relation is not Relation.EDITED}
-        is_cut = any(pair.relation is Relation.CUT for pair in self.pairs)
-        return len(known) + self.run == self.shown and not is_cut
+        return len(known) + self.run == self.shown
 
     @property
     def first(self) -> int:

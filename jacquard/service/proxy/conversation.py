@@ -152,34 +152,24 @@ def begun_session(said: Said) -> str:
 def begun_sessions(said: Said) -> list[str]:
     """Return the names that the session of a conversation may have by its beginning, up to the user's first message.
 
-    The first is that of a new one. The others are those of one that began when a note that moves with the user's newest message
-    stood at the other end of the first one, or that had a note there.
+    The first is that of a new one. The others are those of one that began with a note in its first message that the client shows
+    with the newest one now, or that began without a note that is there now. A note may stand before or behind the words.
     """
     forms = [*said.forms, said.user_form]
     first = next(at for at, each in enumerate(forms) if each.role is Role.USER)
-    before = [_hashed(each, each.words) for each in forms[:first]]
-    words = forms[first].words
-    texts = [words, *(f"{note}{words}" for note in _ends(said.user.content)), *_inner(words)]
-    texts += [f"{words}{note}" for note in _ends(said.user.content)]
+    begun, newest = _paragraphs(forms[first].words), _paragraphs(said.user.content)
+    notes = {newest[0], newest[-1]} if len(newest) > 1 else ()
+    fewer = [begun[1:], begun[:-1]] if len(begun) > 1 else []
     prefix, names = _prefix_of(said.viewer, said.user_id), list[str]()
-    for text in texts:
-        whole = "\0".join((*before, _hashed(forms[first], text)))
-        names.append(f"{prefix}{hashlib.sha256(whole.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}")
+    for texts in (begun, *([*begun, note] for note in sorted(notes)), *fewer):
+        shown = [*([each.words] for each in forms[:first]), sorted(texts)]
+        told = zip(forms, shown, strict=False)
+        words = "\0".join(
+            f"{each.role}\0{tight_text(chr(10).join(text))}\0{''.join(sorted(each.parts))}" for each, text in told
+        )
+        names.append(f"{prefix}{hashlib.sha256(words.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}")
     return list(dict.fromkeys(names))
 
 
-def _hashed(form: MessageForm, words: str) -> str:
-    return f"{form.role}\0{tight_text(words)}\0{''.join(sorted(form.parts))}"
-
-
-def _ends(text: str) -> list[str]:
-    """Return the first and the last paragraph of a text of several."""
-    paragraphs = text.strip().split("\n\n")
-    return [paragraphs[0], paragraphs[-1]] if len(paragraphs) > 1 else []
-
-
-def _inner(text: str) -> list[str]:
-    """Return a text of several paragraphs without the first, and without the last one."""
-    first, _, behind = text.strip().partition("\n\n")
-    before, _, last = text.strip().rpartition("\n\n")
-    return [each for each, other in ((behind, first), (before, last)) if each and other]
+def _paragraphs(text: str) -> list[str]:
+    return [each for each in text.strip().split("\n\n") if each.strip()] or [text]

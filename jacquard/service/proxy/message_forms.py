@@ -77,6 +77,9 @@ class MessageForm:
         """Return whether both say the same in words."""
         if self.text == other.text or self.bare == other.text or self.text == other.bare:
             return True
+        if len(self.text) == len(other.text) and "\n" in self.words and sorted(self.lines) == sorted(other.lines):
+            # A note stands behind the words, and stood before them.
+            return True
         if _MASK not in self.words and _MASK not in other.words:
             return False
         mine, theirs = ((tight_text(each.words), tight_text(without_name(each.words))) for each in (self, other))

@@ -78,17 +78,23 @@ async def find_paths(
 ) -> list[StoredPath]:
     """Return the path that explains the client's messages best, then the others that were looked at.
 
-    The active one is the best unless another is clearly better, or shows all as it is.
+    The active one is the best unless another is clearly better, or has all messages, which the active one has not.
     """
     active = await look(runtime, session_id, shown, opening)
     if active.alignment.is_exact:
         return [active]
     heads = (await _newest_branches(runtime, session_id))[1:]
     others = [await look(runtime, session_id, shown, opening, head.branch_id) for head in heads]
-    best = min(others, key=lambda path: (not path.alignment.is_exact, path.alignment.cost), default=active)
-    if not best.alignment.is_exact and best.alignment.cost > active.alignment.cost - CLEARLY_BETTER:
+    best = min(others, key=lambda path: (*_is_missing(path.alignment), path.alignment.cost), default=active)
+    is_better = _is_missing(best.alignment) < _is_missing(active.alignment)
+    if not is_better and best.alignment.cost > active.alignment.cost - CLEARLY_BETTER:
         best = active
     return [best, *(each for each in (active, *others) if each is not best)]
+
+
+def _is_missing(found: Alignment) -> tuple[bool, bool]:
+    """Return whether a path lacks a message of the client, and whether it lacks a part of one."""
+    return not found.is_known, not found.is_exact
 
 
 async def _newest_branches(runtime: Runtime, session_id: str) -> list[SessionHead]:

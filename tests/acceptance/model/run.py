@@ -85,11 +85,14 @@ def play(model: str, proxy: str) -> Iterator[Check]:
 def weave(model: str, folder: Path) -> Iterator[Check]:
     """Yield what is to hold of ten turns whose memories the model is asked to choose."""
     command = [sys.executable, "-m", "jacquard"]
+    # A short history leaves older turns to recall, so that there is something to choose from.
+    (folder / "settings.yaml").write_text("history: {max_messages: 4}\nsummary: {enabled: false}\n")
     store = ["--session", "mill", "--store", str(folder / "woven")]
     called, found = 0, []
     for number in range(1, TURNS + 1):
         told = FACT if number == 1 else QUESTION if number == TURNS else f"Tell me of bag of flour number {number}."
         asked = [*command, "weave", "--profile", "assistant", "--embedder", "none", *store, "--input", told, "--json"]
+        asked += ["--config", str(folder / "settings.yaml")]
         asked += ["--model", "openai/smollm2", "--api-base", model, "--deadline-ms", "60000"]
         done = subprocess.run(asked, capture_output=True, text=True, timeout=600)
         found.append(done.returncode)
