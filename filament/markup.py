@@ -1,6 +1,6 @@
 """Markup at its lowest level: names, escaping, and the characters that no text may carry into a prompt.
 
-All text from outside goes through here, wherever it is used (spec A2). This module knows nothing of nodes, YAML or
+All text from outside goes through here, wherever it is used. This module knows nothing of nodes, YAML or
 replies.
 """
 

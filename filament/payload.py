@@ -1,7 +1,7 @@
 r"""YAML bodies: our own block emitter, and a reader for what authors write. The only file that imports yaml.
 
-The emitter exists because PyYAML's C dumper writes emoji as `\U0001F600`, folds long lines, and quotes unpredictably
-(lab 6 and 8.9). Its output means the same under YAML 1.1 and 1.2: whatever either version could take for another type
+The emitter exists because PyYAML's C dumper writes emoji as `\U0001F600`, folds long lines, and quotes unpredictably.
+Its output means the same under YAML 1.1 and 1.2: whatever either version could take for another type
 is quoted.
 
 The reader follows YAML 1.2's core schema, so that an author gets what was typed: `yes`, `on`, `12:30` and `2020-01-01`

@@ -1,4 +1,4 @@
-"""The parts that a host may replace and seldom does: the clock, ids, hashes (seed 002 section 6.8)."""
+"""The parts that a host may replace and seldom does: the clock, ids, hashes."""
 
 from __future__ import annotations
 

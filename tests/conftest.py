@@ -68,7 +68,7 @@ def loop_watch():
 
 @pytest.fixture(autouse=True)
 def nothing_holds_the_event_loop(request):
-    """In every async test, work of ours that holds the event loop for more than 50 ms of processor time is an error (spec B8)."""
+    """In every async test, work of ours that holds the event loop for more than 50 ms of processor time is an error."""
     if not IS_POSSIBLE or not inspect.iscoroutinefunction(getattr(request.node, "function", None)):
         yield
         return
@@ -79,7 +79,7 @@ def nothing_holds_the_event_loop(request):
 
 @pytest.fixture(autouse=True)
 def no_call_blocks_the_event_loop(request):
-    """In every async test, a call of ours that blocks the event loop is an error (spec B8)."""
+    """In every async test, a call of ours that blocks the event loop is an error."""
     if not inspect.iscoroutinefunction(getattr(request.node, "function", None)):
         yield
         return

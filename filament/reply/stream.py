@@ -1,4 +1,4 @@
-"""Reads a model's reply while it is still arriving (origin 10.3): chunks in, events out, the whole reply at the end.
+"""Reads a model's reply while it is still arriving: chunks in, events out, the whole reply at the end.
 
 The result depends on the text alone: however it is cut into chunks, the events amount to the same and the reply is
 equal. Time is linear in the length of the reply. Pure: no I/O, no clock.

@@ -17,7 +17,7 @@ from filament.markup import check_name
 
 CONTENT, THOUGHT, UPDATE, WRAPPER = "content", "thought", "state_update", "filament_output"
 INLINE = frozenset({"b", "br", "em", "i", "p", "rp", "rt", "ruby", "s", "span", "strong", "u"})
-"""Markup that content may hold as it is (origin 10.1)."""
+"""Markup that content may hold as it is."""
 
 _NAME_CHARS, _ATTRIBUTE_CHARS = 63, 200
 _HEAD = rf"<(/?)[ \t]{{0,8}}([A-Za-z_][A-Za-z0-9_.-]{{0,{_NAME_CHARS}}})"
@@ -55,7 +55,7 @@ _CORE = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Expected:
-    """The expected structure of one reply (origin 10.2): its legal tags, and their order if that matters.
+    """The expected structure of one reply: its legal tags, and their order if that matters.
 
     Tags named in `sequence` are reported where they come after a later one; they are still read. Content, thought and
     state_update are known even where they are not legal: a state_update is then left out and not shown to the player.

@@ -1,4 +1,4 @@
-"""Anchors of a state tree (seed 004 section 5.3): how they are found and assigned, and why an anchor never names
+"""Anchors of a state tree: how they are found and assigned, and why an anchor never names
 another entity later.
 
 A mapping with an `id` is an entity, a mapping with an `_anchor` a container that may grow. An id that a model has once

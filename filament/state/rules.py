@@ -1,4 +1,4 @@
-"""What an author's `$meta` rules for each mapping of a state, with all that it inherits (spec 3.4; origin 9.2).
+"""What an author's `$meta` rules for each mapping of a state, with all that it inherits.
 
 The rules of a mapping come from three sources, the nearest first: its own `$meta`; the `$meta` of the template that it
 follows; for the two switches `updatable` and `extensible`, the mapping above. A template is a mapping with fields and

@@ -76,7 +76,7 @@ class AuthorTurn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnReader:
-    """Reads turns. `worlds` gives the packs, which are not changed; `viewer` is who reads (B7)."""
+    """Reads turns. `worlds` gives the packs, which are not changed; `viewer` is who reads."""
 
     store: Store
     worlds: WorldSource

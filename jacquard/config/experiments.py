@@ -1,4 +1,4 @@
-"""A/B experiments: which arm a session is in, and what it changes (spec E3). Pure.
+"""A/B experiments: which arm a session is in, and what it changes. Pure.
 
 An arm is chosen by a stable hash of the experiment's name and the session's id: the same session is in the same arm in
 every process and on every machine, and experiments are independent of one another. The arm's settings override the

@@ -132,7 +132,7 @@ def find_section_faults(section: Any) -> Iterator[tuple[str, str]]:
 def check(section: Any) -> None:
     """Raise ConfigError that names every field of a section whose value is not allowed.
 
-    Words may be given as members of an enum and lists as lists, as in seed 002 section 15; the section then holds texts and tuples.
+    Words may be given as members of an enum and lists as lists. The section then holds texts and tuples.
     """
     for each in fields(section):
         value = getattr(section, each.name)

@@ -1,4 +1,4 @@
-"""Settings of what goes into a prompt (seed 002 section 15): budget, history, selection, planning, layers.
+"""Settings of what goes into a prompt: budget, history, selection, planning, layers.
 
 A value outside its bounds is a ConfigError that names every wrong field of its section.
 """
@@ -27,7 +27,7 @@ from mnemosyne.schema.evidence import Priority
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BudgetConfig:
-    """The tokens that a prompt may take (seed 002 section 8.1).
+    """The tokens that a prompt may take.
 
     ConfigError where what is kept free for the reply and for tails leaves nothing for the prompt.
     """
@@ -74,7 +74,7 @@ class BudgetConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PruneConfig:
-    """What is dropped or shortened when the budget is short (seed 002 sections 6.5 and 15).
+    """What is dropped or shortened when the budget is short.
 
     `must_keep_priorities` always includes `must`.
     """
@@ -111,7 +111,7 @@ class PruneConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HistoryConfig:
-    """The history window: it grows to either limit, is then cut to `low_water` of both, and grows again (A5)."""
+    """The history window: it grows to either limit, is then cut to `low_water` of both, and grows again."""
 
     max_messages: int | None = bounded_field(
         None,
@@ -141,7 +141,7 @@ class HistoryConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CurationConfig:
-    """Stream B: recall and selection of memories, and how long a turn waits for them (B5).
+    """Stream B: recall and selection of memories, and how long a turn waits for them.
 
     A lease lets a selector's choice serve later turns without a call of the model. It ends where something that was not chosen
     scores more than `lease_margin` times the best that was.
@@ -256,7 +256,7 @@ class SelectorConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannerConfig:
-    """Planner tier 0, and tier 1 (spec T6): one call of a small model where tier 0 is not sure."""
+    """Planner tier 0, and tier 1: one call of a small model where tier 0 is not sure."""
 
     name: str = credential_field(
         "rules", Credential.ARGUMENT, doc="Name of the planner of tier 0: `rules`, or that of a plugin."
@@ -288,7 +288,7 @@ class PlannerConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PackageConfig:
-    """What the ContextPackage of a turn may hold (seed 000 section 9); the prompt itself is bounded by `budget`."""
+    """What the ContextPackage of a turn may hold; the prompt itself is bounded by `budget`."""
 
     by_document: int = bounded_field(3, 1, doc="The most evidence items from one document or turn.", call=ANY)
     by_source: int = bounded_field(10, 1, doc="The most evidence items from one chain.", call=ANY)
@@ -303,7 +303,7 @@ class PackageConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayersConfig:
-    """Which layers of context a call gets (seed 003)."""
+    """Which layers of context a call gets."""
 
     process: str = choice_field(
         "sequential",

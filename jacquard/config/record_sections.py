@@ -1,4 +1,4 @@
-"""Settings of what is kept of a session (seed 002 section 15): summaries, memory, evidence, limits, locks, observability.
+"""Settings of what is kept of a session: summaries, memory, evidence, limits, locks, observability.
 
 A value outside its bounds is a ConfigError that names every wrong field of its section.
 """
@@ -27,7 +27,7 @@ from mnemosyne.schema.redaction import RedactionRules
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SummaryConfig:
-    """When a rolling summary is made, and how long it is (seed 002 section 6.9).
+    """When a rolling summary is made, and how long it is.
 
     A session below both triggers gets no summary.
     """
@@ -162,7 +162,7 @@ class RedactionConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvidenceConfig:
-    """How evidence is stored, shown and compared (spec 3.6; seed 002 sections 6.6, 8.3 and 13)."""
+    """How evidence is stored, shown and compared."""
 
     enabled: bool = plain_field(True, doc="Whether results of tools and searches are shown in prompts.", call=LOWER)
     limit: int = bounded_field(
@@ -202,7 +202,7 @@ class EvidenceConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ObservabilityConfig:
-    """What is reported of a turn (seed 002 section 9). None of it changes a prompt."""
+    """What is reported of a turn. None of it changes a prompt."""
 
     emit_events: bool = plain_field(True, doc="Whether events are emitted.")
     include_reports_in_store: bool = plain_field(True, doc="Whether the receipt's decisions are stored with the turn.")

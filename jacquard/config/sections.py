@@ -1,4 +1,4 @@
-"""All settings of a turn (seed 002 section 15). Every field has a default and bounds; a value outside of them is a
+"""All settings of a turn. Every field has a default and bounds; a value outside of them is a
 ConfigError.
 
 Settings that change a prompt are part of a turn's fingerprint; those that only report on it (`observability`, `tags`)
@@ -110,7 +110,7 @@ class RuntimeConfig:
         None, doc="Name of the template of every turn; none means that the plan chooses.", call=ANY
     )
     viewer: str | None = plain_field(
-        None, doc="Id of the character who reads the reply; memories that it may not know are left out (B7).", call=ANY
+        None, doc="Id of the character who reads the reply; memories that it may not know are left out.", call=ANY
     )
     model_hint: str | None = plain_field(
         None,
@@ -131,7 +131,7 @@ class RuntimeConfig:
     )
     instructions: Mapping[str, str] = plain_field(
         default_factory=lambda: EMPTY,
-        doc="Instructions of the host by name; they follow those of the world and are never dropped (seed 002 section 6.4).",
+        doc="Instructions of the host by name; they follow those of the world and are never dropped.",
         call=ANY,
     )
     untagged_updates: bool = plain_field(

@@ -1,4 +1,4 @@
-"""Reads RuntimeConfig from a YAML file, from the environment, or from plain values (seed 002 section 15).
+"""Reads RuntimeConfig from a YAML file, from the environment, or from plain values.
 
 Every setting is read in this one module, by the fields of `jacquard.config.sections`, their types and their bounds. An
 unknown name is refused with the most similar known one; all faults are reported at once, each with its place.

@@ -48,7 +48,7 @@ FORMER_SECTION = "former"
 """Where facts about the user stand that hold no more."""
 
 SYSTEM_PROMPT = "system_prompt"
-"""Where the layers of seed 003 have the agent's own prompt, before all layers."""
+"""The place of the agent's own prompt in the seven layers (`docs/layers.md`), before all layers."""
 
 
 class Layer(StrEnum):
@@ -181,7 +181,7 @@ KINDS: Mapping[BlockKind, KindTraits] = MappingProxyType(
 class SlotTraits:
     """What holds for the blocks of a slot.
 
-    `shared_layer` is their layer of seed 003 (None: history and input, which have none). `part` and `package_type` say where a
+    `shared_layer` is their layer (None: history and input, which have none). `part` and `package_type` say where a
     context package has them and as what. `remedy` is what a user can do when the block does not fit that must stay;
     `block_id` is its id in the shipped templates, where that is not the name of the slot. `needs_state`: without a state in the
     world it does not join a client's own prompt.

@@ -1,4 +1,4 @@
-"""Prompt blocks and the skein that holds them through the weaving stages (seed 004 section 7; spec 2.4)."""
+"""Prompt blocks and the skein that holds them through the weaving stages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MESSAGE_OVERHEAD_TOKENS = 4
 
 
 class Position(StrEnum):
-    """Where a block stands in the prompt (W1). APPENDED: before the user's message, and in later prompts before that message."""
+    """Where a block stands in the prompt. APPENDED: before the user's message, and in later prompts before that message."""
 
     SYSTEM = "system"
     BEFORE_HISTORY = "before_history"
@@ -31,7 +31,7 @@ class Position(StrEnum):
 
 
 class Stage(StrEnum):
-    """The weaving stages, in order (W2)."""
+    """The weaving stages, in order."""
 
     SKELETON = "skeleton"
     ANCHORED = "anchored"
@@ -160,10 +160,10 @@ class SlotRule:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SkeinTemplate:
-    """A layout as data (W3).
+    """A layout as data.
 
     Slots that it does not name go to SYSTEM, after all named ones; a rule for `slot.section` takes precedence over one
-    for `slot`. With `separate` the blocks of each order have a system message of their own (seed 003). `boundary` is set where
+    for `slot`. With `separate` the blocks of each order have a system message of their own. `boundary` is set where
     messages are shown as written: they stand alone in their role messages, and in one text between lines that have it.
     `alternates`: neighbouring messages of one role are sent as one, because several providers refuse them otherwise, and what the
     user said last stands in the same element in every prompt (not in prompts that earlier releases recorded).

@@ -1,4 +1,4 @@
-"""Measures how far the token estimate is off, by what providers reported (spec P4). Pure.
+"""Measures how far the token estimate is off, by what providers reported. Pure.
 
 The record of a model call holds the provider's token counts and our estimate for the same prompt. Their ratio makes the
 limit of the next turns smaller or larger. The counter itself stays as it is, so that the budget and the final check

@@ -1,4 +1,4 @@
-"""Degradations: what a turn did without, each with a code for machines and a sentence for people (seed 002 section 18.2). Pure.
+"""Degradations: what a turn did without, each with a code for machines and a sentence for people. Pure.
 
 Every code that this product reports is named here once; the table in docs/observability.md is made by `degradation_table`.
 `mnemosyne` reports its codes as plain strings, and a test holds both lists together. This module must not import a store.

@@ -1,4 +1,4 @@
-"""Calls of small models as records (seed 002 section 5.1.2): the purpose, the cost and the turn of each. Pure.
+"""Calls of small models as records: the purpose, the cost and the turn of each. Pure.
 
 Plans, selections, summaries and consolidation are counted alike: by the provider's token counts where it reported them, else by
 our own count of the prompt and the answer. This module must not import a model or a store.

@@ -1,4 +1,4 @@
-"""What the planner decides for one turn (seed 004 section 3.2, with the snake_case names of spec 2.1)."""
+"""Plan of one turn, as the planner decides it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEYWORD_CHARS = 60
 
 
 class Triage(StrEnum):
-    """Whether the input only changes numbers or is narrated (T1)."""
+    """Whether the input only changes numbers or is narrated."""
 
     NUMERICAL = "numerical"
     NARRATIVE = "narrative"
@@ -48,7 +48,7 @@ class OverviewScope(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchIntent:
-    """What Stream B is to search for (T5).
+    """What Stream B is to search for.
 
     `domain_weight` has the keys narrative, lore, event; each weight is 0..1, and they need not add up to 1. `overview`: the input
     asks for many memories at once, spread over time (None: for those that answer it).

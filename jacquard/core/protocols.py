@@ -52,7 +52,7 @@ class PlanRequest:
 
 
 class PlanRefiner(Protocol):
-    """Planner tier 1: improves the plan of the rules where they are not confident (spec T6).
+    """Planner tier 1: improves the plan of the rules where they are not confident.
 
     1. It makes one model call and never repeats it.
     2. Its plan names only active quests and templates of the world, and has the triage of the rules.
@@ -71,7 +71,7 @@ class PlanRefiner(Protocol):
 
 
 class QueryPrefetcher(Protocol):
-    """Computes the vectors of a query before recall asks for them (spec B8).
+    """Computes the vectors of a query before recall asks for them.
 
     1. It never raises; a vector that could not be computed ahead is computed when recall asks for it.
     """
@@ -200,7 +200,7 @@ class Selector(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PruneBudget:
-    """The room that a prompt has (seed 002 section 6.5): tokens in all, and the most tokens of each priority tier.
+    """The room that a prompt has: tokens in all, and the most tokens of each priority tier.
 
     A tier without a quota may take all that is left; MUST blocks have no quota, since they are never dropped.
     """
@@ -211,7 +211,7 @@ class PruneBudget:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PruneRules:
-    """The rules besides the budget that decide about a block (seed 002 section 6.5).
+    """The rules besides the budget that decide about a block.
 
     `must_keep`: priorities that are never dropped. `ttl_seconds`: how old a block of a priority may be at `now`; a
     block without a time never expires. `max_sensitivity`: more sensitive blocks are masked, or dropped when `mask` is
@@ -349,7 +349,7 @@ class SummaryText:
 
 
 class Summarizer(Protocol):
-    """Summarizes a conversation, continuing the previous summary (seed 002 section 6.9).
+    """Summarizes a conversation, continuing the previous summary.
 
     1. The answer is not empty and covers `previous` and the conversation, about as long as `limit_tokens` at most. What does
        not fit is left out of its oldest part and counted (`dropped_lines`).
@@ -435,7 +435,7 @@ class PairScorer(Protocol):
 
 
 class GeneratesText(Protocol):
-    """The least that an adapter has (seed 002 section 6.10); an engine completes it to an `LlmAdapter`."""
+    """The least that an adapter has; an engine completes it to an `LlmAdapter`."""
 
     async def generate(self, request: LlmRequest) -> LlmResponse:
         """Return one completion; whatever it raises counts as a ModelError."""

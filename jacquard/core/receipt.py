@@ -1,6 +1,4 @@
-"""The receipt: what was decided about every block and candidate of a prompt, written when the decision is made (spec
-2.6).
-"""
+"""The receipt: what was decided about every block and candidate of a prompt, written when the decision is made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records the calls that an agent makes to an MCP server: provider, arguments, status, duration and result (seed 002 section 12.1).
+"""Records the calls that an agent makes to an MCP server: provider, arguments, status, duration and result.
 
     client = RecordedMcpClient(engine, "s1", client, name="weather", uri="mcp://weather")
     result = await client.call_tool("forecast", {"city": "Oslo"})

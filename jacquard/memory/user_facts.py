@@ -1,4 +1,4 @@
-"""Facts about users across their sessions: what is remembered is never overwritten (seed 000 section 3, seed 001).
+"""Facts about users across their sessions: what is remembered is never overwritten.
 
 The facts of a user are the evidence of one session that belongs to that user and holds nothing else. So every store keeps them,
 every copy and check covers them, and an erasure of the user removes them with the user's other sessions. This module must not

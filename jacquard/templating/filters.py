@@ -1,4 +1,4 @@
-"""The filters and tests of templates: each has limits and gives the same result on every machine (spec A1).
+"""The filters and tests of templates: each has limits and gives the same result on every machine.
 
 `language` names what is adopted from the template engine. Its other filters are not offered: they format or repeat text
 without a bound (`center`, `format`, `indent`, `wordwrap`, `batch`, `slice`), print what has no text form of its own

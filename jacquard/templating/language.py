@@ -1,4 +1,4 @@
-"""What the template language offers beyond its syntax: filters, functions, methods (spec A1).
+"""What the template language offers beyond its syntax: filters, functions, methods.
 
 The sandbox, which enforces it, and the lint, which advises, read this one list. It imports nothing.
 """

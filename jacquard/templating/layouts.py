@@ -1,4 +1,4 @@
-"""Reads layouts: `templates/layouts/<id>.yaml` becomes a SkeinTemplate (spec W3)."""
+"""Reads layouts: `templates/layouts/<id>.yaml` becomes a SkeinTemplate."""
 
 from __future__ import annotations
 

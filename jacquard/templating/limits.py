@@ -1,4 +1,4 @@
-"""Limits what a template may do in one rendering, whoever wrote it (lab 8, trap 10).
+"""Limits what a template may do in one rendering, whoever wrote it.
 
 No template can block a thread or fill the memory: steps, operations and created characters are counted down from fixed
 numbers. A time limit would depend on the machine; these numbers give the same result everywhere. A step is a pass of a

@@ -1,4 +1,4 @@
-"""Reads and checks the manifest of a template, `template.yaml` (spec 2.2).
+"""Reads and checks the manifest of a template, `template.yaml`.
 
 A manifest lists blocks; every template except `chat` inherits the blocks of the one it `extends` (`chat` by default),
 changes them by id, adds its own and leaves out those named under `without`. Pure: the files were read before.

@@ -1,4 +1,4 @@
-"""Escapes what a template's `{{ }}` prints, so that it is safe by construction (spec A2).
+"""Escapes what a template's `{{ }}` prints, so that it is safe by construction.
 
 Everything that is printed into a prompt is escaped here, exactly once. Text becomes a one-line YAML scalar; mappings
 and lists are refused unless a filter turns them into text. Safe text is marked with markupsafe's `Markup`. The mark is

@@ -1,4 +1,4 @@
-"""The Jinja2 sandbox (spec A1, A2); with `counting` the only module that imports jinja2.
+"""The Jinja2 sandbox; with `counting` the only module that imports jinja2.
 
 A template sees plain values. It cannot write, cannot reach anything else and cannot run forever. Whatever `{{ }}`
 prints is safe by construction: text becomes a one-line YAML scalar and is XML-escaped, and what is to be printed as a

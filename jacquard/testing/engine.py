@@ -63,7 +63,7 @@ STRANGE = "门开了吗？<b>&amp;</b> {{ x }} \x1b[31m\u202e" + "[(" * 250
 
 
 class Engine(Protocol):
-    """What the suite calls of an engine (seed 002 section 6.7); `jacquard.ContextEngine` has more."""
+    """What the suite calls of an engine; `jacquard.ContextEngine` has more."""
 
     async def prepare_turn(
         self, session_id: str, user_message: ChatMessage, *, turn_id: str | None = None, branch_id: str | None = None

@@ -1,4 +1,4 @@
-"""The contract suite of `jacquard.core.protocols.Pruner` (seed 002 section 20.3): subclass it, say how to make one, run pytest.
+"""The contract suite of `jacquard.core.protocols.Pruner`: subclass it, say how to make one, run pytest.
 
     from jacquard.testing.pruner import PrunerContract
 

@@ -1,4 +1,4 @@
-"""The end-to-end smoke of an engine (seed 002 section 20.4), for hosts that build one: prepare, call, commit, record.
+"""The end-to-end smoke of an engine, for hosts that build one: prepare, call, commit, record.
 
 Pass your engine and a session that it may fill; a promise that does not hold raises AssertionError with a sentence.
 With pytest, inherit `EngineSmoke` and override `open_engine`; each test gets a new engine.
@@ -60,7 +60,7 @@ class EngineSmoke:
         return _small()
 
     async def test_prepare_commit_record(self) -> None:
-        """The chain of seed 002 section 20.4."""
+        """Prepare, call, commit, record."""
         async with self.open_engine() as engine:
             await run_smoke(engine)
 

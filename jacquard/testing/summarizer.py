@@ -1,4 +1,4 @@
-"""The contract suite of `jacquard.core.protocols.Summarizer` (seed 002 section 20): subclass it, say how to make one, run pytest.
+"""The contract suite of `jacquard.core.protocols.Summarizer`: subclass it, say how to make one, run pytest.
 
     from jacquard.testing.summarizer import SummarizerContract
 

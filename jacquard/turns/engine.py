@@ -1,4 +1,4 @@
-"""ContextEngine: joins the parts (seed 002 section 6.7; spec 2). Only the engine writes to the store.
+"""ContextEngine: joins the parts. Only the engine writes to the store.
 
 `_prepare` is the whole of one turn: load the session, plan, run Stream A beside Stream B, compose one prompt inside one budget,
 record it in one transaction. Each step is a module of this folder. Nothing of a turn is written before its prompt is complete,
@@ -551,7 +551,7 @@ class ContextEngine:
         chapter_ends: bool = False,
         progress: Progress = ignore_progress,
     ) -> ConsolidationResult:
-        """Turn what was played on a branch into memory: turn summaries, events, narratives over many turns (spec 2).
+        """Turn what was played on a branch into memory: turn summaries, events, narratives over many turns.
 
         It never holds a turn up, can be stopped and called again, and does nothing twice. `chapter_ends`: a chapter ends with
         the head. ConfigError without a model (`consolidation.model`, else that of `summary`); SessionNotFoundError.

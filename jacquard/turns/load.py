@@ -266,7 +266,7 @@ class TurnLoader:
         config: RuntimeConfig,
         plan: PlanContext,
     ) -> None:
-        """Begin with the vectors of what is searched for, unless a memory of the turn before may do (spec B8)."""
+        """Begin with the vectors of what is searched for, unless a memory of the turn before may do."""
         recalls = window.prefetch is None or not is_late(window.prefetch)
         if self._parts.ahead is not None and config.curation.enabled and recalls:
             texts = searched_text, recent_texts(history), known_keywords(plan)

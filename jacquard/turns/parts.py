@@ -210,7 +210,7 @@ def _mark_authored(options: DeriveOptions) -> DeriveOptions:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HostParts:
-    """What a host puts in the place of built-in parts of an engine that `open_runtime` opens (seed 002 section 19.2); None, or
+    """What a host puts in the place of built-in parts of an engine that `open_runtime` opens; None, or
     what is left out: the built-in one.
 
     Each is described at its Protocol. `pruner` prunes always, or is chosen by the name in `prune.policy`. `fetchers`, by scheme,

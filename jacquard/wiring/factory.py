@@ -1,4 +1,4 @@
-"""Builds a whole engine in one call (seed 002 section 19.3), on a store of the host's choice and an index in memory.
+"""Builds a whole engine in one call, on a store of the host's choice and an index in memory.
 
 For hosts that bring their own store and model, for tests and for experiments. `jacquard.wiring.runtime` opens the usual
 engine with its folder, worlds and models.
@@ -62,7 +62,7 @@ _SHIPPED = find_shipped_templates()
 
 
 class DefaultContextEngine(ContextEngine):
-    """An engine with the shipped parts, made as seed 002 section 19.2 has it. The host closes the store.
+    """An engine with the shipped parts. The host closes the store.
 
     `llm_adapter` selects, plans where the rules are not confident, summarizes and makes memory; without it, rules do
     the first three. It needs `generate` alone. `policies` are the configuration (a `RuntimeConfig`, or a mapping of settings as in
@@ -158,7 +158,7 @@ def create_context_engine(
     config: RuntimeConfig | None = None,
     **parts: Any,
 ) -> DefaultContextEngine:
-    """Return an engine with the shipped parts (seed 002 section 19.3); `parts` are those of `DefaultContextEngine`.
+    """Return an engine with the shipped parts; `parts` are those of `DefaultContextEngine`.
 
     Open it with `async with`, or await its `close` at the end. Raises ConfigError as `DefaultContextEngine` does.
     """

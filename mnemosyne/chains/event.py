@@ -1,6 +1,6 @@
 """The event chain: ended quests, the changes that a turn made to quests, and the distance of each quest from the focus.
 
-Quests are part of the state, but recall treats ended quests as memories (spec B1); this module turns them into entries.
+Quests are part of the state, but recall treats ended quests as memories; this module turns them into entries.
 Pure; it reads any tree, even a broken one, and leaves out what does not look like a quest. It must not import stores or
 indexes.
 """

@@ -1,4 +1,4 @@
-"""Facts about a user with validity in time: which replaces which, and which hold at a time (seed 000 section 3). Pure."""
+"""Facts about a user with validity in time: which replaces which, and which hold at a time. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The lore chain: who may know an entry, whether its conditions hold, and which entries are in every prompt.
 
-Only this module decides who may know an entry, and it does so before recall (spec B7): a hidden entry is never ranked,
+Only this module decides who may know an entry, and it does so before recall: a hidden entry is never ranked,
 never shown to a selector and never has to be removed afterwards. It must not import stores or indexes.
 """
 

@@ -1,4 +1,4 @@
-"""Messages that got no reply (seed 002 section 7.1): a user's message belongs to the session from `prepare_turn` on.
+"""Messages that got no reply: a user's message belongs to the session from `prepare_turn` on.
 
 While its turn waits, the message is a draft of that turn. When the next turn follows it, the store commits the waiting turn
 without a reply, and its messages are marked. Every store and the engine use these functions. Pure.

@@ -1,7 +1,7 @@
 """Addresses that lead back to what they name: `mnemosyne://<scope>/<chain>/<entry>`,
 `mnemosyne://<session>/turn/<turn>` and `mnemosyne://<session>/evidence/<evidence>`.
 
-Evidence holds addresses, and a `source_uri` must lead back to its source (seed 000 section 7). One module writes and
+Evidence holds addresses, and a `source_uri` must lead back to its source. One module writes and
 reads them, so that the two agree. It knows the Store by its protocol only.
 """
 

@@ -42,7 +42,7 @@ from mnemosyne.core.masking.credentials import mask_credentials
 
 
 class ContextEngineError(Exception):
-    """The root of all errors of mnemosyne and jacquard, for hosts that catch everything (seed 002 section 18.1).
+    """The root of all errors of mnemosyne and jacquard, for hosts that catch everything.
 
     Its sentence holds no credentials, whatever it was given.
     """
@@ -216,7 +216,7 @@ class StateOpError(MnemosyneError):
 
 
 class SchemaValidationError(MnemosyneError):
-    """A document breaks its schema or an invariant; `faults` lists all of them as `path: fault` (seed 002 section 18.1)."""
+    """A document breaks its schema or an invariant; `faults` lists all of them as `path: fault`."""
 
     def __init__(self, faults: tuple[str, ...]) -> None:
         self.faults = faults

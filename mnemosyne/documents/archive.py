@@ -1,6 +1,6 @@
 """A whole session as one document and back: the messages of one branch, and the turn tree beside them.
 
-Session document 1.0 is linear (seed 001): it has no fields for branches, state, plans, receipts and consolidated
+Session document 1.0 is linear: it has no fields for branches, state, plans, receipts and consolidated
 memories. An export writes these into one more field of the document, `turn_tree`, which every other reader keeps as an
 unknown field; an import rebuilds the tree through the Store's own methods. The module knows the Store by its protocol
 only.
@@ -109,7 +109,7 @@ async def export_session(
 
     A session with one branch and without a world (an imported document) has nothing to put into a turn tree and gets
     none. SessionNotFoundError; BranchNotFoundError; SchemaValidationError when the branch has no messages yet, because
-    a document needs at least one (seed 001 section 4.1).
+    a document needs at least one.
     """
     document = await store.get_session(session_id, branch_id=branch_id)
     if document is None:

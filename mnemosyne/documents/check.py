@@ -1,4 +1,4 @@
-"""The invariants of a session document (seed 002 section 5), checked on its JSON so that all faults are reported at
+"""The invariants of a session document, checked on its JSON so that all faults are reported at
 once.
 
 The seeds decide between error and warning. An error breaks what they demand (a stable id, unique blocks, refs that

@@ -1,7 +1,7 @@
 """The published JSON Schemas (2020-12), generated from the tables by which documents are read.
 
 `python -m mnemosyne.documents.json_schema DOCS/schema` writes them. Objects are open: unknown fields are not faults. A
-word of a choice may also be a list of alternatives (`success|error`), as in the examples of seed 001; the reader warns
+word of a choice may also be a list of alternatives (`success|error`); the reader warns
 about them.
 """
 
@@ -22,7 +22,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 SESSION_FILE = f"session-{SCHEMA_VERSION}.json"
 PACKAGE_FILE = f"context-package-{PACKAGE_VERSION}.json"
 PACKAGE_VERSIONS = r"^0\.[0-9]+$"
-"""Versions of a package that can be read: within a major version fields are only added (seed 000 section 12)."""
+"""Versions of a package that can be read: within a major version fields are only added."""
 
 _TYPES = {
     Form.TEXT: "string",

@@ -1,8 +1,8 @@
-"""Migrates session documents of older versions to the current one (seed 002 sections 6.8 and 10).
+"""Migrates session documents of older versions to the current one.
 
 A chain of pure steps: each takes the JSON of one version and returns that of the next, with a log line for every
 rename, default and removal. Steps work on a copy; the document is checked before the first step and after the last, so
-a broken one is refused as a whole. Version 0.9 is the draft that seed 001 section 2 describes by its changes; its
+a broken one is refused as a whole. Version 0.9 is the draft before 1.0; its
 documents have no version field.
 """
 
@@ -150,7 +150,7 @@ def _from_draft(data: dict[str, Any]) -> list[str]:
 
 
 def _name_session(meta: dict[str, Any], session: dict[str, Any], log: list[str]) -> None:
-    """Move the session id to its one name and place (seed 001 section 2)."""
+    """Move the session id to its one name and place."""
     for holder, name, path in ((session, "id", "session.id"), (meta, "conversation_id", "meta.conversation_id")):
         if name not in holder:
             continue
@@ -165,7 +165,7 @@ def _name_session(meta: dict[str, Any], session: dict[str, Any], log: list[str])
 
 
 def _fill_required(data: dict[str, Any], session: dict[str, Any], log: list[str]) -> None:
-    """Add the fields that seed 001 section 4.1 requires and allows to be empty."""
+    """Add the fields that version 1.0 requires and allows to be empty."""
     wanted: tuple[tuple[dict[str, Any], str, Any, str], ...] = (
         (data, "evidences", {}, "evidences"),
         (data, "context_blocks", [], "context_blocks"),

@@ -1,4 +1,4 @@
-"""ContextPackage 0.1 as JSON and back (seed 000). Unknown fields are ignored, as section 12 requires, and listed."""
+"""ContextPackage 0.1 as JSON and back. Unknown fields are ignored and listed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def package_from_json(data: Mapping[str, Any]) -> tuple[ContextPackage, tuple[st
 
 def package_faults(data: Any) -> tuple[Fault, ...]:
     """Return all faults of a package's JSON, errors and warnings, in the order of reading; fields that are ignored and values
-    out of the lists of seed 000 are warnings.
+    out of the published lists are warnings.
     """
     notes = Notes()
     made = _read_field(data, notes)

@@ -1,4 +1,4 @@
-"""The session document 1.0 as JSON and back, with names exactly as in seed 001.
+"""The session document 1.0 as JSON and back, with the names of its JSON Schema.
 
 Nothing is lost in either direction: unknown fields of every level are kept in `extra`, and so is a spelling that is not
 canonical (see `documents.read`). A document with an error is refused, with all its errors at once.
@@ -19,7 +19,7 @@ from mnemosyne.schema.document import SCHEMA_VERSION, SessionDocument
 def document_to_json(doc: SessionDocument) -> dict[str, Any]:
     """Return the document as a JSON object that shares nothing with it.
 
-    The fields that seed 001 section 4.1 requires are always written; any other field is left out where it has its
+    The required fields are always written; any other field is left out where it has its
     default, unless the document that was loaded contained it.
     """
     return write_object(doc)

@@ -1,8 +1,8 @@
 """What a schema value looks like as JSON: one table per type, derived from the type itself.
 
 Reading, writing and the published JSON Schema use the same tables and so cannot disagree. Names, kinds and defaults
-come from the dataclasses of `mnemosyne.schema`; the few rules that a type cannot express (seed 001 section 4.1:
-required fields; ranges of numbers) are given here by the name of the field. It imports no store, chain or codec.
+come from the dataclasses of `mnemosyne.schema`; the few rules that a type cannot express (required
+fields; ranges of numbers) are given here by the name of the field. It imports no store, chain or codec.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Shape:
 
 
 ROLE_ALIASES = {"developer": "system", "function": "tool", "human": "user", "ai": "assistant"}
-"""Roles of other frameworks (seed 001 section 4.1: further roles are allowed if they can be mapped)."""
+"""Roles of other frameworks (further roles are allowed if they can be mapped)."""
 
 _JSON_NAMES = {"from_index": "from", "to_index": "to"}
 _ALWAYS = {

@@ -1,4 +1,4 @@
-"""Evidence: ingestion, the only way in which text from outside becomes evidence (seed 002 section 6.3; spec 3.6), and
+"""Evidence: ingestion, the only way in which text from outside becomes evidence, and
 its use.
 """
 

@@ -1,5 +1,4 @@
-"""Finds evidence items that contradict each other, field by field, and resolves them by a policy (seed 002 section
-8.3).
+"""Finds evidence items that contradict each other, field by field, and resolves them by a policy.
 
 An outdated page must not appear in a prompt beside the tool result that contradicts it without a remark. Every conflict
 is reported. Pure: the module imports the schema, never a store.

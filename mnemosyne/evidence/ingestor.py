@@ -1,4 +1,4 @@
-"""Ingests a text as evidence: redacted, deduplicated, labelled and with an expiry (seed 002 section 6.3; spec 3.6).
+"""Ingests a text as evidence: redacted, deduplicated, labelled and with an expiry.
 
 All text from outside passes through here, so that nothing sensitive is stored. It knows store, redactor, vault and
 clock by protocol and must not import a concrete one.
@@ -60,7 +60,7 @@ Place = Callable[[EvidenceLinks, Mapping[str, Any]], Awaitable[tuple[EvidenceLin
 
 
 class SessionIngestor:
-    """An `EvidenceIngestor` of one session, with the signature of seed 002 section 6.3. `place` completes links that name a turn,
+    """An `EvidenceIngestor` of one session. `place` completes links that name a turn,
     and the metadata, by what is known of the turn.
     """
 

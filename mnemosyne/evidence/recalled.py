@@ -1,4 +1,4 @@
-"""Recognises and leaves out text that was copied from a prompt, because it is not new (spec 3.6). Pure.
+"""Recognises and leaves out text that was copied from a prompt, because it is not new. Pure.
 
 A model repeats its prompt, and a tool may return its input. If these were ingested, each copy would later be recalled
 as further evidence for the same text. It must not import a store.

@@ -64,7 +64,7 @@ class IngestRules:
 
 
 def confidence_of(source: EvidenceSource, trust: Trust, metadata: Mapping[str, Any]) -> float:
-    """Return a confidence of 0..1 by rule (seed 002 section 6.3), for a text without one.
+    """Return a confidence of 0..1 by rule, for a text without one.
 
     A retrieval score in `metadata.score` counts as it is if it is within 0..1 (a cosine), a `metadata.distance` as 1 /
     (1 + distance), a `metadata.rank` (1 = best) as 0.9 for the first and 0.1 less for each after it, at least 0.3. A

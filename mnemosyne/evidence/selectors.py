@@ -1,4 +1,4 @@
-r"""Selectors: which part of a piece of evidence a ref points at (seed 002 section 6.8). Pure; it knows no store.
+r"""Selectors: which part of a piece of evidence a ref points at. Pure; it knows no store.
 
     lines:12-18        lines 12 to 18, counted from 1, both included; `lines:12` is one line
     chars:120-260      characters 120 up to, not including, 260, counted from 0
@@ -100,7 +100,7 @@ def extract(content: str, selector: str) -> Extract:
 
 
 class RefSelector:
-    """The built-in `TextSelector` (seed 002 section 6.8): `parse_selector` and `extract` as one object."""
+    """The built-in `TextSelector`: `parse_selector` and `extract` as one object."""
 
     def parse(self, selector: str) -> list[ParsedSelector]:
         """Return the selectors of a text, in order; SelectorResolveError for a malformed one."""

@@ -1,4 +1,4 @@
-"""Leaves out expired evidence and deletes its text (spec 3.6).
+"""Leaves out expired evidence and deletes its text.
 
 Expiry works in two steps: readers leave out expired evidence at once, and a sweep, whenever a host runs one, deletes
 its text. Messages, receipts and prompts that quote it stay, because they record the past; to remove it there too, erase

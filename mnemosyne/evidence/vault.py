@@ -1,4 +1,4 @@
-"""Stores originals separately from their redacted form, for hosts that must have them (seed 002 sections 8.4 and 13).
+"""Stores originals separately from their redacted form, for hosts that must have them.
 
 Originals are in a folder of their own that only its owner may read; nothing in this system indexes it or reads it into
 a prompt. It must not import a store.

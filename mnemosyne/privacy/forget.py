@@ -1,4 +1,4 @@
-"""Erases everywhere (store, index, originals, caches) and proves it by a search (seed 002 section 13; spec 3.6).
+"""Erases everywhere (store, index, originals, caches) and proves it by a search.
 
 A store can clean only itself, but an index keeps words of a message in the rows of its neighbours, a vault keeps the
 originals of redacted texts, and a retriever caches what it embedded. The module knows all of them by protocol. What can

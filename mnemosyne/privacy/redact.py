@@ -1,4 +1,4 @@
-"""Removes personal data and secrets from a text before it is stored (seed 002 sections 6.8 and 8.4).
+"""Removes personal data and secrets from a text before it is stored.
 
 Every match becomes `[redacted:<rule>]`. A redactor that fails raises RedactionError, and its caller must then withhold the
 text. It must not import a store.

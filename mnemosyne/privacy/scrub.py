@@ -1,4 +1,4 @@
-"""Removes given texts and names from the records that stay, so that an erasure leaves nothing (seed 002 section 13).
+"""Removes given texts and names from the records that stay, so that an erasure leaves nothing.
 
 All stores use it, so they erase by the same rules. Pure: it imports the schema, never a store. `runs` defines where a text
 is found, `places` which fields are scrubbed; the proof of an erasure uses both as well.

@@ -38,7 +38,7 @@ class Hasher(Protocol):
 
 
 class EventBus(Protocol):
-    """Delivers events to handlers (seed 002 section 9.2).
+    """Delivers events to handlers.
 
     1. A handler of one kind receives only events of that kind, a handler of all receives every event, each once, in the
        order of `on`.
@@ -94,7 +94,7 @@ class TokenEstimator(Protocol):
 
 
 class MessageEstimator(TokenEstimator, Protocol):
-    """A `TokenEstimator` that also counts messages, for the model that a hint names (seed 002 section 6.2).
+    """A `TokenEstimator` that also counts messages, for the model that a hint names.
 
     1. A message costs at least its text.
     2. A hint that it does not know changes nothing.

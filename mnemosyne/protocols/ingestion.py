@@ -1,4 +1,4 @@
-"""Text from outside: redaction, the vault for originals, ingestion as evidence (seed 002 sections 6.3, 6.8 and 8.4),
+"""Text from outside: redaction, the vault for originals, ingestion as evidence,
 and importers of whole conversations.
 
 A redactor, a detector or an importer needs no store. It must not import another module of protocols.
@@ -19,7 +19,7 @@ from mnemosyne.schema.redaction import RedactionRules, RedactResult, SensitiveSp
 
 
 class Redactor(Protocol):
-    """Removes from a text what must not be stored (seed 002 section 6.8).
+    """Removes from a text what must not be stored.
 
     1. What its rules find is not in the result.
     2. Redacting a result again changes nothing.
@@ -53,7 +53,7 @@ class PiiDetector(Protocol):
 
 
 class OriginalVault(Protocol):
-    """Stores originals separately from their redacted form (seed 002 section 8.4). Nothing reads them for a prompt.
+    """Stores originals separately from their redacted form. Nothing reads them for a prompt.
     Every method raises OSError when the vault cannot be used.
     """
 
@@ -99,7 +99,7 @@ class OriginalVault(Protocol):
 
 
 class EvidenceIngestor(Protocol):
-    """Ingests text as evidence (seed 002 section 6.3).
+    """Ingests text as evidence.
 
     1. What the redactor finds is never stored; if it fails, the text is withheld, unless the call allows it to pass.
     2. The same text of the same source is one evidence item; the second call returns the first one's.

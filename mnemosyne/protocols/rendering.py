@@ -1,5 +1,4 @@
-"""What makes text for a prompt from evidence: selectors, resolution of refs, derivation and rendering of blocks (seed 002
-sections 6.4, 6.6 and 6.8).
+"""What makes text for a prompt from evidence: selectors, resolution of refs, derivation and rendering of blocks.
 
 It must not import another module of protocols.
 """

@@ -1,4 +1,4 @@
-"""Where sessions are stored: the protocol that every store implements (seed 002 section 6.1).
+"""Where sessions are stored: the protocol that every store implements.
 
 It is long because a store is one contract. It must not import another module of protocols.
 """
@@ -482,7 +482,7 @@ class Store(Protocol):
         ...
 
     async def erase(self, erasure: Erasure) -> ErasureOutcome:
-        """Erase in one transaction, everywhere in the store, and leave an audit record (seed 002 section 13);
+        """Erase in one transaction, everywhere in the store, and leave an audit record;
         ValueError unless the erasure names exactly one subject; an unknown one is no error.
 
         What other sessions took along of an erased memory (`copied_from`) goes too, and its text with it.

@@ -1,4 +1,4 @@
-"""The session document 1.0 as values (seed 001; seed 002 section 5.1).
+"""The session document 1.0 as values.
 
 Values only. `extra` holds what a document carries beyond the schema, by JSON name, so that a round trip loses nothing;
 a field in a form without meaning here (a time that is not an ISO time) is kept there under its own name. Times are

@@ -1,4 +1,4 @@
-"""Requests for erasure, and their outcome in a store (seed 002 section 13; spec 3.6). Values only."""
+"""Requests for erasure, and their outcome in a store. Values only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events of a session, sent while it runs (seed 002 section 9). Values only.
+"""Events of a session, sent while it runs. Values only.
 
 A payload holds names, counts, codes and times; it holds texts only if its sender was configured to capture content.
 """
@@ -15,7 +15,7 @@ from mnemosyne.schema.memory import EMPTY
 
 
 class EventType(StrEnum):
-    """The kinds of event of seed 002 section 9.1, with TurnPlanned for the planner."""
+    """Kinds of event."""
 
     SESSION_LOADED = "SessionLoaded"
     MESSAGE_APPENDED = "MessageAppended"

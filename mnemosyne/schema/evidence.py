@@ -1,4 +1,4 @@
-"""Evidence and context blocks of session document 1.0 (seed 001; seed 002 section 5.1): how they are derived and rendered, and the
+"""Evidence and context blocks of session document 1.0: how they are derived and rendered, and the
 trust in what they hold.
 """
 
@@ -157,7 +157,7 @@ class ResolvedRef:
 
 
 class RenderFormat(StrEnum):
-    """The form in which a block's text is rendered (seed 002 section 6.6)."""
+    """The form in which a block's text is rendered."""
 
     TEXT = "text"
     MARKDOWN = "markdown"
@@ -166,7 +166,7 @@ class RenderFormat(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RenderHints:
-    """How a block is to be rendered (seed 002 section 6.6). `max_chars`: the most characters of one block (None: no
+    """How a block is to be rendered. `max_chars`: the most characters of one block (None: no
     limit); `format`: a member of `RenderFormat`, or its value. ValueError for another format and for a limit below 1.
     """
 
@@ -182,7 +182,7 @@ class RenderHints:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RenderedBlock:
-    """A block with its text (seed 002 section 5.1.3). `rendered_content` is plain text: the engine escapes it and counts
+    """A block with its text. `rendered_content` is plain text: the engine escapes it and counts
     its tokens again.
     """
 
@@ -195,7 +195,7 @@ class RenderedBlock:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeriveOptions:
-    """What a prompt is derived from (seed 002 section 6.4): the conversation and its summary, the state with plan and
+    """What a prompt is derived from: the conversation and its summary, the state with plan and
     tasks, the evidence. `custom_instructions` are blocks of the host that are in every prompt.
     """
 
@@ -208,7 +208,7 @@ class DeriveOptions:
         object.__setattr__(self, "custom_instructions", tuple(self.custom_instructions or ()))
 
 
-# How far a text may be trusted, by where it came from (spec 3.6). Ingestion, documents and prompts read trust by these rules
+# How far a text may be trusted, by where it came from. Ingestion, documents and prompts read trust by these rules
 # alone, so that a text has the same label in whatever way it comes.
 TRUST_ORDER = (Trust.AUTHORED, Trust.USER, Trust.TOOL, Trust.MODEL, Trust.WEB)
 """Trust labels from the most to the least trusted."""
@@ -228,7 +228,7 @@ _DEEPEST = 20
 
 
 def trust_of(source: EvidenceSource, kind: EvidenceType) -> Trust:
-    """Return the trust label of a source (spec 3.6).
+    """Return the trust label of a source.
 
     It depends on the source's kind; whatever comes from a web address is `web`, even when a tool fetched it. Retrieved
     text is `authored` only if it is the world's own lore, otherwise it has the label of the tool that found it.
@@ -250,7 +250,7 @@ def is_memory(uri: str) -> bool:
 
 
 def trust_in_document(source: EvidenceSource, kind: EvidenceType) -> Trust:
-    """Return the trust of evidence that states none in its document (seed 001 has no such field).
+    """Return the trust of evidence that states none in its document.
 
     A memory that a turn recalled is `authored` then: other labels of memories are always written.
     """

@@ -1,4 +1,4 @@
-"""Options and results of ingestion (seed 002 sections 5.1.3, 6.3 and 8.3; spec 3.6). Values only."""
+"""Options and results of ingestion. Values only."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class IngestResult:
 
 
 class ConflictPolicy(StrEnum):
-    """What to do when two evidence items contradict each other about one field (seed 002 section 8.3)."""
+    """What to do when two evidence items contradict each other about one field."""
 
     PREFER_TOOL_OVER_RAG = "prefer_tool_over_rag"
     PREFER_LATEST_BY_AT = "prefer_latest_by_at"

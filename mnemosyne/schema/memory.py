@@ -55,7 +55,7 @@ DOCUMENT_ID, SECTION_ID = "document_id", "section_id"
 
 
 class Chain(StrEnum):
-    """The six chains of seed 004 section 4; recall reads lore, narrative, event and history."""
+    """The six chains; recall reads lore, narrative, event and history."""
 
     STATE = "state"
     HISTORY = "history"
@@ -168,7 +168,7 @@ def session_scope(session_id: str) -> str:
 
 
 class FactKind(StrEnum):
-    """What a fact about a user is: the types of system and developer blocks of seed 000 sections 3 and 4."""
+    """What a fact about a user is: the types of system and developer blocks of a context package."""
 
     CORE_PROFILE = "core_profile"
     PREFERENCES = "preferences"

@@ -1,4 +1,4 @@
-"""ContextPackage 0.1 (seed 000): a view of one prepared turn for hosts that assemble by themselves.
+"""ContextPackage 0.1: a view of one prepared turn for hosts that assemble by themselves.
 
 Texts are unescaped: whoever builds a prompt from them must escape them (`jacquard.pipeline.record.package.to_messages`
 does). Only the texts of system and developer blocks are prompt text already.
@@ -38,7 +38,7 @@ class PackageMessage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvidenceItem:
-    """One selected memory (seed 000 section 7): `score` is comparable within one recall; `source_uri` leads back to its
+    """One selected memory: `score` is comparable within one recall; `source_uri` leads back to its
     source.
 
     `source` is `memory` or `resource`; `mode` one of MODES. `ref` may hold `document_id`, `section_id`, `turn_id` and
@@ -60,7 +60,7 @@ class EvidenceItem:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ContextPackage:
-    """The context of one turn as an object (seed 000 section 2). `created_at` is aware; evidence is ordered best first."""
+    """The context of one turn as an object. `created_at` is aware; evidence is ordered best first."""
 
     version: str = PACKAGE_VERSION
     context_id: str = ""

@@ -41,7 +41,7 @@ PRIORITY_ORDER = (Priority.MUST, Priority.HIGH, Priority.MEDIUM, Priority.LOW)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvidenceFilter:
-    """Which evidence items to list (seed 002 section 6.1); every given condition must hold.
+    """Which evidence items to list; every given condition must hold.
 
     `since` (inclusive) and `until` (exclusive) bound `created_at`, or the time of first writing of an item without one; both may be
     ISO 8601 texts with a zone. `tags` are
@@ -121,7 +121,7 @@ def _read_time(name: str, text: str) -> datetime:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlockFilter:
-    """Which context blocks to list (seed 002 section 6.1); `min_priority` admits this priority and all above it.
+    """Which context blocks to list; `min_priority` admits this priority and all above it.
     `without_prefixes` leaves out blocks whose ids begin with one of these.
     """
 
@@ -177,7 +177,7 @@ class RatedEntry(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RetrievalQuery:
-    """One recall (seed 004 section 6.2).
+    """One recall.
 
     `weights` are the plan's domain weights by chain (0..1, need not sum to 1). `recent` holds the last few messages,
     oldest first, for queries that refer to them. `exclude` holds ids of entries that are in the prompt already (the

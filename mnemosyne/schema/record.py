@@ -121,7 +121,7 @@ class TurnRecord:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prefetch:
-    """A Stream B result that was too late for its own turn (spec B5), stored for the next turn of the branch.
+    """A Stream B result that was too late for its own turn, stored for the next turn of the branch.
 
     `value` is the JSON of the selection; `turn_id` is the turn that it was made for, `depth` its depth on `branch_id`;
     `focus_quest_id` and `keywords` describe its scene.
@@ -161,7 +161,7 @@ class HiddenRecords:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PutResult:
-    """The outcome of a write to a session; `version` is the session's version after it (seed 002 section 5.1.3)."""
+    """The outcome of a write to a session; `version` is the session's version after it."""
 
     version: int
     success: bool = True

@@ -1,4 +1,4 @@
-"""Rules and results of redaction (seed 002 sections 5.1.3, 6.8 and 8.4). Values only."""
+"""Rules and results of redaction. Values only."""
 
 from __future__ import annotations
 

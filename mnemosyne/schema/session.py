@@ -1,4 +1,4 @@
-"""Conversation values of session document 1.0 (seed 001; seed 002 section 5.1).
+"""Conversation values of session document 1.0.
 
 Values only: they know nothing of storage, codecs or prompts. `at` is an aware datetime everywhere; only readers and
 writers use ISO text.
@@ -44,7 +44,7 @@ class Author:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ref:
-    """A pointer to evidence, optionally narrowed by a selector (seed 002 section 6.8).
+    """A pointer to evidence, optionally narrowed by a selector.
 
     `hash` is the SHA-256 (hex) of what the selector selected when the ref was made, so that a changed source is
     noticed. A `remote` ref points to evidence that is stored elsewhere.
@@ -71,7 +71,7 @@ class Message:
 
 
 class TurnKind(StrEnum):
-    """How a turn was processed (seed 004 section 3.1, triage)."""
+    """How a turn was processed: its triage."""
 
     NARRATIVE = "narrative"
     NUMERICAL = "numerical"

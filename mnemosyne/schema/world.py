@@ -1,4 +1,4 @@
-"""Values of a world pack (spec 3.5): what an author writes, after it has been checked."""
+"""Values of a world pack: what an author writes, after it has been checked."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ActionNumber:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NumericalAction:
-    """An action that changes numbers only (spec 2.1, T1).
+    """An action that changes numbers only.
 
     `patterns` are regular expressions that must match the whole input (after trimming, without end punctuation); named
     groups may be used by `reply`. `guards` must hold on the state; the message of the first that fails is the answer.

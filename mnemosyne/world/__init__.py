@@ -1,4 +1,4 @@
-"""World packs: reads the folder that an author writes, checks it as a whole, and converts it to values (spec 3.5).
+"""World packs: reads the folder that an author writes, checks it as a whole, and converts it to values.
 
 The rest of the program can rely on a pack that was read here. It must not import a store, an index, a template engine
 or anything above mnemosyne; of filament it imports `payload` for YAML.

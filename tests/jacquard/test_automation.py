@@ -1,4 +1,4 @@
-"""Stream A: exact blocks, anchors of what is shown, directives, talk; nothing breaks out of its element (spec 2.2)."""
+"""Stream A: exact blocks, anchors of what is shown, directives, talk; nothing breaks out of its element."""
 
 from __future__ import annotations
 

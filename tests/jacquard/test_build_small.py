@@ -1,4 +1,4 @@
-"""The engine in one call: it has every shipped part (seed 002 section 19.2), and passes over no setting in silence."""
+"""The engine in one call: it has every shipped part, and passes over no setting in silence."""
 
 from __future__ import annotations
 

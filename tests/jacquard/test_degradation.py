@@ -1,4 +1,4 @@
-"""The degradation table of seed 002 section 18.2, line by line, and what else may be missing; with the errors of 18.1."""
+"""The degradation table, line by line, and what else may be missing; with the errors."""
 
 from __future__ import annotations
 

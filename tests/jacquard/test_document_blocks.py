@@ -1,4 +1,4 @@
-"""The context blocks and system messages of a session's document are in its prompts (seed 001 section 3)."""
+"""The context blocks and system messages of a session's document are in its prompts."""
 
 from __future__ import annotations
 

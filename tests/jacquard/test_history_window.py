@@ -1,4 +1,4 @@
-"""The history window keeps its start for many turns and its limits always (spec A5)."""
+"""The history window keeps its start for many turns and its limits always."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The layers of seed 003: its order, its process rules and its acceptance list."""
+"""The seven layers: their order, their process rules and their acceptance list."""
 
 from __future__ import annotations
 

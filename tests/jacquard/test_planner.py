@@ -1,4 +1,4 @@
-"""The rule planner: triage, focus, goal, template, search intent and confidence (spec 2.1)."""
+"""The rule planner: triage, focus, goal, template, search intent and confidence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The player's words are embedded beside the plan and the scene, once; told by events and order, not by a clock (spec B8)."""
+"""The player's words are embedded beside the plan and the scene, once; told by events and order, not by a clock."""
 
 from __future__ import annotations
 

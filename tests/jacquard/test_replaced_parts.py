@@ -1,4 +1,4 @@
-"""Each part of seed 002 section 19.2 can be replaced by one of the host, and one that fails never stops a turn."""
+"""Each part of `HostParts` can be replaced by one of the host, and one that fails never stops a turn."""
 
 import hashlib
 from dataclasses import replace

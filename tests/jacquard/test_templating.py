@@ -1,4 +1,4 @@
-"""The sandbox: what is printed is safe, what is asked for is bounded, what is wrong is named (spec A1, A2)."""
+"""The sandbox: what is printed is safe, what is asked for is bounded, what is wrong is named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A user's message belongs to the session from `prepare_turn` on, whether its model answers or not (seed 002 section 7.1)."""
+"""A user's message belongs to the session from `prepare_turn` on, whether its model answers or not."""
 
 from __future__ import annotations
 

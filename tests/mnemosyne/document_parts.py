@@ -14,7 +14,7 @@ from mnemosyne import Ref, SessionDocument
 from mnemosyne.documents.shapes import Form, Kind, choices, shape_of
 
 FOLDER = Path(__file__).parent / "session_documents"
-"""The two examples of seed 001, character by character."""
+"""Two whole session documents, character by character."""
 
 EXAMPLES = {name: json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8")) for name in ("full", "smallest")}
 

@@ -1,4 +1,4 @@
-"""Limits of what a reply and an action may do to the state: nothing is applied, and the refusal says what to do (spec 3.4, 5)."""
+"""Limits of what a reply and an action may do to the state: nothing is applied, and the refusal says what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A state that is too large for its prompt is shown shortened, with a line in the receipt; the session goes on (spec 5)."""
+"""A state that is too large for its prompt is shown shortened, with a line in the receipt; the session goes on."""
 
 from __future__ import annotations
 

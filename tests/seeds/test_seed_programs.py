@@ -1,4 +1,4 @@
-"""The programs of seed 002 run as they stand there; only their import lines are ours."""
+"""Programs of hosts that were written against the description of the interface; only their import lines are ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ops of a turn, judged one by one and applied all or nothing (spec 3.4; seed 004 section 5.3).
+"""The ops of a turn, judged one by one and applied all or nothing.
 
 Pure: a tree is never changed; the new one shares the unchanged parts. Every op gets a verdict, not only the first that is
 refused, so that a host, a model or an author sees all faults at once.

@@ -1,4 +1,4 @@
-"""Makes a whole `LlmAdapter` of one that has `generate` alone, as seed 002 section 6.10 has it."""
+"""Makes a whole `LlmAdapter` of one that has only `generate`."""
 
 from __future__ import annotations
 
@@ -81,6 +81,6 @@ class CompletedAdapter:
 
 
 def _count(answer: Any, name: str) -> int | None:
-    """Return a number of an answer; 0 is what seed 002 writes for one that was not reported."""
+    """Return a number of an answer; 0 stands for one that was not reported."""
     value = getattr(answer, name, None)
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None

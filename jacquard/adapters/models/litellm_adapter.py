@@ -1,7 +1,7 @@
 """Small models through LiteLLM.
 
 LiteLLM takes seconds to load, blocks the event loop of its first call for another second, leaves logging tasks running
-and caches clients by event loop (measured: lab 2). So it runs on a thread with its own event loop, which all models of
+and caches clients by event loop (measured). So it runs on a thread with its own event loop, which all models of
 the process share. The first use starts it and the close of the last model ends it. The engine's loop only ever awaits a
 future, and nothing outlives `close`. This module is imported only when a configuration names a model.
 """

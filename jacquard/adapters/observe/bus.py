@@ -1,4 +1,4 @@
-"""The event bus of one process (seed 002 section 9.2): handlers subscribe to event types, and the engine emits events.
+"""The event bus of one process: handlers subscribe to event types, and the engine emits events.
 
 The engine knows none of the handlers. This module must not import an engine, a store or an exporter.
 """

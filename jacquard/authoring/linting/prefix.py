@@ -1,4 +1,4 @@
-"""The rule that text which changes each turn does not stand in the stable prefix, before the history (spec W3).
+"""The rule that text which changes each turn does not stand in the stable prefix, before the history.
 
 Pure, over a library of templates and a layout. A block is before the history when the layout puts its slot into the
 system text or before the history; so is every slot that the layout does not name.

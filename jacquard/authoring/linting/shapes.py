@@ -1,4 +1,4 @@
-"""Finds the shapes of the variables that a template may read, from Stream A itself (spec 2.2), not from a separate
+"""Finds the shapes of the variables that a template may read, from Stream A itself, not from a separate
 list.
 
 Stream A's own function builds the variables of two sample turns, one with everything and one with as little as

@@ -1,4 +1,4 @@
-"""Finds the origin of a place in a prompt: block, decision, evidence, source (spec 2.6). Pure.
+"""Finds the origin of a place in a prompt: block, decision, evidence, source. Pure.
 
 Places are characters of the messages as they were sent (those of a chat client too, where the proxy sent them): `offset` counts
 from the first character of the first message, as if the messages followed each other directly.

@@ -1,4 +1,4 @@
-"""The contract of an adapter (seed 002 section 16.1), as far as a framework's hooks can keep it.
+"""The contract of an adapter, as far as a framework's hooks can keep it.
 
 Two things differ from the seed, because hooks are called for each call of the model and not for each message of the user: a
 request names its turn (`ModelRequest.turn_key`), and the result of `on_before_model_call` holds the messages before the

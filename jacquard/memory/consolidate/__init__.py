@@ -1,4 +1,4 @@
-"""Consolidation: makes memory from committed turns, in the background (spec 2, E1): turn summaries, events, narratives.
+"""Consolidation: makes memory from committed turns, in the background: turn summaries, events, narratives.
 
 - `prompts`: builds the prompt of the small model and reads its answers. Pure.
 - `spans`: finds the turns without a summary, and where a narrative ends. Pure.

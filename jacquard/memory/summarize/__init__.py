@@ -1,4 +1,4 @@
-"""Rolling summaries (spec 2.2 A3 and E2; seed 002 section 6.9): what the history no longer shows, in a few sentences.
+"""Rolling summaries: what the history no longer shows, in a few sentences.
 
 - `span`: what a summary covers, what the history shows, and when the summary must cover more. Pure.
 - `prompts`: builds the prompt of the small model and reads its answer. Pure.

@@ -1,4 +1,4 @@
-"""Summarizes with a small model (seed 002 section 6.9), which is asked once more after an answer that is too long, cut off or has
+"""Summarizes with a small model, which is asked once more after an answer that is too long, cut off or has
 lost too much. It must not import a model.
 """
 

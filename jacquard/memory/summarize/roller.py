@@ -1,4 +1,4 @@
-"""Makes and stores rolling summaries; a turn waits for them for a bounded time (seed 002 sections 6.9 and 18.2).
+"""Makes and stores rolling summaries; a turn waits for them for a bounded time.
 
 There is one job for a branch at a time. A turn with messages outside both the summary and the window waits for the job
 at most `summary.timeout_ms`; a later result is written for the following turns. While the summary is missing, the

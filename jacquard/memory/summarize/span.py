@@ -157,7 +157,7 @@ def find_due_depth(
     does.
 
     A session below both triggers (`trigger_message_count`, `trigger_token_threshold`) is not summarized at all, and the
-    last `preserve_recent_messages` never are (seed 002 section 6.9).
+    last `preserve_recent_messages` never are.
     """
     messages = [placed for placed in window.messages if coverage.admits(placed)]
     if not messages or not shown:

@@ -1,4 +1,4 @@
-"""One call at a time on a session (seed 002 section 17.3): a lock within the process, and the store's lock among processes.
+"""One call at a time on a session: a lock within the process, and the store's lock among processes.
 
 Locks are made when they are needed and removed when nothing waits for them. This module must not import a store.
 """

@@ -56,7 +56,7 @@ def to_message(message: ChatMessage, role: Role = Role.USER) -> Message:
 
 
 def _to_time(at: Any, place: str) -> Any:
-    """Return the time that ISO text means (seed 002 section 5.1 has texts); any other value is returned itself."""
+    """Return the time that ISO text means; any other value is returned itself."""
     if at == "":
         return None
     if not isinstance(at, str):

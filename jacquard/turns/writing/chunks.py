@@ -1,4 +1,4 @@
-"""Replies that come in chunks (seed 002 section 17.2), kept in memory until they are whole. Pure; the time is passed in.
+"""Replies that come in chunks, kept in memory until they are whole. Pure; the time is passed in.
 
 Keyed by session, turn and message. Chunks carry their index, so any order will do; the same chunk twice counts once; two
 different chunks with one index are an error of the host and refused.

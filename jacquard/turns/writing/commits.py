@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 
 async def retry_on_conflict(decide: Callable[..., Awaitable[T]], session_id: str, emitter: EventEmitter) -> T:
-    """Return what was decided; when another writer came first, decide once more on what it wrote (seed 002, 18.2).
+    """Return what was decided; when another writer came first, decide once more on what it wrote.
 
     The second call of `decide` gets the code `version_conflict` as its argument.
     """

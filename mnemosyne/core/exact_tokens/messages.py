@@ -1,4 +1,4 @@
-"""Counts whole messages, and follows a model hint where that model's tokenizer is at hand (seed 002 section 6.2).
+"""Counts whole messages, and follows a model hint where that model's tokenizer is at hand.
 
 A tokenizer is at hand if tiktoken and litellm are installed: litellm's wheel carries the encodings of OpenAI's models. Neither
 the network nor a folder named by the environment is used. litellm is not imported, tiktoken only with the first hint.

@@ -1,4 +1,4 @@
-"""Makes context blocks that point at evidence (seed 002 section 6.4). It writes no prompt text and reads no store.
+"""Makes context blocks that point at evidence. It writes no prompt text and reads no store.
 
 A block holds refs and no text. Its text is resolved when a prompt is assembled, so that a changed source is noticed and
 long evidence is stored once.

@@ -1,4 +1,4 @@
-"""Renders a block: the texts of its refs, or its own content, in the form that hints ask for (seed 002 section 6.6)."""
+"""Renders a block: the texts of its refs, or its own content, in the form that hints ask for."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Resolves a ref to the text that it points at now, and compares that with the text it pointed at when it was made
-(seed 002 sections 5, 6.6 and 18.2).
+"""Resolves a ref to the text that it points at now, and compares that with the text it pointed at when it was made.
 
 Prompts read evidence through here only, so its hash, its expiry and its selector are always checked. It knows the store
 by protocol and writes nothing. Pointers of our own scheme are followed; others need a fetcher of the host. What a fetcher

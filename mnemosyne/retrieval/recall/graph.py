@@ -49,7 +49,7 @@ def context_factor(chain: Chain, near: float, recent: float | None, temporal: st
     """Return (factor, bonus) by which recency and nearness change a fused score.
 
     Narrative entries get up to a tenth more for recency, unless the input is about the past. Nearness matters most
-    among events (seed 004 section 6.2: a walk from the focused quest) and little elsewhere.
+    among events (a walk from the focused quest) and little elsewhere.
     """
     factor = 1.0
     if chain is Chain.NARRATIVE and recent is not None and temporal != "past":

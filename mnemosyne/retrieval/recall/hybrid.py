@@ -1,4 +1,4 @@
-"""The retriever: recalls candidates from a world's lore and a session's memory (seed 004 section 6.2; spec B1).
+"""The retriever: recalls candidates from a world's lore and a session's memory.
 
 Words and vectors are searched concurrently in each chain, fused by `fuse`, and weighted by the plan, by recency and by
 nearness on the quest graph. It knows indexes, embedders and stores by protocol and must not import a concrete one.

@@ -1,4 +1,4 @@
-"""Tests of erasure in a Store: what is deleted, what stays, and the audit record (seed 002 section 13)."""
+"""Tests of erasure in a Store: what is deleted, what stays, and the audit record."""
 
 from __future__ import annotations
 

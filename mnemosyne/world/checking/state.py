@@ -1,6 +1,6 @@
 """Builds the state tree of a pack: merges the quests in, finds the anchors, checks pairs and `$meta`.
 
-Rules of the tree (spec 3.4; seed 004 section 5.3): a list `[scalar, text]` is a value with a description unless
+Rules of the tree: a list `[scalar, text]` is a value with a description unless
 `$meta.lists` of the mapping names the field; a mapping with `id` is an entity, one with `_anchor` a container; both are
 anchors, unique in the tree. A flat path begins with an anchor, or at the root.
 """

@@ -1,4 +1,4 @@
-"""`template new|lint|preview|diff|test|watch`: tools for the authors of templates (spec 1)."""
+"""`template new|lint|preview|diff|test|watch`: tools for the authors of templates."""
 
 from __future__ import annotations
 
