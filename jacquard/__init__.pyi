@@ -109,7 +109,6 @@ from .pipeline.curation.selectors.flash import FlashSelector
 from .pipeline.curation.selectors.heuristic import HeuristicSelector
 from .pipeline.curation.selectors.rerank import RerankSelector
 from .pipeline.curation.stream import CurationStream
-from .pipeline.planned_turn import PlannedTurn
 from .pipeline.planning.model import ModelPlanner
 from .pipeline.planning.rules import RulePlanner
 from .pipeline.record.commit import CommitResult
@@ -117,6 +116,7 @@ from .pipeline.record.package import to_messages
 from .pipeline.record.prepared_turn import AssembledInput, PreparedTurn, turn_from_record, turn_to_json
 from .pipeline.record.prompt_snapshot import PromptSnapshot, read_snapshot
 from .pipeline.skeleton.automation import AutomationStream
+from .pipeline.turn import ShownHistory, Turn
 from .pipeline.weaving.assemble import AssembledPrompt, PromptMessage
 from .pipeline.weaving.assembler import Assembler, RoleMessageAssembler
 from .pipeline.weaving.layers import ContextCollector, ContextComposer
@@ -230,7 +230,6 @@ __all__ = [
     "PlanContext",
     "PlanRefiner",
     "PlanRequest",
-    "PlannedTurn",
     "Planner",
     "PlannerConfig",
     "PlannerFactory",
@@ -270,6 +269,7 @@ __all__ = [
     "SentText",
     "Shortener",
     "ShownBlock",
+    "ShownHistory",
     "ShownMessage",
     "Skein",
     "SkeinTemplate",
@@ -286,6 +286,7 @@ __all__ = [
     "Temporal",
     "ToolPairError",
     "Triage",
+    "Turn",
     "TurnRateError",
     "TurnView",
     "Verdict",

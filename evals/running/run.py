@@ -28,13 +28,14 @@ from evals.running.parts import Arm, Choice, PoolMemory, SelectorSource, open_em
 from jacquard import (
     CurationConfig,
     MemoryLabels,
-    PlannedTurn,
     RulePlanner,
     RuntimeConfig,
     Selection,
     SelectionRequest,
     Selector,
     SelectorError,
+    ShownHistory,
+    Turn,
     build_bare_world,
     build_recall_query,
     recent_lines,
@@ -240,7 +241,7 @@ class _Runner:
         selector = self.selectors(query.relevant)
         request = SelectionRequest(
             user_message=query.text,
-            recent=recent_lines(turn.history or ()),
+            recent=recent_lines(turn.shown),
             plan=turn.plan,
             candidates=recall.candidates,
             limit=SELECT_LIMIT,
@@ -301,14 +302,19 @@ class _Runner:
             count=self.estimator.estimate,
         )
 
-    def _plan(self, query: LabelledQuery, head: SessionHead) -> PlannedTurn:
+    def _plan(self, query: LabelledQuery, head: SessionHead) -> Turn:
         """Return a query as the engine plans it; what was said before it is the history window."""
         world = build_bare_world(head.world_id)
         shown = tuple(_build_shown_message(query, place, head) for place in range(len(query.history)))
         window = SessionWindow(head=head, messages=shown, state={})
         plan = self.planner.plan(query.text, window, world)
-        return PlannedTurn(
-            plan=plan, window=window, world=world, user_message=query.text, config=self.config, history=shown
+        return Turn(
+            plan=plan,
+            window=window,
+            world=world,
+            message=Message(role=Role.USER, content=query.text),
+            config=self.config,
+            history=ShownHistory(messages=shown),
         )
 
 

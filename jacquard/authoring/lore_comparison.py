@@ -15,7 +15,6 @@ from jacquard.config.sections import RuntimeConfig
 from jacquard.core.receipt import ActivationDecision
 from jacquard.pipeline.curation.recall_query import build_recall_query, find_hidden_entries
 from jacquard.pipeline.curation.stream import Curation, build_stream_report, make_entry_ids_unique
-from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.planning.activation import (
     activate_world_info,
     find_world_info_state,
@@ -32,6 +31,7 @@ from jacquard.pipeline.skeleton.history import (
     trim_history,
 )
 from jacquard.pipeline.skeleton.world_info import activation_decisions
+from jacquard.pipeline.turn import ShownHistory, Turn, TurnLore
 from jacquard.pipeline.worlds import WorldSource
 from jacquard.turns.curate import build_request, limit_tokens
 from jacquard.turns.load import is_retry, keep_known, turn_id_after
@@ -42,6 +42,7 @@ from mnemosyne.chains.uris import entry_uri
 from mnemosyne.schema.memory import LoreCategory, MemoryEntry, session_scope, world_scope
 from mnemosyne.schema.query import place_of
 from mnemosyne.schema.record import SessionWindow
+from mnemosyne.schema.session import Message, Role
 from mnemosyne.schema.world import RECALL, SILLYTAVERN, WorldPack
 
 
@@ -109,7 +110,7 @@ async def compare_lore(
     activated = await to_thread.run_sync(activate_world_info, turn, info, before, count)
     fired = {each.entry_id: each for each in activation_decisions(activated)}
     recalled = await _find_recalled(parts, turn)
-    known = {entry.entry_id: entry for entry in list_world_info(world) if entry.entry_id not in turn.hidden}
+    known = {entry.entry_id: entry for entry in list_world_info(world) if entry.entry_id not in turn.lore.hidden}
     named = [name for name in dict.fromkeys([*fired, *recalled]) if name in known]
     return LoreComparison(
         session_id=session_id,
@@ -131,7 +132,7 @@ async def compare_lore(
 
 async def _plan_turn(
     parts: EngineParts, config: RuntimeConfig, window: SessionWindow, world: WorldPack, user_message: str
-) -> PlannedTurn:
+) -> Turn:
     """Return the turn that the input makes, as far as both ways depend on it."""
     turn_id, pending = turn_id_after(window, user_message, config.viewer), window.pending
     if pending is not None and not is_retry(pending, user_message, config.viewer):
@@ -145,23 +146,22 @@ async def _plan_turn(
     restricted = await parts.store.gated_entries(scopes)
     lore = list_world_info(world)
     hidden = await to_thread.run_sync(find_hidden_entries, world, restricted, window.state, config.viewer, lore)
-    return PlannedTurn(
+    return Turn(
         turn_id=turn_id,
         plan=plan,
         window=window,
         world=world,
-        user_message=user_message,
+        message=Message(role=Role.USER, content=user_message, at=parts.clock.now()),
         config=config,
-        at=parts.clock.now(),
-        history=history,
-        hidden=hidden,
+        history=ShownHistory(messages=history),
+        lore=TurnLore(hidden=hidden),
     )
 
 
-async def _find_recalled(parts: EngineParts, turn: PlannedTurn) -> dict[str, Verdict]:
+async def _find_recalled(parts: EngineParts, turn: Turn) -> dict[str, Verdict]:
     """Return what becomes of lore by our own way: axioms, directives with a key in the input, and candidates of recall."""
-    axioms = entries_by_category(turn.world.lore, LoreCategory.AXIOM, turn.hidden)
-    directives = select_directives(turn.world, turn.user_message, turn.hidden)
+    axioms = entries_by_category(turn.world.lore, LoreCategory.AXIOM, turn.lore.hidden)
+    directives = select_directives(turn.world, turn.text, turn.lore.hidden)
     found = {
         **{e.entry_id: Verdict(chosen=True, code="axiom", reason="Axioms are in every prompt.") for e in axioms},
         **{e.entry_id: Verdict(chosen=True, code="directive", reason=_explain_directive(e)) for e in directives},
@@ -176,7 +176,7 @@ async def _find_recalled(parts: EngineParts, turn: PlannedTurn) -> dict[str, Ver
     return found
 
 
-async def _choose(parts: EngineParts, turn: PlannedTurn) -> Curation:
+async def _choose(parts: EngineParts, turn: Turn) -> Curation:
     """Return the heuristic's choice, as a turn makes it without a selector."""
     query = replace(await to_thread.run_sync(build_recall_query, turn), patience_seconds=None)
     recall = make_entry_ids_unique(await parts.curation.retriever.recall(query))

@@ -62,7 +62,7 @@ def find_opening_faults(
     faults: dict[str, None] = {}
     request = build_case_turn({"input": _INPUT}, world, planner).request
     # An input with a key of every directive, so that each of them is rendered too.
-    request = replace(request, user_message=" ".join([_INPUT, *keys]))
+    request = replace(request, message=replace(request.message, content=" ".join([_INPUT, *keys])))
     for template_id in template_ids:
         try:
             stream.render_with(templates, replace(request, config=replace(request.config, template_id=template_id)))

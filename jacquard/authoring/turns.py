@@ -17,10 +17,10 @@ from jacquard.core.errors import JacquardError
 from jacquard.core.plan import PlanContext
 from jacquard.core.protocols import Planner, Selection
 from jacquard.core.receipt import BY_SELECTOR, Report
-from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.planning.activation import find_withheld, read_world_info, uses_world_info
 from jacquard.pipeline.record.prompt_snapshot import read_snapshot
 from jacquard.pipeline.record.stored_turn import plan_of, report_of
+from jacquard.pipeline.turn import SessionFacts, Turn, TurnLore
 from jacquard.pipeline.worlds import WorldSource
 from jacquard.templating.profiles import AUTO, STORY_ID
 from mnemosyne.chains.audience import may_read, read_audience
@@ -31,7 +31,7 @@ from mnemosyne.protocols import Store
 from mnemosyne.schema.document import Summary
 from mnemosyne.schema.memory import MemoryEntry, session_scope, world_scope
 from mnemosyne.schema.record import PathSummary, SessionWindow, TurnRecord
-from mnemosyne.schema.session import Role, WindowMessage
+from mnemosyne.schema.session import Message, Role, WindowMessage
 from mnemosyne.schema.world import WorldPack
 
 MESSAGES = 200
@@ -55,7 +55,7 @@ class AuthorTurn:
     """
 
     label: str
-    request: PlannedTurn
+    request: Turn
     entries: tuple[MemoryEntry, ...] = ()
     selection: Selection = NOTHING_CHOSEN
     fixed: tuple[PromptBlock, ...] | None = None
@@ -122,17 +122,19 @@ class TurnReader:
         """Return a turn with the input `user_message` after the present head, without memories; nothing is written."""
         window = await self.store.window(session_id, message_limit=MESSAGES)
         world = await self.worlds.world(window.head.world_id, write=False)
+        message = Message(role=Role.USER, content=user_message)
         plan = self.planner.plan(user_message, window, world)
         hidden = await self._find_hidden_entries(window, world, self.viewer)
         window = replace(window, messages=_known_messages(window.messages, self.viewer))
-        request = PlannedTurn(
-            plan=plan, window=window, world=world, user_message=user_message, config=RuntimeConfig(), hidden=hidden
+        request = Turn(
+            plan=plan, window=window, world=world, message=message, config=RuntimeConfig(), lore=TurnLore(hidden=hidden)
         )
         return AuthorTurn(label=f"{session_id}: {user_message}", request=request)
 
     async def _load_recorded_turn(
         self, record: TurnRecord, window: SessionWindow, world: WorldPack, user_message: str
     ) -> AuthorTurn:
+        message = Message(role=Role.USER, content=user_message)
         snapshot = read_snapshot(record)
         config = USUAL if snapshot is None else snapshot.runtime
         viewer = self.viewer or config.viewer
@@ -142,8 +144,13 @@ class TurnReader:
         # Turns that were imported have no record of a prompt; they are planned as if they were prepared now.
         if record.prompt is None or record.plan is None or record.receipt is None:
             plan = self.planner.plan(user_message, window, world)
-            request = PlannedTurn(
-                plan=plan, window=window, world=world, user_message=user_message, config=RuntimeConfig(), hidden=hidden
+            request = Turn(
+                plan=plan,
+                window=window,
+                world=world,
+                message=message,
+                config=RuntimeConfig(),
+                lore=TurnLore(hidden=hidden),
             )
             return AuthorTurn(label=label, request=request)
         report = report_of(record)
@@ -154,14 +161,14 @@ class TurnReader:
         # What was rendered for another viewer is rendered again, from what this one may know.
         is_other = self.viewer is not None and self.viewer != config.viewer
         shown = _restore_shown_window(window, record)
-        request = PlannedTurn(
+        request = Turn(
             plan=plan,
             window=replace(shown, summary=None) if is_other else shown,
             world=world,
-            user_message=user_message,
+            message=message,
             config=_show_whole_history(plan),
-            hidden=hidden,
-            todo=None if snapshot is None else snapshot.source.variables.get("tasks"),
+            lore=TurnLore(hidden=hidden),
+            facts=SessionFacts(tasks=None if snapshot is None else snapshot.source.variables.get("tasks")),
         )
         stream = report.stream_b
         entries = await self._entries(report, window, world)
@@ -205,8 +212,9 @@ def build_pack_turn(
     opened = replace(window, messages=tuple(messages))
     plan = planner.plan(user_message, opened, world)
     hidden = hidden_entries(gated_entries(world.lore), None, window.state)
-    request = PlannedTurn(
-        plan=plan, window=opened, world=world, user_message=user_message, config=RuntimeConfig(), hidden=hidden
+    message = Message(role=Role.USER, content=user_message)
+    request = Turn(
+        plan=plan, window=opened, world=world, message=message, config=RuntimeConfig(), lore=TurnLore(hidden=hidden)
     )
     return AuthorTurn(label=user_message, request=request)
 

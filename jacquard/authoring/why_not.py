@@ -16,8 +16,8 @@ from jacquard.core.errors import ConfigError, MemoryNotFoundError
 from jacquard.core.receipt import Action, CurationPath, Report
 from jacquard.memory.verbs.find import has_words
 from jacquard.pipeline.curation.recall_query import build_recall_query
-from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, turn_from_record
+from jacquard.pipeline.turn import ShownHistory, Turn
 from jacquard.turns.engine import ContextEngine
 from jacquard.turns.parts import EngineParts
 from mnemosyne.chains.audience import audience_of_entry, may_read
@@ -80,7 +80,8 @@ async def why_not(
     head = read.request.window.head
     lineage = tuple(replace(span, upto_depth=min(span.upto_depth, head.depth)) for span in head.lineage)
     window = replace(read.request.window, head=replace(head, lineage=lineage))
-    turn = replace(read.request, config=read.config, window=window, history=window.messages, at=record.created_at)
+    message, shown = replace(read.request.message, at=record.created_at), ShownHistory(messages=window.messages)
+    turn = replace(read.request, config=read.config, message=message, window=window, history=shown)
     prepared = turn_from_record(record, 0)
     finder = _Finder(parts, turn)
     entries = await finder.find(wanted)
@@ -101,7 +102,7 @@ def _judge_missing(report: Report, session_id: str, wanted: str) -> Absence:
 class _Finder:
     """Finds entries and judges them by the state in which a turn found them."""
 
-    def __init__(self, parts: EngineParts, turn: PlannedTurn) -> None:
+    def __init__(self, parts: EngineParts, turn: Turn) -> None:
         self._parts, self._turn = parts, turn
         self._view: StateView = view_state(turn.window.state)
         self._scopes = session_scope(turn.session_id), world_scope(turn.world.world_id)
@@ -164,7 +165,7 @@ class _Finder:
         if is_too_sensitive(entry.metadata, most := config.prune.max_sensitivity):
             own = sensitivity_of(entry.metadata).value
             return _absence(entry, "sensitivity", f"It is {own}; prune.max_sensitivity lets {most} in at most.")
-        if self._turn.at is not None and has_expired(entry, self._turn.at):
+        if self._turn.message.at is not None and has_expired(entry, self._turn.message.at):
             return _absence(entry, "expired", "Its document had expired.")
         if entry.kind == LoreCategory.DIRECTIVE.value:
             return _absence(entry, "not_set_off", "It is a directive, and the input has none of its words.")

@@ -14,7 +14,7 @@ from jacquard.memory.summarize.extract import read_lines
 from jacquard.memory.summarize.sentences import is_question, split_sentences
 from jacquard.memory.summarize.worth import is_idle, is_outside, is_protocol, worth
 from jacquard.pipeline.curation.repeats import squeeze
-from jacquard.pipeline.planned_turn import PlannedTurn
+from jacquard.pipeline.turn import Turn
 from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.memory import MACRO, QUEST_UPDATE, THREAD, Chain, LoreCategory, MemoryEntry, Trust
 from mnemosyne.schema.query import RatedEntry
@@ -55,7 +55,7 @@ class _Subject:
     kinds: Mapping[str, str]
 
 
-def overview_rating(turn: PlannedTurn) -> Callable[[Sequence[MemoryEntry]], list[RatedEntry]] | None:
+def overview_rating(turn: Turn) -> Callable[[Sequence[MemoryEntry]], list[RatedEntry]] | None:
     """Return what rates memories for the overview that the input of a turn asks for; None where it asks for none."""
     scope = turn.plan.search_intent.overview
     if scope is None:
@@ -106,8 +106,8 @@ class _Told:
         return len(words & self.lines.get(depth or 0, frozenset())) >= _SAME_SHARE * len(words)
 
 
-def _find_subject(turn: PlannedTurn, scope: OverviewScope) -> _Subject:
-    world, text = turn.world, normalise(turn.user_message)
+def _find_subject(turn: Turn, scope: OverviewScope) -> _Subject:
+    world, text = turn.world, normalise(turn.text)
     player = normalise(world.user_name)
     kinds = {each.entity_id: each.kind for each in world.entities if normalise(each.name) != player}
     dictionary = NameDictionary(world.entities)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from jacquard.pipeline.planned_turn import PlannedTurn
+from jacquard.pipeline.turn import Turn
 from mnemosyne.chains.audience import (
     Audience,
     audience_field,
@@ -20,19 +20,19 @@ from mnemosyne.schema.session import Message
 _PLACED = frozenset({LoreCategory.AXIOM.value, LoreCategory.DIRECTIVE.value})
 
 
-def find_audience(turn: PlannedTurn, chosen: Iterable[MemoryEntry], found: Audience = ()) -> Audience:
+def find_audience(turn: Turn, chosen: Iterable[MemoryEntry], found: Audience = ()) -> Audience:
     """Return the viewers who may know a turn; empty means everyone.
 
     What its prompt may have shown counts: chosen memories, axioms and directives, world info, the history, the summary, and what
     was `found` in guarded turns.
     """
-    gone = turn.hidden | turn.lore.withheld
+    gone = turn.lore.gone
     placed = [entry for entry in turn.world.lore if entry.kind in _PLACED and entry.entry_id not in gone]
     summary = turn.window.summary
     return join_audiences(
         (
             *map(audience_of_entry, (*placed, *turn.lore.active, *chosen)),
-            audience_of_messages(item.message for item in turn.history or ()),
+            audience_of_messages(item.message for item in turn.shown),
             read_audience(summary.summary.extra) if summary is not None else (),
             found,
         )

@@ -14,7 +14,7 @@ from filament import Legal, OpVerdict, close_tag, display, escape_text, open_tag
 from jacquard.core.block_kinds import REFUSALS_SOURCE, STATE_LAYER, slot_of
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock
 from jacquard.core.quests import is_scalar
-from jacquard.pipeline.planned_turn import PlannedTurn
+from jacquard.pipeline.turn import Turn
 from mnemosyne.chains.state import StateView, view_state
 from mnemosyne.chains.unanswered import is_closed_unanswered
 from mnemosyne.core.codec import from_plain
@@ -76,11 +76,11 @@ def _is_reply(record: TurnRecord) -> bool:
     return record.kind is TurnKind.NARRATIVE and is_answered
 
 
-def refusal_blocks(turn: PlannedTurn, count: Callable[[str], int]) -> tuple[PromptBlock, ...]:
+def refusal_blocks(turn: Turn, count: Callable[[str], int]) -> tuple[PromptBlock, ...]:
     """Return the block about what was refused of the last reply, none where nothing was."""
     zh = turn.world.locale.lower().startswith("zh")
-    name, lines = BLOCK_ID, _describe_refusals(turn.last_report, turn.window.state, zh=zh)
-    untagged = turn.last_report.get(UNTAGGED)
+    name, lines = BLOCK_ID, _describe_refusals(turn.facts.last_report, turn.window.state, zh=zh)
+    untagged = turn.facts.last_report.get(UNTAGGED)
     if untagged in _UNTAGGED and not lines:
         name, lines = _NOTICE, [_UNTAGGED[untagged][zh]]
     if not lines:

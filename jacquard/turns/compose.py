@@ -12,15 +12,13 @@ from functools import partial
 from anyio import to_thread
 
 from jacquard.core.blocks import PromptBlock, SkeinTemplate
-from jacquard.core.calibration import correction_of
 from jacquard.core.degradations import describe_degradation
 from jacquard.core.model_calls import Call, usage_of
 from jacquard.core.protocols import Shortener
 from jacquard.pipeline.curation.memory_blocks import describe_cuts, labels_of, render_memories
 from jacquard.pipeline.curation.recall_query import may_recall
-from jacquard.pipeline.curation.stream import Curation, build_stream_report
-from jacquard.pipeline.planned_turn import PlannedTurn
-from jacquard.pipeline.record.build_prompt import PromptInputs, build_turn_prompt, lay_out_prompt
+from jacquard.pipeline.curation.stream import Curation
+from jacquard.pipeline.record.build_prompt import PromptInputs, PromptParts, build_turn_prompt, lay_out_prompt
 from jacquard.pipeline.record.evidence import evidence_ids_of
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
 from jacquard.pipeline.record.prompt_snapshot import snapshot_prompt, snapshot_to_json
@@ -30,8 +28,8 @@ from jacquard.pipeline.skeleton.automation import Skeleton, make_block_ids_uniqu
 from jacquard.pipeline.skeleton.facts import fact_blocks
 from jacquard.pipeline.skeleton.instructions import instruction_blocks
 from jacquard.pipeline.skeleton.world_info import world_info_blocks
+from jacquard.pipeline.turn import Turn
 from jacquard.pipeline.weaving.degrade import apply_degradations
-from jacquard.pipeline.weaving.policies import choose_pruner
 from jacquard.pipeline.weaving.prompt import PromptLayout
 from jacquard.pipeline.weaving.shorten import SummarizingShortener
 from jacquard.pipeline.weaving.standing import (
@@ -42,8 +40,8 @@ from jacquard.pipeline.weaving.standing import (
 )
 from jacquard.pipeline.weaving.turn_layout import load_turn_layout
 from jacquard.templating.files import template_roots
-from jacquard.turns.context import TurnContext
 from jacquard.turns.parts import EngineParts
+from jacquard.turns.turn_log import TurnLog
 from mnemosyne.chains.state import view_state
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.core.errors import ContextEngineError
@@ -66,34 +64,35 @@ class PromptComposer:
 
     def __init__(self, parts: EngineParts) -> None:
         self._parts = parts
+        self._prompt_parts = PromptParts(
+            estimator=parts.estimator, pruner=parts.pruner, assembler=parts.assembler, hash_text=parts.hasher.digest
+        )
         self._shortener = parts.shortener
         if parts.shortener is None and parts.summarizer is not None:
             self._shortener = SummarizingShortener(parts.summarizer)
 
-    async def compose(
-        self, turn: PlannedTurn, skeleton: Skeleton, curation: Curation, context: TurnContext
-    ) -> PreparedTurn:
+    async def compose(self, turn: Turn, skeleton: Skeleton, curation: Curation, log: TurnLog) -> PreparedTurn:
         """Return the prepared turn, without times.
 
         BudgetExceededError when what must stay does not fit, LayoutError for a layout that is missing or has faults.
         """
-        inputs, layout, prompt = await self._decide_off_loop(turn, skeleton, curation, context)
+        inputs, layout, prompt = await self._decide_off_loop(turn, skeleton, curation, log)
         if prompt is not None:
             return prompt
         usages: list[ModelUsage] = []
         degraded = await apply_degradations(
             layout.orders,
-            count=inputs.count,
+            count=layout.count,
             shortener=self._shortener_of(turn, usages),
             within_seconds=turn.config.summary.timeout_ms / 1000,
         )
-        context.stopwatch.lap("degrade")
+        log.stopwatch.lap("degrade")
         inputs = replace(inputs, degradations=(*inputs.degradations, *degraded.degradations))
-        prepared = await to_thread.run_sync(_build, inputs, layout, degraded.blocks)
+        prepared = await to_thread.run_sync(_build, inputs, self._prompt_parts, layout, degraded.blocks)
         return replace(prepared, usages=tuple(usages))
 
     async def compose_ahead(
-        self, turn: PlannedTurn, skeleton: Skeleton, missed: Curation, context: TurnContext
+        self, turn: Turn, skeleton: Skeleton, missed: Curation, log: TurnLog
     ) -> PreparedTurn | None:
         """Return the prompt that goes out if Stream B misses its deadline, made before that.
 
@@ -101,15 +100,13 @@ class PromptComposer:
         raised when the real one is.
         """
         try:
-            return (await self._decide_off_loop(turn, skeleton, missed, context))[2]
+            return (await self._decide_off_loop(turn, skeleton, missed, log))[2]
         except ContextEngineError:
             return None
 
-    async def _decide_off_loop(
-        self, turn: PlannedTurn, skeleton: Skeleton, curation: Curation, context: TurnContext
-    ) -> _Decided:
+    async def _decide_off_loop(self, turn: Turn, skeleton: Skeleton, curation: Curation, log: TurnLog) -> _Decided:
         """Decide and build in a thread; in a layout that appends, what may stay is looked up in the store before."""
-        codes = self._codes_of(turn, context)
+        codes = self._codes_of(turn, log)
         ids = await evidence_ids_of(self._parts.store, turn.session_id, curation.entries, curation.evidences)
         decide = partial(self._decide_and_build, turn, skeleton, curation, codes, ids)
         decided = await to_thread.run_sync(decide)
@@ -121,7 +118,7 @@ class PromptComposer:
         return decided
 
     async def _find_standing_blocks(
-        self, turn: PlannedTurn, skeleton: Skeleton, shown: tuple[PromptBlock, ...]
+        self, turn: Turn, skeleton: Skeleton, shown: tuple[PromptBlock, ...]
     ) -> tuple[PromptBlock, ...]:
         """Return those of the blocks of the turn before that stay where they stand."""
         store = self._parts.store
@@ -132,18 +129,18 @@ class PromptComposer:
             viewer=turn.config.viewer,
             view=view_state(turn.window.state),
             most=turn.config.prune.max_sensitivity,
-            now=turn.at or self._parts.clock.now(),
+            now=turn.message.at or self._parts.clock.now(),
         )
         return keep_standing_blocks(shown, entries, (each.block_id for each in skeleton.history), may_stand)
 
-    def _codes_of(self, turn: PlannedTurn, context: TurnContext) -> tuple[str, ...]:
+    def _codes_of(self, turn: Turn, log: TurnLog) -> tuple[str, ...]:
         """Return what the turn was done without so far, with the damaged records that were passed by."""
         scopes = session_scope(turn.session_id), world_scope(turn.world.world_id)
-        return (*context.degradations, *damage_codes(self._parts.store, context.damage_mark, *scopes))
+        return (*log.degradations, *damage_codes(self._parts.store, log.damage_mark, *scopes))
 
     def _decide_and_build(
         self,
-        turn: PlannedTurn,
+        turn: Turn,
         skeleton: Skeleton,
         curation: Curation,
         codes: tuple[str, ...],
@@ -159,11 +156,11 @@ class PromptComposer:
             if shown:
                 return _Shown(shown)
         inputs, layout = self._decide(turn, skeleton, curation, codes, evidence_ids, standing or (), template)
-        return inputs, layout, None if layout.orders else _build(inputs, layout, {})
+        return inputs, layout, None if layout.orders else _build(inputs, self._prompt_parts, layout, {})
 
     def _decide(
         self,
-        turn: PlannedTurn,
+        turn: Turn,
         skeleton: Skeleton,
         curation: Curation,
         codes: tuple[str, ...],
@@ -204,22 +201,15 @@ class PromptComposer:
             turn=turn,
             skeleton=skeleton,
             curation=curation,
-            stream_b=build_stream_report(curation),
             flesh=flesh,
             layout=template,
-            pruner=choose_pruner(config, parts.pruner),
-            count=count,
-            counter=parts.estimator.name,
-            degradations=(*skeleton.degradations, *map(describe_degradation, codes)),
-            at=turn.at or parts.clock.now(),
-            correction=correction_of(turn.window.usages, config.model_hint),
             evidence_ids=evidence_ids,
-            assembler=parts.assembler,
-            hash_text=parts.hasher.digest,
+            degradations=(*skeleton.degradations, *map(describe_degradation, codes)),
+            at=turn.message.at or parts.clock.now(),
         )
-        return inputs, lay_out_prompt(inputs)
+        return inputs, lay_out_prompt(inputs, self._prompt_parts)
 
-    def _shortener_of(self, turn: PlannedTurn, usages: list[ModelUsage]) -> Shortener | None:
+    def _shortener_of(self, turn: Turn, usages: list[ModelUsage]) -> Shortener | None:
         """Return what shortens texts of this turn; the model calls that it takes are added to `usages`."""
         if not isinstance(self._shortener, SummarizingShortener):
             return self._shortener
@@ -234,7 +224,9 @@ class PromptComposer:
         return self._shortener.with_note(note)
 
 
-def _build(inputs: PromptInputs, layout: PromptLayout, carried: Mapping[str, PromptBlock]) -> PreparedTurn:
+def _build(
+    inputs: PromptInputs, parts: PromptParts, layout: PromptLayout, carried: Mapping[str, PromptBlock]
+) -> PreparedTurn:
     """Return the prepared turn with the snapshot that goes into its record."""
-    prepared = build_turn_prompt(inputs, layout, carried)
-    return replace(prepared, tape=snapshot_to_json(snapshot_prompt(inputs, layout.limit_tokens, carried)))
+    prepared = build_turn_prompt(inputs, parts, layout, carried)
+    return replace(prepared, tape=snapshot_to_json(snapshot_prompt(inputs, parts, layout.limit_tokens, carried)))

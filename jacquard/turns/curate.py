@@ -31,13 +31,13 @@ from jacquard.pipeline.curation.prefetch import (
 )
 from jacquard.pipeline.curation.recall_query import build_recall_query, recent_lines
 from jacquard.pipeline.curation.stream import Curation, CurationRequest
-from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.record.events import emit_usage
 from jacquard.pipeline.record.evidence import first_evidence_ids
 from jacquard.pipeline.skeleton.history import OVERVIEW_FACTOR, limit_memories
+from jacquard.pipeline.turn import Turn
 from jacquard.pipeline.worlds import party_names
-from jacquard.turns.context import TurnContext
 from jacquard.turns.parts import EngineParts
+from jacquard.turns.turn_log import TurnLog
 from mnemosyne.chains.state import view_state
 from mnemosyne.core.errors import ContextEngineError
 from mnemosyne.core.masking.call_logs import open_log
@@ -84,7 +84,7 @@ class TurnCurator:
     def __init__(self, parts: EngineParts, deadline: CurationDeadline, deferred_usage: DeferredUsage) -> None:
         self._parts, self._deadline, self._deferred_usage = parts, deadline, deferred_usage
 
-    async def curate(self, turn: PlannedTurn, context: TurnContext, on_near: Near) -> Curation:
+    async def curate(self, turn: Turn, log: TurnLog, on_near: Near) -> Curation:
         """Return what Stream B chose for a turn: an earlier late result if the scene still matches, else what it finds in time.
 
         Recall and selection that fail raise nothing; StoreError where the store cannot be read or written. `on_near` is
@@ -92,12 +92,12 @@ class TurnCurator:
         """
         settings, head = turn.config.curation, turn.window.head
         if not (settings.enabled and turn.plan.search_intent.enabled):
-            code = "numerical" if turn.reply is not None else "disabled"
+            code = "numerical" if turn.action is not None else "disabled"
             return Curation.skipped(code, "The turn does not search memory.")
         # What is shown is searched for memories only, which takes a fraction of what a state of this size does.
-        size = size_of(turn.user_message, turn.window.state) + _count_shown_chars(turn) // 4
+        size = size_of(turn.text, turn.window.state) + _count_shown_chars(turn) // 4
         query = await calculate(_build_query, turn, size=size)
-        size = size_of(turn.user_message)
+        size = size_of(turn.text)
         # Before recall, because a turn that uses a late result needs none.
         kept, refused = await calculate(_find_late_result, turn, query, size=size)
         if kept is not None:
@@ -107,7 +107,7 @@ class TurnCurator:
         keep = partial(self._keep_choice, turn)
 
         async def write_usage() -> None:
-            await self._deferred_usage.write(head.session_id, turn.turn_id, context.calls)
+            await self._deferred_usage.write(head.session_id, turn.turn_id, log.calls)
 
         def with_refusals(choice: Curation, lease_refused: str) -> Curation:
             if lease is not None and choice.path is not CurationPath.LEASED and not lease_refused:
@@ -128,7 +128,7 @@ class TurnCurator:
             on_late=keep,
             on_end=write_usage,
             on_near=near,
-            calls=context.calls,
+            calls=log.calls,
         )
         ended = ended or curation.lease_refused
         if settings.lease_turns and is_keepable(curation):
@@ -140,15 +140,15 @@ class TurnCurator:
             return expected[1]  # Its entries were read before the deadline.
         return await self._load_entries(turn, with_refusals(curation, ended), query)
 
-    async def _keep_choice(self, turn: PlannedTurn, choice: Curation, *, late: bool = True) -> None:
+    async def _keep_choice(self, turn: Turn, choice: Curation, *, late: bool = True) -> None:
         """Keep a choice for the next turn of the branch."""
-        head, user_message = turn.window.head, turn.user_message
+        head, text = turn.window.head, turn.text
         build = partial(build_prefetch, viewer=turn.config.viewer, late=late)
         place = (turn.turn_id, head.branch_id, head.depth + 1)
-        prefetch = await calculate(build, choice, turn.plan, *place, user_message, size=size_of(user_message))
+        prefetch = await calculate(build, choice, turn.plan, *place, text, size=size_of(text))
         await self._parts.store.save_prefetch(head.session_id, prefetch)
 
-    async def _load_entries(self, turn: PlannedTurn, curation: Curation, query: RetrievalQuery) -> Curation:
+    async def _load_entries(self, turn: Turn, curation: Curation, query: RetrievalQuery) -> Curation:
         """Return a choice with its full entries and the times of the story; quests come from the state, not from the store.
 
         What has become hidden since it was chosen is left out.
@@ -180,11 +180,11 @@ class TurnCurator:
         return replace(curation, story_times=_tell_times(curation.entries, read.states, turn.world.story_time))
 
 
-def _count_shown_chars(turn: PlannedTurn) -> int:
-    return sum(len(item.message.content) for item in turn.history or ())
+def _count_shown_chars(turn: Turn) -> int:
+    return sum(len(item.message.content) for item in turn.shown)
 
 
-def _find_told_turns(turn: PlannedTurn, chosen: Sequence[Candidate]) -> list[str]:
+def _find_told_turns(turn: Turn, chosen: Sequence[Candidate]) -> list[str]:
     """Return the turns of which memories tell the time of the story, where the world says what tells it. Turns of the prologue
     are not among them: the pack says only what the state is after all of them.
     """
@@ -202,10 +202,10 @@ def _tell_times(
     return {turn_id: ", ".join(filter(None, map(view.describe, paths))) for turn_id, view in views.items()}
 
 
-def limit_tokens(curation: Curation, turn: PlannedTurn, estimator: TokenEstimator) -> Curation:
+def limit_tokens(curation: Curation, turn: Turn, estimator: TokenEstimator) -> Curation:
     """Return a choice without those entries that would take more than the limit together with the better ones."""
     count, is_overview = estimator.estimate, turn.plan.search_intent.overview is not None
-    left = limit_memories(turn.config, turn.window, turn.history or (), count, is_overview=is_overview)
+    left = limit_memories(turn.config, turn.window, turn.shown, count, is_overview=is_overview)
     over = set[EntryPlace]()
     for place, entry in enumerate(curation.entries):
         tokens = min(count(entry.text), turn.config.curation.max_entry_tokens)
@@ -241,18 +241,18 @@ def order_by_time(curation: Curation) -> Curation:
     )
 
 
-def _build_query(turn: PlannedTurn) -> RetrievalQuery:
+def _build_query(turn: Turn) -> RetrievalQuery:
     return replace(build_recall_query(turn), rate=overview_rating(turn))
 
 
-def build_request(turn: PlannedTurn, query: RetrievalQuery, lease: Lease | None) -> CurationRequest:
+def build_request(turn: Turn, query: RetrievalQuery, lease: Lease | None) -> CurationRequest:
     """Return what a turn asks of Stream B; the keywords of a lease are searched for too."""
     settings, names = turn.config.curation, party_names(turn.world)
     most = OVERVIEW_FACTOR if query.rate is not None else 1
     return CurationRequest(
         query=query if lease is None else replace(query, keywords=(*query.keywords, *lease.keywords)),
-        user_message=turn.user_message,
-        recent=recent_lines(turn.history or (), names),
+        user_message=turn.text,
+        recent=recent_lines(turn.shown, names),
         names=names,
         plan=turn.plan,
         select_limit=settings.select_limit * most,
@@ -269,21 +269,21 @@ def build_request(turn: PlannedTurn, query: RetrievalQuery, lease: Lease | None)
     )
 
 
-def _find_late_result(turn: PlannedTurn, query: RetrievalQuery) -> tuple[Curation | None, str]:
+def _find_late_result(turn: Turn, query: RetrievalQuery) -> tuple[Curation | None, str]:
     """Return an earlier late result if it may serve this turn, else None and why one of the last turn may not."""
     kept, head = turn.window.prefetch, turn.window.head
     if kept is None or query.rate is not None or not is_late(kept):
         return None, ""
     shown, viewer = query.exclude, turn.config.viewer
-    fits, why = scene_matches(kept, turn.plan, head, turn.user_message, shown=shown, viewer=viewer)
+    fits, why = scene_matches(kept, turn.plan, head, turn.text, shown=shown, viewer=viewer)
     if fits:
         return build_prefetched_curation(kept, why, shown=shown), ""
     return None, why if kept.depth >= head.depth else ""
 
 
-def _find_lease(turn: PlannedTurn) -> tuple[Lease | None, str]:
+def _find_lease(turn: Turn) -> tuple[Lease | None, str]:
     """Return the lease of an earlier choice if the scene holds, else None and why a recent one has ended."""
     kept, config = turn.window.prefetch, turn.config
     if kept is None or turn.plan.search_intent.overview is not None:
         return None, ""
-    return find_lease(kept, turn.plan, turn.window.head, turn.user_message, config.curation, viewer=config.viewer)
+    return find_lease(kept, turn.plan, turn.window.head, turn.text, config.curation, viewer=config.viewer)

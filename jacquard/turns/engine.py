@@ -54,7 +54,6 @@ from jacquard.pipeline.worlds import WorldSource
 from jacquard.templating.profiles import AUTO, PROFILE
 from jacquard.turns.background import BackgroundWork
 from jacquard.turns.compose import PromptComposer
-from jacquard.turns.context import FinishTurn, TurnContext
 from jacquard.turns.curate import DeferredUsage, TurnCurator
 from jacquard.turns.host.own_task import OwnTask
 from jacquard.turns.host.own_words import mask_secrets
@@ -65,6 +64,7 @@ from jacquard.turns.parts import EngineParts
 from jacquard.turns.profile_source import ProfileSource
 from jacquard.turns.record import record_turn
 from jacquard.turns.streams import StreamRunner
+from jacquard.turns.turn_log import FinishTurn, TurnLog, TurnRequest
 from jacquard.turns.writing.branches import (
     MESSAGE_CHARS,
     RetoldTurn,
@@ -102,16 +102,6 @@ class _OpenEngine:
     background: BackgroundWork
     loader: TurnLoader
     streams: StreamRunner
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _AskedTurn:
-    """The message to answer, with the turn and branch that were asked for; `trigger` as in `TurnContext`."""
-
-    message: Message
-    turn_id: str | None = None
-    branch_id: str | None = None
-    trigger: str = "normal"
 
 
 class ContextEngine:
@@ -284,82 +274,72 @@ class ContextEngine:
                 )
             (await self._ensure_open()).background.follow_turn(turn.report)
             return turn
-        asked = _AskedTurn(message=to_user_message(user_message), turn_id=turn_id, branch_id=branch_id)
+        message = to_user_message(user_message)
 
-        async def find_asked() -> _AskedTurn:
-            return asked
+        async def find_request(config: RuntimeConfig) -> TurnRequest:
+            return TurnRequest(
+                session_id=session_id, message=message, config=config, turn_id=turn_id, branch_id=branch_id
+            )
 
-        return await self._answer(session_id, find_asked, runtime_config, turn_id, finish)
+        return await self._answer(session_id, find_request, runtime_config, turn_id, finish)
 
     async def _answer(
         self,
         session_id: str,
-        find_asked: Callable[[], Awaitable[_AskedTurn]],
+        find_request: Callable[[RuntimeConfig], Awaitable[TurnRequest]],
         runtime_config: RuntimeConfig | None,
         turn_id: str | None = None,
         finish: FinishTurn | None = None,
     ) -> PreparedTurn:
-        """Prepare the turn that `find_asked` finds once the session is held."""
-        turn_config = apply_experiments(runtime_config or self._config, session_id)
+        """Prepare the turn that `find_request` finds once the session is held."""
+        config = apply_experiments(runtime_config or self._config, session_id)
         emitter = self._emitter if runtime_config is None else self._emitter_of(runtime_config)
         # Shared by both attempts: the model calls of one that a conflict discards have their cost too.
         calls = CallBook()
 
         async def prepare(*degradations: str) -> PreparedTurn:
-            context = TurnContext(
-                session_id=session_id,
-                user_message=asked.message,
-                config=turn_config,
-                emitter=emitter,
-                requested_turn_id=asked.turn_id,
-                branch_id=asked.branch_id,
-                calls=calls,
-                damage_mark=self._parts.store.damage_log.mark(),
-                degradations=list(degradations),
-                trigger=asked.trigger,
-                finish=finish,
-            )
-            return await self._prepare(context)
+            mark = self._parts.store.damage_log.mark()
+            log = TurnLog(emitter=emitter, calls=calls, degradations=list(degradations), damage_mark=mark)
+            return await self._prepare(request, log, finish)
 
         async with self._hold("prepare_turn", session_id, emitter, turn_id) as span:
-            asked = await find_asked()
-            asked = replace(asked, message=await self._keep_secrets_out(asked.message, turn_config))
+            request = await find_request(config)
+            request = replace(request, message=await self._keep_secrets_out(request.message, config))
             # Before the session is created: an input that is refused leaves nothing behind.
-            check_user_message(asked.message.content, turn_config.limits)
-            check_parts(asked.message, turn_config.limits)
-            await self._start_missing_session(session_id, turn_config.profile)
+            check_user_message(request.message.content, config.limits)
+            check_parts(request.message, config.limits)
+            await self._start_missing_session(session_id, config.profile)
             turn = await retry_on_conflict(prepare, session_id, emitter)
             span.put({"jacquard.turn.id": turn.turn_id, "jacquard.prompt.tokens": turn.report.budget.used_tokens})
             return turn
 
-    async def _prepare(self, context: TurnContext) -> PreparedTurn:
+    async def _prepare(self, request: TurnRequest, log: TurnLog, finish: FinishTurn | None) -> PreparedTurn:
         """Prepare one turn as the session stands now: load, plan, run both streams, compose, record."""
         running = await self._ensure_open()
-        context.degradations += running.background.consolidator.degradations(context.session_id)
-        window, world = await running.loader.load(context)
-        stored = await running.loader.find_stored_turn(context, window, world)
+        log.degradations += running.background.consolidator.degradations(request.session_id)
+        turn = await running.loader.load(request, log)
+        stored = await running.loader.find_stored_turn(turn, is_named=request.turn_id is not None)
         if stored is not None:
-            return with_attachments(turn_from_record(stored, window.head.version), window, context.user_message)
-        turn = await running.loader.plan(context, window, world)
-        compose_ahead = partial(self._composer.compose_ahead, turn, context=context)
+            return with_attachments(turn_from_record(stored, turn.window.head.version), turn.window, turn.message)
+        turn = await running.loader.plan(turn, log, request.trigger)
+        compose_ahead = partial(self._composer.compose_ahead, turn, log=log)
         limit = StateLimit(state_tokens_of(turn))
-        skeleton, curation, prompt = await running.streams.run(turn, limit.tokens, context, compose_ahead)
+        skeleton, curation, prompt = await running.streams.run(turn, limit.tokens, log, compose_ahead)
         with self._parts.tracing.span("jacquard.weave") as span:
             while prompt is None:
                 try:
-                    prompt = await self._composer.compose(turn, skeleton, curation, context)
+                    prompt = await self._composer.compose(turn, skeleton, curation, log)
                 except BudgetExceededError as error:
                     # What must stay does not fit: the state is cut further, as long as there is some of it.
                     limit.reduce(skeleton.state_tokens, error)
                     skeleton = await self._skeletons.render(turn, limit.tokens)
             span.put({"jacquard.prompt.tokens": prompt.report.budget.used_tokens})
-        if context.finish is not None:
-            prompt = await to_thread.run_sync(context.finish, prompt)
-        context.stopwatch.lap("weave")
-        context.user_message = guard_message(
-            context.user_message, find_audience(turn, curation.entries, skeleton.results.audience)
-        )
-        recorded = await record_turn(self._parts, prompt, turn, skeleton.anchors, context)
+        if finish is not None:
+            prompt = await to_thread.run_sync(finish, prompt)
+        log.stopwatch.lap("weave")
+        audience = find_audience(turn, curation.entries, skeleton.results.audience)
+        message = guard_message(turn.message, audience)
+        recorded = await record_turn(self._parts, prompt, turn, message, skeleton.anchors, log)
         running.background.follow_turn(recorded.report)
         return recorded
 
@@ -627,29 +607,32 @@ class ContextEngine:
 
         Whoever wants an earlier reply back calls `switch`. TurnNotFoundError where nothing is committed; else as `prepare_turn`.
         """
-        find_asked = partial(self._find_swipe, session_id, turn_id)
-        return await self._answer(session_id, find_asked, runtime_config, turn_id, finish)
+        find_request = partial(self._find_swipe, session_id, turn_id)
+        return await self._answer(session_id, find_request, runtime_config, turn_id, finish)
 
     async def retry(self, session_id: str, runtime_config: RuntimeConfig | None = None) -> PreparedTurn:
         """Prepare the newest input again: that of the turn that waits for its reply, or else as `swipe` does."""
 
-        async def find_asked() -> _AskedTurn:
+        async def find_request(config: RuntimeConfig) -> TurnRequest:
             pending = (await self._parts.store.window(session_id, message_limit=1)).pending
             said = None if pending is None else find_input(pending)
             if pending is None or said is None:
-                return await self._find_swipe(session_id, None)
+                return await self._find_swipe(session_id, None, config)
             # By its id: where a writer without the lock commits it meanwhile, its input is not said once more.
-            return _AskedTurn(message=said, turn_id=pending.turn_id)
+            return TurnRequest(session_id=session_id, message=said, config=config, turn_id=pending.turn_id)
 
-        return await self._answer(session_id, find_asked, runtime_config)
+        return await self._answer(session_id, find_request, runtime_config)
 
-    async def _find_swipe(self, session_id: str, turn_id: str | None) -> _AskedTurn:
+    async def _find_swipe(self, session_id: str, turn_id: str | None, config: RuntimeConfig) -> TurnRequest:
         """Open a branch for another reply to the input of a committed turn. The caller holds the session."""
         record = await find_answered_turn(self._parts.store, session_id, turn_id)
         head = await open_branch(self._parts.store, session_id, record.parent_id, None, "swipe")
         said = find_input(record)
         assert said is not None
-        return _AskedTurn(message=replace(said, message_id=""), branch_id=head.branch_id, trigger="swipe")
+        said = replace(said, message_id="")
+        return TurnRequest(
+            session_id=session_id, message=said, config=config, branch_id=head.branch_id, trigger="swipe"
+        )
 
     async def edit_message(
         self, session_id: str, message_id: str, content: str, *, branch_id: str | None = None

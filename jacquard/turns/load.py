@@ -6,6 +6,7 @@ concrete store.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -16,7 +17,7 @@ from jacquard.config.sections import RuntimeConfig
 from jacquard.core.errors import ConfigError
 from jacquard.core.plan import PlanContext, Triage, WorldInfoState
 from jacquard.core.receipt import LeftOut
-from jacquard.memory.summarize.roller import SummarizedWindow, SummaryRoller
+from jacquard.memory.summarize.roller import SummaryRoller
 from jacquard.memory.system_messages import SystemMessages
 from jacquard.memory.user_facts import UserFacts, find_user
 from jacquard.memory.verbs.proposals import load_waiting
@@ -25,7 +26,6 @@ from jacquard.pipeline.curation.recall_query import find_hidden_entries, known_k
 from jacquard.pipeline.curation.searched_text import find_searched_text
 from jacquard.pipeline.evidence.candidates import candidate_filters, mark_newest
 from jacquard.pipeline.evidence.context_blocks import CONTEXT_BLOCKS
-from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.planning.actions import apply_action, read_input
 from jacquard.pipeline.planning.activation import (
     WorldInfoReader,
@@ -40,20 +40,21 @@ from jacquard.pipeline.record.events import emit_loaded, emit_planned
 from jacquard.pipeline.record.prepared_turn import request_fingerprint, turn_id_of
 from jacquard.pipeline.record.stored_turn import viewer_of
 from jacquard.pipeline.refusals import find_last_report
-from jacquard.pipeline.skeleton.history import count_loaded_messages, find_other_tokens, history_limits
+from jacquard.pipeline.skeleton.history import WindowLimits, count_loaded_messages, find_other_tokens, history_limits
+from jacquard.pipeline.turn import SessionFacts, ShownHistory, Turn, TurnLore
 from jacquard.pipeline.worlds import WorldSource, translate_bare_world
 from jacquard.templating.profiles import AUTO, PROFILE, with_profile
-from jacquard.turns.context import TurnContext
 from jacquard.turns.parts import EngineParts
 from jacquard.turns.profile_source import ProfileSource
+from jacquard.turns.turn_log import TurnLog, TurnRequest
 from mnemosyne.chains.audience import may_read, read_audience
 from mnemosyne.chains.unanswered import head_after, with_unanswered
 from mnemosyne.core.errors import DamagedRecordError, TurnNotFoundError
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.damage import has_lost, note_of, without_lost
 from mnemosyne.protocols import combined_reads
-from mnemosyne.schema.memory import session_scope, world_scope
-from mnemosyne.schema.record import SessionWindow, TurnRecord
+from mnemosyne.schema.memory import UserFact, session_scope, world_scope
+from mnemosyne.schema.record import SessionWindow, TurnInputs, TurnRecord
 from mnemosyne.schema.session import TurnStatus, WindowMessage
 from mnemosyne.schema.world import BARE_DIGEST, WorldPack
 
@@ -81,45 +82,61 @@ class TurnLoader:
         self._world_info = WorldInfoReader()
         self._translated: dict[tuple[str, str, str], WorldPack] = {}
 
-    async def load(self, context: TurnContext) -> tuple[SessionWindow, WorldPack]:
-        """Return the window of the session's branch and the present version of its world, in the language of the session.
+    async def load(self, request: TurnRequest, log: TurnLog) -> Turn:
+        """Return the turn as its session and world make it, without a plan. The world is in the language of the session.
 
         SessionNotFoundError; WorldUnavailableError where the pack is missing; ConfigError for an unknown profile.
         """
-        window = await self._read_inputs(context)
-        context.stopwatch.lap("window")
-        await emit_loaded(context.emitter, window)
+        config, message = request.config, request.message
+        inputs = await self._read_inputs(request)
+        window = show_window(inputs.window, config.viewer)
+        log.stopwatch.lap("window")
+        await emit_loaded(log.emitter, window)
         world = await self._worlds.world(window.head.world_id, digest=window.world_digest)
+        gated, written = inputs.gated, inputs.written
         if world.digest not in (window.world_digest, BARE_DIGEST):
             # The pack became the world's present version just now, and its lore with it.
-            scopes = world_scope(world.world_id), session_scope(context.session_id)
-            context.gated, context.written = await self._parts.store.gated_entries(scopes), None
-        context.profile = await self._profiles.load(find_profile_setting(context.config, window), world)
-        context.user_id = find_user(context.user_message, window.meta)
-        context.facts = await self._users.facts(context.user_id) if context.user_id else ()
-        return window, with_profile(self._in_language_of(window, world, context.config.locale), context.profile)
+            scopes = world_scope(world.world_id), session_scope(request.session_id)
+            gated, written = await self._parts.store.gated_entries(scopes), None
+        profile = await self._profiles.load(find_profile_setting(config, window), world)
+        user_id = find_user(message, window.meta)
+        user_facts = await self._users.facts(user_id) if user_id else ()
+        world = with_profile(self._in_language_of(window, world, config.locale), profile)
+        return Turn(
+            message=message,
+            window=window,
+            world=world,
+            config=config,
+            turn_id=request.turn_id or turn_id_after(window, message.content, config.viewer),
+            fingerprint=request_fingerprint(message.content, config, self._digest_of(world, user_facts)),
+            profile=profile,
+            facts=SessionFacts(
+                user_id=user_id,
+                user_facts=user_facts,
+                evidences=inputs.evidences if config.evidence.enabled else None,
+                blocks=inputs.blocks,
+                gated=gated,
+                written=written,
+            ),
+        )
 
-    async def find_stored_turn(
-        self, context: TurnContext, window: SessionWindow, world: WorldPack
-    ) -> TurnRecord | None:
-        """Return the record that answers this request already, or None; the turn's id is known in `context` then."""
-        head, text = window.head, context.user_message.content
+    def _digest_of(self, world: WorldPack, user_facts: Sequence[UserFact]) -> str:
+        """Return a digest of what a stored answer depends on, besides the request and the session."""
         is_translated = (world.world_id, world.digest, world.locale) in self._translated
         digest = f"{world.digest}\0{world.locale}" if is_translated else world.digest
-        if context.facts:
+        if user_facts:
             # What is remembered since the turn was prepared belongs into the prompt that is asked for again.
-            digest = "\0".join((digest, *(f"{fact.fact_id} {fact.valid_to}" for fact in context.facts)))
-        if self._host_mark:
-            digest = f"{digest}\0{self._host_mark}"
-        context.fingerprint = request_fingerprint(text, context.config, digest)
-        turn_id = context.requested_turn_id or turn_id_after(window, text, context.config.viewer)
-        context.turn_id = turn_id
-        record = window.pending
-        if record is None or record.turn_id != turn_id:
-            if context.requested_turn_id is None:
+            digest = "\0".join((digest, *(f"{fact.fact_id} {fact.valid_to}" for fact in user_facts)))
+        return f"{digest}\0{self._host_mark}" if self._host_mark else digest
+
+    async def find_stored_turn(self, turn: Turn, *, is_named: bool) -> TurnRecord | None:
+        """Return the record that answers a turn already, or None; `is_named`: the host gave the turn's id."""
+        record = turn.window.pending
+        if record is None or record.turn_id != turn.turn_id:
+            if not is_named:
                 return None
             try:
-                record = await self._parts.store.turn(head.session_id, turn_id)
+                record = await self._parts.store.turn(turn.session_id, turn.turn_id)
             except TurnNotFoundError:
                 return None
             if record.status is not TurnStatus.COMMITTED:
@@ -128,63 +145,49 @@ class TurnLoader:
                 return record
             if record.status is TurnStatus.ABANDONED:
                 return None
-        if record.fingerprint != context.fingerprint or record.prompt is None:
+        if record.fingerprint != turn.fingerprint or record.prompt is None:
             return None
         # A result of a tool that the model called meanwhile belongs into the prompt that is asked for again.
-        given = record.prompt.get("newest_evidence")
-        if given is None or context.evidences is None:
+        given, evidences = record.prompt.get("newest_evidence"), turn.facts.evidences
+        if given is None or evidences is None:
             return record
-        return record if given == mark_newest(context.evidences) else None
+        return record if given == mark_newest(evidences) else None
 
-    async def plan(self, context: TurnContext, window: SessionWindow, world: WorldPack) -> PlannedTurn:
-        """Return the turn with its plan; a declared action that the message names has been applied to its state.
+    async def plan(self, turn: Turn, log: TurnLog, trigger: str = "normal") -> Turn:
+        """Return the turn with its history and plan; a declared action that the message names has been applied to its state.
 
-        ConfigError, StateOpError and TemplateError for an action that cannot be applied.
+        `trigger` as in `TurnRequest`. ConfigError, StateOpError and TemplateError for an action that cannot be applied.
         """
-        config, text = context.config, context.user_message.content
-        path, newest = window.head, window.previous
-        ready = await self._load_history(context, window)
-        window, history = ready.window, ready.history
-        pinned = await self._system_messages.load(path, history, newest)
-        context.stopwatch.lap("summary")
-        searched = await calculate(find_searched_text, text, window, world, size=size_of(text))
-        begin_prefetch = partial(self._begin_prefetch, searched, window, history, config)
-        planned = await self._planner.plan(text, window, world, config, context.turn_id, on_plan=begin_prefetch)
-        context.usages += planned.usages
-        context.degradations += planned.degradations
-        turn = PlannedTurn(
-            turn_id=context.turn_id,
+        config, text = turn.config, turn.text
+        window, history = await self._load_history(turn, log)
+        pinned = await self._system_messages.load(turn.window.head, history.messages, turn.window.previous)
+        log.stopwatch.lap("summary")
+        searched = await calculate(find_searched_text, text, window, turn.world, size=size_of(text))
+        begin_prefetch = partial(self._begin_prefetch, searched, window, history.messages, config)
+        planned = await self._planner.plan(text, window, turn.world, config, turn.turn_id, on_plan=begin_prefetch)
+        log.usages += planned.usages
+        log.degradations += planned.degradations
+        left_out = (*history.left_out, *await self._describe_waiting(turn))
+        turn = replace(
+            turn,
             plan=_use_configured_template(planned.plan, config),
             window=window,
-            world=world,
-            user_message=text,
-            at=context.user_message.at,
-            config=config,
-            message=context.user_message,
-            profile=context.profile,
-            history=history,
-            pinned=pinned,
-            left_out=(*ready.left_out, *await self._describe_waiting(context)),
-            last_report=await find_last_report(self._parts.store, window),
-            user_id=context.user_id,
-            facts=context.facts,
-            evidences=context.evidences,
-            blocks=context.blocks,
-            written=context.written,
+            history=replace(history, pinned=pinned, left_out=left_out),
+            facts=replace(turn.facts, last_report=await find_last_report(self._parts.store, window)),
         )
-        context.stopwatch.lap("plan")
-        await emit_planned(context.emitter, context.session_id, context.turn_id, turn.plan)
+        log.stopwatch.lap("plan")
+        await emit_planned(log.emitter, turn.session_id, turn.turn_id, turn.plan)
         if turn.plan.triage is Triage.NUMERICAL:
             turn = await to_thread.run_sync(_apply_action, turn)
-            context.stopwatch.lap("action")
-        turn = replace(turn, hidden=await self._find_hidden_entries(turn, context))
-        return await self._activate(turn, context)
+            log.stopwatch.lap("action")
+        turn = replace(turn, lore=TurnLore(hidden=await self._find_hidden_entries(turn)))
+        return await self._activate(turn, log, trigger)
 
-    async def _describe_waiting(self, context: TurnContext) -> tuple[LeftOut, ...]:
+    async def _describe_waiting(self, turn: Turn) -> tuple[LeftOut, ...]:
         """Return the receipt's line on what models would remember and nobody has decided on."""
-        if not context.config.memory.review:
+        if not turn.config.memory.review:
             return ()
-        count = len(await load_waiting(self._parts.store, context.session_id))
+        count = len(await load_waiting(self._parts.store, turn.session_id))
         reason = f"{count} memories that a model proposed wait for a person's yes (memory proposals)."
         return (LeftOut(what="proposals", code="waiting", reason=reason, count=count),) if count else ()
 
@@ -203,60 +206,41 @@ class TurnLoader:
                 del self._translated[old]
         return self._translated[key]
 
-    async def _read_inputs(self, context: TurnContext) -> SessionWindow:
-        """Return the window; what else the turn reads of its session is in `context` then."""
-        store = self._parts.store
-        inputs = await combined_reads(store).turn_inputs(
+    async def _read_inputs(self, request: TurnRequest) -> TurnInputs:
+        store, config = self._parts.store, request.config
+        return await combined_reads(store).turn_inputs(
             store,
-            context.session_id,
-            message_limit=count_loaded_messages(context.config),
-            branch_id=context.branch_id,
-            evidences=candidate_filters(context.config.viewer) if context.config.evidence.enabled else (),
+            request.session_id,
+            message_limit=count_loaded_messages(config),
+            branch_id=request.branch_id,
+            evidences=candidate_filters(config.viewer) if config.evidence.enabled else (),
             blocks=CONTEXT_BLOCKS,
         )
-        context.evidences = inputs.evidences if context.config.evidence.enabled else None
-        context.blocks, context.gated, context.written = inputs.blocks, inputs.gated, inputs.written
-        return self._show_window(inputs.window, context)
 
-    async def _load_window(self, context: TurnContext) -> SessionWindow:
-        limit = count_loaded_messages(context.config)
-        window = await self._parts.store.window(context.session_id, message_limit=limit, branch_id=context.branch_id)
-        return self._show_window(window, context)
-
-    def _show_window(self, window: SessionWindow, context: TurnContext) -> SessionWindow:
-        """Return a window without damaged parts, and without what the turn's viewer may not know."""
-        whole = replace(
-            window,
-            previous=None if window.previous is None else without_lost(window.previous),
-            pending=None if window.pending is None else _without_prompt_if_lost(window.pending),
-        )
-        return keep_known(whole, context.config.viewer)
-
-    async def _load_history(self, context: TurnContext, window: SessionWindow) -> SummarizedWindow:
+    async def _load_history(self, turn: Turn, log: TurnLog) -> tuple[SessionWindow, ShownHistory]:
         """Return the window with its rolling summary, made now if it was due, and the history that goes with it.
 
         Where another turn waits for its reply, the window is that after it, with its message as unanswered.
         """
-        config, pending = context.config, window.pending
+        config, window, waiting = turn.config, turn.window, _find_waiting(turn)
         other_tokens, whole = find_other_tokens(window), config.budget.prompt_tokens()
         limits = history_limits(config, other_tokens)
         most_tokens = whole // 2 if other_tokens is None else max(whole // 2, whole - other_tokens)
-        text = context.user_message.content
-        if pending is None or pending.turn_id == context.turn_id or is_retry(pending, text, config.viewer):
-            load = partial(self._load_window, context)
-            ready = await self._roller.prepare_summary(window, config, limits, most_tokens, load)
-            context.degradations += ready.degradations
-            return ready
-
-        async def load_with_unanswered() -> SessionWindow:
-            return keep_known(with_unanswered(await self._load_window(context)), config.viewer)
-
-        ready = await self._roller.prepare_summary(
-            keep_known(with_unanswered(window), config.viewer), config, limits, most_tokens, load_with_unanswered
-        )
-        context.degradations += ready.degradations
-        # The turn follows the one that waits, which is committed with it; a summary belongs to a committed turn.
-        return replace(ready, window=replace(ready.window, head=head_after(ready.window.head, pending)))
+        if waiting is not None:
+            window = keep_known(with_unanswered(window), config.viewer)
+        window, history, codes = await self._roller.prepare_summary(window, config, limits, most_tokens)
+        if isinstance(history, WindowLimits):
+            window = await self._parts.store.window(
+                turn.session_id, message_limit=count_loaded_messages(config), branch_id=window.head.branch_id
+            )
+            window = show_window(window, config.viewer, is_followed=waiting is not None)
+            window, history, own = await self._roller.show(window, config, history)
+            codes = (*own, *codes)
+        log.degradations += codes
+        if waiting is not None:
+            # The turn follows the one that waits, which is committed with it; a summary belongs to a committed turn.
+            window = replace(window, head=head_after(window.head, waiting))
+        return window, history
 
     def _begin_prefetch(
         self,
@@ -272,18 +256,18 @@ class TurnLoader:
             texts = searched_text, recent_texts(history), known_keywords(plan)
             self._tasks.start_soon(self._parts.ahead.prefetch, *texts)
 
-    async def _activate(self, turn: PlannedTurn, context: TurnContext) -> PlannedTurn:
+    async def _activate(self, turn: Turn, log: TurnLog, trigger: str) -> Turn:
         """Return the turn with the world info that it sets off, where the rules of SillyTavern decide."""
         before = self._find_world_info_state(turn)
         if not scans_world_info(turn):
             return turn if before is None else carry_world_info(turn, before)
         info = await to_thread.run_sync(self._world_info.read, turn.world)
         count = self._parts.estimator.estimate
-        turn = await to_thread.run_sync(activate_world_info, turn, info, before, count, context.trigger)
-        context.stopwatch.lap("world_info")
+        turn = await to_thread.run_sync(activate_world_info, turn, info, before, count, trigger)
+        log.stopwatch.lap("world_info")
         return turn
 
-    def _find_world_info_state(self, turn: PlannedTurn) -> WorldInfoState | None:
+    def _find_world_info_state(self, turn: Turn) -> WorldInfoState | None:
         try:
             return find_world_info_state(turn.window)
         except DamagedRecordError as error:
@@ -291,8 +275,8 @@ class TurnLoader:
             self._parts.store.damage_log.add(note)
             return None
 
-    async def _find_hidden_entries(self, turn: PlannedTurn, context: TurnContext) -> frozenset[str]:
-        restricted, state, viewer = context.gated, turn.window.state, turn.config.viewer
+    async def _find_hidden_entries(self, turn: Turn) -> frozenset[str]:
+        restricted, state, viewer = turn.facts.gated, turn.window.state, turn.config.viewer
         activated = list_world_info(turn.world) if scans_world_info(turn) else ()
         return await calculate(
             find_hidden_entries, turn.world, restricted, state, viewer, activated, turn.window.head, size=size_of(state)
@@ -315,6 +299,18 @@ def find_profile_setting(config: RuntimeConfig, window: SessionWindow) -> str:
 def _without_prompt_if_lost(record: TurnRecord) -> TurnRecord:
     """Return a waiting turn; without a prompt, so that it is prepared again, where a part of its record is damaged."""
     return replace(without_lost(record), prompt=None) if has_lost(record) else record
+
+
+def show_window(window: SessionWindow, viewer: str | None, *, is_followed: bool = False) -> SessionWindow:
+    """Return a window without damaged parts, and without what a viewer may not know; `is_followed`: its pending turn gets no
+    reply any more.
+    """
+    whole = replace(
+        window,
+        previous=None if window.previous is None else without_lost(window.previous),
+        pending=None if window.pending is None else _without_prompt_if_lost(window.pending),
+    )
+    return keep_known(with_unanswered(whole) if is_followed else whole, viewer)
 
 
 def keep_known(window: SessionWindow, viewer: str | None) -> SessionWindow:
@@ -340,17 +336,24 @@ def is_retry(pending: TurnRecord, text: str, viewer: str | None) -> bool:
     return pending.prompt is None or viewer_of(pending) == viewer
 
 
+def _find_waiting(turn: Turn) -> TurnRecord | None:
+    """Return the turn that waits for its reply and that this one follows, or None."""
+    pending = turn.window.pending
+    if pending is None or pending.turn_id == turn.turn_id or is_retry(pending, turn.text, turn.config.viewer):
+        return None
+    return pending
+
+
 def _use_configured_template(plan: PlanContext, config: RuntimeConfig) -> PlanContext:
     return plan if config.template_id is None else replace(plan, template_id=config.template_id)
 
 
-def _apply_action(turn: PlannedTurn) -> PlannedTurn:
+def _apply_action(turn: Turn) -> Turn:
     """Return the turn after its planned action: the state as it is then, the reply, and the ops."""
-    found = read_input(turn.user_message, turn.world, turn.plan.action_id)
+    found = read_input(turn.text, turn.world, turn.plan.action_id)
     if found.action is None:
         reason = f"The plan names action {turn.plan.action_id!r}, but the input does not match it."
         raise ConfigError(" ".join((reason, *found.faults)))
     chars = turn.config.limits.state_chars
     outcome = apply_action(found.action, found.groups, turn.window.state, state_chars=chars, locale=turn.world.locale)
-    window = replace(turn.window, state=outcome.state)
-    return replace(turn, window=window, reply=outcome.reply, ops=outcome.patch)
+    return replace(turn, window=replace(turn.window, state=outcome.state), action=outcome)

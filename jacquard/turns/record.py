@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from jacquard.core.plan import Triage
-from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.record.events import emit_prepared, emit_usage, emit_woven
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, build_record, usages_of
-from jacquard.turns.context import TurnContext
+from jacquard.pipeline.turn import Turn
 from jacquard.turns.host.waiting import WaitingTurn, agent_of
 from jacquard.turns.parts import EngineParts
+from jacquard.turns.turn_log import TurnLog
 from mnemosyne.core import codec
+from mnemosyne.schema.session import Message
 
 
 async def amend_sent(parts: EngineParts, turn: PreparedTurn) -> None:
@@ -29,30 +29,29 @@ async def amend_sent(parts: EngineParts, turn: PreparedTurn) -> None:
 async def record_turn(
     parts: EngineParts,
     prompt: PreparedTurn,
-    turn: PlannedTurn,
+    turn: Turn,
+    message: Message,
     anchors: Mapping[str, str],
-    context: TurnContext,
+    log: TurnLog,
 ) -> PreparedTurn:
     """Write a composed turn in one transaction, with its evidence and the model calls that it took; return it with its version.
+    `message` is its input as it is kept.
     If it waits for a reply, `parts.waiting` has it from then on.
 
     VersionConflictError when another writer came first, and StoreError; then nothing was written.
     """
-    store, emitter, version = parts.store, context.emitter, turn.window.head.version
-    spent = context.calls.usages(turn.turn_id, parts.estimator.estimate)
-    report = replace(prompt.report, timings_ms=context.stopwatch.timings_ms())
+    store, emitter, version = parts.store, log.emitter, turn.window.head.version
+    spent = log.calls.usages(turn.turn_id, parts.estimator.estimate)
+    report = replace(prompt.report, timings_ms=log.stopwatch.timings_ms())
     prompt = replace(prompt, report=report, usages=(*spent, *prompt.usages))
     await emit_woven(emitter, prompt, turn.config)
-    is_numerical = turn.plan.triage is Triage.NUMERICAL
-    with_report = is_numerical or turn.config.observability.include_reports_in_store
-    record = build_record(
-        prompt, turn.window, context.user_message, context.fingerprint, anchors, with_report=with_report
-    )
+    with_report = turn.action is not None or turn.config.observability.include_reports_in_store
+    record = build_record(prompt, turn.window, message, turn.fingerprint, anchors, with_report=with_report)
     made = frozenset(report.new_block_ids)
     blocks = tuple(block for block in prompt.context_blocks if block.block_id in made)
-    usages = (*context.usages, *usages_of(prompt))
-    if is_numerical:
-        record, usages = replace(record, ops=turn.ops), ()
+    usages = (*log.usages, *usages_of(prompt))
+    if turn.action is not None:
+        record, usages = replace(record, ops=turn.action.patch), ()
         head = await store.commit_numerical(
             record, turn.window.state, expected_version=version, evidences=prompt.evidences, blocks=blocks
         )

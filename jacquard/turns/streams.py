@@ -9,12 +9,12 @@ import anyio
 from jacquard.adapters.observe.spans import Fact, Tracing
 from jacquard.core.errors import JacquardError
 from jacquard.pipeline.curation.stream import Curation
-from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
 from jacquard.pipeline.skeleton.automation import Skeleton
 from jacquard.pipeline.skeleton.stream import SkeletonStream
-from jacquard.turns.context import TurnContext
+from jacquard.pipeline.turn import Turn
 from jacquard.turns.curate import TurnCurator
+from jacquard.turns.turn_log import TurnLog
 from mnemosyne.core.errors import ContextEngineError
 
 ComposeAhead = Callable[[Skeleton, Curation], Awaitable[PreparedTurn | None]]
@@ -28,7 +28,7 @@ class StreamRunner:
         self._skeletons, self._curator, self._tracing = skeletons, curator, tracing
 
     async def run(
-        self, turn: PlannedTurn, state_tokens: int, context: TurnContext, compose_ahead: ComposeAhead
+        self, turn: Turn, state_tokens: int, log: TurnLog, compose_ahead: ComposeAhead
     ) -> tuple[Skeleton, Curation, PreparedTurn | None]:
         """Return what both streams gave, and the prompt if `compose_ahead` made it and Stream B did miss its deadline.
 
@@ -45,9 +45,9 @@ class StreamRunner:
             ended = None
             try:
                 with self._tracing.span("jacquard.stream_b") as span:
-                    curation = ended = await self._curator.curate(turn, context, waiting.expect)
+                    curation = ended = await self._curator.curate(turn, log, waiting.expect)
                     span.put(stream_facts(curation))
-                context.stopwatch.mark("stream_b")
+                log.stopwatch.mark("stream_b")
             except ContextEngineError as error:
                 fault = error
                 streams.cancel_scope.cancel()
@@ -61,7 +61,7 @@ class StreamRunner:
                 with self._tracing.span("jacquard.stream_a") as span:
                     skeleton = await self._skeletons.render(turn, state_tokens)
                     span.put({"jacquard.stream_a.blocks": len(skeleton.blocks)})
-                context.stopwatch.mark("stream_a")
+                log.stopwatch.mark("stream_a")
                 await waiting.over.wait()
                 if waiting.missed is not None:
                     prompt = await compose_ahead(skeleton, waiting.missed)
@@ -70,8 +70,8 @@ class StreamRunner:
                 streams.cancel_scope.cancel()
         if skeleton is None or fault is not None:
             raise fault or JacquardError("Stream A gave nothing.")
-        context.stopwatch.lap("streams")
-        context.stopwatch.note(curation.timings_ms)
+        log.stopwatch.lap("streams")
+        log.stopwatch.note(curation.timings_ms)
         return skeleton, curation, prompt if waiting.missed is not None else None
 
 

@@ -19,27 +19,32 @@ from jacquard import (
     AutomationStream,
     HistoryConfig,
     JacquardError,
-    PlannedTurn,
     Position,
     PromptBlock,
     RuntimeConfig,
     TemplateError,
+    Turn,
     find_shipped_templates,
 )
 from jacquard.core.block_kinds import HISTORY_SLOT
 from jacquard.pipeline.skeleton.automation import Skeleton
 from jacquard.pipeline.skeleton.todo import TASKS_SHOWN, TEXT_CHARS
-from mnemosyne import Author, AuthorKind, LoreCategory, Priority, Role, SessionWindow, Task, TaskStatus, Trust
+from jacquard.pipeline.turn import TurnLore
+from mnemosyne import Author, AuthorKind, LoreCategory, Message, Priority, Role, SessionWindow, Task, TaskStatus, Trust
 
 STREAM = AutomationStream(CharacterEstimator(), find_shipped_templates())
 GOLDEN = Path(__file__).parent.parent / "golden"
 TALK = talk(["村长在吗?", "他在井边。<b>", "走过去", "他抬起头。"])
 
 
+def said_now(text: str) -> Message:
+    return Message(role=Role.USER, content=text)
+
+
 def render(text: str = "你好", *, world=WORLD, plan=PLAN, view: SessionWindow | None = None, **more: Any) -> Skeleton:
     config = more.pop("config", RuntimeConfig())
     view = window(TALK) if view is None else view
-    return STREAM.render(PlannedTurn(plan=plan, window=view, world=world, user_message=text, config=config, **more))
+    return STREAM.render(Turn(plan=plan, window=view, world=world, message=said_now(text), config=config, **more))
 
 
 def block(skeleton: Skeleton, block_id: str) -> PromptBlock:
@@ -194,11 +199,11 @@ def test_directives_come_when_called():
     assert [each.block_id for each in render("hello").blocks if each.slot == "directive"] == ["dir_always"]
     assert "dir_poem" in [each.block_id for each in render("A POEM, please").blocks]
     assert "dir_poem" not in [each.block_id for each in render("poems").blocks]
-    assert "dir_poem" not in [each.block_id for each in render("诗", hidden=frozenset({"dir_poem"})).blocks]
+    assert "dir_poem" not in [each.block_id for each in render("诗", lore=TurnLore(hidden=frozenset({"dir_poem"}))).blocks]
 
 
 def test_hidden_entries_are_nowhere():
-    shown = "".join(each.content for each in render(hidden=frozenset({"axiom_secret"})).blocks)
+    shown = "".join(each.content for each in render(lore=TurnLore(hidden=frozenset({"axiom_secret"}))).blocks)
     assert "死者不会回来" in shown
     assert "凶手" not in shown
 
@@ -329,7 +334,7 @@ def test_a_broken_template_of_a_pack_names_file_and_line(tmp_path):
 
 def test_same_input_same_bytes():
     assert render() == AutomationStream(CharacterEstimator(), find_shipped_templates()).render(
-        PlannedTurn(plan=PLAN, window=window(TALK), world=WORLD, user_message="你好", config=RuntimeConfig())
+        Turn(plan=PLAN, window=window(TALK), world=WORLD, message=said_now("你好"), config=RuntimeConfig())
     )
 
 
@@ -352,7 +357,7 @@ VALUES = st.recursive(
 
 
 @st.composite
-def hostile_requests(draw: st.DrawFn) -> PlannedTurn:
+def hostile_requests(draw: st.DrawFn) -> Turn:
     """A whole turn whose every text is arbitrary."""
     quest = {
         "id": draw(TEXTS),
@@ -376,16 +381,16 @@ def hostile_requests(draw: st.DrawFn) -> PlannedTurn:
     )
     speaker = Author(kind=AuthorKind.USER, id=draw(TEXTS))
     messages = [said(0, Role.USER, draw(TEXTS), author=speaker), said(1, Role.ASSISTANT, draw(TEXTS.filter(str.strip)))]
-    return PlannedTurn(
+    return Turn(
         plan=replace(PLAN, current_goal=draw(TEXTS), active_quest_id=quest["id"]),
         window=window(messages, state=state, summary=draw(TEXTS)),
         world=world,
-        user_message=draw(TEXTS),
+        message=said_now(draw(TEXTS)),
         config=RuntimeConfig(),
     )
 
 
-def check_nothing_breaks_out(request: PlannedTurn) -> None:
+def check_nothing_breaks_out(request: Turn) -> None:
     """Every block is one well-formed piece of the expected elements, and its YAML reads back to what was to be shown."""
     skeleton = STREAM.render(request)
     trees = {
@@ -423,7 +428,7 @@ def check_nothing_breaks_out(request: PlannedTurn) -> None:
         assert trees["summary"][0].text == f"\n{clean_text(request.window.summary.summary.content)}\n"
     for talked in (*skeleton.history, skeleton.user_input):
         assert len(ElementTree.fromstring(f"<r>{talked.content}</r>")) == 0
-    assert unescape(skeleton.user_input.content) == clean_text(request.user_message)
+    assert unescape(skeleton.user_input.content) == clean_text(request.text)
     assert unescape(skeleton.history[1].content) == clean_text(request.window.messages[1].message.content)
 
 

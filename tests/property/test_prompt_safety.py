@@ -14,11 +14,11 @@ from jacquard import (
     AutomationStream,
     GreedyPriorityPruner,
     PlanContext,
-    PlannedTurn,
     RuntimeConfig,
     SearchIntent,
     Selection,
     Triage,
+    Turn,
     find_shipped_templates,
     load_layout,
     render_memories,
@@ -120,11 +120,11 @@ def window(name, said, tree):
 
 def prompt(layout, name, lore, said, typed):
     tree = state(name, lore)
-    request = PlannedTurn(
+    request = Turn(
         plan=plan(lore),
         window=window(name, said, tree),
         world=world(name, lore),
-        user_message=typed,
+        message=Message(role=Role.USER, content=typed),
         config=RuntimeConfig(),
     )
     skeleton = STREAM_A.render(request)

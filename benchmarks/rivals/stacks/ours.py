@@ -25,23 +25,26 @@ from jacquard import (
     EngineParts,
     HeuristicSelector,
     HistoryConfig,
-    PlannedTurn,
     PreparedTurn,
     ProcessTuning,
     RulePlanner,
     RuntimeConfig,
+    ShownHistory,
     build_bare_world,
     build_recall_query,
     find_shipped_templates,
 )
+from jacquard import Turn as PlannedTurn
 from mnemosyne import (
     CalibratedEstimator,
     Corpus,
     CorpusDocument,
     Embedder,
     HybridRetriever,
+    Message,
     PrefetchingEmbedder,
     RetrievalQuery,
+    Role,
     SessionHead,
     SessionWindow,
     SqliteStore,
@@ -181,7 +184,10 @@ class Ours:
         world = build_bare_world("bare")
         window = SessionWindow(head=self._head, messages=(), state={})
         plan = RulePlanner().plan(query, window, world)
-        turn = PlannedTurn(plan=plan, window=window, world=world, user_message=query, config=config, history=())
+        message = Message(role=Role.USER, content=query)
+        turn = PlannedTurn(
+            plan=plan, window=window, world=world, message=message, config=config, history=ShownHistory()
+        )
         return replace(build_recall_query(turn), limit=limit)
 
 

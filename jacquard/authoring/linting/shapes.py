@@ -18,14 +18,14 @@ from filament import with_anchors
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.plan import PlanContext, SearchIntent, Triage
 from jacquard.core.quests import META, find_active_quests, is_scalar
-from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.skeleton.automation import entry_row, template_variables
 from jacquard.pipeline.skeleton.todo import TASKS_SHOWN
+from jacquard.pipeline.turn import Turn
 from jacquard.pipeline.worlds import build_bare_world
 from mnemosyne.schema.document import Task, TaskStatus
 from mnemosyne.schema.memory import Chain, LoreCategory, MemoryEntry, world_scope
 from mnemosyne.schema.record import SessionWindow
-from mnemosyne.schema.session import SessionHead
+from mnemosyne.schema.session import Message, Role, SessionHead
 from mnemosyne.schema.world import WorldPack
 
 NO_FIELDS: Mapping[str, VariableShape] = MappingProxyType({})
@@ -148,7 +148,9 @@ def _variables(world: WorldPack, tasks: tuple[Task, ...] = ()) -> dict[str, Any]
         search_intent=SearchIntent(enabled=True),
     )
     window = SessionWindow(head=head, messages=(), state=state, tasks=tasks)
-    request = PlannedTurn(plan=plan, window=window, world=world, user_message="", config=RuntimeConfig())
+    request = Turn(
+        plan=plan, window=window, world=world, message=Message(role=Role.USER, content=""), config=RuntimeConfig()
+    )
     return template_variables(request, state, quests)
 
 

@@ -9,7 +9,7 @@ are never changed.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 
@@ -21,7 +21,6 @@ from jacquard.config.sections import RuntimeConfig
 from jacquard.core.degradations import DegradationCode
 from jacquard.core.errors import SummarizerError
 from jacquard.core.protocols import Summarizer
-from jacquard.core.receipt import LeftOut
 from jacquard.memory.summarize.batches import BatchSummarizer, RollingSummary
 from jacquard.memory.summarize.extract import ExtractSummarizer
 from jacquard.memory.summarize.span import (
@@ -37,6 +36,7 @@ from jacquard.memory.summarize.span import (
 )
 from jacquard.pipeline.record.events import emit_usage
 from jacquard.pipeline.skeleton.history import WindowLimits, count_loaded_messages, find_other_tokens, history_limits
+from jacquard.pipeline.turn import ShownHistory
 from jacquard.pipeline.worlds import WorldSource
 from mnemosyne.chains.audience import may_read, read_audience
 from mnemosyne.core.errors import ContextEngineError
@@ -52,18 +52,10 @@ from mnemosyne.schema.session import WindowMessage
 _ALL = 1_000_000_000
 _log = open_log(__name__)
 
-Load = Callable[[], Awaitable[SessionWindow]]
+Shown = tuple[SessionWindow, ShownHistory, tuple[str, ...]]
+"""A window with its summary, the history to show, and the codes of degradations."""
+
 Hold = Callable[[str], AbstractAsyncContextManager[None]]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SummarizedWindow:
-    """A window with its summary, the history to show, the codes of degradations, and what neither of the two holds."""
-
-    window: SessionWindow
-    history: tuple[WindowMessage, ...]
-    degradations: tuple[str, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
 
 
 @dataclass(slots=True)
@@ -112,45 +104,46 @@ class SummaryRoller:
             await (self._searches[0] if self._searches else next(iter(self._jobs.values())).ended).wait()
 
     async def prepare_summary(
-        self, window: SessionWindow, config: RuntimeConfig, limits: WindowLimits, most_tokens: int, load: Load
-    ) -> SummarizedWindow:
-        """Return the window and history that a turn may show, after rolling the summary if it was due. The caller holds
-        the session.
+        self, window: SessionWindow, config: RuntimeConfig, limits: WindowLimits, most_tokens: int
+    ) -> Shown | tuple[SessionWindow, WindowLimits, tuple[str, ...]]:
+        """Return the window and history that a turn may show, after rolling the summary if it was due, with codes of degradations.
 
-        `limits` are those of the history window, `most_tokens` the most that it may take while a summary is missing.
-        `load` reads the window again after a summary was written.
+        If writing the summary changed more of the session, the limits of the history stand in its place: the caller, who holds the
+        session, reads the window again and asks `show`. `limits` are those of the history window, `most_tokens` the most that it
+        may take while a summary is missing.
         """
         if not config.summary.enabled or not _is_readable(window, config.viewer):
-            return await self._show_without_summary(window, limits)
+            return await self.show(window, config, limits)
         coverage = await self._load_coverage(window)
         shown, upto = await self._check_history(window, coverage, limits, config)
         if upto is None:
-            return _summarized(window, coverage, shown)
+            return window, _describe_history(window, coverage, shown), _find_codes(window)
         job = self._start_job(window, coverage, upto, config)
         result = await self._await_job(job, window.head.session_id, config)
-        if result is not None and result.summary is not None:
-            await self._write(job)
-            # A model call also writes its usage and evidence into the session.
-            window = replace(window, summary=result.path_summary or window.summary) if self._is_local else await load()
-            if not _is_readable(window, config.viewer):
-                return await self._show_without_summary(window, limits)
-            coverage = await self._load_coverage(window)
-            return _summarized(window, coverage, await self._load_history(window, coverage, limits))
         if result is not None:
             await self._write(job)
-            window = await load()
-            if not _is_readable(window, config.viewer):
-                return await self._show_without_summary(window, limits)
-            coverage = await self._load_coverage(window)
-        longer = await self._load_history(window, coverage, extend_history_limits(limits, most_tokens))
+        if result is not None and result.summary is not None:
+            if not self._is_local:
+                # A model call also writes its usage and evidence into the session.
+                return window, limits, ()
+            return await self.show(replace(window, summary=result.path_summary or window.summary), config, limits)
         failure = self._failures.get(window.head.session_id) if result is None else result.failure
         code = DegradationCode.SUMMARIZE_LATE if failure is None else f"{DegradationCode.SUMMARIZE_FAILED}: {failure}"
-        made = _summarized(window, coverage, longer)
-        return replace(made, degradations=(*made.degradations, code))
+        longer = extend_history_limits(limits, most_tokens)
+        if result is not None:
+            return window, longer, (code,)
+        history = await self._load_history(window, coverage, longer)
+        return window, _describe_history(window, coverage, history), (*_find_codes(window), code)
 
-    async def _show_without_summary(self, window: SessionWindow, limits: WindowLimits) -> SummarizedWindow:
-        bare = replace(window, summary=None)
-        return _summarized(bare, Coverage(), await self._load_history(bare, Coverage(), limits))
+    async def show(self, window: SessionWindow, config: RuntimeConfig, limits: WindowLimits) -> Shown:
+        """Return a window with the history to show, by the summary that it has; without it if the viewer may not know it."""
+        coverage = Coverage()
+        if config.summary.enabled and _is_readable(window, config.viewer):
+            coverage = await self._load_coverage(window)
+        else:
+            window = replace(window, summary=None)
+        history = await self._load_history(window, coverage, limits)
+        return window, _describe_history(window, coverage, history), _find_codes(window)
 
     async def _load_history(
         self, window: SessionWindow, coverage: Coverage, limits: WindowLimits
@@ -327,14 +320,12 @@ def _is_readable(window: SessionWindow, viewer: str | None) -> bool:
     return window.summary is None or may_read(read_audience(window.summary.summary.extra), viewer)
 
 
-def _summarized(window: SessionWindow, coverage: Coverage, history: tuple[WindowMessage, ...]) -> SummarizedWindow:
-    cut = read_thinned(window.summary, CUT)
-    return SummarizedWindow(
-        window=window,
-        history=history,
-        degradations=(DegradationCode.SUMMARY_CUT,) if cut else (),
-        left_out=describe_unshown(window, coverage, history),
-    )
+def _describe_history(window: SessionWindow, coverage: Coverage, messages: tuple[WindowMessage, ...]) -> ShownHistory:
+    return ShownHistory(messages=messages, left_out=describe_unshown(window, coverage, messages))
+
+
+def _find_codes(window: SessionWindow) -> tuple[str, ...]:
+    return (DegradationCode.SUMMARY_CUT,) if read_thinned(window.summary, CUT) else ()
 
 
 def _count_unread_chars(window: SessionWindow) -> int:

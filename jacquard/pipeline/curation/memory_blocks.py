@@ -15,8 +15,8 @@ from jacquard.core.block_kinds import CURATION_SOURCE, KINDS, KNOWLEDGE_SECTION,
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, sensitivity_of
 from jacquard.core.degradations import DegradationCode
 from jacquard.core.protocols import Selection
-from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.truncation import truncate_with_size
+from jacquard.pipeline.turn import Turn
 from jacquard.pipeline.worlds import name_of_author, party_names
 from mnemosyne.chains.event import QUEST
 from mnemosyne.chains.uris import entry_uri
@@ -228,7 +228,7 @@ def _describe_dates(entry: MemoryEntry) -> str:
     return "; ".join(list(said.values())[:_DATES_SHOWN])
 
 
-def labels_of(turn: PlannedTurn, story_times: Mapping[str, str] = EMPTY) -> MemoryLabels:
+def labels_of(turn: Turn, story_times: Mapping[str, str] = EMPTY) -> MemoryLabels:
     """Return what the memories of a turn say beside their texts.
 
     In a session with a world pack the clock tells nothing: there it is the time of the story. Without one, or where

@@ -15,7 +15,7 @@ from jacquard.core.plan import PlanContext
 from jacquard.core.quests import find_active_quests
 from jacquard.pipeline.curation.repeats import repeat_key, squeeze
 from jacquard.pipeline.curation.searched_text import find_searched_text
-from jacquard.pipeline.planned_turn import PlannedTurn
+from jacquard.pipeline.turn import Turn
 from jacquard.pipeline.worlds import name_of_speaker
 from mnemosyne.chains.asides import drop_asides, is_aside
 from mnemosyne.chains.event import closed_quests, quest_distances
@@ -53,17 +53,17 @@ def find_hidden_entries(
     return hidden_entries((*restricted, *placed), viewer, view_state(state), head)
 
 
-def build_recall_query(turn: PlannedTurn) -> RetrievalQuery:
+def build_recall_query(turn: Turn) -> RetrievalQuery:
     """Return the query for the memories of a turn; entries that live in the state (closed quests) come with it as `extra`."""
     plan, window, world, config = turn.plan, turn.window, turn.world, turn.config
-    shown = turn.history or ()
+    shown = turn.shown
     placed = {entry.entry_id for entry in world.lore if entry.kind in _PLACED_BY_STREAM_A} | turn.lore.withheld
     in_prompt = {item.message.message_id for item in shown}
     depths = [shown[0].depth] if shown else []
     if config.history.shown_turns:
         depths.append(window.head.depth - config.history.shown_turns + 1)
     return RetrievalQuery(
-        text=find_searched_text(turn.user_message, window, world),
+        text=find_searched_text(turn.text, window, world),
         world_id=world.world_id,
         session_id=turn.session_id,
         lineage=window.head.lineage,
@@ -73,17 +73,17 @@ def build_recall_query(turn: PlannedTurn) -> RetrievalQuery:
         temporal=plan.search_intent.temporal_context.value,
         weights=_weights(plan.search_intent.domain_weight),
         focus_quest_id=plan.active_quest_id,
-        exclude=frozenset(turn.hidden | placed | in_prompt),
+        exclude=frozenset(turn.lore.hidden | placed | in_prompt),
         exclude_by_scope={
-            world_scope(world.world_id): turn.hidden | placed,
-            session_scope(turn.session_id): turn.hidden | in_prompt,
+            world_scope(world.world_id): turn.lore.hidden | placed,
+            session_scope(turn.session_id): turn.lore.hidden | in_prompt,
         },
         may_know=partial(
             may_recall,
             viewer=config.viewer,
             view=view_state(window.state),
             most=config.prune.max_sensitivity,
-            now=turn.at or datetime.now(UTC),
+            now=turn.message.at or datetime.now(UTC),
             shown=_find_shown_text(turn),
         ),
         shown_from=min(depths, default=None),
@@ -92,11 +92,11 @@ def build_recall_query(turn: PlannedTurn) -> RetrievalQuery:
         patience_seconds=config.curation.deadline_ms / 1000 * VECTOR_SHARE,
         entities=plan.entities,
         quest_distances=quest_distances(window.state, plan.active_quest_id),
-        written=turn.written,
+        written=turn.facts.written,
         extra=tuple(
             quest
             for quest in closed_quests(window.state, turn.session_id)
-            if quest.entry_id not in turn.hidden and not _is_told(quest, shown)
+            if quest.entry_id not in turn.lore.hidden and not _is_told(quest, shown)
         ),
     )
 
@@ -115,7 +115,7 @@ def may_recall(
     return not is_too_sensitive(entry.metadata, most) and may_know(entry, viewer, view)
 
 
-def _find_shown_text(turn: PlannedTurn) -> str:
+def _find_shown_text(turn: Turn) -> str:
     """Return what a prompt shows in any case, without blanks: the conversation, its summary, axioms, active quests."""
     window, summary = turn.window, turn.window.summary
     quests = find_active_quests(window.state)
@@ -123,7 +123,7 @@ def _find_shown_text(turn: PlannedTurn) -> str:
         "\n".join(
             (
                 summary.summary.content if summary is not None else "",
-                *(item.message.content for item in (*turn.pinned, *(turn.history or ()))),
+                *(item.message.content for item in (*turn.pinned, *(turn.shown))),
                 *(entry.text for entry in turn.world.lore if entry.kind == LoreCategory.AXIOM.value),
                 *(text for quest in quests for text in (quest.title, *(step.text for step in quest.open_objectives))),
             )

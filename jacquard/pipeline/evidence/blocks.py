@@ -8,14 +8,13 @@ store.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from filament import escape_text, open_tag, show_text
 from jacquard.config.sections import EvidenceConfig
 from jacquard.core.block_kinds import EVIDENCE_LAYER, EVIDENCE_SOURCE, slot_of
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, Sensitivity, sensitivity_of
 from jacquard.core.degradations import DegradationCode
-from jacquard.core.receipt import CandidateDecision, LeftOut
 from jacquard.pipeline.evidence.candidates import (
     NO_QUERY,
     EvidenceQuery,
@@ -23,57 +22,20 @@ from jacquard.pipeline.evidence.candidates import (
     choose_evidence,
     mark_newest,
 )
-from jacquard.pipeline.evidence.context_blocks import DocumentBlocks
+from jacquard.pipeline.evidence.context_blocks import NO_RESULTS, EvidenceBlocks
 from jacquard.pipeline.evidence.rendering import EvidenceParts, default_parts
 from jacquard.pipeline.truncation import truncate_with_size
-from mnemosyne.chains.audience import Audience, join_audiences, read_audience
+from mnemosyne.chains.audience import join_audiences, read_audience
 from mnemosyne.chains.uris import evidence_uri
 from mnemosyne.evidence.blocks.resolve import ResolvedBlock
 from mnemosyne.evidence.redactions import redaction_of
 from mnemosyne.evidence.rules import lowest_trust
 from mnemosyne.protocols import Clock, Store
 from mnemosyne.schema.document import Session, SessionDocument
-from mnemosyne.schema.evidence import ContextBlock, Evidence
+from mnemosyne.schema.evidence import Evidence
 from mnemosyne.schema.ingest import ConflictRecord
-from mnemosyne.schema.redaction import RedactionRecord
 
 _PLACEMENT = Placement(position=Position.BEFORE_HISTORY, priority=20)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EvidenceBlocks:
-    """A session's evidence as blocks, the best last, with what was settled, what had to be done without (`code: detail`),
-    what went wrong, and the receipt's lines on all candidates. The context blocks of the session's document are among the
-    blocks (`document_ids` are the ids of all of those). `derived` are the blocks that a deriver made of other things than
-    evidence. `newest` is the mark of the newest candidates. `audience` are those who may know all that is shown (empty: everyone).
-    """
-
-    blocks: tuple[PromptBlock, ...] = ()
-    conflicts: tuple[ConflictRecord, ...] = ()
-    degradations: tuple[str, ...] = ()
-    errors: tuple[str, ...] = ()
-    decisions: tuple[CandidateDecision, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
-    document_ids: frozenset[str] = frozenset()
-    redactions: tuple[RedactionRecord, ...] = ()
-    derived: tuple[ContextBlock, ...] = ()
-    newest: str = ""
-    audience: Audience = ()
-
-    def with_document(self, document: DocumentBlocks) -> EvidenceBlocks:
-        """Return these blocks with those of the session's document."""
-        return replace(
-            self,
-            blocks=(*document.blocks, *self.blocks),
-            degradations=(*self.degradations, *document.degradations),
-            errors=(*self.errors, *document.errors),
-            left_out=(*self.left_out, *document.left_out),
-            document_ids=document.ids,
-            audience=join_audiences((self.audience, document.audience)),
-        )
-
-
-NO_RESULTS = EvidenceBlocks()
 
 
 async def load_evidence_blocks(

@@ -12,7 +12,7 @@ from datetime import datetime
 from jacquard.config.sections import EvidenceConfig
 from jacquard.core.blocks import Sensitivity, is_too_sensitive
 from jacquard.core.receipt import CandidateDecision, LeftOut
-from jacquard.pipeline.planned_turn import PlannedTurn
+from jacquard.pipeline.turn import Turn
 from mnemosyne.chains.uris import evidence_uri
 from mnemosyne.core.off_loop import calculate
 from mnemosyne.evidence.conflicts import ConflictResolution, resolve_conflicts
@@ -83,16 +83,16 @@ class EvidenceChoice:
     newest: str = ""
 
 
-def newest_texts(turn: PlannedTurn) -> tuple[str, ...]:
+def newest_texts(turn: Turn) -> tuple[str, ...]:
     """Return the newest messages of the history, whose words count beside those of the input."""
-    return tuple(placed.message.content for placed in (turn.history or ())[-_RECENT_MESSAGES:])
+    return tuple(placed.message.content for placed in (turn.shown)[-_RECENT_MESSAGES:])
 
 
-def evidence_query(turn: PlannedTurn) -> EvidenceQuery:
+def evidence_query(turn: Turn) -> EvidenceQuery:
     """Return what a turn asks of its evidence; it reads the input and `newest_texts`."""
     terms: dict[str, float] = {}
     for weight, texts in (
-        (1.0, (turn.user_message,)),
+        (1.0, (turn.text,)),
         (_KEYWORD_WEIGHT, turn.plan.search_intent.focus_keywords),
         (_RECENT_WEIGHT, newest_texts(turn)),
     ):

@@ -7,23 +7,25 @@ not shown again. It reads the session and writes nothing; it must not import a c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from filament import open_tag, show_text
 from jacquard.core.block_kinds import DOCUMENT_SOURCE, slot_of
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, sensitivity_of
-from jacquard.core.receipt import LeftOut
+from jacquard.core.receipt import CandidateDecision, LeftOut
 from jacquard.pipeline.evidence.rendering import EvidenceParts, default_parts
-from jacquard.pipeline.planned_turn import PlannedTurn
+from jacquard.pipeline.turn import Turn
 from mnemosyne.chains.audience import Audience, join_audiences, may_read, read_audience
 from mnemosyne.documents.brought import TRUST, verify_trust
 from mnemosyne.evidence.blocks.resolve import ResolvedBlock
 from mnemosyne.evidence.rules import lowest_trust
 from mnemosyne.protocols import Clock, Store
 from mnemosyne.schema.evidence import BlockType, ContextBlock, Evidence
+from mnemosyne.schema.ingest import ConflictRecord
 from mnemosyne.schema.memory import Trust
 from mnemosyne.schema.query import BlockFilter, EvidenceFilter
+from mnemosyne.schema.redaction import RedactionRecord
 
 MADE_BY = "made_by"
 ENGINE = "jacquard"
@@ -44,36 +46,57 @@ _TRUST = {BlockType.CONVERSATION: Trust.USER, BlockType.EVIDENCE: Trust.TOOL}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DocumentBlocks:
-    """The blocks of a document, in its order; `ids` are those of all of them, shown or not.
-
-    `degradations` are `code: detail`; `left_out` has a line for each block that has no place of its own, `errors` a sentence
-    for each that could not be rendered. `audience` are those who may know all of the blocks (empty: everyone).
-    """
+class EvidenceBlocks:
+    """Evidence and context blocks of a session as blocks of a prompt, the best last, with the receipt's lines on them."""
 
     blocks: tuple[PromptBlock, ...] = ()
-    ids: frozenset[str] = frozenset()
+    conflicts: tuple[ConflictRecord, ...] = ()
     degradations: tuple[str, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
+    """Everything that was done without, as `code: detail`."""
     errors: tuple[str, ...] = ()
+    decisions: tuple[CandidateDecision, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    document_ids: frozenset[str] = frozenset()
+    """Ids of all context blocks of the session's document, shown or not."""
+    redactions: tuple[RedactionRecord, ...] = ()
+    derived: tuple[ContextBlock, ...] = ()
+    """The blocks that a deriver made of other things than evidence."""
+    newest: str = ""
+    """The mark of the newest candidates."""
     audience: Audience = ()
+    """Everyone who may know all that is shown (empty: everyone)."""
+
+    def with_document(self, document: EvidenceBlocks) -> EvidenceBlocks:
+        """Return these blocks with those of the session's document."""
+        return replace(
+            self,
+            blocks=(*document.blocks, *self.blocks),
+            degradations=(*self.degradations, *document.degradations),
+            errors=(*self.errors, *document.errors),
+            left_out=(*self.left_out, *document.left_out),
+            document_ids=document.document_ids,
+            audience=join_audiences((self.audience, document.audience)),
+        )
+
+
+NO_RESULTS = EvidenceBlocks()
 
 
 async def load_context_blocks(
     store: Store,
     clock: Clock,
-    turn: PlannedTurn,
+    turn: Turn,
     count: Callable[[str], int],
     parts: EvidenceParts | None = None,
     derived: Sequence[ContextBlock] = (),
-) -> DocumentBlocks:
+) -> EvidenceBlocks:
     """Return the context blocks of a session that belong into its prompts, and after them those that a deriver made. `count`
     gives the tokens of a text.
 
     A block of the talk whose words stand in the history or the summary is left out with a line, and so is one without a text. One
     that refers to evidence of another branch, or that the viewer may not know, is not there.
     """
-    stored = turn.blocks
+    stored = turn.facts.blocks
     if stored is None:
         stored = await store.list_context_blocks(turn.session_id, CONTEXT_BLOCKS)
     own = [block for block in stored if not _is_recorded(block, turn) and _may_show(block, turn.config.viewer)]
@@ -82,7 +105,7 @@ async def load_context_blocks(
     stored_ids = {block.block_id for block in own}
     own += [block for block in derived if block.block_id not in stored_ids]
     with_parts = parts or default_parts(store, clock, count)
-    said = {placed.message.content.strip() for placed in turn.history or ()}
+    said = {placed.message.content.strip() for placed in turn.shown}
     if turn.window.summary is not None:
         said.add(turn.window.summary.summary.content.strip())
     blocks: list[PromptBlock] = []
@@ -103,9 +126,9 @@ async def load_context_blocks(
             found = [each.evidence for each in resolved.refs if each.text and each.evidence is not None]
             trusts = [await verify_trust(store, each) for each in found]
             blocks.append(_prompt_block(resolved, text, trusts, place, count, turn.boundary))
-    return DocumentBlocks(
+    return EvidenceBlocks(
         blocks=tuple(blocks),
-        ids=frozenset(block.block_id for block in own),
+        document_ids=frozenset(block.block_id for block in own),
         degradations=tuple(told),
         left_out=tuple(left_out),
         errors=tuple(errors),
@@ -124,7 +147,7 @@ async def load_context_blocks(
 
 
 async def _load_cited(
-    store: Store, turn: PlannedTurn, blocks: Sequence[ContextBlock]
+    store: Store, turn: Turn, blocks: Sequence[ContextBlock]
 ) -> tuple[dict[str, Evidence], frozenset[str]]:
     """Return the evidence that blocks refer to and the turn may know, by id, and the ids of what it may not know."""
     cited = frozenset(ref.evidence_id for block in blocks for ref in block.refs)
@@ -151,7 +174,7 @@ def is_made_by_engine(block: ContextBlock) -> bool:
     return block.extra.get(MADE_BY) == ENGINE
 
 
-def _is_recorded(block: ContextBlock, turn: PlannedTurn) -> bool:
+def _is_recorded(block: ContextBlock, turn: Turn) -> bool:
     """Return whether a turn made a block of its prompt. Releases before the present one did not mark theirs: such a block
     stands in the record of the last turn, or is a directive.
     """

@@ -15,13 +15,13 @@ from typing import Any
 
 from jacquard.core.errors import TemplateError
 from jacquard.core.names import normalise
+from jacquard.pipeline.turn import ActionOutcome
 from jacquard.templating import check_reply, render_reply
 from mnemosyne.chains.quantities import calculate, is_expression, read_number
 from mnemosyne.chains.state import apply_action_ops, condition_holds, find_anchor, view_state
 from mnemosyne.core.errors import PatternError, StateOpError
 from mnemosyne.core.normal_forms import normal_form
 from mnemosyne.core.regexes import SECONDS, compile_re, group_names, match_whole
-from mnemosyne.schema.memory import Condition
 from mnemosyne.schema.world import ActionNumber, Entity, NumericalAction, WorldPack
 
 MAX_INPUT_CHARS = 200
@@ -35,19 +35,6 @@ _BEGINNINGS = frozenset(
     ("好", "好的", "好吧", "行", "嗯", "那", "那么", "ok", "okay", "well", "then", "alright", "all right", "so", "yes")
 )
 _POLITE_START = re.compile(r"^(?:请(?:你|您)?|麻烦(?:你|您)?|please(?!\w)[\s,]*)", re.IGNORECASE)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ActionOutcome:
-    """The result of an action: the reply for the player, the new state, and its ops as JSON Patch.
-
-    `refused` is the guard that did not hold: then the state is unchanged and `patch` is empty.
-    """
-
-    reply: str
-    state: Mapping[str, Any]
-    patch: tuple[Mapping[str, Any], ...] = ()
-    refused: Condition | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

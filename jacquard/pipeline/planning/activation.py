@@ -14,8 +14,8 @@ from typing import Any
 
 from jacquard.config.sections import RuntimeConfig, WorldInfoConfig
 from jacquard.core.plan import Triage, WorldInfoState
-from jacquard.pipeline.planned_turn import ActivatedLore, PlannedTurn
 from jacquard.pipeline.skeleton.messages import default_parties
+from jacquard.pipeline.turn import Turn, TurnLore
 from jacquard.pipeline.worlds import is_account_id, party_names
 from mnemosyne.core import codec
 from mnemosyne.core.errors import CodecError, CorpusError, DamagedRecordError
@@ -118,19 +118,19 @@ def read_world_info(world: WorldPack) -> WorldInfo:
 
 
 def activate_world_info(
-    turn: PlannedTurn,
+    turn: Turn,
     info: WorldInfo,
     before: WorldInfoState | None,
     count: Callable[[str], int],
     trigger: str = "normal",
-) -> PlannedTurn:
+) -> Turn:
     """Return the turn with the lore that it sets off, and with what lasts of it in its plan. `before` is what the turn before
     left; `count` gives the tokens of a text; `trigger` says why a reply is made (`ScanContext`). Takes long: call it off the event
     loop.
     """
     effects = TimedEffects() if before is None else before.effects
     length = _count_messages(turn, before)
-    known = [(entry, read) for entry, read in info.entries if entry.entry_id not in turn.hidden]
+    known = [(entry, read) for entry, read in info.entries if entry.entry_id not in turn.lore.hidden]
     activation = scan(
         [read for _, read in known],
         _build_context(turn, length, effects, trigger),
@@ -140,7 +140,8 @@ def activate_world_info(
     )
     entries = {(read.world, read.uid): entry for entry, read in info.entries}
     set_off = (*(each.entry for each in activation.active), *(each.entry for each in activation.rejected))
-    lore = ActivatedLore(
+    lore = TurnLore(
+        hidden=turn.lore.hidden,
         activation=activation,
         entries=entries,
         withheld=find_withheld(info, {entries[each.world, each.uid].entry_id for each in set_off}),
@@ -161,7 +162,7 @@ def find_withheld(info: WorldInfo, set_off: Collection[str]) -> frozenset[str]:
     )
 
 
-def carry_world_info(turn: PlannedTurn, before: WorldInfoState) -> PlannedTurn:
+def carry_world_info(turn: Turn, before: WorldInfoState) -> Turn:
     """Return a turn in which nothing is scanned with what the turn before left, which lasts on."""
     state = replace(before, chat_length=_count_messages(turn, before))
     return replace(turn, plan=replace(turn.plan, world_info=state))
@@ -183,7 +184,7 @@ def find_world_info_state(window: SessionWindow) -> WorldInfoState | None:
         raise DamagedRecordError("", place, str(error)) from error
 
 
-def scans_world_info(turn: PlannedTurn) -> bool:
+def scans_world_info(turn: Turn) -> bool:
     """Return whether world info is scanned in a turn: not where a numerical action answers it."""
     return turn.plan.triage is Triage.NARRATIVE and uses_world_info(turn.world, turn.config)
 
@@ -247,17 +248,16 @@ def _books_of_cards(world: WorldPack) -> frozenset[str]:
     return frozenset(found | {f"{name}'s Lorebook" for name in found})
 
 
-def _build_context(turn: PlannedTurn, length: int, effects: TimedEffects, trigger: str) -> ScanContext:
+def _build_context(turn: Turn, length: int, effects: TimedEffects, trigger: str) -> ScanContext:
     world, names, generic = turn.world, _names_of(turn.world), default_parties(turn.world)
-    said = turn.message or Message(role=Role.USER, content=turn.user_message)
-    shown = [item.message for item in reversed(turn.history or ()) if item.message.role in _SCANNED]
+    shown = [item.message for item in reversed(turn.shown) if item.message.role in _SCANNED]
     cards = _cards_of(world)
     card = next((each for each in cards if each.get("name") == names["char"]), cards[0] if cards else EMPTY)
     tags = card.get("tags")
     return ScanContext(
         messages=tuple(
             ScannedMessage(name=_speaker_of(message, names, generic), text=message.content)
-            for message in (said, *shown)
+            for message in (turn.message, *shown)
         ),
         character_file=next(iter(_texts(card.get("file_name"))), ""),
         character_tags=tuple(_texts(*tags)) if isinstance(tags, list | tuple) else (),
@@ -289,7 +289,7 @@ def _speaker_of(message: Message, names: Mapping[str, str], generic: Collection[
     return {Role.USER: names["user"], Role.ASSISTANT: names["char"]}.get(message.role, "")
 
 
-def _count_messages(turn: PlannedTurn, before: WorldInfoState | None) -> int:
+def _count_messages(turn: Turn, before: WorldInfoState | None) -> int:
     """Return how many messages of the two parties the chat has with the input of this turn.
 
     Counted from what the turn before counted. Without that, turns that the window does not hold count two messages each.

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from filament import unescape
-from jacquard.config.sections import RuntimeConfig
 from jacquard.core.block_kinds import INPUT_ID
 from jacquard.core.blocks import BlockKind, PromptBlock, SkeinTemplate
+from jacquard.core.calibration import correction_of
 from jacquard.core.degradations import Degradation
 from jacquard.core.plan import plan_to_json
 from jacquard.core.protocols import Pruner
-from jacquard.core.receipt import BY_SELECTOR, BudgetReport, Report, StreamBReport
-from jacquard.pipeline.curation.stream import Curation
-from jacquard.pipeline.planned_turn import PlannedTurn
+from jacquard.core.receipt import BY_SELECTOR, BudgetReport, Report
+from jacquard.pipeline.curation.stream import Curation, build_stream_report
 from jacquard.pipeline.record.package import build_package, context_blocks_of, evidence_of
 from jacquard.pipeline.record.prepared_turn import PreparedTurn, select_stored_blocks
 from jacquard.pipeline.record.provider_messages import find_attachments
@@ -26,129 +25,135 @@ from jacquard.pipeline.skeleton.automation import Skeleton
 from jacquard.pipeline.skeleton.history import smooth_other_tokens
 from jacquard.pipeline.skeleton.messages import without_notice
 from jacquard.pipeline.skeleton.world_info import activation_decisions
+from jacquard.pipeline.turn import Turn
 from jacquard.pipeline.weaving.assemble import PromptMessage, is_history_message, prefix
 from jacquard.pipeline.weaving.assembler import ROLE_MESSAGES, Assembler
 from jacquard.pipeline.weaving.authored import describe_cuts
 from jacquard.pipeline.weaving.layers import share
-from jacquard.pipeline.weaving.policies import rules_of, tier_tokens_of
+from jacquard.pipeline.weaving.policies import choose_pruner, rules_of, tier_tokens_of
 from jacquard.pipeline.weaving.prompt import Prompt, PromptLayout, complete, lay_out
 from jacquard.pipeline.weaving.standing import appends_blocks
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.evidence.redactions import redaction_of
 from mnemosyne.host_parts import HashText, hash_with_sha256
-from mnemosyne.schema.memory import EMPTY, document_of
+from mnemosyne.protocols import TokenEstimator
+from mnemosyne.schema.memory import document_of
 from mnemosyne.schema.package import PackageMessage
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.redaction import RedactionRecord
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PromptInputs:
-    """Everything that one prompt is made of: the planned turn, and what both streams gave.
+class PromptParts:
+    """Parts of an engine that make its prompts."""
 
-    `skeleton` and `flesh` are the blocks of both streams, each with an id of its own, `stream_b` what the receipt says of
-    `curation`. `evidence_ids` gives, by address, the id of the evidence that an entry becomes where that is not the entry's
-    own. `count` gives the tokens of a text, `counter` its name; `correction` is by how much it was too low before.
-    `degradations` are what was done without so far, `at` the time by which ages are reckoned. `assembler` and `hash_text` are
-    the host's.
-    """
-
-    turn: PlannedTurn
-    skeleton: Skeleton
-    curation: Curation
-    stream_b: StreamBReport
-    flesh: tuple[PromptBlock, ...]
-    layout: SkeinTemplate
-    pruner: Pruner
-    count: Callable[[str], int]
-    counter: str
-    degradations: tuple[Degradation, ...]
-    at: datetime
-    correction: float = 1.0
-    evidence_ids: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    estimator: TokenEstimator
+    pruner: Pruner | Mapping[str, Pruner] | None = None
+    """Pruners of the host: one, or by name (None: the built-in ones)."""
     assembler: Assembler = ROLE_MESSAGES
     hash_text: HashText = hash_with_sha256
 
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PromptInputs:
+    """Result of both streams of a turn, from which its prompt is made."""
+
+    turn: Turn
+    skeleton: Skeleton
+    curation: Curation
+    flesh: tuple[PromptBlock, ...]
+    """The blocks beside the skeleton, each with an id of its own."""
+    layout: SkeinTemplate
+    evidence_ids: Mapping[str, str]
+    """By address, the id of the evidence that an entry becomes, if that is not the entry's own."""
+    degradations: tuple[Degradation, ...]
+    """Everything that was done without so far."""
+    at: datetime
+    """The time by which ages are reckoned."""
+
     @property
-    def config(self) -> RuntimeConfig:
-        """The turn's configuration."""
-        return self.turn.config
+    def correction(self) -> float:
+        """By how much the count of tokens was too low before."""
+        return correction_of(self.turn.window.usages, self.turn.config.model_hint)
 
     @property
     def limit_tokens(self) -> int:
-        """What the prompt may take by our own count: less reserves, and less again where the count is known to be low."""
-        return self.config.budget.prompt_tokens(self.correction)
+        """The tokens that the prompt may take by our own count: without reserves, and fewer if the count is known to be low."""
+        return self.turn.config.budget.prompt_tokens(self.correction)
 
 
-def lay_out_prompt(inputs: PromptInputs) -> PromptLayout:
+def lay_out_prompt(inputs: PromptInputs, parts: PromptParts) -> PromptLayout:
     """Return the prompt as decided, before anything is degraded; BudgetExceededError when what must stay does not fit."""
-    blocks = [*inputs.skeleton.blocks, *inputs.flesh]
-    seen, history, left_out = share(blocks, inputs.skeleton.history, inputs.config.layers)
+    config, blocks = inputs.turn.config, [*inputs.skeleton.blocks, *inputs.flesh]
+    seen, history, left_out = share(blocks, inputs.skeleton.history, config.layers)
     return lay_out(
         seen,
         history,
         inputs.skeleton.user_input,
         layout=inputs.layout,
-        pruner=inputs.pruner,
+        pruner=choose_pruner(config, parts.pruner),
         limit_tokens=inputs.limit_tokens,
-        count=inputs.count,
-        tier_tokens=tier_tokens_of(inputs.config),
-        rules=rules_of(inputs.config, inputs.at),
-        layer_attributes={} if appends_blocks(inputs.layout) else layer_attributes(inputs.stream_b),
+        count=parts.estimator.estimate,
+        tier_tokens=tier_tokens_of(config),
+        rules=rules_of(config, inputs.at),
+        layer_attributes={} if appends_blocks(inputs.layout) else layer_attributes(inputs.curation),
         left_out=left_out,
-        assembler=inputs.assembler,
+        assembler=parts.assembler,
     )
 
 
-def build_turn_prompt(inputs: PromptInputs, laid: PromptLayout, carried: Mapping[str, PromptBlock]) -> PreparedTurn:
+def build_turn_prompt(
+    inputs: PromptInputs, parts: PromptParts, laid: PromptLayout, carried: Mapping[str, PromptBlock]
+) -> PreparedTurn:
     """Return the prepared turn, without times; `carried` are the blocks of `laid` that were degraded. BudgetExceededError
     when what must stay does not fit.
     """
-    prompt = complete(laid, carried)
+    turn, correction, prompt = inputs.turn, inputs.correction, complete(laid, carried)
+    left_out = () if turn.history is None else turn.history.left_out
     report = Report(
-        turn_id=inputs.turn.turn_id,
-        session_id=inputs.turn.session_id,
+        turn_id=turn.turn_id,
+        session_id=turn.session_id,
         layout=inputs.layout.layout_id,
-        template_id=inputs.turn.plan.template_id,
-        stream_b=inputs.stream_b,
+        template_id=turn.plan.template_id,
+        stream_b=build_stream_report(inputs.curation),
         decisions=prompt.decisions,
         budget=BudgetReport(
-            limit_tokens=inputs.limit_tokens,
+            limit_tokens=laid.limit_tokens,
             used_tokens=prompt.assembled.tokens,
-            counter=inputs.counter,
-            correction=inputs.correction,
-            tail_tokens=int(inputs.config.budget.reserved_tail_tokens / inputs.correction),
+            counter=parts.estimator.name,
+            correction=correction,
+            tail_tokens=int(turn.config.budget.reserved_tail_tokens / correction),
         ),
         prefix=prefix(
             prompt.assembled,
-            _previous_messages(inputs.turn.window),
-            inputs.count,
+            _previous_messages(turn.window),
+            laid.count,
             {block.block_id for block in prompt.stages[-1].blocks() if block.volatile},
         ),
         spans=prompt.assembled.spans,
         degradations=(*inputs.degradations, *describe_cuts(prompt.decisions, laid.woven.skein.blocks())),
         conflicts=inputs.skeleton.results.conflicts,
-        tags=dict(inputs.config.tags),
-        plan=plan_to_json(inputs.turn.plan),
+        tags=dict(turn.config.tags),
+        plan=plan_to_json(turn.plan),
         errors=list(inputs.skeleton.results.errors),
         state_cut=inputs.skeleton.state_cut,
         evidence=inputs.skeleton.results.decisions,
-        left_out=(*inputs.turn.left_out, *inputs.skeleton.left_out, *inputs.skeleton.results.left_out),
+        left_out=(*left_out, *inputs.skeleton.left_out, *inputs.skeleton.results.left_out),
         redactions=find_redactions(
             prompt.stages[-1].blocks(),
             prompt.decisions,
             inputs.skeleton.results.redactions,
-            _said_redactions(inputs.turn),
+            _said_redactions(turn),
         ),
-        profile=inputs.turn.profile.profile_id,
+        profile=turn.profile.profile_id,
         as_written=bool(inputs.layout.boundary),
-        activation=activation_decisions(inputs.turn),
+        activation=activation_decisions(turn),
     )
-    return _build_prepared_turn(inputs, prompt, report)
+    return _build_prepared_turn(inputs, parts, prompt, report)
 
 
-def _build_prepared_turn(inputs: PromptInputs, prompt: Prompt, report: Report) -> PreparedTurn:
-    final = prompt.stages[-1]
+def _build_prepared_turn(inputs: PromptInputs, parts: PromptParts, prompt: Prompt, report: Report) -> PreparedTurn:
+    turn, final = inputs.turn, prompt.stages[-1]
     blocks = final.blocks()
     # What the pruner dropped is not evidence of this prompt.
     shown = {block.uri for block in blocks if block.kind is BlockKind.MEMORY}
@@ -161,9 +166,9 @@ def _build_prepared_turn(inputs: PromptInputs, prompt: Prompt, report: Report) -
     ]
     # What the window of the next turn competes with: memories have a share of their own.
     shared_tokens = sum(b.tokens for b in blocks if is_history_message(b) or b.kind is BlockKind.MEMORY)
-    head = inputs.turn.window.head
+    head = turn.window.head
     evidences = tuple(
-        evidence_of(entry, inputs.evidence_ids, inputs.hash_text) for entry in entries if document_of(entry) is None
+        evidence_of(entry, inputs.evidence_ids, parts.hash_text) for entry in entries if document_of(entry) is None
     )
     held = context_blocks_of(blocks)
     report = replace(
@@ -177,54 +182,53 @@ def _build_prepared_turn(inputs: PromptInputs, prompt: Prompt, report: Report) -
         ),
     )
     return PreparedTurn(
-        turn_id=inputs.turn.turn_id,
+        turn_id=turn.turn_id,
         session_id=head.session_id,
         branch_id=head.branch_id,
         depth=head.depth + 1,
         version=head.version,
-        plan=inputs.turn.plan,
+        plan=turn.plan,
         messages=prompt.assembled.messages,
         text=prompt.assembled.text,
         package=build_package(
             report=report,
-            plan=inputs.turn.plan,
+            plan=turn.plan,
             blocks=blocks,
-            summary=inputs.turn.window.summary.summary.content if inputs.turn.window.summary else "",
+            summary=turn.window.summary.summary.content if turn.window.summary else "",
             history=history,
-            user_message=inputs.turn.user_message,
+            user_message=turn.text,
             entries=entries,
             evidence_ids=inputs.evidence_ids,
             candidates=inputs.curation.candidates,
             created_at=inputs.at,
-            limits=inputs.config.package,
+            limits=turn.config.package,
         ),
         report=report,
         evidences=evidences,
         context_blocks=held,
-        reply=inputs.turn.reply,
-        reply_form=inputs.turn.profile.reply,
+        reply=None if turn.action is None else turn.action.reply,
+        reply_form=turn.profile.reply,
         attachments=find_attachments(
             report.spans,
-            (each.message for each in (*inputs.turn.pinned, *(inputs.turn.history or inputs.turn.window.messages))),
-            inputs.turn.message,
+            (each.message for each in (*turn.pinned, *(turn.shown or turn.window.messages))),
+            turn.message,
         ),
         history_start=inputs.skeleton.history_start,
         newest_evidence=inputs.skeleton.results.newest,
-        other_tokens=smooth_other_tokens(report.budget.used_tokens - shared_tokens, inputs.turn.window),
+        other_tokens=smooth_other_tokens(report.budget.used_tokens - shared_tokens, turn.window),
     )
 
 
-def _said_redactions(turn: PlannedTurn) -> dict[str, RedactionRecord]:
+def _said_redactions(turn: Turn) -> dict[str, RedactionRecord]:
     """Return what was redacted of the messages of a turn before they were stored, by the ids of their blocks."""
-    said = {each.message.message_id: each.message for each in turn.history or turn.window.messages}
-    if turn.message is not None:
-        said[INPUT_ID] = turn.message
+    said = {each.message.message_id: each.message for each in turn.shown or turn.window.messages}
+    said[INPUT_ID] = turn.message
     return {name: record for name, each in said.items() if (record := redaction_of(each)) is not None}
 
 
-def layer_attributes(stream_b: StreamBReport) -> dict[str, dict[str, str]]:
-    """Return what goes onto the wrappers of layers: who chose the flesh."""
-    chose = stream_b.model if stream_b.path in BY_SELECTOR else None
+def layer_attributes(curation: Curation) -> dict[str, dict[str, str]]:
+    """Return the attributes of the layers' wrappers: who chose the flesh."""
+    chose = curation.model if curation.path in BY_SELECTOR else None
     return {"probabilistic": {"model": chose or "heuristic"}}
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from jacquard.config.sections import RuntimeConfig, drop_secrets
 from jacquard.core.blocks import PromptBlock, SkeinTemplate
 from jacquard.core.quests import drop_quests
-from jacquard.pipeline.record.build_prompt import PromptInputs, layer_attributes
+from jacquard.pipeline.record.build_prompt import PromptInputs, PromptParts, layer_attributes
 from jacquard.pipeline.record.stored_turn import SNAPSHOT_KEY, report_damage
 from jacquard.pipeline.skeleton.automation import SkeletonSource
 from jacquard.pipeline.weaving.assembler import name_of_assembler
@@ -84,7 +84,10 @@ class PromptSnapshot:
 
 
 def snapshot_prompt(
-    inputs: PromptInputs, limit_tokens: int, carried: Mapping[str, PromptBlock] | None = None
+    inputs: PromptInputs,
+    parts: PromptParts,
+    limit_tokens: int,
+    carried: Mapping[str, PromptBlock] | None = None,
 ) -> PromptSnapshot:
     """Return the snapshot of a prompt of at most `limit_tokens`; `carried` are its degraded blocks by id."""
     return PromptSnapshot(
@@ -93,13 +96,13 @@ def snapshot_prompt(
         history=inputs.skeleton.history,
         user_input=inputs.skeleton.user_input,
         layout=inputs.layout,
-        config=config_to_plain(inputs.config),
-        counter=inputs.counter,
+        config=config_to_plain(inputs.turn.config),
+        counter=parts.estimator.name,
         limit_tokens=limit_tokens,
         at=inputs.at,
         carried=tuple((carried or {}).values()),
-        layer_attributes={} if appends_blocks(inputs.layout) else layer_attributes(inputs.stream_b),
-        assembler=name_of_assembler(inputs.assembler),
+        layer_attributes={} if appends_blocks(inputs.layout) else layer_attributes(inputs.curation),
+        assembler=name_of_assembler(parts.assembler),
     )
 
 

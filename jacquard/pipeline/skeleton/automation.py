@@ -19,8 +19,7 @@ from jacquard.core.errors import JacquardError
 from jacquard.core.names import mentions, normalise
 from jacquard.core.quests import META, QUESTS_KEY, Quest, drop_quests, find_active_quests
 from jacquard.core.receipt import CutPart, LeftOut, StateCut
-from jacquard.pipeline.evidence.blocks import NO_RESULTS, EvidenceBlocks
-from jacquard.pipeline.planned_turn import PlannedTurn
+from jacquard.pipeline.evidence.context_blocks import NO_RESULTS, EvidenceBlocks
 from jacquard.pipeline.schedule import INJECTION, list_injected_entries
 from jacquard.pipeline.skeleton.history import find_history_start, history_limits, trim_history
 from jacquard.pipeline.skeleton.messages import find_speakers, history_blocks, input_block
@@ -34,6 +33,7 @@ from jacquard.pipeline.skeleton.state_fit import (
     is_too_large,
 )
 from jacquard.pipeline.skeleton.todo import list_open_tasks
+from jacquard.pipeline.turn import Turn
 from jacquard.templating import open_templates
 from jacquard.templating.files import TemplateRoot, template_roots
 from jacquard.templating.manifest import BlockSpec
@@ -128,9 +128,7 @@ class AutomationStream:
         self._count = lru_cache(maxsize=COUNTS_KEPT)(estimator.estimate)
         self._shipped = shipped
 
-    def render(
-        self, turn: PlannedTurn, state_tokens: int | None = None, without: tuple[BlockType, ...] = ()
-    ) -> Skeleton:
+    def render(self, turn: Turn, state_tokens: int | None = None, without: tuple[BlockType, ...] = ()) -> Skeleton:
         """Return the skeleton of one turn, whose state takes at most `state_tokens` (None: as much as templates can
         take), without blocks of these types.
 
@@ -143,7 +141,7 @@ class AutomationStream:
     def render_with(
         self,
         templates: TemplateSet,
-        turn: PlannedTurn,
+        turn: Turn,
         state_tokens: int | None = None,
         without: tuple[BlockType, ...] = (),
     ) -> Skeleton:
@@ -155,7 +153,7 @@ class AutomationStream:
         state = without_hidden(whole)
         quests = find_active_quests(state)
         directives = (
-            *select_directives(turn.world, turn.user_message, turn.hidden | turn.lore.withheld),
+            *select_directives(turn.world, turn.text, turn.lore.gone),
             *list_injected_entries(turn.world, turn.plan),
         )
         variables, directives, cuts = fit_texts(template_variables(turn, state, quests), _AUTHORED, directives)
@@ -169,22 +167,21 @@ class AutomationStream:
         )
         made = self._render_template_blocks(templates, source, quests, state_tokens)
         start = find_history_start(turn.window)
-        shown = turn.history
+        shown = turn.shown
         # Turns of the engine come with the history that their summary leaves; previews have none.
-        if shown is None:
+        if turn.history is None:
             shown = trim_history(turn.window.messages, start, history_limits(turn.config), self._count)
         if BlockType.CONVERSATION in without:
             shown = ()
-        said, held, profile = turn.message or turn.user_message, (*turn.pinned, *shown), turn.profile
+        held, profile = (*turn.pinned, *shown), turn.profile
         told = _drop_old_asides(held) if profile.messages is MessageForm.ESCAPED else held
         left_out = _describe_asides(held, told) if len(told) < len(held) else ()
         held = told
-        spoken = (*(each.message for each in held), *([] if turn.message is None else [turn.message]))
-        speakers = find_speakers(spoken, turn.world, profile)
+        speakers = find_speakers((*(each.message for each in held), turn.message), turn.world, profile)
         return Skeleton(
             blocks=made.blocks,
             history=history_blocks(held, turn.world, self._count, turn.session_id, profile, speakers),
-            user_input=input_block(said, self._count, profile, speakers),
+            user_input=input_block(turn.message, self._count, profile, speakers),
             anchors={} if BlockType.STATE in without else find_shown_anchors(whole, quests, made.shown, state),
             history_start=shown[0].message.message_id if shown else None,
             left_out=left_out,
@@ -336,9 +333,9 @@ def _placement(spec: BlockSpec, entry: MemoryEntry | None) -> Placement:
     return Placement(position=Position.SYSTEM, order=spec.order)
 
 
-def template_variables(turn: PlannedTurn, state: Mapping[str, Any], quests: tuple[Quest, ...]) -> dict[str, Any]:
+def template_variables(turn: Turn, state: Mapping[str, Any], quests: tuple[Quest, ...]) -> dict[str, Any]:
     """Return the variables of every template: plain values only, and never the user's input (spec W5)."""
-    plan, world, gone = turn.plan, turn.world, turn.hidden | turn.lore.withheld
+    plan, world, gone = turn.plan, turn.world, turn.lore.gone
     return {
         "instruction": world.instruction,
         "persona": world.persona,
@@ -347,7 +344,7 @@ def template_variables(turn: PlannedTurn, state: Mapping[str, Any], quests: tupl
         "status": drop_quests(state),
         "quests": [quest_row(quest, focused=quest.quest_id == plan.active_quest_id) for quest in quests],
         "goal": plan.current_goal,
-        "tasks": list_open_tasks(turn.window.tasks) if turn.todo is None else dict(turn.todo),
+        "tasks": list_open_tasks(turn.window.tasks) if turn.facts.tasks is None else dict(turn.facts.tasks),
         "summary": turn.window.summary.summary.content if turn.window.summary else "",
         "plan": {
             "active_quest_id": plan.active_quest_id,

@@ -22,7 +22,7 @@ from jacquard.core.block_kinds import (
 )
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock
 from jacquard.core.plan import Temporal
-from jacquard.pipeline.planned_turn import PlannedTurn
+from jacquard.pipeline.turn import Turn
 from mnemosyne.chains.facts import begin_of, facts_at, former_facts
 from mnemosyne.chains.uris import evidence_uri
 from mnemosyne.schema.evidence import BlockType, Priority
@@ -35,18 +35,18 @@ _MOST_FORMER = 40
 """How many facts that hold no more are shown at most, the newest."""
 
 
-def fact_blocks(turn: PlannedTurn, at: datetime, count: Callable[[str], int]) -> tuple[PromptBlock, ...]:
+def fact_blocks(turn: Turn, at: datetime, count: Callable[[str], int]) -> tuple[PromptBlock, ...]:
     """Return a block for each fact about the turn's user that holds at `at`, the newest first; in a turn about the past, or about
     a year, also for those that held then.
     """
-    session_id = profile_session_id(turn.user_id)
+    session_id = profile_session_id(turn.facts.user_id)
     # Facts that were recorded at this very time count already.
-    at = max([at, *(fact.recorded_at for fact in turn.facts if fact.recorded_at is not None)])
-    now = list(reversed(facts_at(turn.facts, at)))
+    at = max([at, *(fact.recorded_at for fact in turn.facts.user_facts if fact.recorded_at is not None)])
+    now = list(reversed(facts_at(turn.facts.user_facts, at)))
     blocks = [_block(fact, rank, session_id, count, turn.boundary) for rank, fact in enumerate(now)]
     is_past = turn.plan.search_intent.temporal_context is Temporal.PAST
-    years = {int(year) for year in _YEAR.findall(turn.user_message[:_READ_CHARS])}
-    former = [fact for fact in former_facts(turn.facts, at) if is_past or _held_in(fact, years)]
+    years = {int(year) for year in _YEAR.findall(turn.text[:_READ_CHARS])}
+    former = [fact for fact in former_facts(turn.facts.user_facts, at) if is_past or _held_in(fact, years)]
     former = sorted(former, key=begin_of, reverse=True)[:_MOST_FORMER]
     blocks += [_block(fact, rank, session_id, count, turn.boundary, is_former=True) for rank, fact in enumerate(former)]
     return tuple(blocks)

@@ -141,16 +141,15 @@ def without_notice(content: str) -> str:
 
 
 def input_block(
-    user_message: Message | str,
+    message: Message,
     count: Callable[[str], int],
     profile: Profile = STORY,
     speakers: Speakers | None = None,
 ) -> PromptBlock:
     """Return the block of the user's message, which is never dropped; in a story it has no name before it."""
-    said = Message(role=Role.USER, content=user_message) if isinstance(user_message, str) else user_message
-    named = "" if speakers is None or profile.speakers is SpeakerNames.NAMED else speakers.name_of(said)
-    content = _shown_text(said.content, named, profile)
-    attached_tokens = count_attached(said, count)
+    named = "" if speakers is None or profile.speakers is SpeakerNames.NAMED else speakers.name_of(message)
+    content = _shown_text(message.content, named, profile)
+    attached_tokens = count_attached(message, count)
     return PromptBlock(
         block_id=INPUT_ID,
         block_type=BlockType.CONVERSATION,

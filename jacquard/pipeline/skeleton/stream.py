@@ -15,9 +15,9 @@ from jacquard.pipeline.evidence.blocks import load_evidence_blocks
 from jacquard.pipeline.evidence.candidates import evidence_query, newest_texts
 from jacquard.pipeline.evidence.context_blocks import load_context_blocks
 from jacquard.pipeline.evidence.rendering import EvidenceParts, default_parts
-from jacquard.pipeline.planned_turn import PlannedTurn
 from jacquard.pipeline.skeleton.automation import AutomationStream, Skeleton
 from jacquard.pipeline.skeleton.state_origin import describe_state
+from jacquard.pipeline.turn import Turn
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.protocols import Clock, Store
 from mnemosyne.schema.document import Session, SessionDocument, TaskState, TodoList
@@ -40,17 +40,17 @@ class SkeletonStream:
         self._automation, self._store, self._clock, self._count = automation, store, clock, count
         self._parts = parts or default_parts(store, clock, count)
 
-    async def render(self, turn: PlannedTurn, state_tokens: int) -> Skeleton:
+    async def render(self, turn: Turn, state_tokens: int) -> Skeleton:
         """Return the skeleton of a turn, whose state takes at most `state_tokens`; TemplateError."""
         left_out = _left_out_types(self._parts.options)
         skeleton = await to_thread.run_sync(self._automation.render, turn, state_tokens, left_out)
-        size = size_of(turn.user_message, newest_texts(turn))
+        size = size_of(turn.text, newest_texts(turn))
         shown, query = turn.config.evidence, await calculate(evidence_query, turn, size=size)
         store, clock, count, parts = self._store, self._clock, self._count, self._parts
         known = _describe_session(turn)
         most = turn.config.prune.max_sensitivity
         results = await load_evidence_blocks(
-            store, clock, turn.session_id, shown, count, query, parts, known, turn.boundary, turn.evidences, most
+            store, clock, turn.session_id, shown, count, query, parts, known, turn.boundary, turn.facts.evidences, most
         )
         document = await load_context_blocks(store, clock, turn, count, parts, results.derived)
         return replace(
@@ -69,7 +69,7 @@ def _left_out_types(options: DeriveOptions) -> tuple[BlockType, ...]:
     return talk if options.include_state else (*talk, BlockType.STATE, BlockType.PLAN)
 
 
-def _describe_session(turn: PlannedTurn) -> SessionDocument:
+def _describe_session(turn: Turn) -> SessionDocument:
     """Return what the turn has loaded of its session as a document, for a deriver of the host."""
     window = turn.window
     return SessionDocument(
@@ -84,7 +84,7 @@ def _describe_session(turn: PlannedTurn) -> SessionDocument:
     )
 
 
-def state_tokens_of(turn: PlannedTurn) -> int:
+def state_tokens_of(turn: Turn) -> int:
     """Return how many tokens the state may take at first: its share of what the prompt may take."""
     budget = turn.config.budget
     correction = correction_of(turn.window.usages, turn.config.model_hint)

@@ -14,7 +14,7 @@ from filament import open_tag, show_text
 from jacquard.core.block_kinds import WORLD_INFO_SOURCE, slot_of
 from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, is_too_sensitive, sensitivity_of
 from jacquard.core.receipt import ActivationDecision
-from jacquard.pipeline.planned_turn import PlannedTurn
+from jacquard.pipeline.turn import Turn
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.schema.evidence import BlockType, Priority
 from mnemosyne.schema.memory import MemoryEntry
@@ -65,7 +65,7 @@ _REJECTED: Mapping[str, str] = MappingProxyType(
 )
 
 
-def world_info_blocks(turn: PlannedTurn, count: Callable[[str], int]) -> tuple[PromptBlock, ...]:
+def world_info_blocks(turn: Turn, count: Callable[[str], int]) -> tuple[PromptBlock, ...]:
     """Return a block for each entry that was set off and has a text and a place; `count` gives the tokens of a text.
 
     Constant entries are HIGH, others MEDIUM; `rank` is their place by `order`, highest first. In one place the entries stand by
@@ -77,7 +77,7 @@ def world_info_blocks(turn: PlannedTurn, count: Callable[[str], int]) -> tuple[P
     return tuple(_block(turn, each, ranks[id(each)], sequence, count) for sequence, each in enumerate(lines, start=1))
 
 
-def activation_decisions(turn: PlannedTurn) -> tuple[ActivationDecision, ...]:
+def activation_decisions(turn: Turn) -> tuple[ActivationDecision, ...]:
     """Return what was decided about each entry that was set off: those that are shown, in the order of activation, then others."""
     lore = turn.lore
     names = {f"{world}.{uid}": entry.entry_id for (world, uid), entry in lore.entries.items()}
@@ -111,7 +111,7 @@ def _placement_of(entry: WorldInfoEntry) -> Placement:
     return _AT_INPUT if entry.depth < 1 else Placement(position=Position.IN_HISTORY, depth=entry.depth - 1)
 
 
-def _block(turn: PlannedTurn, each: Activated, rank: int, sequence: int, count: Callable[[str], int]) -> PromptBlock:
+def _block(turn: Turn, each: Activated, rank: int, sequence: int, count: Callable[[str], int]) -> PromptBlock:
     entry, lore = each.entry, turn.lore.entry_of(each.entry)
     content = f"{open_tag('lore', (('id', lore.entry_id),))}{show_text(entry.content.strip(), turn.boundary)}</lore>"
     is_constant = entry.constant and entry.position in _BESIDE_CHAR

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from jacquard.core.blocks import SkeinTemplate
-from jacquard.pipeline.planned_turn import PlannedTurn
+from jacquard.pipeline.turn import Turn
 from jacquard.templating.files import TemplateRoot
 from jacquard.templating.layouts import load_layout
 from jacquard.templating.profiles import AUTO
 
 
-def load_turn_layout(turn: PlannedTurn, roots: Sequence[TemplateRoot], layout_id: str | None = None) -> SkeinTemplate:
+def load_turn_layout(turn: Turn, roots: Sequence[TemplateRoot], layout_id: str | None = None) -> SkeinTemplate:
     """Return the layout of a turn (`layout_id`: another than its own). Reads files: call it off the event loop.
 
     LayoutError for one that is missing or has faults.

@@ -1,7 +1,4 @@
-"""What accompanies one turn while it is prepared: the request, and everything that changes on the way.
-
-All other values of a turn are frozen.
-"""
+"""Request of a turn, and the log that changes while it is prepared. All other values of a turn are frozen."""
 
 from __future__ import annotations
 
@@ -13,10 +10,7 @@ from jacquard.adapters.observe.bus import EventEmitter
 from jacquard.config.sections import RuntimeConfig
 from jacquard.core.model_calls import CallBook
 from jacquard.pipeline.record.prepared_turn import PreparedTurn
-from jacquard.templating.profiles import STORY, Profile
 from mnemosyne.schema.document import ModelUsage
-from mnemosyne.schema.evidence import ContextBlock, Evidence
-from mnemosyne.schema.memory import Chain, MemoryEntry, UserFact
 from mnemosyne.schema.session import Message
 
 FinishTurn = Callable[[PreparedTurn], PreparedTurn]
@@ -50,41 +44,30 @@ class Stopwatch:
         return {name: round(value, 3) for name, value in {**self._steps, "total": total}.items()}
 
 
-@dataclass(kw_only=True, slots=True)
-class TurnContext:
-    """One attempt to prepare a turn.
-
-    `requested_turn_id` and `branch_id` are what the host asked for, if it did. `turn_id` and `fingerprint`, on which a stored
-    answer depends, are known once the session is loaded. `degradations` are codes of what was done without so far, `usages`
-    the model calls of planning.
-    `user_id` is the user of the turn and `facts` what is remembered about them, once the session is loaded.
-    `evidences`, `blocks`, `gated` and `written` are what else the session held when it was loaded (`TurnInputs`; `evidences` is
-    None where the configuration shows none).
-    `trigger`: why a reply is made, in the words of world info (`normal`, `swipe`).
-    `damage_mark`: where the store's notes on damaged records that this turn met begin. `calls` holds the model calls of
-    Stream B, those of an attempt that met a conflict too. `profile` is known once the world is loaded. `finish` as of
-    `prepare_turn`.
-    """
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TurnRequest:
+    """What a host asked for: the message to answer, and how."""
 
     session_id: str
-    user_message: Message
+    message: Message
     config: RuntimeConfig
-    emitter: EventEmitter
-    requested_turn_id: str | None = None
+    turn_id: str | None = None
     branch_id: str | None = None
+    trigger: str = "normal"
+    """Why a reply is made, in the words of world info (`normal`, `swipe`)."""
+
+
+@dataclass(kw_only=True, slots=True)
+class TurnLog:
+    """What one attempt to prepare a turn takes down on its way: times, model calls, degradations."""
+
+    emitter: EventEmitter
     calls: CallBook = field(default_factory=CallBook)
-    degradations: list[str] = field(default_factory=list)
+    """The model calls of Stream B, those of an attempt that met a conflict too."""
     usages: list[ModelUsage] = field(default_factory=list)
+    """The model calls of planning."""
+    degradations: list[str] = field(default_factory=list)
+    """Codes of everything that was done without so far."""
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
     damage_mark: int = 0
-    turn_id: str = ""
-    fingerprint: str = ""
-    profile: Profile = STORY
-    user_id: str = ""
-    facts: tuple[UserFact, ...] = ()
-    evidences: tuple[tuple[Evidence, ...], ...] | None = None
-    blocks: tuple[ContextBlock, ...] = ()
-    gated: tuple[MemoryEntry, ...] = ()
-    written: Mapping[tuple[str, Chain], int] | None = None
-    trigger: str = "normal"
-    finish: FinishTurn | None = None
+    """Where the store's notes on damaged records that this turn met begin."""

@@ -1,0 +1,158 @@
+"""One turn while it is prepared: what its prompt is made of. Both streams start from it, and nothing in it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from jacquard.config.sections import RuntimeConfig
+from jacquard.core.plan import PlanContext, SearchIntent, Triage
+from jacquard.core.receipt import LeftOut
+from jacquard.templating.profiles import STORY, Profile
+from mnemosyne.schema.evidence import ContextBlock, Evidence
+from mnemosyne.schema.memory import EMPTY, Chain, Condition, MemoryEntry, UserFact
+from mnemosyne.schema.record import SessionWindow
+from mnemosyne.schema.session import Message, WindowMessage
+from mnemosyne.schema.world import WorldPack
+from mnemosyne.world.activation.values import Activation, WorldInfoEntry
+
+NO_ACTIVATION = Activation()
+NO_PLAN = PlanContext(
+    triage=Triage.NARRATIVE,
+    active_quest_id=None,
+    current_goal="",
+    template_id="",
+    search_intent=SearchIntent(enabled=False),
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShownHistory:
+    """Conversation that a prompt shows."""
+
+    messages: tuple[WindowMessage, ...] = ()
+    """The history window, oldest first, already trimmed."""
+    pinned: tuple[WindowMessage, ...] = ()
+    """Older system messages, which every prompt shows before the history."""
+    left_out: tuple[LeftOut, ...] = ()
+    """The turns that neither the history nor the summary holds."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TurnLore:
+    """Lore of a turn: the entries that are kept from its prompt, and those that the rules of world info set off."""
+
+    hidden: frozenset[str] = frozenset()
+    """Ids of the entries that the viewer of the turn may not see."""
+    withheld: frozenset[str] = frozenset()
+    """Ids of the entries that stand only where world info puts them: neither recalled nor axioms or directives."""
+    activation: Activation = NO_ACTIVATION
+    entries: Mapping[tuple[str, str], MemoryEntry] = field(default_factory=dict)
+    """Entries of lore by the name of their book and their uid there."""
+    unreadable: tuple[tuple[MemoryEntry, str], ...] = ()
+    """Entries whose world info cannot be read, each with the fault; they are treated as any other lore."""
+
+    @property
+    def gone(self) -> frozenset[str]:
+        """Ids of the entries that are not placed in the prompt as lore."""
+        return self.hidden | self.withheld
+
+    def entry_of(self, found: WorldInfoEntry) -> MemoryEntry:
+        """Return the entry of lore that an entry of world info was read from."""
+        return self.entries[found.world, found.uid]
+
+    @property
+    def active(self) -> tuple[MemoryEntry, ...]:
+        """The entries of lore that were set off, in the order of activation."""
+        return tuple(self.entry_of(each.entry) for each in self.activation.active)
+
+
+NO_LORE = TurnLore()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ActionOutcome:
+    """Result of a numerical action, which answers a turn in place of a model."""
+
+    reply: str
+    """The reply for the player."""
+    state: Mapping[str, Any]
+    """The state after the action; unchanged if it was refused."""
+    patch: tuple[Mapping[str, Any], ...] = ()
+    """The ops of the action as JSON Patch."""
+    refused: Condition | None = None
+    """The guard that did not hold."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SessionFacts:
+    """Everything else that the store had of the session when the turn began."""
+
+    user_id: str = ""
+    """The user of the turn ('' for none)."""
+    user_facts: tuple[UserFact, ...] = ()
+    """Facts that are remembered about the user, former ones too."""
+    last_report: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    """What the commit of the model's last reply recorded."""
+    evidences: tuple[tuple[Evidence, ...], ...] | None = None
+    """The evidence that may be shown, one group for each of `candidate_filters` (None: the store is asked for it)."""
+    blocks: tuple[ContextBlock, ...] | None = None
+    """The context blocks of the session (None: the store is asked for them)."""
+    gated: tuple[MemoryEntry, ...] = ()
+    """The entries that have viewers or conditions."""
+    written: Mapping[tuple[str, Chain], int] | None = None
+    """How far memory was written (`TurnInputs`)."""
+    tasks: Mapping[str, Any] | None = None
+    """The to-do list as a recorded prompt showed it (None: the tasks of the window are shown)."""
+
+
+NO_FACTS = SessionFacts()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Turn:
+    """One turn: everything that its prompt depends on, except templates, layout and memory."""
+
+    message: Message
+    """The user's input."""
+    window: SessionWindow
+    world: WorldPack
+    config: RuntimeConfig
+    plan: PlanContext = NO_PLAN
+    turn_id: str = ""
+    fingerprint: str = ""
+    """The digest of everything that a stored answer depends on."""
+    profile: Profile = STORY
+    """The kind of agent that the prompt is for."""
+    history: ShownHistory | None = None
+    """The conversation to show (None: that of the window, trimmed by the configuration)."""
+    lore: TurnLore = NO_LORE
+    action: ActionOutcome | None = None
+    """The numerical action that was applied to the state of the window (None: a model answers)."""
+    facts: SessionFacts = NO_FACTS
+
+    @property
+    def text(self) -> str:
+        """The words of the user's input."""
+        return self.message.content
+
+    @property
+    def shown(self) -> tuple[WindowMessage, ...]:
+        """The messages of the history, oldest first; none if the history is not known yet."""
+        return () if self.history is None else self.history.messages
+
+    @property
+    def pinned(self) -> tuple[WindowMessage, ...]:
+        """Older system messages, which every prompt shows before the history."""
+        return () if self.history is None else self.history.pinned
+
+    @property
+    def session_id(self) -> str:
+        """The session that the turn belongs to."""
+        return self.window.head.session_id
+
+    @property
+    def boundary(self) -> str:
+        """The boundary between which texts stand in markup as they were written; empty: they are escaped."""
+        return self.profile.boundary_of(self.session_id)
