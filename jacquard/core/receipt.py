@@ -72,9 +72,9 @@ class BlockDecision:
 
 
 def decide_block(
-    block: PromptBlock, action: Action, code: str, reason: str, tokens: int | None = None
+    block: PromptBlock, action: Action, code: str, reason: str, tokens: int | None = None, title: str | None = None
 ) -> BlockDecision:
-    """Return the decision about a block; `tokens` are those of its own content unless given."""
+    """Return the decision about a block; `tokens` and `title` are its own unless given."""
     return BlockDecision(
         block_id=block.block_id,
         action=action,
@@ -82,7 +82,7 @@ def decide_block(
         reason=reason,
         tokens=block.tokens if tokens is None else tokens,
         source=block.source,
-        title=block.title,
+        title=block.title if title is None else title,
         trust=block.trust,
         kind=block.kind,
     )

@@ -20,6 +20,7 @@ from functools import cached_property, lru_cache
 from typing import Any, TypeVar, cast, get_args, get_type_hints
 
 import msgspec
+from msgspec import Struct as Struct
 
 from mnemosyne.core.errors import CodecError, UnreadableError
 

@@ -199,7 +199,9 @@ def test_directives_come_when_called():
     assert [each.block_id for each in render("hello").blocks if each.slot == "directive"] == ["dir_always"]
     assert "dir_poem" in [each.block_id for each in render("A POEM, please").blocks]
     assert "dir_poem" not in [each.block_id for each in render("poems").blocks]
-    assert "dir_poem" not in [each.block_id for each in render("诗", lore=TurnLore(hidden=frozenset({"dir_poem"}))).blocks]
+    assert "dir_poem" not in [
+        each.block_id for each in render("诗", lore=TurnLore(hidden=frozenset({"dir_poem"}))).blocks
+    ]
 
 
 def test_hidden_entries_are_nowhere():

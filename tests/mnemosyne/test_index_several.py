@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mnemosyne import Candidate, Chain, Recall, RetrievalQuery, Signals
-from mnemosyne.retrieval.recall.multi_query import merge_recalls, split_query
+from mnemosyne import Chain, MemoryEntry, RetrievalQuery
+from mnemosyne.retrieval.recall.multi_query import split_query
+from mnemosyne.retrieval.recall.recall_state import RankedEntry, ScoredEntry, merge_rankings
 
 
 def asked(text: str, *keywords: str) -> tuple[str, ...]:
@@ -64,37 +65,34 @@ def test_what_is_asked_beside_something_else_is_searched_for_by_itself_too(text:
 
 
 names = st.sampled_from("abcdef")
-recalls = st.builds(
-    lambda scores: Recall(
-        candidates=tuple(
-            Candidate(
-                entry_id=name,
-                scope="session:s",
-                chain=Chain.HISTORY,
-                kind="message",
-                title="",
-                preview=name,
-                score=score,
-                signals=Signals(),
-            )
-            for name, score in sorted(scores.items(), key=lambda item: -item[1])
-        ),
-        queries=("q",),
-        timings_ms={"words": 1.0},
-    ),
-    st.dictionaries(names, st.floats(0.0, 9.0), max_size=6),
-)
 
 
-@given(st.lists(recalls, min_size=2, max_size=3), st.integers(3, 8))
-def test_the_best_of_each_question_is_kept(found: list[Recall], limit: int) -> None:
-    made = merge_recalls(found, limit)
-    ids = [each.entry_id for each in made.candidates]
+def ranking(scores: dict[str, float]) -> list[RankedEntry]:
+    found = sorted(scores.items(), key=lambda item: -item[1])
+    return [
+        RankedEntry(
+            entry=MemoryEntry(
+                entry_id=name, scope="session:s", chain=Chain.HISTORY, kind="message", title="", text=name
+            ),
+            score=score,
+            found=ScoredEntry("session:s", name, score, 1.0, 1.0, {}),
+            recency=None,
+        )
+        for name, score in found
+    ]
+
+
+rankings = st.dictionaries(names, st.floats(0.0, 9.0), max_size=6).map(ranking)
+
+
+@given(st.lists(rankings, min_size=2, max_size=3), st.integers(3, 8))
+def test_the_best_of_each_question_is_kept(found: list[list[RankedEntry]], limit: int) -> None:
+    made = merge_rankings(found, limit)
+    ids = [each.entry.entry_id for each in made]
     assert len(ids) == len(set(ids)) <= limit
-    assert all(0.0 <= each.score <= 1.0 for each in made.candidates)
-    assert [each.score for each in made.candidates] == sorted((each.score for each in made.candidates), reverse=True)
-    for recall in found:
-        if recall.candidates and recall.candidates[0].score > 0.0:
-            top = recall.candidates[0].score
-            tied = {each.entry_id for each in recall.candidates if each.score == top}
-            assert tied & set(ids) or len([each for each in made.candidates if each.score == 1.0]) == limit
+    assert all(0.0 <= each.score <= 1.0 for each in made)
+    assert [each.score for each in made] == sorted((each.score for each in made), reverse=True)
+    for each in found:
+        if each and each[0].score > 0.0:
+            tied = {one.entry.entry_id for one in each if one.score == each[0].score}
+            assert tied & set(ids) or len([one for one in made if one.score == 1.0]) == limit

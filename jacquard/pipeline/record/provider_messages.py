@@ -50,7 +50,7 @@ def find_attachments(
     if said is not None:
         held[INPUT_ID] = said
     places = {span.block_id: span.message for span in spans if span.kind in SAID and span.block_id in held}
-    found = (_attachment_of(place, name, held[name]) for name, place in places.items())
+    found = (_attachment_of(place, name, held[name]) for name, place in places.items() if held[name].extra)
     return tuple(each for each in found if each.parts or each.tool_calls or each.tool_call_id)
 
 

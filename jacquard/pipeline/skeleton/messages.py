@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from filament import escape_text, show_as_written
 from jacquard.core.block_kinds import HISTORY_SOURCE, INPUT_ID, USER_SOURCE, slot_of
@@ -106,7 +107,7 @@ def history_blocks(
                 content=content,
                 role=message.role,
                 priority=_priority(message.role, age),
-                placement=Placement(position=Position.IN_HISTORY, depth=age),
+                placement=_placed_in_history(age),
                 group=f"turn:{each.turn_id}" if grouped else None,
                 rank=age,
                 tokens=count(content) + attached_tokens,
@@ -120,6 +121,11 @@ def history_blocks(
             )
         )
     return tuple(blocks)
+
+
+@lru_cache(maxsize=1024)
+def _placed_in_history(age: int) -> Placement:
+    return Placement(position=Position.IN_HISTORY, depth=age)
 
 
 def _says_something(message: Message) -> bool:
@@ -171,6 +177,8 @@ def input_block(
 
 def count_attached(message: Message, count: Callable[[str], int]) -> int:
     """Return the tokens of what a message carries beside its text: tool calls as JSON, other parts by their kind."""
+    if not message.extra:
+        return 0
     calls = read_tool_calls(message)
     tokens = count(json.dumps(calls, ensure_ascii=False, default=dict)) if calls else 0
     for part in read_parts(message):

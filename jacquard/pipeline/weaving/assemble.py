@@ -12,7 +12,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from filament import choose_boundary, escape_attribute
-from jacquard.core.blocks import FRAME, MESSAGE_OVERHEAD_TOKENS, BlockKind, Position, PromptBlock, Skein, is_of_kind
+from jacquard.core.block_kinds import HISTORY_SLOT
+from jacquard.core.blocks import FRAME, MESSAGE_OVERHEAD_TOKENS, BlockKind, Position, PromptBlock, Skein
 from jacquard.core.receipt import BlockSpan, PrefixReport
 from mnemosyne.core.errors import CodecError
 from mnemosyne.schema.session import Role
@@ -97,52 +98,39 @@ class AssembledPrompt:
         return sum(span.tokens for span in self.spans if span.block_id == FRAME)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Piece:
-    """A piece of a message: the text of a block, or of the frame between blocks."""
+_Piece = tuple[str, PromptBlock | None]
+"""A piece of a message: the text of a block, or of the frame between blocks (None)."""
 
-    text: str
-    block_id: str = FRAME
-    kind: BlockKind = BlockKind.UNKNOWN
-    attached_tokens: int = 0
-
-
-_OVERHEAD = _Piece(text="")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Group:
-    """The pieces of one message; the tokens of the message's overhead are charged to the piece `owner`."""
-
-    role: str
-    pieces: list[_Piece]
-    owner: _Piece = _OVERHEAD
+_Group = tuple[str, list[_Piece], PromptBlock | None]
+"""The role of a message, its pieces, and the block to which its overhead is charged (None: the frame)."""
 
 
 def assemble(skein: Skein, count: Callable[[str], int]) -> AssembledPrompt:
     """Join a skein; `count` gives the tokens of a text."""
     groups: list[_Group] = []
     for _, part in groupby(skein.system, key=lambda b: b.placement.order if skein.separate else 0):
-        groups.append(_Group(role=Role.SYSTEM.value, pieces=_pieces(list(part), skein.layer_attributes)))
-    tail = [block for block in skein.history if _is_tail(block)]
-    history = [block for block in skein.history if not _is_tail(block)]
+        groups.append((Role.SYSTEM.value, _pieces(list(part), skein.layer_attributes), None))
+    tail: list[PromptBlock] = []
+    history: list[PromptBlock] = []
+    for block in skein.history:
+        (tail if _is_tail(block) else history).append(block)
     for role, blocks in groupby(history, key=_message_key):
         if role[1]:
             said = list(blocks)
             groups += _join_neighbours(said) if skein.alternates else map(_message_group, said)
         else:
-            groups.append(_Group(role=role[0], pieces=_pieces(list(blocks), skein.layer_attributes)))
+            groups.append((role[0], _pieces(list(blocks), skein.layer_attributes), None))
     if skein.user_input is not None:
         before = _pieces([*tail, *skein.anchor], skein.layer_attributes)
         if before and skein.user_input.as_written:
-            groups.append(_Group(role=Role.SYSTEM.value, pieces=before))
+            groups.append((Role.SYSTEM.value, before, None))
             before = []
         # Where each part has a message of its own, nothing ever stands before the input in its message.
         is_marked = bool(before) or not (skein.separate or skein.user_input.as_written or not skein.alternates)
-        last = _Group(role=Role.USER.value, pieces=_add_input(before, skein.user_input, is_marked=is_marked))
+        last: _Group = (Role.USER.value, _add_input(before, skein.user_input, is_marked=is_marked), None)
         newest = history[-1] if history and skein.alternates else None
         # Where what stands before the input has a message of its own, that one lies between.
-        if newest is not None and groups[-1].role == newest.role and _can_join(newest, skein.user_input):
+        if newest is not None and groups[-1][0] == newest.role and _can_join(newest, skein.user_input):
             last = _join_groups(groups.pop(), last)
         groups.append(last)
     messages, spans = _join(groups, count)
@@ -221,12 +209,13 @@ def _message_key(block: PromptBlock) -> tuple[str, bool]:
 
 def is_history_message(block: PromptBlock) -> bool:
     """Return whether a block is a message of the conversation, which has a role message of its own."""
-    return is_of_kind(block, BlockKind.MESSAGE)
+    # In place of `is_of_kind`, because it is asked of every block several times a turn.
+    kind = block.kind
+    return kind is BlockKind.MESSAGE or (kind is BlockKind.UNKNOWN and block.slot == HISTORY_SLOT)
 
 
 def _message_group(block: PromptBlock) -> _Group:
-    piece = _piece(block)
-    return _Group(role=block.role.value, pieces=[piece], owner=piece)
+    return block.role.value, [(block.content, block)], block
 
 
 def _join_neighbours(blocks: Iterable[PromptBlock]) -> list[_Group]:
@@ -247,8 +236,7 @@ def _can_join(before: PromptBlock, block: PromptBlock) -> bool:
 
 
 def _join_groups(first: _Group, second: _Group) -> _Group:
-    pieces = [*first.pieces, _Piece(text="\n\n"), *second.pieces]
-    return _Group(role=first.role, pieces=pieces, owner=first.owner)
+    return first[0], [*first[1], ("\n\n", None), *second[1]], first[2]
 
 
 def _is_tail(block: PromptBlock) -> bool:
@@ -261,41 +249,37 @@ def _pieces(blocks: Sequence[PromptBlock], attributes: Mapping[str, Mapping[str,
     pieces: list[_Piece] = []
     for layer, members in groupby(blocks, key=lambda b: b.layer):
         if pieces:
-            pieces.append(_Piece(text="\n\n"))
+            pieces.append(("\n\n", None))
         if layer is None:
             _spread(pieces, list(members), "\n\n")
             continue
         extra = "".join(f' {name}="{escape_attribute(value)}"' for name, value in attributes.get(layer, {}).items())
-        pieces.append(_Piece(text=f'<context_layer type="{layer}"{extra}>\n'))
+        pieces.append((f'<context_layer type="{layer}"{extra}>\n', None))
         for place, (section, inner) in enumerate(groupby(members, key=lambda b: b.section)):
             if place:
-                pieces.append(_Piece(text="\n"))
+                pieces.append(("\n", None))
             if section is not None:
-                pieces.append(_Piece(text=f"<{section}>\n"))
+                pieces.append((f"<{section}>\n", None))
             _spread(pieces, list(inner), "\n")
             if section is not None:
-                pieces.append(_Piece(text=f"\n</{section}>"))
-        pieces.append(_Piece(text="\n</context_layer>"))
+                pieces.append((f"\n</{section}>", None))
+        pieces.append(("\n</context_layer>", None))
     return pieces
 
 
 def _spread(pieces: list[_Piece], blocks: Sequence[PromptBlock], between: str) -> None:
     for place, block in enumerate(blocks):
         if place:
-            pieces.append(_Piece(text=between))
-        pieces.append(_piece(block))
-
-
-def _piece(block: PromptBlock) -> _Piece:
-    return _Piece(text=block.content, block_id=block.block_id, kind=block.kind, attached_tokens=block.attached_tokens)
+            pieces.append((between, None))
+        pieces.append((block.content, block))
 
 
 def _add_input(before: list[_Piece], user_input: PromptBlock, *, is_marked: bool) -> list[_Piece]:
     """Return the pieces with the input behind other blocks of its message; `is_marked`: in an element of its own."""
     if not is_marked:
-        return [_piece(user_input)]
+        return [(user_input.content, user_input)]
     opening = "\n\n<user_input>\n" if before else "<user_input>\n"
-    return [*before, _Piece(text=opening), _piece(user_input), _Piece(text="\n</user_input>")]
+    return [*before, (opening, None), (user_input.content, user_input), ("\n</user_input>", None)]
 
 
 def _join(
@@ -303,27 +287,28 @@ def _join(
 ) -> tuple[tuple[PromptMessage, ...], tuple[BlockSpan, ...]]:
     messages: list[PromptMessage] = []
     spans: list[BlockSpan] = []
-    for place, group in enumerate(groups):
+    for place, (role, pieces, owner) in enumerate(groups):
         at = 0
-        spans.append(_span(group.owner, place, at, MESSAGE_OVERHEAD_TOKENS))
-        for each in group.pieces:
-            spans.append(_span(each, place, at, count(each.text) + each.attached_tokens, len(each.text)))
-            at += len(each.text)
-        messages.append(PromptMessage(role=group.role, content="".join(each.text for each in group.pieces)))
+        spans.append(_span(owner, place, at, at, MESSAGE_OVERHEAD_TOKENS))
+        for text, block in pieces:
+            end, attached_tokens = at + len(text), 0 if block is None else block.attached_tokens
+            spans.append(_span(block, place, at, end, count(text) + attached_tokens))
+            at = end
+        messages.append(PromptMessage(role=role, content="".join([text for text, _ in pieces])))
     return tuple(messages), tuple(spans)
 
 
-def _span(piece: _Piece, message: int, start: int, tokens: int, chars: int = 0) -> BlockSpan:
-    return BlockSpan(
-        block_id=piece.block_id, message=message, start=start, end=start + chars, tokens=tokens, kind=piece.kind
-    )
+def _span(block: PromptBlock | None, message: int, start: int, end: int, tokens: int) -> BlockSpan:
+    if block is None:
+        return BlockSpan(block_id=FRAME, message=message, start=start, end=end, tokens=tokens)
+    return BlockSpan(block_id=block.block_id, message=message, start=start, end=end, tokens=tokens, kind=block.kind)
 
 
 def _xml(skein: Skein, tail: Sequence[PromptBlock], history: Sequence[PromptBlock]) -> str:
     """Return the seed's final structure (section 7) as one text."""
 
     def join_pieces(blocks: Sequence[PromptBlock]) -> str:
-        return "".join(each.text for each in _pieces(blocks, skein.layer_attributes))
+        return "".join([text for text, _ in _pieces(blocks, skein.layer_attributes)])
 
     lines = ["<root>", "<system>", join_pieces(skein.system), "</system>", "<chat_history>"]
     for (_, is_message), blocks in groupby(history, key=_message_key):

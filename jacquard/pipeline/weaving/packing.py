@@ -9,7 +9,6 @@ budget. Pure; it must not import a pruner.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from math import ceil
 
@@ -19,6 +18,7 @@ from jacquard.core.blocks import PromptBlock, Sensitivity
 from jacquard.core.errors import BudgetExceededError
 from jacquard.core.protocols import PruneBudget, PruneResult, PruneRules
 from jacquard.core.receipt import Action, BlockDecision, decide_block
+from mnemosyne.core.codec import Struct
 from mnemosyne.schema.evidence import BlockType, Priority
 
 TIERS = (Priority.MUST, Priority.HIGH, Priority.MEDIUM, Priority.LOW)
@@ -47,48 +47,32 @@ Grouping = Callable[[Sequence[PromptBlock]], list[list[int]]]
 """Returns the places of the blocks for each unit: every place once."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Unit:
-    """Blocks that are kept or dropped together, by their places in the input.
+Step = tuple[int, int, bool, int]
+"""One step of packing: the place of a unit, the tokens that it gets more, whether it is then whole, and the fewest tokens that are
+of use if there is not room for all of them (0: none).
+"""
 
-    `short_tokens` is their cost when those that can be are shortened or cut; equal to `tokens` where none can. `out` is the
-    code of the reason why the unit may not be in the prompt whatever the budget; `only_short` says that it may only be
-    shortened. `least_tokens` is the smallest part of it that is of use; 0: it is shown whole or not at all.
-    """
 
-    members: tuple[int, ...]
+class Unit(Struct, kw_only=True):
+    """Blocks that are kept or dropped together, by their places in the input, and how far they are packed."""
+
+    members: Sequence[int]
     priority: Priority
     key: tuple[int, int, int]
     tokens: int
     short_tokens: int
+    """Cost if the members that can be are shortened or cut; equal to `tokens` if none can."""
     must: bool
     out: str = ""
+    """Code of the reason why the unit may not be in the prompt, whatever the budget."""
     only_short: bool = False
     least_tokens: int = 0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PackingStep:
-    """One step of packing: `unit` gets `tokens` more, and is then whole or shortened.
-
-    Where there is not room for all of them, it gets what there is, if that is at least `least_tokens` (0: nothing).
-    """
-
-    unit: int
-    tokens: int
-    whole: bool
-    least_tokens: int = 0
-
-
-@dataclass(kw_only=True, slots=True)
-class _UnitState:
-    """The state of a unit: dropped, shortened (to `tokens`), or whole; and why not more."""
-
+    """The smallest part that is of use; 0: it is shown whole or not at all."""
     level: int = 0
+    """0: dropped; 1: shortened to `packed_tokens`; 2: whole."""
     code: str = "after_cut"
     room: int = 0
-    tokens: int = 0
-    decisions: dict[int, BlockDecision] = field(default_factory=dict)
+    packed_tokens: int = 0
 
 
 def group_by_name(blocks: Sequence[PromptBlock]) -> list[list[int]]:
@@ -108,63 +92,54 @@ def build_units(
     )
 
 
-def build_steps(units: Sequence[Unit], rules: PruneRules) -> tuple[PackingStep, ...]:
+def build_steps(units: Sequence[Unit], rules: PruneRules) -> list[Step]:
     """Return steps that, tier by tier, first give every unit of the tier a place, those that may be shortened in their short form,
     and then these their whole text; what is oversize comes last.
     """
-    steps: list[PackingStep] = []
+    steps: list[Step] = []
     for tier in TIERS:
-        own = [
-            (place, unit)
-            for place, unit in enumerate(units)
-            if not unit.must and not unit.out and unit.priority is tier and not unit.only_short
-        ]
-        shorter = [(place, unit) for place, unit in own if unit.short_tokens < unit.tokens]
-        named = {place for place, _ in shorter}
-        steps += [
-            PackingStep(unit=place, tokens=unit.short_tokens, whole=place not in named, least_tokens=unit.least_tokens)
-            for place, unit in own
-        ]
-        steps += [
-            PackingStep(
-                unit=place,
-                tokens=unit.tokens - unit.short_tokens,
-                whole=True,
-                least_tokens=min(unit.least_tokens, 1),
-            )
-            for place, unit in shorter
-        ]
-    late = [(place, unit) for place, unit in enumerate(units) if unit.only_short and not unit.must and not unit.out]
-    steps += [PackingStep(unit=place, tokens=unit.short_tokens, whole=False) for place, unit in late]
+        shorter: list[Step] = []
+        for place, unit in enumerate(units):
+            if unit.must or unit.out or unit.only_short or unit.priority is not tier:
+                continue
+            rest = unit.tokens - unit.short_tokens
+            steps.append((place, unit.short_tokens, rest <= 0, unit.least_tokens))
+            if rest > 0:
+                shorter.append((place, rest, True, min(unit.least_tokens, 1)))
+        steps += shorter
+    for place, unit in enumerate(units):
+        if unit.only_short and not unit.must and not unit.out:
+            steps.append((place, unit.short_tokens, False, 0))
     return _defer_oversize(steps, units, rules)
 
 
-def _defer_oversize(steps: Sequence[PackingStep], units: Sequence[Unit], rules: PruneRules) -> tuple[PackingStep, ...]:
+def _defer_oversize(steps: list[Step], units: Sequence[Unit], rules: PruneRules) -> list[Step]:
     """Return the steps in their order, but those that add an oversize length after all others.
 
     The first step that does not fit ends packing; a block of 20,000 tokens would keep everything after it out. Of a step that may
     be cut, as much stays in its place as is not oversize.
     """
-    sizes = sorted(unit.tokens for unit in units if not unit.must and not unit.out)
+    sizes = sorted([unit.tokens for unit in units if not unit.must and not unit.out])
     if not sizes or not rules.defer_oversize:
-        return tuple(steps)
+        return steps
     limit = max(OVERSIZE_TOKENS, OVERSIZE_TIMES * sizes[(len(sizes) - 1) // 2])
-    late = {step.unit for step in steps if not step.whole and step.tokens > limit}
-    first: list[PackingStep] = []
-    last: list[PackingStep] = []
+    late = {unit for unit, tokens, whole, _ in steps if not whole and tokens > limit}
+    first: list[Step] = []
+    last: list[Step] = []
     for step in steps:
-        if step.tokens > limit and step.least_tokens:
-            first.append(replace(step, tokens=limit, whole=False))
-            last.append(replace(step, tokens=step.tokens - limit, least_tokens=1))
+        unit, tokens, whole, least_tokens = step
+        if tokens > limit and least_tokens:
+            first.append((unit, limit, False, least_tokens))
+            last.append((unit, tokens - limit, whole, 1))
         else:
-            (last if step.tokens > limit or step.unit in late else first).append(step)
-    return (*first, *last)
+            (last if tokens > limit or unit in late else first).append(step)
+    return first + last
 
 
 def pack(
     blocks: Sequence[PromptBlock],
     units: Sequence[Unit],
-    steps: Iterable[PackingStep],
+    steps: Iterable[Step],
     budget: PruneBudget,
     rules: PruneRules,
 ) -> PruneResult:
@@ -172,61 +147,57 @@ def pack(
 
     Raises BudgetExceededError when what must be kept does not fit.
     """
-    states = [_UnitState() for _ in units]
-    used = _keep_must(blocks, units, states, budget)
+    used = _keep_must(blocks, units, budget)
     tiers: dict[Priority, int] = {}
     closed: set[Priority] = set()
     # After the first step that does not fit, no later one is taken, neither of the tier nor of all: smaller blocks would fill the
     # gap, and a larger budget could then give a worse set (P6).
     full = False
-    for step in steps:
-        unit, state = units[step.unit], states[step.unit]
+    for place, tokens, whole, least_tokens in steps:
+        unit = units[place]
         spent = tiers.get(unit.priority, 0)
         quota = budget.tier_tokens.get(unit.priority)
-        if unit.priority in closed or (quota is not None and spent + step.tokens > quota):
+        if unit.priority in closed or (quota is not None and spent + tokens > quota):
             if unit.priority not in closed and quota is not None:
-                state.room = max(0, quota - spent)
-                used += _take_part(step, state, 0 if full else min(state.room, budget.max_tokens - used))
+                unit.room = max(0, quota - spent)
+                used += _take_part(unit, least_tokens, 0 if full else min(unit.room, budget.max_tokens - used))
             closed.add(unit.priority)
-            state.code = "over_quota"
+            unit.code = "over_quota"
             continue
-        tiers[unit.priority] = spent + step.tokens
-        if full or used + step.tokens > budget.max_tokens:
+        tiers[unit.priority] = spent + tokens
+        if full or used + tokens > budget.max_tokens:
             if not full:
-                state.code, state.room = "over_budget", budget.max_tokens - used
-                used += _take_part(step, state, state.room)
+                unit.code, unit.room = "over_budget", budget.max_tokens - used
+                used += _take_part(unit, least_tokens, unit.room)
             full = True
             continue
-        used += step.tokens
-        state.level, state.tokens = 2 if step.whole else 1, state.tokens + step.tokens
-    decisions = {
-        place: _decide(blocks[place], unit, state, rules)
-        for unit, state in zip(units, states, strict=True)
-        for place in unit.members
-    }
-    ordered = tuple(decisions[place] for place in range(len(blocks)))
-
-    def select_blocks(action: Action) -> tuple[PromptBlock, ...]:
-        return tuple(block for block, each in zip(blocks, ordered, strict=True) if each.action is action)
-
-    return PruneResult(
-        kept=select_blocks(Action.KEPT),
-        degraded=select_blocks(Action.DEGRADED),
-        dropped=select_blocks(Action.DROPPED),
-        decisions=ordered,
+        used += tokens
+        unit.level, unit.packed_tokens = 2 if whole else 1, unit.packed_tokens + tokens
+    decisions: dict[int, BlockDecision] = {}
+    sorted_blocks: dict[Action, dict[int, PromptBlock]] = {action: {} for action in Action}
+    for unit in units:
+        for place in unit.members:
+            block = blocks[place]
+            decision = decisions[place] = _decide(block, unit, rules)
+            sorted_blocks[decision.action][place] = block
+    kept, degraded, dropped = (
+        tuple([members[place] for place in sorted(members)])
+        for members in (sorted_blocks[Action.KEPT], sorted_blocks[Action.DEGRADED], sorted_blocks[Action.DROPPED])
     )
+    ordered = tuple([decisions[place] for place in range(len(blocks))])
+    return PruneResult(kept=kept, degraded=degraded, dropped=dropped, decisions=ordered)
 
 
-def _take_part(step: PackingStep, state: _UnitState, room: int) -> int:
+def _take_part(unit: Unit, least_tokens: int, room: int) -> int:
     """Give a unit the part of a step for which there is room; return its tokens, 0 where that is of no use.
 
     The part is rounded down to four binary digits, so that its text does not change with each token of the rest of the prompt.
     """
-    if not step.least_tokens or room < step.least_tokens:
+    if not least_tokens or room < least_tokens:
         return 0
-    unit = 1 << max(0, room.bit_length() - 4)
-    part = room // unit * unit
-    state.level, state.tokens = 1, state.tokens + part
+    grain = 1 << max(0, room.bit_length() - 4)
+    part = room // grain * grain
+    unit.level, unit.packed_tokens = 1, unit.packed_tokens + part
     return part
 
 
@@ -235,13 +206,11 @@ def is_over_guarded(block: PromptBlock, rules: PruneRules) -> bool:
     return _GUARD[block.sensitivity] > _GUARD[rules.max_sensitivity]
 
 
-def _keep_must(
-    blocks: Sequence[PromptBlock], units: Sequence[Unit], states: Sequence[_UnitState], budget: PruneBudget
-) -> int:
+def _keep_must(blocks: Sequence[PromptBlock], units: Sequence[Unit], budget: PruneBudget) -> int:
     used = 0
-    for unit, state in zip(units, states, strict=True):
+    for unit in units:
         if unit.must:
-            used, state.level = used + unit.tokens, 2
+            used, unit.level = used + unit.tokens, 2
     if used > budget.max_tokens:
         must = [blocks[place] for unit in units if unit.must for place in unit.members]
         named = sorted(((block.block_id, block.tokens) for block in must), key=lambda pair: (-pair[1], pair[0]))
@@ -251,22 +220,27 @@ def _keep_must(
 
 def _unit(blocks: Sequence[PromptBlock], places: Sequence[int], rules: PruneRules, shorten: bool) -> Unit:
     members = [blocks[place] for place in places]
-    must = any(block.priority in rules.must_keep for block in members)
-    first = min((_RANK[blocks[place].priority], blocks[place].rank, place) for place in places)
-    tokens = sum(block.tokens for block in members)
-    short = sum(estimate_short_tokens(block, rules) if shorten and not must else block.tokens for block in members)
-    expired = not must and all(_is_expired(block, rules) for block in members)
-    guarded = not must and not rules.mask and any(is_over_guarded(block, rules) for block in members)
+    first = min([(_RANK[block.priority], block.rank, place) for block, place in zip(members, places, strict=True)])
+    tokens = sum([block.tokens for block in members])
+    key = (1 + first[0], *first[1:])
+    if not rules.must_keep.isdisjoint([block.priority for block in members]):
+        key = (0, *first[1:])
+        return Unit(members=places, priority=TIERS[first[0]], key=key, tokens=tokens, short_tokens=tokens, must=True)
+    short = sum([estimate_short_tokens(block, rules) for block in members]) if shorten else tokens
+    expired = rules.now is not None and all(_is_expired(block, rules) for block in members)
+    most = _GUARD[rules.max_sensitivity]
+    over_guarded = [_GUARD[block.sensitivity] > most for block in members]
+    guarded = not rules.mask and any(over_guarded)
     out = "sensitive" if guarded else "expired" if expired and short == tokens else ""
-    is_cut = not must and len(members) == 1 and short == tokens > LEAST_PART_TOKENS and rules.cut_authored
-    is_cut = is_cut and members[0].kind in AUTHORED and not is_over_guarded(members[0], rules)
+    is_cut = len(members) == 1 and short == tokens > LEAST_PART_TOKENS and rules.cut_authored
+    is_cut = is_cut and members[0].kind in AUTHORED and not over_guarded[0]
     return Unit(
-        members=tuple(places),
+        members=places,
         priority=TIERS[first[0]],
-        key=(0 if must else 1 + first[0], *first[1:]),
+        key=key,
         tokens=tokens,
         short_tokens=min(short, PART_TOKENS) if is_cut else short,
-        must=must,
+        must=False,
         out=out,
         only_short=expired,
         least_tokens=LEAST_PART_TOKENS if is_cut else 0,
@@ -295,18 +269,21 @@ def _is_expired(block: PromptBlock, rules: PruneRules) -> bool:
     return seconds is not None and block.at is not None and rules.now - block.at > timedelta(seconds=seconds)
 
 
-def _decide(block: PromptBlock, unit: Unit, state: _UnitState, rules: PruneRules) -> BlockDecision:
-    action, code, reason, tokens = Action.KEPT, "fits", "", block.tokens
-    if state.level == 0:
+def _decide(block: PromptBlock, unit: Unit, rules: PruneRules) -> BlockDecision:
+    action, code, reason, tokens, title = Action.KEPT, "fits", "", block.tokens, block.title
+    guarded = is_over_guarded(block, rules)
+    if guarded:
+        title = block.block_type.value
+    if unit.level == 0:
         action = Action.DROPPED
-        code, reason = _explain_drop(block, unit, state, rules)
-    elif is_over_guarded(block, rules):
+        code, reason = _explain_drop(block, unit, rules, guarded=guarded)
+    elif guarded:
         action, code = Action.DEGRADED, MASKED
         reason = f"It is {block.sensitivity.value}, and this reader may see no more than {rules.max_sensitivity.value}."
-    elif state.level == 1 and unit.least_tokens:
-        action, code, tokens = Action.DEGRADED, CUT, state.tokens
+    elif unit.level == 1 and unit.least_tokens:
+        action, code, tokens = Action.DEGRADED, CUT, unit.packed_tokens
         reason = f"It is cut to {tokens} tokens: there is no room for its whole text."
-    elif state.level == 1 and (short := estimate_short_tokens(block, rules)) < block.tokens:
+    elif unit.level == 1 and (short := estimate_short_tokens(block, rules)) < block.tokens:
         action, code, tokens = Action.DEGRADED, SHORTENED, short
         why = "it is too old to stand whole" if unit.only_short else "there is no room for its whole text"
         reason = f"It is shortened to {short} tokens: {why}."
@@ -315,21 +292,20 @@ def _decide(block: PromptBlock, unit: Unit, state: _UnitState, rules: PruneRules
     elif unit.must:
         code, reason = "must", "It stands with a block that must be in every prompt."
     else:
-        reason = f"It fits the budget ({block.priority.value} priority, rank {block.rank})."
-    shown = replace(block, title=block.block_type.value) if is_over_guarded(block, rules) else block
-    return decide_block(shown, action, code, reason, tokens)
+        reason = f"It fits the budget ({block.priority!s} priority, rank {block.rank})."
+    return decide_block(block, action, code, reason, tokens, title)
 
 
-def _explain_drop(block: PromptBlock, unit: Unit, state: _UnitState, rules: PruneRules) -> tuple[str, str]:
-    if unit.out == "sensitive" and not is_over_guarded(block, rules):
+def _explain_drop(block: PromptBlock, unit: Unit, rules: PruneRules, *, guarded: bool) -> tuple[str, str]:
+    if unit.out == "sensitive" and not guarded:
         return "with_group", "It stands with a block that is too guarded for this reader."
     if unit.out == "sensitive":
         sentence = f"It is {block.sensitivity.value}; this reader may see no more than {rules.max_sensitivity.value}."
         return unit.out, sentence
     if unit.out == "expired":
         return unit.out, "It is older than its priority may be, or its time is over."
-    if state.code == "over_quota":
+    if unit.code == "over_quota":
         return "over_quota", f"The quota of {unit.priority.value} priority was full before its turn came."
-    if state.code == "over_budget":
-        return "over_budget", f"It needs {unit.tokens} tokens and {max(state.room, 0)} were left."
+    if unit.code == "over_budget":
+        return "over_budget", f"It needs {unit.tokens} tokens and {max(unit.room, 0)} were left."
     return "after_cut", "The budget was full before its turn came."

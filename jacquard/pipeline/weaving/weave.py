@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
-from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, Skein, SkeinTemplate, Stage
+from jacquard.core.blocks import BlockKind, Placement, Position, PromptBlock, Skein, SkeinTemplate, SlotRule, Stage
 from jacquard.core.receipt import Action, BlockDecision, decide_block
 from mnemosyne.schema.evidence import Priority
 from mnemosyne.schema.memory import LoreCategory
@@ -33,7 +34,8 @@ def weave(
     layer_attributes: Mapping[str, Mapping[str, str]] | None = None,
 ) -> WovenSkein:
     """Run the stages up to deduplication; `history` is oldest first. `truncate` cuts the result to the budget."""
-    placed = [_place(block, layout) for block in blocks]
+    rules = _placements(layout.rules)
+    placed = [_place(block, rules) for block in blocks]
     skeleton = Skein(
         stage=Stage.SKELETON,
         system=tuple(sorted((b for b in placed if b.placement.position is Position.SYSTEM), key=_system_key)),
@@ -70,19 +72,27 @@ def truncate(skein: Skein, standing: Mapping[str, PromptBlock]) -> Skein:
     )
 
 
-def _place(block: PromptBlock, layout: SkeinTemplate) -> PromptBlock:
-    placement = _placement(block, layout)
+def _place(block: PromptBlock, rules: Mapping[str, Placement]) -> PromptBlock:
+    placement = _placement(block, rules)
     # What is appended stays in the prompts that follow.
     is_volatile = block.volatile and placement.position is not Position.APPENDED
     return replace(block, placement=placement, volatile=is_volatile)
 
 
-def _placement(block: PromptBlock, layout: SkeinTemplate) -> Placement:
-    for name in (f"{block.slot}.{block.section}", block.slot):
-        rule = next((rule for rule in layout.rules if rule.slot == name), None)
-        if rule is not None:
-            return Placement(position=rule.position, priority=rule.priority, depth=rule.depth, order=rule.order)
-    return replace(block.placement, order=block.placement.order or _LAST_SLOT)
+def _placement(block: PromptBlock, rules: Mapping[str, Placement]) -> Placement:
+    named = rules.get(f"{block.slot}.{block.section}") or rules.get(block.slot)
+    if named is not None:
+        return named
+    return block.placement if block.placement.order else replace(block.placement, order=_LAST_SLOT)
+
+
+@lru_cache(maxsize=64)
+def _placements(rules: tuple[SlotRule, ...]) -> Mapping[str, Placement]:
+    """Return the place of each slot by the rules of a layout; of two rules for one slot, the first counts."""
+    return {
+        rule.slot: Placement(position=rule.position, priority=rule.priority, depth=rule.depth, order=rule.order)
+        for rule in reversed(rules)
+    }
 
 
 def _system_key(block: PromptBlock) -> tuple[int, str, int, str, int, str]:

@@ -27,12 +27,14 @@ _ROLES = {"developer": Role.SYSTEM, "function": Role.TOOL, "human": Role.USER, "
 
 def read_parts(message: Message) -> tuple[Mapping[str, Any], ...]:
     """Return the content parts of a message of which one at least is no text, in their order; else nothing."""
-    return _mappings(message.extra.get(PARTS))
+    return _mappings(message.extra[PARTS]) if PARTS in message.extra else ()
 
 
 def read_tool_calls(message: Message) -> tuple[Mapping[str, Any], ...]:
     """Return the tool calls of a message that have an id, in the form of the OpenAI API."""
-    return tuple(call for call in _mappings(message.extra.get(TOOL_CALLS)) if isinstance(call.get("id"), str))
+    if TOOL_CALLS not in message.extra:
+        return ()
+    return tuple(call for call in _mappings(message.extra[TOOL_CALLS]) if isinstance(call.get("id"), str))
 
 
 def read_tool_call_id(message: Message) -> str | None:

@@ -38,16 +38,10 @@ from mnemosyne.retrieval.recall.indexing.encoders import Encoder, Encoders, Open
 from mnemosyne.retrieval.recall.indexing.indexer import FIT, Progress
 from mnemosyne.retrieval.recall.indexing.rebuild import RebuildResult
 from mnemosyne.retrieval.recall.indexing.renamed import RenamedIndex
-from mnemosyne.retrieval.recall.multi_query import merge_recalls, split_query
+from mnemosyne.retrieval.recall.multi_query import split_query
 from mnemosyne.retrieval.recall.overview import list_entries, spread_over_time
 from mnemosyne.retrieval.recall.query_features import lexical_terms, vector_texts
-from mnemosyne.retrieval.recall.recall_state import (
-    Pool,
-    RecallState,
-    ScoredEntry,
-    allot_places,
-    drop_repeats,
-)
+from mnemosyne.retrieval.recall.recall_state import Pool, RecallState, merge_rankings
 from mnemosyne.retrieval.recall.rerank_features import warm_text_features
 from mnemosyne.retrieval.text.preview import preview, preview_window
 from mnemosyne.schema.memory import MemoryEntry, overlay_scope
@@ -253,17 +247,23 @@ class HybridRetriever:
             return await self._list(query, query.rate)
         size = size_of(query.text)
         parts = await calculate(split_query, query, size=size) if self._arms == ALL_ARMS else (query,)
-        if len(parts) == 1:
-            return await self._recall(query)
-        found: dict[int, Recall] = {}
+        states: dict[int, RecallState] = {}
 
-        async def recall_one(place: int, part: RetrievalQuery) -> None:
-            found[place] = await self._recall(part)
+        async def search(place: int, part: RetrievalQuery) -> None:
+            states[place] = await self._search(part)
 
-        async with anyio.create_task_group() as group:
-            for place, part in enumerate(parts):
-                group.start_soon(recall_one, place, part)
-        return merge_recalls([found[place] for place in range(len(parts))], query.limit)
+        await _run_together([partial(search, place, part) for place, part in enumerate(parts)])
+        ordered = [states[place] for place in range(len(parts))]
+        started = perf_counter()
+        candidates = await to_thread.run_sync(self._choose, ordered, query.limit)
+        timings = _merge_timings(ordered)
+        timings["rank"] += (perf_counter() - started) * 1000.0
+        return Recall(
+            candidates=candidates,
+            queries=tuple(dict.fromkeys(text for part in parts for text in (part.text, *part.keywords))),
+            degradations=tuple(dict.fromkeys(code for state in ordered for code in state.degradations.values())),
+            timings_ms=timings,
+        )
 
     async def _list(
         self, query: RetrievalQuery, rate: Callable[[Sequence[MemoryEntry]], Sequence[RatedEntry]]
@@ -283,7 +283,8 @@ class HybridRetriever:
             timings_ms={"list": (perf_counter() - started) * 1000.0},
         )
 
-    async def _recall(self, query: RetrievalQuery) -> Recall:
+    async def _search(self, query: RetrievalQuery) -> RecallState:
+        """Return what the arms found for a query, with its best entries fetched."""
         size = size_of(query.text, query.recent)
         state = await calculate(partial(_begin_recall, whole=self._arms == ALL_ARMS), query, size=size)
         ready = anyio.Event()
@@ -291,7 +292,10 @@ class HybridRetriever:
             group.start_soon(self._search_words, state, ready)
             group.start_soon(self._search_vectors, state, ready)
         started = perf_counter()
-        candidates = await self._candidates(state)
+        weights = self._weights_for(state)
+        state.scored = await calculate(state.rank_finds, weights, size=state.count_hits() * _CHARS_A_HIT)
+        for scope in dict.fromkeys(each.scope for each in state.scored):
+            await self._fetch(state, scope, [each.entry_id for each in state.scored if each.scope == scope])
         state.record_ms("rank", started)
         if self._index.faults():
             state.add_degradation("index_damaged")
@@ -299,12 +303,7 @@ class HybridRetriever:
             state.add_degradation("vectors_unshared")
         for code in self.degradations_for({pool.scope for pool in state.pools}):
             state.add_degradation(code)
-        return Recall(
-            candidates=candidates,
-            queries=(query.text, *query.keywords),
-            degradations=tuple(state.degradations.values()),
-            timings_ms=state.timings_ms,
-        )
+        return state
 
     def degradations_for(self, scopes: Iterable[str]) -> tuple[str, ...]:
         """Return the degradation codes of the index for these scopes."""
@@ -446,13 +445,6 @@ class HybridRetriever:
         """Return the weights given, else those of the embedder that made a vector of the query, else those for words alone."""
         return self._weights or find_weights(next(iter(state.vectors), ""))
 
-    async def _candidates(self, state: RecallState) -> tuple[Candidate, ...]:
-        weights = self._weights_for(state)
-        scored = await calculate(state.rank_finds, weights, size=state.count_hits() * _CHARS_A_HIT)
-        for scope in dict.fromkeys(each.scope for each in scored):
-            await self._fetch(state, scope, [each.entry_id for each in scored if each.scope == scope])
-        return await to_thread.run_sync(self._choose, state, scored, weights)
-
     async def _fetch(self, state: RecallState, scope: str, ids: Sequence[str]) -> tuple[MemoryEntry, ...]:
         """Fetch entries that this recall has not fetched yet; return the newly fetched ones."""
         missing = [entry_id for entry_id in ids if (scope, entry_id) not in state.fetched]
@@ -460,24 +452,10 @@ class HybridRetriever:
         state.fetched.update({(scope, entry.entry_id): entry for entry in found})
         return tuple(found)
 
-    def _choose(
-        self, state: RecallState, scored: Sequence[ScoredEntry], weights: FusionWeights
-    ) -> tuple[Candidate, ...]:
-        """Rerank the fetched entries and return those for the candidate places; takes some ms, so it runs off the event
-        loop.
-        """
-        known = state.fetched
-        seen = [
-            (each, entry)
-            for each in scored
-            if (entry := known.get((each.scope, each.entry_id))) is not None and state.query.admits(entry)
-        ]
-        looks = state.rerank_scores([entry for _, entry in seen], weights)
-        ranked = [state.rank(entry, each, look) for (each, entry), look in zip(seen, looks, strict=True)]
-        if state.whole:
-            ranked.extend(state.rank_extra())
-        kept = allot_places(drop_repeats(ranked), state.query.limit, state.weights)
-        return tuple(self._candidate(each.entry, each.score, each.signals) for each in kept)
+    def _choose(self, states: Sequence[RecallState], limit: int) -> tuple[Candidate, ...]:
+        """Rerank the fetched entries of each question and return the best of all; takes some ms, so it runs off the event loop."""
+        ranked = merge_rankings([state.rank_fetched(self._weights_for(state)) for state in states], limit)
+        return tuple([self._candidate(each.entry, each.score, each.signals) for each in ranked])
 
     def _candidate(self, entry: MemoryEntry, score: float, signals: Signals) -> Candidate:
         return Candidate(
@@ -500,6 +478,12 @@ class HybridRetriever:
 
 def _begin_recall(query: RetrievalQuery, *, whole: bool) -> RecallState:
     return RecallState(query=query, terms=lexical_terms(query), whole=whole)
+
+
+def _merge_timings(states: Sequence[RecallState]) -> dict[str, float]:
+    """Return the longest time of each step, because questions are searched side by side."""
+    steps = dict.fromkeys(step for state in states for step in state.timings_ms)
+    return {step: max([state.timings_ms.get(step, 0.0) for state in states]) for step in steps}
 
 
 async def _run_together(searches: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:

@@ -1,5 +1,5 @@
 """Inputs with several questions: each is recalled by itself, and an entry gets the score of the question that it
-answers best.
+answers best (`merge_rankings`).
 
 A single vector of two questions would lie between them and be near neither. Calculation only.
 """
@@ -7,13 +7,12 @@ A single vector of two questions would lie between them and be near neither. Cal
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
 from mnemosyne.retrieval.recall.query_features import is_question, is_self_contained
 from mnemosyne.retrieval.text.words import word_tokens
-from mnemosyne.schema.query import Candidate, EntryPlace, Recall, RetrievalQuery
+from mnemosyne.schema.query import RetrievalQuery
 
 _END = re.compile(r"[?？]+[\"'”’）)]*")
 _SENTENCE = re.compile(r"[^.!?。！？;；…\n]+[.!?。！？;；…]*[\"'”’）)」』]*")
@@ -47,27 +46,3 @@ def _with_question(query: RetrievalQuery) -> tuple[RetrievalQuery, ...]:
     if not asked or len(asked) == len(sentences) or len(set(word_tokens(question))) < _ENOUGH_TERMS:
         return (query,)
     return query, replace(query, text=question, keywords=tuple(word for word in query.keywords if word in question))
-
-
-def merge_recalls(recalls: Sequence[Recall], limit: int) -> Recall:
-    """Return the recalls of several questions as one: scores relative to each question's best; of an entry in several,
-    the greatest counts.
-    """
-    best: dict[EntryPlace, Candidate] = {}
-    for recall in recalls:
-        top = max((each.score for each in recall.candidates), default=0.0)
-        for each in recall.candidates:
-            share = each.score / top if top > 0.0 else 0.0
-            if each.place not in best or best[each.place].score < share:
-                best[each.place] = replace(each, score=share)
-    ranked = sorted(best.values(), key=lambda each: (-each.score, each.entry_id))
-    return Recall(
-        candidates=tuple(ranked[:limit]),
-        queries=tuple(dict.fromkeys(text for recall in recalls for text in recall.queries)),
-        degradations=tuple(dict.fromkeys(code for recall in recalls for code in recall.degradations)),
-        timings_ms={
-            step: max(recall.timings_ms.get(step, 0.0) for recall in recalls)
-            for recall in recalls
-            for step in recall.timings_ms
-        },
-    )

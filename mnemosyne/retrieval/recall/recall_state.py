@@ -132,6 +132,7 @@ class RecallState:
         self.weights = chain_weights(query)
         self.pools = _pools(query, self.weights)
         self.depth = max(3 * query.limit, 100)
+        self.scored: list[ScoredEntry] = []
         self.fetched: dict[tuple[str, str], MemoryEntry] = {}
         self.vectors: dict[str, Vectors] = {}
         self.fitness = 0.0
@@ -205,6 +206,19 @@ class RecallState:
             return RankedEntry(entry, fused * each.weight, each, recency(entry.depth, self.query.depth))
         return self._weigh(entry, each, fused + look * each.unit, each.weight)
 
+    def rank_fetched(self, weights: FusionWeights) -> list[RankedEntry]:
+        """Return the entries that were fetched for `scored` and may be candidates, best first, at most the query's limit."""
+        seen = [
+            (each, entry)
+            for each in self.scored
+            if (entry := self.fetched.get((each.scope, each.entry_id))) is not None and self.query.admits(entry)
+        ]
+        looks = self.rerank_scores([entry for _, entry in seen], weights)
+        ranked = [self.rank(entry, each, look) for (each, entry), look in zip(seen, looks, strict=True)]
+        if self.whole:
+            ranked.extend(self.rank_extra())
+        return allot_places(drop_repeats(ranked), self.query.limit, self.weights)
+
     def rank_extra(self) -> list[RankedEntry]:
         """Return the entries given with the query, scored by words and nearness; those with neither are left out."""
         admitted = [entry for entry in self.query.extra if entry.entry_id not in self.query.excluded_ids(entry.scope)]
@@ -270,6 +284,22 @@ def allot_places(ranked: Sequence[RankedEntry], limit: int, weights: Mapping[Cha
     sure = {place_of(each.entry) for each in kept}
     kept.extend([each for each in ranked if place_of(each.entry) not in sure][: max(limit - len(kept), 0)])
     return sorted(kept, key=lambda each: (-each.score, each.entry.entry_id))[:limit]
+
+
+def merge_rankings(rankings: Sequence[Sequence[RankedEntry]], limit: int) -> Sequence[RankedEntry]:
+    """Return the rankings of several questions as one: scores relative to each question's best; of an entry in several,
+    the greatest counts.
+    """
+    if len(rankings) == 1:
+        return rankings[0]
+    best: dict[EntryPlace, RankedEntry] = {}
+    for ranking in rankings:
+        top = max([each.score for each in ranking], default=0.0)
+        for each in ranking:
+            share, place = each.score / top if top > 0.0 else 0.0, place_of(each.entry)
+            if place not in best or best[place].score < share:
+                best[place] = each._replace(score=share)
+    return sorted(best.values(), key=lambda each: (-each.score, each.entry.entry_id))[:limit]
 
 
 def score_extra(entries: Sequence[MemoryEntry], terms: Mapping[str, float]) -> list[float]:
