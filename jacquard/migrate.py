@@ -1,13 +1,15 @@
-"""Converts stores of an earlier form to the present one: the only module that knows another form.
+"""Converts stores and documents of an earlier form to the present one: the only module that knows another form.
 
 Everything else reads and writes stores of exactly one revision (`mnemosyne.stores.sql.schema.REVISION`). Whoever changes what is
-stored raises that number by one and adds one `Conversion` to CONVERSIONS, with a test that begins with a store as it was before.
-The oldest revision that can be converted is BASELINE.
+stored raises that number by one and adds one `Conversion` to CONVERSIONS, with a test that begins with a store as it was before
+(`docs/decisions/0058-one-form.md`). The oldest revision that can be converted is BASELINE. Session documents have had one version
+since then, so there is nothing to convert in them yet.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
@@ -19,8 +21,10 @@ from typing import Any
 from jacquard.config.sections import RuntimeConfig, drop_config_secrets
 from jacquard.pipeline.record.prepared_turn import request_fingerprint
 from mnemosyne.core.codec import decode, encode, from_plain, to_plain
-from mnemosyne.core.errors import CodecError, DamagedRecordError, StoreUnavailableError, UnreadableError
+from mnemosyne.core.errors import CodecError, DamagedRecordError, MigrationError, StoreUnavailableError, UnreadableError
+from mnemosyne.documents.session_json import document_faults, document_from_json
 from mnemosyne.files import place_draft
+from mnemosyne.schema.document import SCHEMA_VERSION, SessionDocument
 from mnemosyne.schema.world import BARE_DIGEST
 from mnemosyne.stores.locate import StoreLocation, locate_store
 from mnemosyne.stores.maintenance.copies import seal_backup
@@ -119,7 +123,7 @@ def migrate_store(address: str) -> Migration:
 
     StoreUnavailableError for a store that cannot be used, is newer, or older than BASELINE.
     """
-    location = locate_store(f"sqlite:///{address}" if Path(address).is_file() else address)
+    location = locate_store(f"sqlite:///{address}" if os.path.isfile(address) else address)  # noqa: PTH113 (an address may be no path at all)
     if location.kind == "file":
         return Migration(shown=location.shown, before=1, after=1)
     before = find_revision(location)
@@ -136,6 +140,17 @@ def migrate_store(address: str) -> Migration:
     if location.database is not None and has_digest(location.database):
         return _convert_backup(location, location.database)
     return _convert(location)
+
+
+def migrate_document(data: Any) -> SessionDocument:
+    """Return a session document in the present version. MigrationError for one of another version, SchemaValidationError with
+    every fault for one that is broken.
+    """
+    version = data.get("schema_version", SCHEMA_VERSION) if isinstance(data, Mapping) else SCHEMA_VERSION
+    faults = [str(fault) for fault in document_faults(data) if fault.code == "version"]
+    if faults:
+        raise MigrationError(str(version), SCHEMA_VERSION, "there is no conversion from it", tuple(faults))
+    return document_from_json(data)
 
 
 def _convert(location: StoreLocation) -> Migration:

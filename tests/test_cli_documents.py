@@ -260,24 +260,28 @@ def test_a_file_that_is_not_there(run):
     assert "gone.json" in run("doc", "validate", "gone.json", code=1).stderr
 
 
-def test_a_draft_is_migrated_into_another_file(run):
-    draft = {
-        "meta": {"conversation_id": "c1"},
-        "session": {"messages": [{"role": "user", "content": "half \ud83d"}]},
+@pytest.mark.parametrize("command", [("doc", "migrate"), ("migrate",)])
+def test_a_document_of_the_present_version_comes_out_as_it_is_and_a_newer_one_is_refused(run, command):
+    one = {
+        "schema_version": "1.0",
+        "session": {
+            "session_id": "c1",
+            "messages": [{"role": "user", "content": "hi"}],
+            "task_state": {"todo_list": {"tasks": []}},
+        },
     }
-    Path("old.json").write_text(json.dumps(draft), encoding="utf-8")
-    assert "doc migrate" not in run("doc", "validate", "old.json", code=1).stdout
-    done = run("doc", "migrate", "old.json", "--out", "new.json")
-    assert "renamed meta.conversation_id to session.session_id" in done.stderr
-    assert json.loads(Path("old.json").read_text(encoding="utf-8")) == draft
-    new = json.loads(Path("new.json").read_text(encoding="utf-8"))
-    assert document_from_json(new).session.session_id == "c1"
-    assert json.loads(run("doc", "migrate", "old.json").stdout) == new
-    Path("newer.json").write_text(json.dumps({**new, "schema_version": "2.0"}), encoding="utf-8")
-    told = run("doc", "migrate", "newer.json", "--out", "n.json", code=1).stderr
-    assert "version 2.0 cannot be migrated to version 1.0: it was written by a newer release" in told
+    one |= {"evidences": {}, "context_blocks": []}
+    Path("one.json").write_text(json.dumps(one), encoding="utf-8")
+    run(*command, "one.json", "--out", "same.json")
+    same = json.loads(Path("same.json").read_text(encoding="utf-8"))
+    assert document_from_json(same).session.session_id == "c1"
+    assert json.loads(run(*command, "one.json").stdout) == same
+    for version, told in (("2.0", "a newer release wrote it"), ("0.9", "only documents of '1.0' can be read")):
+        Path("other.json").write_text(json.dumps({**one, "schema_version": version}), encoding="utf-8")
+        shown = run(*command, "other.json", "--out", "n.json", code=1).stderr
+        assert f"version {version} cannot be migrated to version 1.0" in shown
+        assert told in " ".join(shown.split())
     assert not Path("n.json").exists()
-    assert sorted(each.name for each in Path().iterdir()) == ["new.json", "newer.json", "old.json"]
 
 
 @pytest.mark.parametrize("name", [[], ["session"], ["package"], ["world"], ["settings"]])

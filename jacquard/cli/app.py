@@ -8,6 +8,7 @@ from jacquard.cli.commands import (
     explain,
     files,
     index,
+    migrate,
     parts,
     replay,
     sessions,
@@ -55,7 +56,7 @@ app.add_typer(verbs.memory)
 app.add_typer(templates.template)
 app.command()(service.serve)
 app.command()(service.mcp)
-app.command()(stores.migrate)
+app.command()(migrate.migrate)
 app.command()(stores.backup)
 app.command()(stores.restore)
 app.command()(housekeeping.housekeeping)
@@ -68,7 +69,7 @@ add_store_options(
         service.serve,
         service.list_tokens,
         service.revoke_token,
-        stores.migrate,
+        migrate.migrate,
         stores.restore,
         housekeeping.housekeeping,
         doctor.doctor,

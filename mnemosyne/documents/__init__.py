@@ -1,1 +1,1 @@
-"""Session documents and context packages: reading, writing, checking, migrating, and their JSON Schemas."""
+"""Session documents and context packages: reading, writing, checking, and their JSON Schemas."""

@@ -59,7 +59,7 @@ def _version_faults(raw: Mapping[str, Any]) -> tuple[Fault, ...]:
     version = raw.get("schema_version", SCHEMA_VERSION)
     if version == SCHEMA_VERSION or not isinstance(version, str):
         return ()
-    advice = "migrate it to the current version first (`jacquard doc migrate`)"
+    advice = f"only documents of {SCHEMA_VERSION!r} can be read"
     if _is_newer(version):
         advice = "a newer release wrote it; use that one, or export the session again from it"
     what = f"{version!r} is not {SCHEMA_VERSION!r}; {advice}"

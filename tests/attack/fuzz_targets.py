@@ -16,6 +16,7 @@ from pathlib import Path
 from hostile_packs import sound_pack, write_files
 
 from filament import ReplyError, StreamParser, judge_ops, parse_reply
+from jacquard.migrate import migrate_document
 from mnemosyne import (
     CorpusError,
     ImportRequest,
@@ -31,7 +32,6 @@ from mnemosyne import (
     read_corpus,
     to_session,
 )
-from mnemosyne.documents.migrate import migrate
 from mnemosyne.formats.recognise import FORMATS, read_imported_file, recognise
 from mnemosyne.world import load_world_files
 from mnemosyne.world.imported.pack import ImportedWorld, join_imports, pack_files
@@ -136,7 +136,7 @@ def _read_document(body: bytes) -> None:
         assert document_to_json(document_from_json(written)) == written
     if isinstance(tree, dict):
         with suppress(MigrationError, SchemaValidationError):
-            migrate(tree)
+            migrate_document(tree)
 
 
 def _read_package(body: bytes) -> None:

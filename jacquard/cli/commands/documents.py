@@ -24,6 +24,7 @@ from jacquard.cli.shared import (
     show,
 )
 from jacquard.config import reference
+from jacquard.migrate import migrate_document
 from mnemosyne.chains.uris import resolve_uri
 from mnemosyne.core import codec
 from mnemosyne.core.errors import CodecError, SchemaValidationError
@@ -32,7 +33,6 @@ from mnemosyne.core.masking.controls import escape_json_controls
 from mnemosyne.documents.archive import describe_tree, export_session, import_session, read_tree, tree_faults
 from mnemosyne.documents.faults import Severity
 from mnemosyne.documents.json_schema import package_schema, schema_text, session_schema
-from mnemosyne.documents.migrate import migrate as migrate_document
 from mnemosyne.documents.package_json import is_package, package_faults
 from mnemosyne.documents.session_json import document_from_json, document_to_json, read_document
 from mnemosyne.evidence.documents import index_documents
@@ -179,17 +179,12 @@ def import_(
 
 @doc.command()
 def migrate(file: FileArgument, out: OutOption = None) -> None:
-    """Bring an older document to the present version; every change is printed on standard error. FILE is not changed."""
+    """Write a document in the present version. FILE is not changed."""
 
     async def work() -> None:
-        result = migrate_document(_read(file))
-        for change in result.changes:
-            say(change, "dim")
-        say(
-            f"{file}: {result.from_version} -> {result.to_version}, {_format_count(len(result.changes), 'change')}",
-            "green",
-        )
-        _write(document_to_json(result.doc), out)
+        document = _name_file_in_errors(file, lambda: migrate_document(_read(file)))
+        say(f"{file}: version {document.schema_version}", "green")
+        _write(document_to_json(document), out)
 
     run(work)
 

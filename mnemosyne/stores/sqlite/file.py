@@ -177,6 +177,12 @@ def _recognise(connection: sqlite3.Connection, path: Path) -> int:
     return int(revision)
 
 
+def is_database(path: Path) -> bool:
+    """Return whether a file is one of SQLite, by its first bytes."""
+    with path.open("rb") as file:
+        return file.read(16) == b"SQLite format 3\0"
+
+
 def read_revision(path: Path) -> int:
     """Return the revision of a file; nothing is changed. StoreUnavailableError when it is another program's."""
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:

@@ -1,4 +1,4 @@
-"""`migrate`, `backup`, `restore`: whole stores."""
+"""`backup`, `restore`: whole stores."""
 
 from __future__ import annotations
 
@@ -9,37 +9,10 @@ from typing import Annotated
 import typer
 from anyio import to_thread
 
-from jacquard.cli.shared import DEFAULT_STORE, JsonOption, StoreOption, print_json, run, say, show
-from jacquard.migrate import Migration, migrate_store
+from jacquard.cli.shared import DEFAULT_STORE, JsonOption, StoreOption, print_json, run, show
 from mnemosyne.stores.maintenance.copies import CopyResult, backup_store, restore_store
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The backup.")]
-
-
-def migrate(
-    place: Annotated[
-        str | None,
-        typer.Argument(metavar="[ADDRESS]", help="A store, or the backup of one in SQL. [the store of the settings]"),
-    ] = None,
-    store: StoreOption = DEFAULT_STORE,
-    json_output: JsonOption = False,
-) -> None:
-    """Convert a store of an earlier release to the form that this one reads and writes."""
-
-    async def work() -> Migration:
-        return await to_thread.run_sync(migrate_store, place or store)
-
-    done = run(work)
-    if json_output:
-        print_json(done)
-    elif done.before == done.after:
-        show(f"{done.shown}: revision {done.after} already; nothing was done.")
-    else:
-        show(f"{done.shown}: from revision {done.before} to {done.after}.")
-        for each in done.changes:
-            show(f"  {each}")
-    for each in done.left:
-        say(each, "yellow")
 
 
 def backup(
