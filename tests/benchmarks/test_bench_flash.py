@@ -8,7 +8,6 @@ import pytest
 from servers.openai_server import OpenAiServer
 from typer.testing import CliRunner
 
-from benchmarks.__main__ import app as bench
 from evals.app import app
 
 FACTS = ["The key is red.", "The key is small.", "The key opens the cellar.", "A key was lost.", "The key hangs high."]
@@ -50,18 +49,3 @@ def test_a_model_that_fails_is_a_row_with_an_error_and_chooses_nothing(folder):
     assert first["metrics"]["precision@5"] == 0.0
     assert second["selected"] == ["d2"]
     assert found["problems"]["selector_errors"] == {"unreadable": 1}
-
-
-def test_the_tokens_of_a_call_are_counted_beside_a_plain_request(folder):
-    file = folder / "tokens.json"
-    done = CliRunner().invoke(
-        bench, ["flash_tokens", "--data", str(folder), "--sizes", "2,5", "--queries", "2", "--json", str(file)]
-    )
-    assert done.exit_code == 0, done.output
-    (found,) = json.loads(file.read_text(encoding="utf-8"))["sets"]
-    assert [row["candidates"] for row in found["sizes"]] == [2, 5]
-    for row in found["sizes"]:
-        assert row["requests"] == 2
-        assert row["answer"] < row["plain_answer"]
-    two, five = found["sizes"]
-    assert five["prompt"] - two["prompt"] < (five["plain_prompt"] - two["plain_prompt"]) / 2
