@@ -38,7 +38,7 @@ def plain(value: Any) -> Any:
 
 
 def write_rows(sheets: Any, address: str) -> None:
-    """Write each row of a store to the file `rows`, sorted: its table and its columns by name."""
+    """Write the rows of each table (each file of a file store) to a file of its own, sorted: their columns by name."""
     read = (
         _postgres_rows
         if address.startswith("postgresql")
@@ -46,10 +46,12 @@ def write_rows(sheets: Any, address: str) -> None:
         if address.startswith("file:")
         else _sqlite_rows
     )
-    rows = [
-        {"table": table, "row": {name: plain(value) for name, value in row.items()}} for table, row in read(address)
-    ]
-    sheets.write("rows", *sorted(rows, key=lambda each: json.dumps(each, ensure_ascii=False)))
+    tables: dict[str, list[str]] = {}
+    for table, row in read(address):
+        values = {name: plain(value) for name, value in row.items()}
+        tables.setdefault(table.replace("/", "_"), []).append(json.dumps(values, ensure_ascii=False))
+    for table, rows in tables.items():
+        sheets.write(f"rows_{table}", *map(json.loads, sorted(rows)))
 
 
 def _sqlite_rows(address: str) -> list[tuple[str, dict[str, Any]]]:
