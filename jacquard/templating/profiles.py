@@ -1,4 +1,4 @@
-"""Reads profiles: `templates/profiles/<id>.yaml` says what kind of agent a prompt is for (spec 2, profiles).
+"""Reads profiles: `templates/profiles/<id>.yaml` says what kind of agent a prompt is for.
 
 A profile is data: which template and layout a turn has by itself, how the conversation is shown, how replies are read. The
 engine has no words for a kind of agent but those in the templates that a profile names.

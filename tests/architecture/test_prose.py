@@ -116,3 +116,21 @@ def _raised(node: ast.AST) -> set[str]:
             names |= {name} if name[:1].isupper() else set()
         names |= _raised(child)
     return names
+
+
+ELSEWHERE = re.compile(r"\bseed 00\d|\bspec (?:[A-Z]\d|\d\.\d)|\borigin \d+\.\d|\blab \d", re.IGNORECASE)
+"""References to documents that are not in the repository; `docs/design.md` has the rules that the code keeps."""
+NOT_YET = ("mnemosyne/stores/", "jacquard/pipeline/")
+
+
+def test_no_reference_leads_out_of_the_repository() -> None:
+    folders = (*PACKAGES, "benchmarks", "docs", "evals", "templates")
+    found = [
+        f"{name}:{number}: {match[0]}"
+        for file in sorted(file for folder in folders for file in (ROOT / folder).rglob("*"))
+        if file.suffix in {".py", ".md", ".yaml"}
+        and not (name := file.relative_to(ROOT).as_posix()).startswith(NOT_YET)
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
+        if (match := ELSEWHERE.search(line)) is not None
+    ]
+    assert found == []
