@@ -26,6 +26,8 @@ from mnemosyne.documents.session_json import document_faults, document_from_json
 from mnemosyne.files import place_draft
 from mnemosyne.schema.document import SCHEMA_VERSION, SessionDocument
 from mnemosyne.schema.world import BARE_DIGEST
+from mnemosyne.stores.file.conversion import convert_folder
+from mnemosyne.stores.file.lines import FORMAT
 from mnemosyne.stores.locate import StoreLocation, locate_store
 from mnemosyne.stores.maintenance.copies import seal_backup
 from mnemosyne.stores.maintenance.digest import check_digest, has_digest
@@ -33,6 +35,7 @@ from mnemosyne.stores.maintenance.rows import OpenRows, converting, find_revisio
 from mnemosyne.stores.sql import blobs
 from mnemosyne.stores.sql.reading.archives import delete_session_rows, pack_rows, read_archived_rows, read_session_rows
 from mnemosyne.stores.sql.schema import COLUMNS, MARK_STATEMENT, OF_A_SESSION, REVISION, check_revision
+from mnemosyne.stores.sqlite.file import SqliteConnection
 
 BASELINE = 8
 """The oldest revision that can be converted: that of November 2026, before the first release."""
@@ -117,15 +120,21 @@ class Conversion:
     session: Callable[[StoredSession], int] | None = None
 
 
-def migrate_store(address: str) -> Migration:
+def migrate_store(address: str, tenants: Sequence[str] = ()) -> Migration:
     """Convert a store to the present revision; blocks. It is one transaction, so a store is of one revision or of the other,
     whenever it is stopped; a store of the present one is not changed.
 
     StoreUnavailableError for a store that cannot be used, is newer, or older than BASELINE.
     """
+<<<<<<< HEAD
     location = locate_store(f"sqlite:///{address}" if os.path.isfile(address) else address)  # noqa: PTH113 (an address may be no path at all)
     if location.kind == "file":
         return Migration(shown=location.shown, before=1, after=1)
+=======
+    location = locate_store(f"sqlite:///{address}" if Path(address).is_file() else address)
+    if location.kind == "file" and location.database is not None:
+        return _convert_folder(location, location.database, tenants)
+>>>>>>> 8fe7839d (One engine of store rules: memory is SQLite in memory, and a file store keeps journals of row writes that the SQL rules run on)
     before = find_revision(location)
     if before == REVISION:
         return Migration(shown=location.shown, before=before, after=before)
@@ -164,6 +173,19 @@ def _convert(location: StoreLocation) -> Migration:
         rows.connection.execute("UPDATE store_revision SET revision = ?", (REVISION,))
     changes = (f"{each.does}: {counts[each.does]}" if each.session else each.does for each in wanted)
     return Migration(shown=location.shown, before=before, after=REVISION, changes=tuple(changes), left=tuple(left))
+
+
+def _convert_folder(location: StoreLocation, folder: Path, tenants: Sequence[str]) -> Migration:
+    """Convert the journals of a file store; `tenants` as for `convert_folder`."""
+    counts: dict[str, int] = {}
+
+    def change(connection: SqliteConnection) -> None:
+        rows = OpenRows(connection=connection, dialect="sqlite", shown=location.shown)
+        counts.update(convert_sessions(rows, CONVERSIONS)[0])
+
+    done = convert_folder(folder, tenants, change)
+    changes = tuple(f"{does}: {number}" for does, number in counts.items())
+    return Migration(shown=location.shown, before=done.before, after=FORMAT, changes=changes, left=done.left)
 
 
 def _convert_backup(location: StoreLocation, file: Path) -> Migration:

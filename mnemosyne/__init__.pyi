@@ -236,10 +236,10 @@ from .schema.world import (
 from .stores.file.session_locks import FileSessionLocks
 from .stores.file.store import FileStore
 from .stores.locate import locate_store, postgres_address
-from .stores.memory import MemoryStore
 from .stores.open import open_store
 from .stores.postgres.locks import PostgresSessionLocks
 from .stores.postgres.store import PostgresStore
+from .stores.sqlite.memory import MemoryStore
 from .stores.sqlite.store import SqliteStore
 from .world import load_world
 

@@ -45,7 +45,7 @@ _SCANS = frozenset(
     f"Pattern.{name}"
     for name in ("search", "match", "fullmatch", "finditer", "findall", "sub", "subn", "split", "scanner")
 )
-_TRANSACTION = "_run_transaction"
+_TRANSACTION = "run_transaction"
 _FIRST_INSTRUCTIONS = 8
 """A coroutine that goes on is behind these instructions of its code."""
 _TEMPLATE = "root"
@@ -117,7 +117,7 @@ class Counters:
         module = frame.f_globals.get("__name__", "")
         self._functions[f"{module}:{code.co_qualname}"] += 1
         name = code.co_name
-        if name == _TRANSACTION:
+        if name.lstrip("_") == _TRANSACTION:
             counts["sql transactions"] += 1
         elif name in _ESTIMATES and module.startswith("mnemosyne."):
             counts["token estimates"] += 1

@@ -33,7 +33,7 @@ from mnemosyne.schema.document import SessionDocument, ToolCallStatus
 from mnemosyne.schema.event import Event, EventType
 from mnemosyne.schema.session import Role
 from mnemosyne.schema.world import NumericalAction, WorldPack
-from mnemosyne.stores.memory import MemoryStore
+from mnemosyne.stores.sqlite.memory import MemoryStore
 
 OURS = "MARK-OF-OUR-CONTEXT"
 """A text of the engine's settings that is in every prompt of ours and nowhere else."""

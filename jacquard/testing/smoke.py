@@ -25,7 +25,7 @@ from jacquard.wiring.factory import create_context_engine
 from mnemosyne.core.errors import EvidenceNotFoundError, TurnNotFoundError
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage, Task, TaskStatus, ToolCall
 from mnemosyne.schema.session import Message, Ref, Role
-from mnemosyne.stores.memory import MemoryStore
+from mnemosyne.stores.sqlite.memory import MemoryStore
 
 SESSION = "smoke"
 

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from mnemosyne.files import write_file
 from mnemosyne.privacy.places import CONTENTS, OF_NO_SESSION, WORD_KEYS, Treatment, treatments, types_in
-from mnemosyne.stores.ledger.rows import BODY_OF, CONTENT_OF, KEPT_TABLES, OF_WORLDS, ROW_TYPES, TABLES
 from mnemosyne.stores.sql.schema import OF_A_WORLD, PART, TEXT_TABLES
 
 PAGE = "erasure_places.md"
@@ -37,13 +36,13 @@ _BESIDE = (
         Treatment.AUTHORED,
     ),
     ("SQLite: free pages and write-ahead log", Treatment.REBUILT),
-    ("file store: journals, with all earlier lines", Treatment.REBUILT),
+    ("file store: journals, with all earlier lines, and the database that is made from them", Treatment.REBUILT),
 )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """A place (`sql: table.column`, `ledger: table.field`, `Type.field`, …) and what an erasure does with it in what stays."""
+    """A place (`sql: table.column`, `Type.field`, …) and what an erasure does with it in what stays."""
 
     name: str
     treatment: Treatment
@@ -51,8 +50,8 @@ class Place:
 
 
 def list_places() -> tuple[Place, ...]:
-    """Return all places: columns of the SQL stores, fields of the ledgers, fields of what is kept in them, and the rest."""
-    return (*_sql_places(), *_ledger_places(), *_value_places(), *(Place(name=n, treatment=t) for n, t in _BESIDE))
+    """Return all places: columns of the stores, fields of what is kept in them, and the rest."""
+    return (*_sql_places(), *_value_places(), *(Place(name=n, treatment=t) for n, t in _BESIDE))
 
 
 def _sql_places() -> Iterator[Place]:
@@ -63,25 +62,6 @@ def _sql_places() -> Iterator[Place]:
             yield Place(name=f"sql: {table.table}.{column}", treatment=kept)
         for column, content in table.bodies.items():
             yield _body(f"sql: {table.table}.{column}", content)
-
-
-def _ledger_places() -> Iterator[Place]:
-    for table in TABLES:
-        content = CONTENT_OF.get(table)
-        if table in ROW_TYPES:
-            for name in (each.name for each in fields(ROW_TYPES[table])):
-                if content is not None and name == BODY_OF[table]:
-                    yield _body(f"ledger: {table}.{name}", content)
-                else:
-                    yield Place(name=f"ledger: {table}.{name}", treatment=Treatment.KEPT)
-        elif content is not None:
-            yield _body(f"ledger: {table}", content)
-        elif table in OF_WORLDS:
-            yield Place(name=f"ledger: {table}", treatment=Treatment.AUTHORED)
-        elif table not in KEPT_TABLES:
-            raise LookupError(
-                f"There is no treatment for the table {table!r} of ledgers; name its content in CONTENT_OF."
-            )
 
 
 def _body(name: str, content: str) -> Place:

@@ -28,8 +28,6 @@ T = TypeVar("T")
 
 JsonText = msgspec.Raw
 """JSON that is encoded already: `encode` copies it; a field of this type is not decoded."""
-_ESCAPED = "$escaped"
-_IN_OBJECT = b'{"$escaped":'
 
 
 def _plain_mapping(value: Any) -> Any:
@@ -112,44 +110,6 @@ def _encode_escaped(value: Any) -> bytes:
     except ValueError as error:
         raise CodecError(f"A {type(value).__name__} cannot be written as JSON: {error}.") from None
     return text.encode("ascii")
-
-
-def encode_raw(value: Any) -> JsonText:
-    """Return the JSON of a value in a form that `encode` copies and `decode_raw` reads; CodecError as for `encode`.
-
-    Half a surrogate pair would make it unreadable inside other JSON; then the JSON is stored as text in an object.
-    """
-    try:
-        return _is_readable(_ENCODER.encode(value))
-    except UnicodeEncodeError:
-        return _wrap_in_object(_encode_escaped(value))
-    except (NotImplementedError, TypeError, msgspec.MsgspecError):
-        return JsonText(encode(value))
-
-
-def encode_raw_tree(tree: Mapping[str, Any]) -> JsonText:
-    """Return a state tree in the form of `encode_raw`; CodecError as for `encode_tree`."""
-    encode_tree(tree)
-    return encode_raw(tree)
-
-
-def decode_raw(text: JsonText, kind: type[T]) -> T:
-    """Return the value of type `kind` that `encode_raw` wrote; UnreadableError when the JSON holds none."""
-    data = bytes(text)
-    if not data.startswith(_IN_OBJECT):
-        return decode(data, kind)
-    inner = decode(data, dict)[_ESCAPED]
-    if not isinstance(inner, str):
-        raise UnreadableError(f"These bytes hold no {kind.__name__}.", data)
-    return decode(inner.encode("utf-8"), kind)
-
-
-def _is_readable(data: bytes) -> JsonText:
-    return _wrap_in_object(data) if data.startswith(_IN_OBJECT) else JsonText(data)
-
-
-def _wrap_in_object(data: bytes) -> JsonText:
-    return JsonText(_ENCODER.encode({_ESCAPED: data.decode("utf-8")}))
 
 
 def decode(data: bytes, kind: type[T]) -> T:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from anyio import to_thread
 
-from mnemosyne.core.codec import JsonText, decode_raw
+from mnemosyne.core.codec import decode
 from mnemosyne.core.errors import UnreadableError
 from mnemosyne.privacy.runs import TextMatcher, is_distinctive, plain_form, strings_of, windows_of
 from mnemosyne.protocols import OriginalVault, Store
@@ -222,7 +222,7 @@ def _occurs(matcher: TextMatcher, row: StoredRow) -> bool:
 
 def _strings(body: bytes) -> Iterator[str]:
     try:
-        return strings_of(decode_raw(JsonText(body), object))
+        return strings_of(decode(body, object))
     except UnreadableError:
         # What cannot be read is searched as it stands.
         return iter((body.decode("utf-8", "ignore"),))

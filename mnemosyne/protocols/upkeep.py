@@ -1,6 +1,6 @@
 """What a store offers to those who keep it in order: archived sessions, leases, and figures of what it holds.
 
-A store without it (files, memory, a plugin) is kept in order by its owner. It must not import another module of protocols.
+A store without it (of a plugin) is kept in order by its owner. It must not import another module of protocols.
 """
 
 from __future__ import annotations

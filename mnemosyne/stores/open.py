@@ -16,7 +16,7 @@ from mnemosyne.plugins import STORES, open_plugin, split_name
 from mnemosyne.protocols import Store
 from mnemosyne.stores.file.store import FileStore
 from mnemosyne.stores.locate import DEFAULT_TENANT, StoreLocation, locate_store
-from mnemosyne.stores.memory import MemoryStore
+from mnemosyne.stores.sqlite.memory import MemoryStore
 from mnemosyne.stores.sqlite.store import SqliteStore
 
 

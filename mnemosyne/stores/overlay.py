@@ -29,7 +29,7 @@ from mnemosyne.schema.record import (
     TurnRecord,
 )
 from mnemosyne.schema.session import SessionHead
-from mnemosyne.stores.memory import MemoryStore
+from mnemosyne.stores.sqlite.memory import MemoryStore
 
 T = TypeVar("T")
 _PAGE = 1_000

@@ -25,7 +25,7 @@ from mnemosyne.schema.evidence import EvidenceSource, EvidenceType, SourceKind
 from mnemosyne.schema.ingest import IngestOptions, IngestResult, ShownText
 from mnemosyne.schema.record import SessionStart
 from mnemosyne.schema.redaction import RedactionRules, RedactResult
-from mnemosyne.stores.memory import MemoryStore
+from mnemosyne.stores.sqlite.memory import MemoryStore
 
 SESSION = "s1"
 SECRETS = ("13800138000", "li@example.cn", "11010519491231002X")

@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 WRITER = "mnemosyne/files.py"
 IN_PLACE = {
-    "mnemosyne/stores/file/journal.py": "appends lines, and writes snapshots that are too large for the memory",
+    "mnemosyne/stores/file/journals.py": "appends lines, and removes those of a write that failed",
     "mnemosyne/stores/maintenance/digest.py": "ends the draft of a backup, which has no name yet",
     "mnemosyne/evidence/vault.py": "overwrites an original in its place before it is deleted",
 }

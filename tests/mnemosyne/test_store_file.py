@@ -54,7 +54,7 @@ async def test_a_line_can_be_read_by_eye(tmp_path: Path) -> None:
     store = await begun(tmp_path)
     await store.append_messages(SESSION, (user_message("钥匙在哪里？"),))
     header, first, second = map(json.loads, journal_of(tmp_path).read_text(encoding="utf-8").splitlines())
-    assert (header["format"], header["scope"]) == (1, "session:s1")
+    assert (header["format"], header["scope"]) == (3, "session:s1")
     assert (first["n"], first["did"], second["n"], second["did"]) == (1, "create_session", 2, "append_messages")
     assert "钥匙在哪里？" in journal_of(tmp_path).read_text(encoding="utf-8")
 
@@ -114,7 +114,7 @@ async def _said(store: FileStore) -> list[str]:
 async def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     await begun(tmp_path)
     path = journal_of(tmp_path)
-    newer = re.sub(rb',"sum":[0-9]+}', b"}", path.read_bytes().replace(b'"format":1', b'"format":9', 1), count=1)
+    newer = re.sub(rb',"sum":[0-9]+}', b"}", path.read_bytes().replace(b'"format":3', b'"format":9', 1), count=1)
     path.write_bytes(newer)
     with pytest.raises(StoreUnavailableError, match="newer release"):
         await FileStore(tmp_path).head(SESSION)
@@ -275,3 +275,47 @@ async def test_stores_that_begin_one_folder_at_the_same_moment_all_write(tmp_pat
             for number, store in enumerate(stores):
                 group.start_soon(store.create_session, replace(start(imported_turn("p001")), session_id=f"s{number}"))
         assert await stores[0].sessions() == tuple(f"s{number}" for number in range(8))
+
+
+async def test_the_cache_may_be_deleted_while_a_store_is_open(tmp_path: Path) -> None:
+    store = await begun(tmp_path)
+    await play(store, "t1", 5)
+    shown = await read_everything(store)
+    for path in files_of(tmp_path, ".cache.db*"):
+        path.unlink()
+    other = FileStore(tmp_path)
+    assert await read_everything(other) == shown
+    await other.append_messages(SESSION, (user_message("of the other"),))
+    await store.append_messages(SESSION, (user_message("of the first"),))
+    assert [*await _contents(store)][-2:] == [*await _contents(other)][-2:] == ["of the other", "of the first"]
+
+
+async def _contents(store: FileStore) -> list[str]:
+    return [placed.message.content for placed in (await store.window(SESSION, message_limit=99)).messages]
+
+
+async def test_a_line_whose_writer_ended_before_the_cache_had_it_is_read_by_the_next(tmp_path: Path) -> None:
+    store = await begun(tmp_path)
+    await store.close()
+    earlier = {path: path.read_bytes() for path in files_of(tmp_path, ".cache.db*")}
+    store = FileStore(tmp_path)
+    await store.append_messages(SESSION, (user_message("on the disk"),))
+    await store.close()
+    for path in files_of(tmp_path, ".cache.db*"):
+        path.unlink()
+    for path, data in earlier.items():
+        path.write_bytes(data)
+    other = FileStore(tmp_path)
+    await other.append_messages(SESSION, (user_message("behind it"),))
+    assert (await _contents(other))[-2:] == ["on the disk", "behind it"]
+    assert await read_everything(FileStore(tmp_path)) == await read_everything(other)
+
+
+async def test_damage_of_the_cache_is_mended_from_the_journals(tmp_path: Path) -> None:
+    store = await begun(tmp_path)
+    await play(store, "t1", 5)
+    shown = await read_everything(store)
+    await store.close()
+    (cache,) = files_of(tmp_path, ".cache.db")
+    cache.write_bytes(b"no database" * 500)
+    assert await read_everything(FileStore(tmp_path)) == shown

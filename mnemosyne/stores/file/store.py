@@ -1,54 +1,55 @@
-"""The store in files: local, human-readable JSON, safe for several processes.
+"""Store in files: local, human-readable JSON, safe for several processes.
 
-It implements the Store protocol over journals: one folder per tenant, one file per session or world, one lock per
-tenant. Reading takes no lock: it first reads what others have appended. Writing takes the lock, reads what others have
-appended, decides, and appends one line. Each operation runs as one call in a thread, so nothing blocks the event loop.
+Every write is a line in a journal of the rows that it changed: one journal a session and world below a folder per tenant.
+Rules and reads are those of the SQLite store, on a database that is made from the journals.
 
     FOLDER/store.json                    what this folder is
     FOLDER/TENANT/sessions/NAME.jsonl    a journal per session
     FOLDER/TENANT/worlds/NAME.jsonl      a journal per world
     FOLDER/TENANT/audits.jsonl           what was erased, and when
-    FOLDER/TENANT/lock
+    FOLDER/lock
+    FOLDER/.cache.db                     the database, which is made again if it is missing
 """
 
 from __future__ import annotations
 
-import errno
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import sqlite3
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal, Protocol, TypeVar
 
-import anyio
-import anyio.to_thread
-from filelock import FileLock, Timeout
-
-from mnemosyne.core.errors import DamagedRecordError, StoreBusyError, StoreUnavailableError, UnreadableError
-from mnemosyne.damage import DamageLog, DamageNote
-from mnemosyne.files import private_mode
-from mnemosyne.stores.damage import DAMAGED, build_damage_error
+from mnemosyne.core.errors import SessionNotFoundError, StoreUnavailableError
+from mnemosyne.schema.memory import session_scope
 from mnemosyne.stores.file.folder import Folder
-from mnemosyne.stores.file.journal import Journal
-from mnemosyne.stores.file.lines import line_of
-from mnemosyne.stores.ledger.erase import Dataset, RewritePlan
-from mnemosyne.stores.ledger.ledger import Ledger
-from mnemosyne.stores.ledger.store import LedgerStore
+from mnemosyne.stores.file.journals import Journals
+from mnemosyne.stores.file.rows import Owner
+from mnemosyne.stores.sql.connection import Connection
+from mnemosyne.stores.sql.read_bodies import BodyCache
+from mnemosyne.stores.sql.store import SqlStore
+from mnemosyne.stores.sqlite.file import (
+    SqliteConnection,
+    SqliteOptions,
+    open_database,
+    open_memory,
+    rewrite_file,
+)
+from mnemosyne.stores.sqlite.store import SqliteStore
+from mnemosyne.stores.sqlite.worker import SqliteWorker, run_transaction
 
 T = TypeVar("T")
 
-_MAY_NOT_WRITE = (errno.EACCES, errno.EPERM, errno.EROFS)
+_BROKEN = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
-class FileStore(LedgerStore):
+class FileStore(SqliteStore):
     """A Store in a folder of JSON files.
 
     Nothing is opened before the first call; the first write creates the folder (unless `create` is false). With
-    `synchronous="FULL"` an acknowledged turn survives a power cut; `NORMAL` is faster and survives a kill of the
-    process. `busy_seconds` bounds the wait for another process (StoreBusyError). At most `held` sessions stay in
-    memory; others are read again from their file. A journal of more than `compact_bytes` that has doubled in size is
-    rewritten without outdated rows. For what a method does and raises, see `mnemosyne.protocols.Store`;
-    StoreUnavailableError and DamagedRecordError name a damaged file and line.
+    `synchronous="FULL"` an acknowledged turn survives a power cut; `NORMAL` is faster and survives a kill of the process.
+    `busy_seconds` bounds the wait for another process (StoreBusyError). A journal of more than `compact_bytes` that has
+    doubled in size is rewritten without outdated rows. For what a method does and raises, see `mnemosyne.protocols.Store`;
+    notes on damage name file and line.
     """
 
     def __init__(
@@ -59,172 +60,188 @@ class FileStore(LedgerStore):
         synchronous: Literal["FULL", "NORMAL"] = "FULL",
         busy_seconds: float = 5.0,
         create: bool = True,
-        held: int = 64,
         compact_bytes: int = 4_194_304,
     ) -> None:
-        self.folder = Path(folder)
+        self.folder = self.path = Path(folder)
         self.tenant = tenant
-        place = Folder(self.folder, tenant, create=create, durable=synchronous == "FULL")
-        self._log = place.log
-        super().__init__(FileBackend(place, busy_seconds=busy_seconds, held=held, compact_bytes=compact_bytes))
-
-    @property
-    def damage_log(self) -> DamageLog:
-        """The notes on damaged records that reads have passed by."""
-        return self._log
-
-
-class FileBackend:
-    """Stores the ledgers of one tenant in journals."""
-
-    def __init__(self, folder: Folder, *, busy_seconds: float, held: int, compact_bytes: int) -> None:
-        self._folder = folder
-        self._busy_seconds = busy_seconds
-        self._held = held
-        self._compact_bytes = compact_bytes
-        self._journals: dict[str, Journal] = {}
-        self._limiter = anyio.CapacityLimiter(1)
-        self._one = threading.Lock()
-        self._closed = False
-
-    async def read(self, scopes: Sequence[str], work: Callable[[Sequence[Ledger]], T]) -> T:
-        """Run `work` on the current ledgers of these scopes."""
-        return await self._run_in_thread(lambda: work([self._ledger(scope) for scope in scopes]), scopes)
-
-    async def write(self, scope: str, name: str, work: Callable[[Ledger], T]) -> T:
-        """Run `work` on a ledger and append what it changed to the journal before returning."""
-
-        def run() -> T:
-            with self._hold_lock():
-                ledger = self._ledger(scope)
-                result, changes = ledger.run(work)
-                if changes:
-                    self._journals[scope].keep(name, changes)
-            return result
-
-        return await self._run_in_thread(run, (scope,))
-
-    async def read_all(self, work: Callable[[Dataset], T]) -> T:
-        """Run `work` on all ledgers; each is read when it is used."""
-        return await self._run_in_thread(lambda: work(self._dataset()))
-
-    async def rewrite(self, work: Callable[[Dataset], tuple[T, RewritePlan]]) -> T:
-        """Let `work` replace ledgers: all new files are written first, then moved into place, even after a crash in
-        between.
-        """
-
-        def run() -> T:
-            with self._hold_lock():
-                result, rewriting = work(self._dataset())
-                self._folder.replace(rewriting.ledgers, rewriting.audit, rewriting.floor)
-                for scope in rewriting.ledgers:
-                    self._journals.pop(scope, None)
-            return result
-
-        return await self._run_in_thread(run)
-
-    async def close(self) -> None:
-        """Wait for running work, then drop all ledgers from memory."""
-        self._closed = True
-        async with self._limiter:
-            self._journals.clear()
-
-    async def _run_in_thread(self, work: Callable[[], T], scopes: Sequence[str] = ()) -> T:
-        if self._closed:
-            raise StoreUnavailableError(str(self._folder.root), "this store is closed; open another")
-        return await anyio.to_thread.run_sync(lambda: self._run(work, scopes), limiter=self._limiter)
-
-    def _run(self, work: Callable[[], T], scopes: Sequence[str]) -> T:
-        with self._one:
-            try:
-                self._folder.check()
-                if self._folder.is_unfinished():
-                    with self._hold_lock():
-                        pass
-                return work()
-            except DAMAGED as error:
-                raise self._damage(error, scopes) from error
-            except OSError as error:
-                reason = f"{error.strerror or error}"
-                if error.errno in _MAY_NOT_WRITE:
-                    reason += "; where it may only be read, what it holds can be read, nothing written"
-                raise StoreUnavailableError(str(error.filename or self._folder.root), reason) from error
-            finally:
-                self._note_what_was_passed_by()
-                for scope in list(self._journals)[: -self._held or None]:
-                    del self._journals[scope]
-
-    def _note_what_was_passed_by(self) -> None:
-        for scope, journal in self._journals.items():
-            for what, reason in journal.ledger.passed_by:
-                path = str(self._folder.path(scope))
-                self._folder.log.add(DamageNote(scope=scope, what=what, reason=reason, path=path))
-            journal.ledger.passed_by.clear()
-
-    def _damage(self, error: UnreadableError | LookupError, scopes: Sequence[str]) -> DamagedRecordError:
-        """Return the error for a record of these scopes (none: of any) that could not be read; it names file and line."""
-        files = [self._folder.path(scope) for scope in scopes]
-        data = error.data if isinstance(error, UnreadableError) else b""
-        for scope, file in zip(scopes, files, strict=True):
-            self._journals.pop(scope, None)
-            if (number := line_of(file, data)) is not None:
-                return build_damage_error(error, str(file), f"Line {number}")
-        return build_damage_error(error, ", ".join(map(str, files)) or str(self._folder.root))
-
-    @contextmanager
-    def _hold_lock(self) -> Iterator[None]:
-        """Hold the tenant's lock; an interrupted erasure is finished first."""
-        self._folder.make()
-        path = self._folder.lock
-        try:
-            with FileLock(path, timeout=self._busy_seconds, mode=private_mode(path)):
-                self._folder.sign()
-                self._folder.finish()
-                yield
-        except Timeout:
-            raise StoreBusyError(str(path), self._busy_seconds) from None
-
-    def _ledger(self, scope: str) -> Ledger:
-        """Return the current ledger of a scope, and mark it as used last."""
-        journal = self._journals.pop(scope, None)
-        if journal is None:
-            journal = Journal(
-                self._folder.path(scope),
-                scope,
-                floor=self._folder.floor(),
-                compact_bytes=self._compact_bytes,
-                durable=self._folder.durable,
-            )
-        self._journals[scope] = journal
-        ledger = journal.catch_up()
-        for note in journal.damage:
-            self._folder.log.add(note)
-        return ledger
-
-    def _dataset(self) -> Dataset:
-        audits, floor = self._folder.audits()
-        return Dataset(
-            ledgers=_Ledgers(self._folder.scopes(), self._ledger),
-            raw=lambda scope: self._folder.path(scope).read_bytes(),
-            audits=audits,
-            floor=floor,
+        place = Folder(self.folder, tenant, create=create, durable=synchronous == "FULL", busy_seconds=busy_seconds)
+        self._unclean = False
+        self._log, self._cache = place.log, BodyCache()
+        self._database = _Database(place, tenant, self._cache, busy_seconds=busy_seconds, compact_bytes=compact_bytes)
+        self._file = SqliteWorker(
+            self.folder, self._database.connect, begin="BEGIN IMMEDIATE", busy_seconds=busy_seconds, finish=True
+        )
+        SqlStore.__init__(
+            self,
+            reads=_Runner(self._file, self._database.read),
+            writes=_Runner(self._file, self._database.write),
+            log=self._log,
+            cache=self._cache,
         )
 
+    async def file_faults(self) -> tuple[str, ...]:
+        """Return what is wrong with the lines of the journals."""
+        return await self._reads.run(lambda _: self._database.find_faults())
 
-class _Ledgers(Mapping[str, Ledger]):
-    """The ledgers of a tenant, each read when it is used."""
 
-    def __init__(self, scopes: Sequence[str], fetch: Callable[[str], Ledger]) -> None:
-        self._scopes = dict.fromkeys(scopes)
-        self._fetch = fetch
+class _StaleError(Exception):
+    """The connection is not to the database that is to be used now."""
 
-    def __getitem__(self, scope: str) -> Ledger:
-        if scope not in self._scopes:
-            raise KeyError(scope)
-        return self._fetch(scope)
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._scopes)
+class _Run(Protocol):
+    """One transaction on the thread of the connection."""
 
-    def __len__(self) -> int:
-        return len(self._scopes)
+    def __call__(self, connection: SqliteConnection, work: Callable[[Connection], T]) -> T: ...
+
+
+class _Runner:
+    """Runs transactions, each on the database as it is to be used then."""
+
+    def __init__(self, worker: SqliteWorker, run: _Run) -> None:
+        self._worker, self._run = worker, run
+
+    async def run(self, work: Callable[[Connection], T]) -> T:
+        """Return what `work` returns, from one transaction; when it raises, everything is rolled back."""
+        while True:
+            try:
+                return await self._worker.run_outside_transaction(lambda db: self._run(db, work))
+            except _StaleError:
+                await self._worker.disconnect()
+
+    async def close(self) -> None:
+        """Wait for running work, then release the connection and the thread."""
+        await self._worker.close()
+
+
+class _Database:
+    """The database of a folder: the cache in it, or, if there is no store yet or it may only be read, one of this process.
+
+    Everything runs on the thread of one worker.
+    """
+
+    def __init__(
+        self, folder: Folder, tenant: str, cache: BodyCache, *, busy_seconds: float, compact_bytes: int
+    ) -> None:
+        self._folder, self._tenant, self._bodies = folder, tenant, cache
+        self._busy_seconds, self._compact_bytes = busy_seconds, compact_bytes
+        self._journals: Journals | None = None
+        self._inode = 0
+        self._is_broken = self._will_write = False
+
+    def connect(self) -> SqliteConnection:
+        """Return a connection whose rows are those of the journals."""
+        self._folder.check()
+        if not self._will_write and not (self._folder.exists() and self._folder.is_writable()):
+            self._inode = 0
+            connection = self._wrap(open_memory())
+            self._journals = Journals(self._folder, connection, compact_bytes=self._compact_bytes)
+            return connection
+        with self._folder.hold_lock():
+            if self._is_broken:
+                self._folder.remove_cache()
+            connection = self._wrap(self._open_cache())
+            try:
+                self._is_broken, self._inode = False, self._folder.cache.stat().st_ino
+                self._journals = Journals(self._folder, connection, compact_bytes=self._compact_bytes)
+                self._follow(connection)
+                self._journals.watch()
+            except BaseException:
+                connection.driver.close()
+                raise
+        return connection
+
+    def _wrap(self, driver: sqlite3.Connection) -> SqliteConnection:
+        shown, log = str(self._folder.root), self._folder.log
+        return SqliteConnection(driver, self._tenant, shown=shown, log=log, cache=self._bodies)
+
+    def _open_cache(self) -> sqlite3.Connection:
+        # What was not yet on the disk when the power was cut is read from the journals again.
+        options = SqliteOptions(path=self._folder.cache, synchronous="NORMAL", busy_seconds=self._busy_seconds)
+        try:
+            return open_database(options)
+        except (sqlite3.DatabaseError, StoreUnavailableError):
+            self._folder.remove_cache()
+            return open_database(options)
+
+    def _follow(self, connection: SqliteConnection) -> None:
+        """Bring the rows up to the files in a transaction of their own."""
+        journals = self._opened()
+        run_transaction(connection, "BEGIN IMMEDIATE", lambda _: journals.follow(), connection.shown)
+        if self._inode:
+            self._folder.end_write()
+        if journals.is_remade:
+            self._bodies.clear()
+            journals.is_remade = not (self._inode and rewrite_file(connection.driver))
+
+    def _opened(self) -> Journals:
+        if self._journals is None:
+            raise _StaleError
+        return self._journals
+
+    def read(self, connection: SqliteConnection, work: Callable[[Connection], T]) -> T:
+        """Return what `work` returns, from one transaction that reads."""
+        self._folder.check()
+        if not self._inode:
+            if self._folder.exists() and self._folder.is_writable():
+                raise _StaleError
+            self._follow(connection)
+        elif self._is_replaced():
+            raise _StaleError
+        return self._guard(connection, "BEGIN", work)
+
+    def write(self, connection: SqliteConnection, work: Callable[[Connection], T]) -> T:
+        """Return what `work` returns, when the lines of the rows that it wrote are on the disk."""
+        self._will_write = True
+        self._folder.check()
+        if not self._inode:
+            raise _StaleError
+        journals = self._opened()
+        with self._folder.hold_lock():
+            if self._is_replaced():
+                raise _StaleError
+            if self._folder.is_interrupted():
+                self._follow(connection)
+            is_committed = False
+            try:
+                result = self._guard(connection, "BEGIN IMMEDIATE", partial(self._write, journals, work))
+                is_committed = True
+            finally:
+                journals.end_write(is_committed=is_committed)
+        return result
+
+    def _write(self, journals: Journals, work: Callable[[Connection], T], connection: Connection) -> T:
+        result = work(connection)
+        journals.append_written(_name_of(work))
+        return result
+
+    def _guard(self, connection: SqliteConnection, begin: str, work: Callable[[Connection], T]) -> T:
+        """Run a transaction; a damaged cache is made again, and what is damaged in the journals is noted."""
+        journals = self._opened()
+        try:
+            return run_transaction(connection, begin, work, connection.shown)
+        except SessionNotFoundError as error:
+            journals.raise_if_lost(Owner(tenant=self._tenant, scope=session_scope(error.session_id)))
+            raise
+        except sqlite3.DatabaseError as error:
+            self._is_broken = bool(self._inode) and getattr(error, "sqlite_errorcode", 0) & 0xFF in _BROKEN
+            if self._is_broken:
+                raise _StaleError from error
+            raise
+        finally:
+            for note in journals.notes:
+                self._folder.log.add(note)
+
+    def _is_replaced(self) -> bool:
+        try:
+            return self._folder.cache.stat().st_ino != self._inode
+        except FileNotFoundError:
+            return True
+
+    def find_faults(self) -> tuple[str, ...]:
+        """Return what is wrong with the lines of the journals."""
+        return tuple(self._opened().find_faults())
+
+
+def _name_of(work: Callable[..., object]) -> str:
+    """Return the name of the method whose transaction this is, for a person who reads the journal."""
+    return "".join(getattr(work, "__qualname__", "").split(".")[1:2]).lstrip("_")

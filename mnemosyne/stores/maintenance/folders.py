@@ -5,22 +5,17 @@ from __future__ import annotations
 import hashlib
 import zipfile
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-
-from filelock import FileLock
 
 from mnemosyne.core.codec import decode, encode
 from mnemosyne.core.errors import CodecError, StoreUnavailableError
 from mnemosyne.files import make_private_folder, write_file
-from mnemosyne.stores.file.journal import file_name
+from mnemosyne.stores.file.folder import SIGN, SUFFIX, Folder, file_name
+from mnemosyne.stores.locate import DEFAULT_TENANT
 from mnemosyne.stores.maintenance.digest import DIGESTS
 from mnemosyne.stores.maintenance.originals import place_original
 
-LOCK = "lock"
-SIGN = "store.json"
-"""The description of a file store."""
 LOCK_SECONDS = 60.0
 _BESIDE = ".beside/"
 """What begins the names of files that lie beside the store's own; an older release writes them into a folder that it ignores."""
@@ -62,9 +57,9 @@ def pack_folder(
             raise StoreUnavailableError(str(folder), nothing_of(tenant))
     files: dict[str, str] = {}
     size = 0
-    with ExitStack() as stack, zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for home in homes:
-            stack.enter_context(FileLock(home / LOCK, timeout=LOCK_SECONDS))
+    store = Folder(folder, DEFAULT_TENANT, create=False, durable=True, busy_seconds=LOCK_SECONDS)
+    store.check()
+    with store.hold_lock(), zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         named = [(path.relative_to(folder).as_posix(), path) for path in _files(folder, homes)]
         for name, path in (*named, *((f"{_BESIDE}{name}", path) for name, path in originals)):
             data = path.read_bytes()
@@ -105,7 +100,7 @@ def unpack_folder(source: Path, folder: Path, originals: Path | None = None) -> 
 def _files(folder: Path, homes: list[Path]) -> Iterator[Path]:
     yield folder / SIGN
     for home in homes:
-        yield from (each for each in sorted(home.rglob("*")) if each.is_file() and each.name != LOCK)
+        yield from (each for each in sorted(home.rglob("*")) if each.is_file() and each.name.endswith(SUFFIX))
 
 
 def _read_digests(archive: zipfile.ZipFile, source: Path) -> Digests:

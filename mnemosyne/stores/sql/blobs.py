@@ -31,6 +31,8 @@ _BLANKS = b" \t\n\r"
 _BLANK_ENDS = frozenset((b" ", b"\t", b"\n", b"\r"))
 _SIGNS = tuple(bytes(_BLANKS[byte >> shift & 3] for shift in (6, 4, 2, 0)) for byte in range(256))
 _SUM_BYTES = 16
+_DIGITS = bytes.maketrans(_BLANKS, b"0123")
+_JSON_STARTS = frozenset(bytes((byte,)) for byte in b'{["-0123456789tfn')
 _BREAK = "\x1f"
 
 
@@ -164,8 +166,34 @@ def bare(data: bytes) -> bytes:
 
 
 def _sum(body: bytes, place: str) -> bytes:
-    number = zlib.crc32(body, zlib.crc32(place.encode("utf-8", "surrogatepass")))
+    return _write_sum(zlib.crc32(body, zlib.crc32(place.encode("utf-8", "surrogatepass"))))
+
+
+def _write_sum(number: int) -> bytes:
     return _SIGNS[number >> 24] + _SIGNS[number >> 16 & 255] + _SIGNS[number >> 8 & 255] + _SIGNS[number & 255]
+
+
+def split_body(data: bytes) -> tuple[bytes | None, str]:
+    """Return the JSON of a stored body, and its form for `join_body`: its checksum, behind `packed` if it is compressed. None if it
+    is not JSON in one line.
+    """
+    form, body = "", data
+    if data[:1] == _PACKED:
+        try:
+            form, body = "packed ", zlib.decompress(data)
+        except zlib.error:
+            return None, ""
+    if body[-1:] in _BLANK_ENDS:
+        form += str(int(body[-_SUM_BYTES:].translate(_DIGITS), len(_BLANKS)))
+        body = body[:-_SUM_BYTES]
+    return (body, form) if body[:1] in _JSON_STARTS and b"\n" not in body else (None, "")
+
+
+def join_body(body: bytes, form: str) -> bytes:
+    """Return a body in its stored form; ValueError for an unknown form."""
+    number = form.removeprefix("packed ")
+    data = body + _write_sum(int(number)) if number else body
+    return pack_blob(data) if number != form else data
 
 
 def pack_blob(body: bytes) -> bytes:

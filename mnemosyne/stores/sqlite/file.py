@@ -123,6 +123,14 @@ def open_database(opening: SqliteOptions) -> sqlite3.Connection:
     return connection
 
 
+def open_memory() -> sqlite3.Connection:
+    """Return a connection to a new database in memory, which any thread may use, one at a time."""
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA secure_delete = ON")
+    _make(connection)
+    return connection
+
+
 def _connect(opening: SqliteOptions) -> sqlite3.Connection:
     """Return a connection; one for reading where the file, or the folder of its log, may only be read."""
     path = opening.path

@@ -35,7 +35,8 @@ class SqliteWorker:
     """Runs transactions of one kind in order.
 
     A cancelled caller leaves either nothing or a complete transaction. A worker for writes (`finish`) releases the
-    caller when the transaction is over, so that the outcome is known; a worker for reads releases it at once.
+    caller when the transaction is over, so that the outcome is known; a worker for reads releases it at once. It makes a `thread`
+    of its own unless it is given one, which is never to be closed.
     """
 
     def __init__(
@@ -46,13 +47,14 @@ class SqliteWorker:
         begin: Literal["BEGIN", "BEGIN IMMEDIATE"],
         busy_seconds: float,
         finish: bool,
+        thread: ThreadPoolExecutor | None = None,
     ) -> None:
         self._path = path
         self._connect = connect
         self._begin = begin
         self._busy_seconds = busy_seconds
         self._finish = finish
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mnemosyne-sqlite")
+        self._thread = thread or ThreadPoolExecutor(max_workers=1, thread_name_prefix="mnemosyne-sqlite")
         self._connection: SqliteConnection | None = None
         self._closed = False
 
@@ -63,7 +65,7 @@ class SqliteWorker:
         DamagedRecordError when a stored record cannot be read, StoreError for an id that cannot be stored.
         """
         return await self._run_in_thread(
-            lambda connection: _run_transaction(connection, self._begin, work, str(self._path))
+            lambda connection: run_transaction(connection, self._begin, work, str(self._path))
         )
 
     async def run_outside_transaction(self, work: Callable[[SqliteConnection], T]) -> T:
@@ -74,6 +76,10 @@ class SqliteWorker:
         if self._closed:
             raise StoreUnavailableError(str(self._path), "this store is closed; open another")
         return await run_in_thread(self._thread, lambda: self._run_guarded(work), finish=self._finish)
+
+    async def disconnect(self) -> None:
+        """Release the connection; the next call opens another."""
+        await run_in_thread(self._thread, self._disconnect, finish=True)
 
     async def close(self) -> None:
         """Wait for running work, then release connection and thread. A second call does nothing."""
@@ -118,7 +124,8 @@ class SqliteWorker:
             connection.driver.close()
 
 
-def _run_transaction(connection: SqliteConnection, begin: str, work: Callable[[SqliteConnection], T], shown: str) -> T:
+def run_transaction(connection: SqliteConnection, begin: str, work: Callable[[SqliteConnection], T], shown: str) -> T:
+    """Return what `work` returns, from one transaction; when it raises, everything is rolled back. DamagedRecordError."""
     driver = connection.driver
     connection.begin(begin)
     try:

@@ -1,0 +1,252 @@
+"""Rows of the SQL tables as changes: noticed when they are written, read as a snapshot, and applied again.
+
+Temporary triggers note the key of each row that a transaction writes or deletes. Every row belongs to one journal: that of a
+session, of a world, or of the audit records of a tenant.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from mnemosyne.schema.memory import session_scope, world_scope
+from mnemosyne.stores.file.lines import RowChange
+from mnemosyne.stores.sql.schema import COLUMNS, OF_A_SESSION, OF_THE_DATABASE, TABLES
+
+AUDITS = "audits"
+_BREAK = "\x1f"
+_PUT, _SET, _DROP = "put", "set", "drop"
+_OF_A_SESSION = (*(each.table for each in OF_A_SESSION), "archives", "archive_parts")
+_WITHOUT_ROWID = frozenset(each.split()[2] for each in TABLES if each.endswith("{lean}"))
+_SESSION_OF_TURN = "(SELECT session FROM main.turns WHERE number = {row}.turn)"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Owner:
+    """A journal: its tenant and its scope (`session:ID`, `world:ID`, or AUDITS)."""
+
+    tenant: str
+    scope: str
+
+    @property
+    def place(self) -> str:
+        """The part of the checksum of a line that says where it belongs."""
+        return f"{self.tenant}{_BREAK}{self.scope}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WrittenRows:
+    """The changes of a transaction by journal, and the journals of sessions that it deleted."""
+
+    changes: Mapping[Owner, Sequence[RowChange]]
+    gone: Sequence[Owner]
+
+
+class RowTables:
+    """The tables of a database whose rows are in journals."""
+
+    def __init__(self, driver: sqlite3.Connection) -> None:
+        self._driver = driver
+        self._is_watched = False
+
+    @cached_property
+    def _keys(self) -> Mapping[str, tuple[str, ...]]:
+        """The columns that identify a row, by table."""
+        sql = "SELECT name FROM pragma_table_info(?) WHERE pk > 0 ORDER BY pk"
+        return {
+            table: tuple(name for (name,) in self._driver.execute(sql, (table,)))
+            for table in COLUMNS
+            if table not in OF_THE_DATABASE
+        }
+
+    def watch(self) -> None:
+        """Note from now on the rows that are written on this connection."""
+        self._is_watched = True
+        self._driver.execute("PRAGMA temp_store = MEMORY")
+        self._driver.execute("CREATE TEMP TABLE written (name, did, a, b, c, owner, mask)")
+        for table, key in self._keys.items():
+            for did, row, event in ((_PUT, "new", "INSERT"), (_SET, "new", "UPDATE"), (_DROP, "old", "DELETE")):
+                cells = [f"{row}.{name}" for name in key] + ["NULL"] * (3 - len(key))
+                mask = "0"
+                if did == _SET:
+                    mask = " | ".join(
+                        f"((old.{name} IS NOT new.{name}) << {number})" for number, name in enumerate(COLUMNS[table])
+                    )
+                self._driver.execute(
+                    f"CREATE TEMP TRIGGER {event}_{table} AFTER {event} ON main.{table} BEGIN INSERT INTO written "
+                    f"VALUES ('{table}', '{did}', {', '.join(cells)}, {_owner_of(table, row)}, {mask}); END"
+                )
+
+    def forget_written(self) -> None:
+        """Forget the rows that were noted."""
+        if self._is_watched:
+            self._driver.execute("DELETE FROM temp.written")
+
+    def take_written(self) -> WrittenRows:
+        """Return the rows that this transaction wrote, each once as it is now, in the order in which they were written first."""
+        noted: dict[tuple[str, tuple[Any, ...]], list[Any]] = {}
+        for table, did, *key, owner, mask in self._driver.execute("SELECT * FROM temp.written ORDER BY rowid"):
+            known = noted.setdefault((table, tuple(key[: len(self._keys[table])])), [did, owner, 0])
+            known[0], known[2] = (did if did == _DROP else known[0]), known[2] | mask
+            known[1] = owner if owner is not None else known[1]
+        if not noted:
+            return WrittenRows(changes={}, gone=())
+        self.forget_written()
+        changes: dict[Owner, list[RowChange]] = {}
+        gone: list[Owner] = []
+        owners: dict[object, Owner | None] = {
+            key[0]: _owner(owner) for (table, key), (_, owner, _) in noted.items() if table == "sessions"
+        }
+        for (table, key), (did, named, mask) in noted.items():
+            owner = self._find_owner(owners, named)
+            change = None if owner is None else self._change_of(table, key, did, mask)
+            if owner is None or change is None:
+                continue
+            if table == "sessions" and change.did == _DROP:
+                gone.append(owner)
+            changes.setdefault(owner, []).append(change)
+        return WrittenRows(changes={owner: rows for owner, rows in changes.items() if owner not in gone}, gone=gone)
+
+    def _find_owner(self, owners: dict[object, Owner | None], named: object) -> Owner | None:
+        if isinstance(named, str):
+            return _owner(named)
+        if named not in owners:
+            row = self._driver.execute("SELECT tenant, session_id FROM sessions WHERE key = ?", (named,)).fetchone()
+            owners[named] = None if row is None else Owner(tenant=row[0], scope=session_scope(row[1]))
+        return owners[named]
+
+    def _change_of(self, table: str, key: tuple[Any, ...], did: str, mask: int) -> RowChange | None:
+        """Return a row as it is now; None if its columns are as they were."""
+        names = dict(zip(self._keys[table], key, strict=True))
+        every = COLUMNS[table]
+        wanted = every if did != _SET else [name for number, name in enumerate(every) if mask >> number & 1]
+        if not wanted:
+            return None
+        row = self._driver.execute(
+            f"SELECT {', '.join(wanted)} FROM {table} WHERE {_where(names)}", (*names.values(),)
+        ).fetchone()
+        if row is None:
+            return RowChange(table=table, did=_DROP, columns=names)
+        columns = names | dict(zip(wanted, row, strict=True))
+        return RowChange(table=table, did=_PUT if did == _DROP else did, columns=columns)
+
+    def read_all(self, owner: Owner) -> Iterator[RowChange]:
+        """Yield every row of a journal, so that an empty database that applies them has the same rows."""
+        tenant, scope = owner.tenant, owner.scope
+        kind, _, name = scope.partition(":")
+        if scope == AUDITS:
+            yield from self._read("audits", "tenant = ?", tenant)
+        elif kind == "world":
+            for table in ("worlds", "packs"):
+                yield from self._read(table, "tenant = ? AND world_id = ?", tenant, name)
+        else:
+            of_session = "(SELECT key FROM sessions WHERE tenant = ? AND session_id = ?)"
+            yield from self._read("sessions", "tenant = ? AND session_id = ?", tenant, name)
+            for table in _OF_A_SESSION:
+                yield from self._read(table, f"session = {of_session}", tenant, name)
+            turns = f"SELECT number FROM turns WHERE session = {of_session}"
+            yield from self._read("papers", f"turn IN ({turns})", tenant, name)
+        yield from self._read("entries", "tenant = ? AND scope = ?", tenant, scope)
+
+    def _read(self, table: str, where: str, *values: object) -> Iterator[RowChange]:
+        columns = dict.fromkeys((*self._keys[table], *COLUMNS[table]))
+        order = ", ".join(self._keys[table]) if table in _WITHOUT_ROWID else "rowid"
+        sql = f"SELECT {', '.join(columns)} FROM {table} WHERE {where} ORDER BY {order}"
+        for row in self._driver.execute(sql, values):
+            yield RowChange(table=table, did=_PUT, columns=dict(zip(columns, row, strict=True)))
+
+    def apply(self, changes: Sequence[RowChange]) -> Iterator[tuple[RowChange, str]]:
+        """Write changes that were read from a line; yield those that cannot be, each with the reason."""
+        for did in (_DROP, _SET, _PUT):
+            for change in changes:
+                if change.did == did and (reason := self._apply(change)):
+                    yield change, reason
+
+    def _apply(self, change: RowChange) -> str:
+        keys = self._keys.get(change.table)
+        if keys is None:
+            return f"there is no table {change.table!r}"
+        known = {name: value for name, value in change.columns.items() if name in COLUMNS[change.table] or name in keys}
+        names = {name: known[name] for name in keys if name in known}
+        if len(names) < len(keys):
+            return f"it has no {' and '.join(set(keys) - set(names))}"
+        where, rest = _where(names), {name: value for name, value in known.items() if name not in names}
+        try:
+            if change.did == _SET:
+                cells = ", ".join(f"{name} = ?" for name in rest)
+                done = self._driver.execute(
+                    f"UPDATE {change.table} SET {cells} WHERE {where}", (*rest.values(), *names.values())
+                )
+                return "" if done.rowcount else "the row that it changed is missing"
+            self._driver.execute(f"DELETE FROM {change.table} WHERE {where}", (*names.values(),))
+            if change.did == _DROP and change.table == "turns":
+                self._driver.execute("DELETE FROM papers WHERE turn = ?", (*names.values(),))
+            if change.did == _PUT:
+                signs = ", ".join("?" * len(known))
+                self._driver.execute(
+                    f"INSERT INTO {change.table} ({', '.join(known)}) VALUES ({signs})", (*known.values(),)
+                )
+        except sqlite3.IntegrityError as error:
+            return str(error)
+        return ""
+
+    def clear(self) -> None:
+        """Delete every row."""
+        for table in self._keys:
+            self._driver.execute(f"DELETE FROM {table}")
+
+    def numbers(self) -> dict[str, int]:
+        """Return the last number that each table has drawn."""
+        return dict(self._driver.execute("SELECT name, seq FROM sqlite_sequence"))
+
+    def count_on(self, numbers: Mapping[str, int]) -> None:
+        """Draw no number again that was drawn before."""
+        for table, last in numbers.items():
+            done = self._driver.execute("UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = ?", (last, table))
+            if not done.rowcount and table in self._keys:
+                self._driver.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (table, last))
+
+
+def find_owner(changes: Sequence[RowChange]) -> Owner | None:
+    """Return the journal to which rows belong, if they show it."""
+    for change in changes:
+        tenant, columns = change.columns.get("tenant"), change.columns
+        if not isinstance(tenant, str):
+            continue
+        if change.table == "sessions" and "session_id" in columns:
+            return Owner(tenant=tenant, scope=session_scope(str(columns["session_id"])))
+        if change.table in ("worlds", "packs") and "world_id" in columns:
+            return Owner(tenant=tenant, scope=world_scope(str(columns["world_id"])))
+        if change.table == "entries" and "scope" in columns:
+            return Owner(tenant=tenant, scope=str(columns["scope"]))
+        if change.table == "audits":
+            return Owner(tenant=tenant, scope=AUDITS)
+    return None
+
+
+def _owner_of(table: str, row: str) -> str:
+    """Return SQL for the journal of a row: its tenant and scope as text, or the number of its session."""
+    if table in _OF_A_SESSION:
+        return f"{row}.session"
+    if table == "papers":
+        return _SESSION_OF_TURN.format(row=row)
+    scopes = {
+        "sessions": f"'session:' || {row}.session_id",
+        "entries": f"{row}.scope",
+        "worlds": f"'world:' || {row}.world_id",
+        "packs": f"'world:' || {row}.world_id",
+        "audits": f"'{AUDITS}'",
+    }
+    return f"{row}.tenant || char(31) || {scopes[table]}"
+
+
+def _owner(text: str) -> Owner:
+    tenant, _, scope = text.partition(_BREAK)
+    return Owner(tenant=tenant, scope=scope)
+
+
+def _where(names: Mapping[str, object]) -> str:
+    return " AND ".join(f"{name} = ?" for name in names)

@@ -1,0 +1,70 @@
+"""Store in memory: for tests, for hosts that store nothing, and for trying things out.
+
+It is SQLite without a file, with the rules, the tables and the thread of the SQLite store.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from weakref import finalize
+
+import anyio.lowlevel
+
+from mnemosyne.damage import DamageLog
+from mnemosyne.stores.sql.read_bodies import BodyCache
+from mnemosyne.stores.sql.store import SqlStore
+from mnemosyne.stores.sqlite.file import SqliteConnection, open_memory
+from mnemosyne.stores.sqlite.worker import SqliteWorker
+
+_SHOWN = "memory:"
+
+
+class MemoryStore(SqlStore):
+    """A Store whose sessions exist as long as this instance and the views of other tenants on it.
+
+    For what a method does and raises, see `mnemosyne.protocols.Store`. Rule 1 cannot hold; all others do.
+    """
+
+    def __init__(self, tenant: str = "default") -> None:
+        self._open(_Memory(), tenant)
+
+    def _open(self, memory: _Memory, tenant: str) -> None:
+        self._memory, self.tenant = memory, tenant
+        log, cache = DamageLog(), memory.caches.setdefault(tenant, BodyCache())
+        runner = SqliteWorker(
+            Path(_SHOWN),
+            lambda: SqliteConnection(memory.connect(), tenant, shown=_SHOWN, log=log, cache=cache),
+            begin="BEGIN IMMEDIATE",
+            busy_seconds=0.0,
+            finish=True,
+            thread=memory.thread,
+        )
+        super().__init__(reads=runner, writes=runner, log=log, cache=cache)
+
+    def for_tenant(self, tenant: str) -> MemoryStore:
+        """Return a view of the same memory for another tenant; neither sees the other's data."""
+        view = MemoryStore.__new__(MemoryStore)
+        view._open(self._memory, tenant)
+        return view
+
+    async def close(self) -> None:
+        """Do nothing: other views keep the data, which goes with the last of them."""
+        await anyio.lowlevel.checkpoint()
+
+
+class _Memory:
+    """A database without a file, and the thread on which all its transactions run."""
+
+    def __init__(self) -> None:
+        self.thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mnemosyne-memory")
+        self.caches: dict[str, BodyCache] = {}
+        self._driver: sqlite3.Connection | None = None
+
+    def connect(self) -> sqlite3.Connection:
+        """Return the connection, which the first call on the thread opens."""
+        if self._driver is None:
+            self._driver = open_memory()
+            finalize(self, self._driver.close)
+        return self._driver
