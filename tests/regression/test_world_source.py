@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from anyio import to_thread
 from pack_parts import ASKED, AT_NIGHT, LORE, SECRETS, write_pack
 
 from jacquard import LlmResponse, RuntimeConfig, create_context_engine, open_runtime
-from mnemosyne import FileStore, MemoryStore, SessionStart, SqliteStore, export_session, import_session, load_world
+from mnemosyne import MemoryStore, SessionStart, SqliteStore, export_session, import_session, load_world
 from mnemosyne.core.codec import decode, encode
 from mnemosyne.world import pack_from_json, pack_to_json
 from mnemosyne.world.scaffold import write_scaffold
@@ -197,22 +196,3 @@ def test_a_pack_comes_back_as_it_was(tmp_path, name):
     assert pack_from_json(decode(kept, dict)) == replace(world, template_root=None)
     assert encode(pack_to_json(pack_from_json(decode(kept, dict)))) == kept
     assert str(FOREST).encode() not in kept, "no path of this host"
-
-
-async def test_a_journal_with_a_pack_is_refused_by_a_release_that_could_not_read_it(tmp_path):
-    """Only the journal of a world takes the newer format; sessions stay as they were."""
-    store = FileStore(tmp_path / "store")
-    lore_alone = mill(tmp_path / "mill")
-    await store.replace_world("mill", "d0", lore_alone.lore)
-
-    def formats():
-        files = (tmp_path / "store").rglob("*.jsonl")
-        return {file.parent.name: json.loads(file.read_bytes().split(b"\n")[0])["format"] for file in files}
-
-    assert formats() == {"worlds": 1}
-    await woven(store, world=lore_alone)
-    assert formats() == {"worlds": 2, "sessions": 1}
-    assert json.loads((tmp_path / "store" / "store.json").read_bytes())["format"] == 1
-    other = FileStore(tmp_path / "store")
-    assert await other.worlds() == {"mill": lore_alone.digest}
-    assert "Bread is holy" in (await woven(other)).text
