@@ -123,7 +123,7 @@ class Journals:
         self._tables.forget_written()
         self.notes = tuple(
             note
-            for each in self._read_table(" WHERE notes <> '[]'")
+            for each in self._read_table(" WHERE notes <> x'5b5d'")
             for note in decode(each.notes, tuple[DamageNote, ...])
         )
 
@@ -162,7 +162,7 @@ class Journals:
         """Raise DamagedRecordError for a journal of which nothing could be read."""
         path = self._folder.path(owner)
         for note in self.notes if path.exists() else ():
-            if note.path == str(path.parent) and note.what.endswith(f" of {path.name}"):
+            if not note.scope and note.path == str(path.parent) and note.what.endswith(f" of {path.name}"):
                 raise DamagedRecordError(str(path), f"The journal of {owner.scope}", note.reason)
 
     def find_faults(self) -> Iterator[str]:
@@ -242,10 +242,11 @@ class Journals:
             size=len(head) if head.endswith(b"\n") else 0,
             lines=1,
         )
-        reading = _Reading(path=path, scope=journal.scope, notes=notes)
+        is_ours = self._folder.path(journal.owner) == path
+        reading = _Reading(path=path, scope=journal.scope if is_ours else "", notes=notes)
         if header is None:
             reading.note(1, "it is not a header of a journal", "The lines after it were read")
-        elif self._folder.path(journal.owner) != path:
+        elif not is_ours:
             reading.note(1, f"the file is the journal of {journal.scope}", "It was left out")
             lines = []
         kept: list[tuple[int, int, Line]] = []
@@ -262,6 +263,9 @@ class Journals:
             except CodecError as error:
                 reading.note(number, str(error), "What it wrote is missing")
         last = self._apply_in_order(kept, reading)
+        if notes and not self._tables.has_session(journal.owner):
+            reading = replace(reading, scope="")
+            reading.note(1, "the rows of its session are missing", "It is not among the sessions")
         if header is not None:
             self._tables.count_on(header.numbers)
         self._store(
@@ -307,7 +311,7 @@ class Journals:
             self._appended.append((path, 0))
             self._place(self._write_new(owner, ((name, batch) for batch in _batches(iter(changes))), kept=0))
             return
-        if any((change.table, change.did) == ("sessions", "put") for change in changes):
+        if journal.notes != b"[]":
             self.raise_if_lost(owner)
         line = write_line(journal.number + 1, name, changes, owner.place)
         with path.open("r+b", buffering=0) as file:

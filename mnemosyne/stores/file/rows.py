@@ -20,6 +20,8 @@ AUDITS = "audits"
 _BREAK = "\x1f"
 _PUT, _SET, _DROP = "put", "set", "drop"
 _OF_A_SESSION = (*(each.table for each in OF_A_SESSION), "archives", "archive_parts")
+_LARGE = ("papers",)
+"""The tables of whose rows only the changed columns are written; of others a row is whole, so that a lost line loses less."""
 _WITHOUT_ROWID = frozenset(each.split()[2] for each in TABLES if each.endswith("{lean}"))
 _SESSION_OF_TURN = "(SELECT session FROM main.turns WHERE number = {row}.turn)"
 
@@ -120,18 +122,19 @@ class RowTables:
 
     def _change_of(self, table: str, key: tuple[Any, ...], did: str, mask: int) -> RowChange | None:
         """Return a row as it is now; None if its columns are as they were."""
-        names = dict(zip(self._keys[table], key, strict=True))
-        every = COLUMNS[table]
-        wanted = every if did != _SET else [name for number, name in enumerate(every) if mask >> number & 1]
-        if not wanted:
+        if did == _SET and not mask:
             return None
+        names = dict(zip(self._keys[table], key, strict=True))
+        every = wanted = COLUMNS[table]
+        if did == _SET and table in _LARGE:
+            wanted = tuple(name for number, name in enumerate(every) if mask >> number & 1)
         row = self._driver.execute(
             f"SELECT {', '.join(wanted)} FROM {table} WHERE {_where(names)}", (*names.values(),)
         ).fetchone()
         if row is None:
             return RowChange(table=table, did=_DROP, columns=names)
         columns = names | dict(zip(wanted, row, strict=True))
-        return RowChange(table=table, did=_PUT if did == _DROP else did, columns=columns)
+        return RowChange(table=table, did=_SET if len(wanted) < len(every) else _PUT, columns=columns)
 
     def read_all(self, owner: Owner) -> Iterator[RowChange]:
         """Yield every row of a journal, so that an empty database that applies them has the same rows."""
@@ -192,6 +195,12 @@ class RowTables:
         except sqlite3.IntegrityError as error:
             return str(error)
         return ""
+
+    def has_session(self, owner: Owner) -> bool:
+        """Return whether there is the session of a journal; true for a journal of something else."""
+        kind, _, name = owner.scope.partition(":")
+        found = self._driver.execute("SELECT 1 FROM sessions WHERE tenant = ? AND session_id = ?", (owner.tenant, name))
+        return kind != "session" or found.fetchone() is not None
 
     def clear(self) -> None:
         """Delete every row."""

@@ -193,6 +193,10 @@ class _Database:
         """Return what `work` returns, when the lines of the rows that it wrote are on the disk."""
         self._will_write = True
         self._folder.check()
+        if self._folder.exists() and not self._folder.is_writable():
+            raise StoreUnavailableError(
+                str(self._folder.root), "the folder may not be written; what it holds can be read"
+            )
         if not self._inode:
             raise _StaleError
         journals = self._opened()
