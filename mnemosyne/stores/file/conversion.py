@@ -1,7 +1,7 @@
 """Converts a folder of a file store whose journals hold the rows of an earlier release (formats 1 and 2).
 
 Each line of those journals is a list of `[table, key, row]`. They are read whole, written as rows of the SQL tables, and
-every journal is then written anew in one step: a folder has one form or the other, whenever the conversion is stopped.
+every journal is then replaced in one step: a folder has one form or the other, whenever the conversion is stopped.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ class Journals:
         )
 
     def append_written(self, name: str) -> None:
-        """Append the rows that this transaction wrote, and put them on the disk. What an erasure changed is written anew."""
+        """Append the rows that this transaction wrote, and put them on the disk. Journals that an erasure changed are replaced."""
         written = self._tables.take_written()
         if not written.changes and not written.gone:
             return
@@ -141,7 +141,7 @@ class Journals:
             self._append(owner, name, changes)
 
     def write_all(self, owners: Sequence[Owner]) -> None:
-        """Write the journals of a folder of another form anew, in one step with the description of the folder."""
+        """Replace the journals of a folder of another form, in one step with the description of the folder."""
         self._erase((), owners, sign=self._folder.write_new_sign())
 
     def end_write(self, *, is_committed: bool) -> None:
