@@ -126,15 +126,9 @@ def migrate_store(address: str, tenants: Sequence[str] = ()) -> Migration:
 
     StoreUnavailableError for a store that cannot be used, is newer, or older than BASELINE.
     """
-<<<<<<< HEAD
     location = locate_store(f"sqlite:///{address}" if os.path.isfile(address) else address)  # noqa: PTH113 (an address may be no path at all)
-    if location.kind == "file":
-        return Migration(shown=location.shown, before=1, after=1)
-=======
-    location = locate_store(f"sqlite:///{address}" if Path(address).is_file() else address)
     if location.kind == "file" and location.database is not None:
         return _convert_folder(location, location.database, tenants)
->>>>>>> 8fe7839d (One engine of store rules: memory is SQLite in memory, and a file store keeps journals of row writes that the SQL rules run on)
     before = find_revision(location)
     if before == REVISION:
         return Migration(shown=location.shown, before=before, after=before)

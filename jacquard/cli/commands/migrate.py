@@ -30,6 +30,9 @@ def migrate(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Where a document is written. [standard output]")
     ] = None,
+    tenant: Annotated[
+        list[str] | None, typer.Option("--tenant", metavar="NAME", help="A tenant in the folder of a file store.")
+    ] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Convert a store or a document of an earlier release to the form that this one reads and writes.
@@ -46,7 +49,7 @@ def migrate(
         return
 
     async def work() -> Migration:
-        return await to_thread.run_sync(migrate_store, place or store)
+        return await to_thread.run_sync(migrate_store, place or store, tenant or ())
 
     done = run(work)
     if json_output:

@@ -15,38 +15,6 @@ from mnemosyne.stores.maintenance.copies import CopyResult, backup_store, restor
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The backup.")]
 
 
-<<<<<<< HEAD
-=======
-def migrate(
-    place: Annotated[
-        str | None,
-        typer.Argument(metavar="[ADDRESS]", help="A store, or the backup of one in SQL. [the store of the settings]"),
-    ] = None,
-    store: StoreOption = DEFAULT_STORE,
-    tenant: Annotated[
-        list[str] | None, typer.Option("--tenant", metavar="NAME", help="A tenant in the folder of a file store.")
-    ] = None,
-    json_output: JsonOption = False,
-) -> None:
-    """Convert a store of an earlier release to the form that this one reads and writes."""
-
-    async def work() -> Migration:
-        return await to_thread.run_sync(migrate_store, place or store, tenant or ())
-
-    done = run(work)
-    if json_output:
-        print_json(done)
-    elif done.before == done.after:
-        show(f"{done.shown}: revision {done.after} already; nothing was done.")
-    else:
-        show(f"{done.shown}: from revision {done.before} to {done.after}.")
-        for each in done.changes:
-            show(f"  {each}")
-    for each in done.left:
-        say(each, "yellow")
-
-
->>>>>>> 8fe7839d (One engine of store rules: memory is SQLite in memory, and a file store keeps journals of row writes that the SQL rules run on)
 def backup(
     file: FileArgument,
     store: StoreOption = DEFAULT_STORE,
