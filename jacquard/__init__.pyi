@@ -117,8 +117,7 @@ from .pipeline.record.prepared_turn import AssembledInput, PreparedTurn, turn_fr
 from .pipeline.record.prompt_snapshot import PromptSnapshot, read_snapshot
 from .pipeline.skeleton.automation import AutomationStream
 from .pipeline.turn import ShownHistory, Turn
-from .pipeline.weaving.assemble import AssembledPrompt, PromptMessage
-from .pipeline.weaving.assembler import Assembler, RoleMessageAssembler
+from .pipeline.weaving.assemble import AssembledPrompt, Assembler, PromptMessage, RoleMessageAssembler
 from .pipeline.weaving.layers import ContextCollector, ContextComposer
 from .pipeline.weaving.pruners.degrade import DegradeToSummaryPruner
 from .pipeline.weaving.pruners.greedy import GreedyPriorityPruner

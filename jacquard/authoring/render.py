@@ -20,9 +20,8 @@ from jacquard.pipeline.curation.memory_blocks import labels_of, render_memories
 from jacquard.pipeline.skeleton.automation import AutomationStream, Skeleton, make_block_ids_unique
 from jacquard.pipeline.skeleton.state_fit import StateLimit
 from jacquard.pipeline.weaving.layers import share
-from jacquard.pipeline.weaving.policies import choose_pruner, rules_of, tier_tokens_of
+from jacquard.pipeline.weaving.policies import choose_pruner, load_turn_layout, rules_of, tier_tokens_of
 from jacquard.pipeline.weaving.prompt import Prompt, complete, lay_out
-from jacquard.pipeline.weaving.turn_layout import load_turn_layout
 from jacquard.templating import open_templates
 from jacquard.templating.profiles import find_profile_id, load_profile, with_profile
 from mnemosyne.protocols import TokenEstimator

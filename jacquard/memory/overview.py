@@ -13,7 +13,7 @@ from jacquard.core.quests import read_quests
 from jacquard.memory.summarize.extract import read_lines
 from jacquard.memory.summarize.sentences import is_question, split_sentences
 from jacquard.memory.summarize.worth import is_idle, is_outside, is_protocol, worth
-from jacquard.pipeline.curation.repeats import squeeze
+from jacquard.pipeline.curation.recall_query import squeeze
 from jacquard.pipeline.turn import Turn
 from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.memory import MACRO, QUEST_UPDATE, THREAD, Chain, LoreCategory, MemoryEntry, Trust

@@ -30,6 +30,7 @@ from jacquard.pipeline.skeleton.instructions import instruction_blocks
 from jacquard.pipeline.skeleton.world_info import world_info_blocks
 from jacquard.pipeline.turn import Turn
 from jacquard.pipeline.weaving.degrade import apply_degradations
+from jacquard.pipeline.weaving.policies import load_turn_layout
 from jacquard.pipeline.weaving.prompt import PromptLayout
 from jacquard.pipeline.weaving.shorten import SummarizingShortener
 from jacquard.pipeline.weaving.standing import (
@@ -38,7 +39,6 @@ from jacquard.pipeline.weaving.standing import (
     keep_standing_blocks,
     read_shown_blocks,
 )
-from jacquard.pipeline.weaving.turn_layout import load_turn_layout
 from jacquard.templating.files import template_roots
 from jacquard.turns.parts import EngineParts
 from jacquard.turns.turn_log import TurnLog

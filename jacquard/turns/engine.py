@@ -59,9 +59,8 @@ from jacquard.turns.host.own_task import OwnTask
 from jacquard.turns.host.own_words import mask_secrets
 from jacquard.turns.host.session_lock import SessionLock
 from jacquard.turns.host.values import ChatMessage, to_message, to_reply, to_tool_call, to_user_message
-from jacquard.turns.load import TurnLoader
+from jacquard.turns.load import ProfileSource, TurnLoader
 from jacquard.turns.parts import EngineParts
-from jacquard.turns.profile_source import ProfileSource
 from jacquard.turns.record import record_turn
 from jacquard.turns.streams import StreamRunner
 from jacquard.turns.turn_log import FinishTurn, TurnLog, TurnRequest

@@ -22,8 +22,12 @@ from jacquard.memory.system_messages import SystemMessages
 from jacquard.memory.user_facts import UserFacts, find_user
 from jacquard.memory.verbs.proposals import load_waiting
 from jacquard.pipeline.curation.prefetch import is_late
-from jacquard.pipeline.curation.recall_query import find_hidden_entries, known_keywords, recent_texts
-from jacquard.pipeline.curation.searched_text import find_searched_text
+from jacquard.pipeline.curation.recall_query import (
+    find_hidden_entries,
+    find_searched_text,
+    known_keywords,
+    recent_texts,
+)
 from jacquard.pipeline.evidence.candidates import candidate_filters, mark_newest
 from jacquard.pipeline.evidence.context_blocks import CONTEXT_BLOCKS
 from jacquard.pipeline.planning.actions import apply_action, read_input
@@ -43,9 +47,9 @@ from jacquard.pipeline.refusals import find_last_report
 from jacquard.pipeline.skeleton.history import WindowLimits, count_loaded_messages, find_other_tokens, history_limits
 from jacquard.pipeline.turn import SessionFacts, ShownHistory, Turn, TurnLore
 from jacquard.pipeline.worlds import WorldSource, translate_bare_world
-from jacquard.templating.profiles import AUTO, PROFILE, with_profile
+from jacquard.templating.files import TemplateRoot, template_roots
+from jacquard.templating.profiles import AUTO, PROFILE, Profile, find_profile_id, load_profile, with_profile
 from jacquard.turns.parts import EngineParts
-from jacquard.turns.profile_source import ProfileSource
 from jacquard.turns.turn_log import TurnLog, TurnRequest
 from mnemosyne.chains.audience import may_read, read_audience
 from mnemosyne.chains.unanswered import head_after, with_unanswered
@@ -357,3 +361,23 @@ def _apply_action(turn: Turn) -> Turn:
     chars = turn.config.limits.state_chars
     outcome = apply_action(found.action, found.groups, turn.window.state, state_chars=chars, locale=turn.world.locale)
     return replace(turn, window=replace(turn.window, state=outcome.state), action=outcome)
+
+
+_MOST_HELD = 64
+
+
+class ProfileSource:
+    """Gives profiles; each is read once for a version of a pack."""
+
+    def __init__(self, roots: Sequence[TemplateRoot]) -> None:
+        self._roots = tuple(roots)
+        self._held: dict[tuple[str, str, str], Profile] = {}
+
+    async def load(self, setting: str, world: WorldPack) -> Profile:
+        """Return the profile that a setting means in a world; ConfigError where there is none."""
+        key = (find_profile_id(setting, world), world.world_id, world.digest)
+        if key not in self._held:
+            if len(self._held) >= _MOST_HELD:
+                self._held.clear()
+            self._held[key] = await to_thread.run_sync(load_profile, key[0], template_roots(self._roots, world))
+        return self._held[key]

@@ -22,7 +22,7 @@ from jacquard.core.protocols import (
 from jacquard.pipeline.curation.stream import CurationStream
 from jacquard.pipeline.evidence.rendering import EVERYTHING, NO_HINTS, EvidenceParts
 from jacquard.pipeline.skeleton.automation import AutomationStream
-from jacquard.pipeline.weaving.assembler import ROLE_MESSAGES, Assembler
+from jacquard.pipeline.weaving.assemble import ROLE_MESSAGES, Assembler
 from jacquard.turns.host.waiting import WaitingTurns
 from mnemosyne.documents.brought import TRUST
 from mnemosyne.evidence.blocks.derive import EvidenceBlockDeriver

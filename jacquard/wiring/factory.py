@@ -21,7 +21,7 @@ from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
 from jacquard.pipeline.curation.stream import CurationStream
 from jacquard.pipeline.evidence.rendering import EVERYTHING, NO_HINTS
 from jacquard.pipeline.skeleton.automation import AutomationStream
-from jacquard.pipeline.weaving.assembler import ROLE_MESSAGES, Assembler
+from jacquard.pipeline.weaving.assemble import ROLE_MESSAGES, Assembler
 from jacquard.pipeline.worlds import build_bare_world
 from jacquard.templating import find_shipped_templates
 from jacquard.turns.engine import ContextEngine

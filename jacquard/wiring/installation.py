@@ -23,8 +23,8 @@ PACKAGES = {
     ),
     "jacquard": (
         "Jacquard ",
-        "adapters authoring cli client config core integrations memory pipeline service sync templating "
-        "testing turns wiring",
+        "adapters authoring cli client config core integrations memory migrate pipeline service sync templating "
+        "templating testing turns wiring",
     ),
     "evals": (
         "Judges ",

@@ -34,12 +34,11 @@ from jacquard import (
     RulePlanner,
 )
 from jacquard.core.names import NameDictionary, find_mentions, normalise
-from jacquard.pipeline.curation.searched_text import find_searched_text
+from jacquard.pipeline.curation.recall_query import find_searched_text
 from jacquard.pipeline.planning.actions import MAX_INPUT_CHARS, read_input
 from jacquard.pipeline.planning.model import plan_prompt, read_plan
-from jacquard.pipeline.planning.quiet import find_quiet
 from jacquard.pipeline.planning.reading import read_input_words
-from jacquard.pipeline.planning.rules import guess_names
+from jacquard.pipeline.planning.rules import find_quiet, guess_names
 from mnemosyne import (
     SessionHead,
     SessionWindow,

@@ -24,7 +24,7 @@ from jacquard import (
     to_messages,
     turn_to_json,
 )
-from jacquard.pipeline.record.diversity import constrain, document_of, source_of
+from jacquard.pipeline.record.package import constrain, document_of, source_of
 from mnemosyne import (
     Chain,
     ContextPackage,

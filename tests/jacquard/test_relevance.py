@@ -22,7 +22,7 @@ from jacquard import (
     Temporal,
     open_runtime,
 )
-from jacquard.pipeline.curation.searched_text import find_searched_text
+from jacquard.pipeline.curation.recall_query import find_searched_text
 from jacquard.pipeline.curation.selectors.relevance import estimate_relevance
 from jacquard.pipeline.curation.stream import Curation, build_stream_report
 from mnemosyne import (

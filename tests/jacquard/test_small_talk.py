@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from jacquard import HistoryConfig, RuntimeConfig, Selection, SummaryConfig, open_runtime
-from jacquard.pipeline.curation.answers import pair_questions
-from jacquard.pipeline.curation.repeats import repeat_key
+from jacquard.pipeline.curation.recall_query import repeat_key
+from jacquard.pipeline.curation.stream import pair_questions
 from mnemosyne import Candidate, Chain, Signals, Trust
 
 pytestmark = pytest.mark.anyio

@@ -5,25 +5,28 @@ The gates come first, so that neither the selector nor the prompt ever sees a se
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache, partial
+from itertools import chain
 from typing import Any
 
 from jacquard.core.blocks import is_too_sensitive
+from jacquard.core.names import normalise
 from jacquard.core.plan import PlanContext
 from jacquard.core.quests import find_active_quests
-from jacquard.pipeline.curation.repeats import repeat_key, squeeze
-from jacquard.pipeline.curation.searched_text import find_searched_text
 from jacquard.pipeline.turn import Turn
 from jacquard.pipeline.worlds import name_of_speaker
-from mnemosyne.chains.asides import drop_asides, is_aside
+from mnemosyne.chains.asides import drop_asides, is_aside, remove_asides
 from mnemosyne.chains.event import closed_quests, quest_distances
 from mnemosyne.chains.lore import gated_entries, hidden_entries, may_know
 from mnemosyne.chains.state import StateView, view_state
 from mnemosyne.evidence.documents import has_expired
+from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.memory import EMPTY, Chain, LoreCategory, MemoryEntry, session_scope, world_scope
 from mnemosyne.schema.query import RetrievalQuery
+from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.session import SessionHead, WindowMessage
 from mnemosyne.schema.world import WorldPack
 
@@ -183,3 +186,63 @@ def recent_lines(shown: Sequence[WindowMessage], names: Mapping[str, str] = EMPT
 def line_of(item: WindowMessage, names: Mapping[str, str] = EMPTY) -> str:
     """Return a message as a model is shown it: `name: text`. `names` has the names of the roles (`party_names`)."""
     return f"{name_of_speaker(item.message, names)}: {item.message.content}"
+
+
+# All blanks are counted: two runs of any length beside each other would take quadratic time.
+_LABEL = re.compile(
+    r"^[ \t]{0,8}(?P<name>[^\W\d_][^\n()（）:：,，。.!?！？\"“”「」]{0,23}?)[ \t]{0,4}"
+    r"(?P<role>[(（][^\n()（）:：]{1,24}[)）])?[ \t]{0,4}[:：][ \t]{0,4}",
+    re.MULTILINE,
+)
+_REMINDER = re.compile(
+    r"(?:我|你|您|咱们?|我们|你们)?(?:还|是否|应该|总|都)?(?:记得|记不记得|想得起来?)(?:吗|吧|不)?|来着"
+    r"|\b(?:do |did |don't )?(?:you|i|we) (?:still |even )?(?:remember|recall)(?: that| when| how)?\b",
+    re.IGNORECASE,
+)
+"""Words that say only that something is to be called to mind; they are in every memory of a memory."""
+_MARKS = " \t\n,.;:!，。；：！"
+
+
+def remove_speaker_labels(user_message: str, window: SessionWindow, world: WorldPack) -> str:
+    """Return the input without the labels at the beginning of its lines that say who speaks: `Wren:` or `Joss (Wren):`, where
+    one of the two is the player, an entity of the world, or one who has spoken in the session.
+    """
+    if not _LABEL.search(user_message):
+        return user_message
+    authors = (each.message.author.id for each in window.messages if each.message.author is not None)
+    entities = (name for each in world.entities for name in (each.name, *each.aliases))
+    known = {normalise(name) for name in chain((world.user_name,), authors, entities)} - {""}
+
+    def drop(found: re.Match[str]) -> str:
+        parts = (normalise(found["name"]), normalise((found["role"] or "").strip("()（）")))
+        return found.group() if known.isdisjoint(parts) else ""
+
+    return _LABEL.sub(drop, user_message)
+
+
+def find_searched_text(user_message: str, window: SessionWindow, world: WorldPack) -> str:
+    """Return the part of an input that is searched for; the whole of it where nothing else is left."""
+    left = remove_asides(remove_speaker_labels(user_message, window, world)).strip()
+    if not _REMINDER.search(left):
+        return left or user_message
+    return _REMINDER.sub(" ", left).strip(_MARKS) or left
+
+
+SEVERAL = 3
+"""So many messages that differ in their numbers alone are one habit; two may be two facts ("paid 5 coins", "paid 7 coins")."""
+_NUMBERS = re.compile(
+    r"第?\s?(?:\d+(?:[.,]\d+)*|[一二三四五六七八九十百千万两]+)"
+    r"|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth)\b",
+    re.IGNORECASE,
+)
+
+
+def squeeze(text: str) -> str:
+    """Return a text without blanks, so that lines do not matter where texts are compared."""
+    return "".join(text.split())
+
+
+@lru_cache(maxsize=1 << 12)
+def repeat_key(text: str) -> tuple[str, ...]:
+    """Return what a message says beside its numbers: messages with the same key repeat one another."""
+    return tuple(word_tokens(_NUMBERS.sub(" ", text))) or (text.strip(),)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from itertools import accumulate, chain
 from types import MappingProxyType
 
@@ -24,16 +25,67 @@ from jacquard.core.plan import (
     Triage,
 )
 from jacquard.core.quests import Quest, find_active_quests, read_quests
-from jacquard.pipeline.curation.searched_text import remove_speaker_labels
+from jacquard.pipeline.curation.recall_query import remove_speaker_labels
 from jacquard.pipeline.planning.actions import read_input
+from jacquard.pipeline.planning.lexicons.chinese import LEXICON as CHINESE
+from jacquard.pipeline.planning.lexicons.english import LEXICON as ENGLISH
 from jacquard.pipeline.planning.overview import find_overview
-from jacquard.pipeline.planning.quiet import Quiet, find_quiet
 from jacquard.pipeline.planning.reading import OVERVIEW, RECALL, InputReading, is_fight_word, read_input_words
 from jacquard.pipeline.planning.template_choice import choose_template, template_ids
-from jacquard.pipeline.planning.words import NOT_NAMES
-from mnemosyne.chains.asides import remove_asides
+from mnemosyne.chains.asides import is_aside, remove_asides
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.world import PlannerRules, WorldPack
+
+FILLER_CHARS = 40
+COMMAND_CHARS = 80
+_ACTED = r"(?:me|say|do|emote|whisper|shout|yell|think|w|说|做|想|喊)"
+_COMMAND = re.compile(
+    rf"^(?:[/／](?!{_ACTED}\b)(?=[^\W\d_])[\w-]{{1,24}}|![a-z][a-z0-9_-]{{0,24}})(?=\s|$)[^\n/]*$", re.IGNORECASE
+)
+_SAYS_SOMETHING = re.compile(r"[^\W_]")
+
+
+class Quiet(StrEnum):
+    """Why nothing is searched for an input."""
+
+    ASIDE = "words outside of the story"
+    COMMAND = "a command to the program"
+    FILLER = "nothing to search for"
+
+
+def find_quiet(user_message: str) -> Quiet | None:
+    """Return why nothing is to be searched for an input, or None for one that belongs to the story."""
+    text = user_message.strip()
+    if len(text) <= COMMAND_CHARS and _COMMAND.match(text):
+        return Quiet.COMMAND
+    if is_aside(text):
+        return Quiet.ASIDE
+    return Quiet.FILLER if is_filler(remove_asides(text)) else None
+
+
+def is_filler(text: str) -> bool:
+    """Return whether a text has only words, signs and pictures that name nothing, such as 嗯, "ok" and 😀."""
+    if not _SAYS_SOMETHING.search(text):
+        return True
+    words = " ".join("".join(char if char.isalnum() or char == "'" else " " for char in normalise(text)).split())
+    if len(words) > FILLER_CHARS:
+        return False
+    return bool(ENGLISH.filler.fullmatch(words) or CHINESE.filler.fullmatch(words.replace(" ", "")))
+
+
+_PLAIN_WORDS = (
+    "a an the this that these those there here it its he she they we you i me my mine your yours his her hers our ours their "
+    "theirs them him us who whom whose what which when where why how is are was were am be been being do does did done has "
+    "have had having can could will would shall should may might must if then else and or but nor so yet for of in on at to "
+    "from by with about into over after before under between through during without within as than not no yes ok okay please "
+    "hi hello hey well oh ah thanks thank let lets let's go goes get give tell show say ask look see take make put use find "
+    "list describe explain remember recall think know want need try now today tomorrow yesterday once all any both each "
+    "every some such many much more most other another same only also just even still again maybe perhaps according based "
+    "since because while although though i'm i'll i've i'd it's don't can't what's who's where's that's there's he's she's "
+    "we're they're you're"
+)
+NOT_NAMES = frozenset(_PLAIN_WORDS.split())
+
 
 DOMAIN_WEIGHTS: Mapping[Temporal, Mapping[str, float]] = MappingProxyType(
     {

@@ -26,8 +26,7 @@ from jacquard.pipeline.skeleton.history import smooth_other_tokens
 from jacquard.pipeline.skeleton.messages import without_notice
 from jacquard.pipeline.skeleton.world_info import activation_decisions
 from jacquard.pipeline.turn import Turn
-from jacquard.pipeline.weaving.assemble import PromptMessage, is_history_message, prefix
-from jacquard.pipeline.weaving.assembler import ROLE_MESSAGES, Assembler
+from jacquard.pipeline.weaving.assemble import ROLE_MESSAGES, Assembler, PromptMessage, is_history_message, prefix
 from jacquard.pipeline.weaving.authored import describe_cuts
 from jacquard.pipeline.weaving.layers import share
 from jacquard.pipeline.weaving.policies import choose_pruner, rules_of, tier_tokens_of

@@ -23,7 +23,7 @@ from jacquard.core.quests import drop_quests
 from jacquard.pipeline.record.build_prompt import PromptInputs, PromptParts, layer_attributes
 from jacquard.pipeline.record.stored_turn import SNAPSHOT_KEY, report_damage
 from jacquard.pipeline.skeleton.automation import SkeletonSource
-from jacquard.pipeline.weaving.assembler import name_of_assembler
+from jacquard.pipeline.weaving.assemble import name_of_assembler
 from jacquard.pipeline.weaving.standing import appends_blocks
 from mnemosyne.core import codec
 from mnemosyne.schema.memory import EMPTY

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import cache
@@ -10,12 +10,16 @@ from types import MappingProxyType
 
 from jacquard.config.extension_points import PRUNERS, open_named_plugin
 from jacquard.config.sections import RuntimeConfig
-from jacquard.core.blocks import Sensitivity
+from jacquard.core.blocks import Sensitivity, SkeinTemplate
 from jacquard.core.errors import ConfigError
 from jacquard.core.protocols import NO_RULES, Pruner, PruneRules
+from jacquard.pipeline.turn import Turn
 from jacquard.pipeline.weaving.pruners.degrade import DegradeToSummaryPruner
 from jacquard.pipeline.weaving.pruners.greedy import GreedyPriorityPruner
 from jacquard.pipeline.weaving.pruners.group_aware import GroupAwarePruner
+from jacquard.templating.files import TemplateRoot
+from jacquard.templating.layouts import load_layout
+from jacquard.templating.profiles import AUTO
 from mnemosyne.plugins import plugin_names, split_name, unknown_name
 from mnemosyne.schema.evidence import Priority
 
@@ -75,3 +79,13 @@ def rules_of(config: RuntimeConfig, now: datetime) -> PruneRules:
 def tier_tokens_of(config: RuntimeConfig) -> dict[Priority, int]:
     """Return the quotas of a configuration by priority."""
     return {Priority(name): tokens for name, tokens in config.budget.tier_tokens.items()}
+
+
+def load_turn_layout(turn: Turn, roots: Sequence[TemplateRoot], layout_id: str | None = None) -> SkeinTemplate:
+    """Return the layout of a turn (`layout_id`: another than its own). Reads files: call it off the event loop.
+
+    LayoutError for one that is missing or has faults.
+    """
+    named = layout_id or turn.config.layout
+    layout = load_layout(turn.profile.layout if named == AUTO else named, roots)
+    return replace(layout, boundary=turn.boundary) if turn.boundary else layout

@@ -24,7 +24,7 @@ from itertools import pairwise
 from jacquard.core.names import mentions, normalise
 from jacquard.core.plan import OverviewScope, PlanContext, Temporal
 from jacquard.core.protocols import Selection, SelectionContext, SelectionRequest
-from jacquard.pipeline.curation.repeats import SEVERAL, repeat_key
+from jacquard.pipeline.curation.recall_query import SEVERAL, repeat_key
 from jacquard.pipeline.curation.selectors.relevance import estimate_relevance
 from mnemosyne.core.off_loop import calculate
 from mnemosyne.retrieval.text.words import word_tokens
