@@ -14,7 +14,7 @@ _BAD_ESCAPE = re.compile(r"~(?![01])")
 
 def join_pointer(tokens: Iterable[str | int]) -> str:
     """Return the JSON Pointer of the tokens: `~` as `~0`, `/` as `~1`; the root is the empty text."""
-    return "".join("/" + str(token).replace("~", "~0").replace("/", "~1") for token in tokens)
+    return "".join(["/" + str(token).replace("~", "~0").replace("/", "~1") for token in tokens])
 
 
 def split_pointer(pointer: str) -> Tokens:

@@ -54,7 +54,9 @@ _LEVELS: Mapping[str, int] = {level: rank for rank, level in enumerate(Sensitivi
 
 def sensitivity_of(metadata: Mapping[str, object]) -> Sensitivity:
     """Return how sensitive a text is by its metadata (`sensitivity`); an unknown word counts as the most sensitive."""
-    told = metadata.get("sensitivity", Sensitivity.PUBLIC)
+    if "sensitivity" not in metadata:
+        return Sensitivity.PUBLIC
+    told = metadata["sensitivity"]
     return Sensitivity(told) if isinstance(told, str) and told in _LEVELS else Sensitivity.SECRET
 
 

@@ -330,5 +330,5 @@ def _find_codes(window: SessionWindow) -> tuple[str, ...]:
 
 def _count_unread_chars(window: SessionWindow) -> int:
     """Return how many characters of a window must be read to count its tokens; counts of shorter texts are cached."""
-    lengths = (len(placed.message.content) for placed in window.messages)
-    return sum(length for length in lengths if length > KEPT_CHARS)
+    lengths = [len(placed.message.content) for placed in window.messages]
+    return sum([length for length in lengths if length > KEPT_CHARS])

@@ -127,7 +127,7 @@ def _find_shown_text(turn: Turn) -> str:
             (
                 summary.summary.content if summary is not None else "",
                 *(item.message.content for item in (*turn.pinned, *(turn.shown))),
-                *(entry.text for entry in turn.world.lore if entry.kind == LoreCategory.AXIOM.value),
+                *(entry.text for entry in turn.world.lore if entry.kind == LoreCategory.AXIOM),
                 *(text for quest in quests for text in (quest.title, *(step.text for step in quest.open_objectives))),
             )
         )

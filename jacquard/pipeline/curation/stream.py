@@ -296,7 +296,7 @@ def _decision(candidate: Candidate, rank: int, curation: Curation) -> CandidateD
     return CandidateDecision(
         entry_id=candidate.name,
         uri=entry_uri(candidate),
-        chain=candidate.chain.value,
+        chain=str(candidate.chain),
         kind=candidate.kind,
         title=candidate.title,
         rank=rank,

@@ -159,7 +159,7 @@ def _build_prepared_turn(inputs: PromptInputs, parts: PromptParts, prompt: Promp
     entries = [entry for entry in inputs.curation.entries if entry_uri(entry) in shown]
     # A package holds the original texts; only the prompt is escaped (decision 0004).
     history = [
-        PackageMessage(role=b.role.value, content=b.content if b.as_written else unescape(without_notice(b.content)))
+        PackageMessage(role=str(b.role), content=b.content if b.as_written else unescape(without_notice(b.content)))
         for b in blocks
         if is_history_message(b)
     ]

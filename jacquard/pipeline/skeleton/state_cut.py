@@ -82,7 +82,8 @@ def count_shown_chars(node: Any, most: int, depth: int = 0, *, with_rules: bool 
     if depth >= SHOWN_LEVELS and node:
         return most + 1
     total = 4
-    pairs = node.items() if isinstance(node, Mapping) else [("", each) for each in node]
+    is_object = type(node) is dict or isinstance(node, Mapping)
+    pairs = node.items() if is_object else [("", each) for each in node]
     for key, value in pairs:
         if key == META and not with_rules:
             continue

@@ -205,7 +205,7 @@ def _count_common_chars(left: str, right: str) -> int:
 
 
 def _message_key(block: PromptBlock) -> tuple[str, bool]:
-    return (block.role.value, is_history_message(block))
+    return (str(block.role), is_history_message(block))
 
 
 def is_history_message(block: PromptBlock) -> bool:
@@ -216,7 +216,7 @@ def is_history_message(block: PromptBlock) -> bool:
 
 
 def _message_group(block: PromptBlock) -> _Group:
-    return block.role.value, [(block.content, block)], block
+    return str(block.role), [(block.content, block)], block
 
 
 def _join_neighbours(blocks: Iterable[PromptBlock]) -> list[_Group]:
@@ -327,7 +327,7 @@ def _xml(skein: Skein, tail: Sequence[PromptBlock], history: Sequence[PromptBloc
 
 
 def _message_element(block: PromptBlock, boundary: str) -> str:
-    role = f' role="{block.role.value}"'
+    role = f' role="{block.role!s}"'
     if not block.as_written:
         return f"<message{role}>{block.content}</message>"
     return "\n".join(_bounded("message", role, block, boundary))

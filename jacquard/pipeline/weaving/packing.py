@@ -219,25 +219,28 @@ def _keep_must(blocks: Sequence[PromptBlock], units: Sequence[Unit], budget: Pru
 
 
 def _unit(blocks: Sequence[PromptBlock], places: Sequence[int], rules: PruneRules, shorten: bool) -> Unit:
-    members = [blocks[place] for place in places]
-    first = min([(_RANK[block.priority], block.rank, place) for block, place in zip(members, places, strict=True)])
-    tokens = sum([block.tokens for block in members])
-    key = (1 + first[0], *first[1:])
-    if not rules.must_keep.isdisjoint([block.priority for block in members]):
+    first, tokens, must = (len(TIERS), 0, 0), 0, False
+    for place in places:
+        block = blocks[place]
+        first = min(first, (_RANK[block.priority], block.rank, place))
+        tokens += block.tokens
+        must = must or block.priority in rules.must_keep
+    if must:
         key = (0, *first[1:])
         return Unit(members=places, priority=TIERS[first[0]], key=key, tokens=tokens, short_tokens=tokens, must=True)
-    short = sum([estimate_short_tokens(block, rules) for block in members]) if shorten else tokens
-    expired = rules.now is not None and all(_is_expired(block, rules) for block in members)
-    most = _GUARD[rules.max_sensitivity]
-    over_guarded = [_GUARD[block.sensitivity] > most for block in members]
-    guarded = not rules.mask and any(over_guarded)
-    out = "sensitive" if guarded else "expired" if expired and short == tokens else ""
-    is_cut = len(members) == 1 and short == tokens > LEAST_PART_TOKENS and rules.cut_authored
-    is_cut = is_cut and members[0].kind in AUTHORED and not over_guarded[0]
+    short, expired, guarded, most = 0, rules.now is not None, False, _GUARD[rules.max_sensitivity]
+    for place in places:
+        block = blocks[place]
+        short += estimate_short_tokens(block, rules) if shorten else block.tokens
+        expired = expired and _is_expired(block, rules)
+        guarded = guarded or _GUARD[block.sensitivity] > most
+    out = "sensitive" if guarded and not rules.mask else "expired" if expired and short == tokens else ""
+    is_cut = len(places) == 1 and short == tokens > LEAST_PART_TOKENS and rules.cut_authored
+    is_cut = is_cut and blocks[places[0]].kind in AUTHORED and not guarded
     return Unit(
         members=places,
         priority=TIERS[first[0]],
-        key=key,
+        key=(1 + first[0], *first[1:]),
         tokens=tokens,
         short_tokens=min(short, PART_TOKENS) if is_cut else short,
         must=False,
