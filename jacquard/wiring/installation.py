@@ -24,7 +24,7 @@ PACKAGES = {
     "jacquard": (
         "Jacquard ",
         "adapters authoring cli client config core integrations memory migrate pipeline service sync templating "
-        "templating testing turns wiring",
+        "testing turns wiring",
     ),
     "evals": (
         "Judges ",
