@@ -25,6 +25,7 @@ from mnemosyne.core.errors import CodecError, DamagedRecordError, MigrationError
 from mnemosyne.documents.session_json import document_faults, document_from_json
 from mnemosyne.files import place_draft
 from mnemosyne.schema.document import SCHEMA_VERSION, SessionDocument
+from mnemosyne.schema.evidence import is_memory
 from mnemosyne.schema.world import BARE_DIGEST
 from mnemosyne.stores.file.conversion import convert_folder
 from mnemosyne.stores.file.lines import FORMAT
@@ -294,6 +295,17 @@ def renew_fingerprints(session: StoredSession) -> int:
     return number
 
 
+def mark_memories(session: StoredSession) -> int:
+    """Mark evidence that turns recalled, if its row has no mark, as revisions before 6 left it."""
+    number = 0
+    for row in session.rows["evidences"]:
+        body = session.read("evidences", row, "body") if row["is_memory"] is None else None
+        if body and is_memory(body["source"]["uri"]):
+            row["is_memory"] = 1
+            number += 1
+    return number
+
+
 _FORMER_DEFAULTS = {
     "layout": "classic",
     "curation.select_limit": 5,
@@ -303,12 +315,9 @@ _FORMER_DEFAULTS = {
     "history.low_water": 0.5,
     "summary.max_summary_tokens": 512,
 }
-_LEFT_OUT = (
-    *("profile", "locale", "limits", "memory", "snapshots", "token_estimator", "activation", "world_info"),
-    *("untagged_updates", "budget.state_share", "planner.name", "selector.name", "redaction.redactor"),
-    *("history.shown_turns", "curation.dates", "curation.flesh_tokens", "curation.relevance_floor"),
-    *("curation.relevance_floor_past", "evidence.relevance_floor"),
-)
+_LEFT_OUT = """profile locale limits memory snapshots token_estimator activation world_info untagged_updates budget.state_share
+    planner.name selector.name redaction.redactor history.shown_turns curation.dates curation.flesh_tokens
+    curation.relevance_floor curation.relevance_floor_past evidence.relevance_floor"""
 _NO_PART = ("consolidation", "observability", "chunks", "locks", "snapshots", "tags")
 
 
@@ -318,7 +327,7 @@ def _fingerprint_of_revision_8(text: str, config: RuntimeConfig, world_digest: s
     """
     default = to_plain(RuntimeConfig())
     plain = to_plain(drop_config_secrets(config)) | {name: deepcopy(default[name]) for name in _NO_PART}
-    for path in (*_LEFT_OUT, *_FORMER_DEFAULTS):
+    for path in (*_LEFT_OUT.split(), *_FORMER_DEFAULTS):
         *sections, name = path.split(".")
         holder, kept = (plain[sections[0]], default[sections[0]]) if sections else (plain, default)
         if holder[name] == kept[name]:
@@ -336,5 +345,6 @@ CONVERSIONS: tuple[Conversion, ...] = (
         tables=drop_alembic,
         session=renew_fingerprints,
     ),
+    Conversion(to=9, does="recalled evidence is marked as such", session=mark_memories),
 )
 """The conversions, oldest first."""

@@ -253,6 +253,19 @@ def test_what_is_too_old_or_newer_is_refused_and_left_alone(tmp_path, revision, 
     assert file.read_bytes() == before
 
 
+def test_recalled_evidence_without_a_mark_is_marked(tmp_path):
+    file = unpack_database(tmp_path)
+    counts = "SELECT count(*) FROM evidences WHERE is_memory = 1"
+    with closing(sqlite3.connect(file)) as connection:
+        before = connection.execute(counts).fetchone()
+        connection.execute("UPDATE evidences SET is_memory = NULL")
+        connection.commit()
+    assert before[0] > 0
+    assert f"recalled evidence is marked as such: {before[0]}" in migrate_store(str(tmp_path)).changes
+    with closing(sqlite3.connect(file)) as connection:
+        assert connection.execute(counts).fetchone() == before
+
+
 def test_a_damaged_archive_is_left_and_named(tmp_path):
     file = unpack_database(tmp_path)
     with closing(sqlite3.connect(file)) as connection:

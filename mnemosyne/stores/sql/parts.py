@@ -134,27 +134,10 @@ def read_evidences(
     """Return the evidence items of a session that pass, in the order of first writing. With a `head`, only those that are known
     on its branch.
     """
-    return _read_evidences(connection, key, where, head)[0]
-
-
-def _read_evidences(
-    connection: Connection, key: int, where: EvidenceFilter, head: SessionHead | None
-) -> tuple[tuple[Evidence, ...], list[str]]:
-    """Return what `read_evidences` does, and the ids of the memories that the filter left out although no mark said so."""
-    unmarked: list[str] = []
-
     # Times are columns: that of an item without one is not in it.
     rest = replace(where, since=None, until=None)
-
-    def admitted() -> Iterator[Evidence]:
-        for each in _select_evidences(connection, key, where, head):
-            if rest.admits(each):
-                yield each
-            elif where.without_memories and is_memory(each.source.uri):
-                unmarked.append(each.evidence_id)
-
-    kept = _first(where.limit, admitted())
-    return (kept[::-1] if where.newest else kept), unmarked
+    kept = _first(where.limit, (each for each in _select_evidences(connection, key, where, head) if rest.admits(each)))
+    return kept[::-1] if where.newest else kept
 
 
 def _select_evidences(
@@ -164,9 +147,8 @@ def _select_evidences(
     tests, values = _conditions(key, where)
     order, beyond = ("DESC", "<") if where.newest else ("ASC", ">")
     page, limit = None, where.limit
-    if limit is not None and (where.tags is not None or where.without_memories or where.known_to is not None or head):
-        # Tags are in no column, nor is `is_memory` of rows that an older release wrote, and whether a turn is on the path stands
-        # elsewhere, so one page may not be enough.
+    if limit is not None and (where.tags is not None or where.known_to is not None or head):
+        # Tags are in no column, and whether a turn is on the path stands elsewhere, so one page may not be enough.
         page = limit = max(limit, _LEAST_PAGE)
     # A sign before the column keeps SQLite from walking all items in order to find the few of a turn.
     sorted_by = f"{'ord' if where.turn_ids is None else '+ord'} {order}"
@@ -244,19 +226,17 @@ def list_newest_evidences(
 ) -> tuple[Evidence, ...]:
     """Return what `read_evidences` does, where it is kept for this version of the session without reading it again. A filter with
     an empty branch is for that of the window.
-
-    Memories that are not marked as such are noted, so that the turn that reads them marks them when it writes.
     """
     where = where.on_branch(window.head.branch_id)
     head = None if where.branch_id is None else window.head
     kept = connection.bodies.sessions
     known = kept.find_evidences(session.key, session.version, where)
     if known is None:
-        known, unmarked = _read_evidences(connection, session.key, where, head)
+        known = read_evidences(connection, session.key, where, head)
         waiting = () if window.pending is None else (window.pending.turn_id, window.pending.origin_id)
         # The next write may abandon the turn that waits, and then what it found is known no more.
         if not any(each.links.turn_id and each.links.turn_id in waiting for each in known):
-            kept.keep_evidences(session.key, session.version, where, known, unmarked)
+            kept.keep_evidences(session.key, session.version, where, known)
     return known
 
 
@@ -393,24 +373,13 @@ def hold_prompt_parts(
     blocks: Sequence[ContextBlock],
     usages: Sequence[ModelUsage],
 ) -> tuple[list[Evidence], frozenset[str]]:
-    """Write the evidence items, blocks and model calls of a turn's prompt, by id, without a version of their own, and mark the
-    memories that were read without a mark. Return the evidence items that are new or changed, and the ids of those that took
-    the place of others. `session`: as it was before the turn.
+    """Write the evidence items, blocks and model calls of a turn's prompt, by id, without a version of their own. Return the
+    evidence items that are new or changed, and the ids of those that took the place of others.
     """
-    key = session.key
-    _mark_memories(connection, key, connection.bodies.sessions.take_unmarked(key, session.version))
-    written = _write_evidences(connection, key, evidences)
-    _write_parts(connection, key, "block", {block.block_id: block for block in blocks})
-    _write_parts(connection, key, "model_usage", {usage.model_usage_id: usage for usage in usages})
+    written = _write_evidences(connection, session.key, evidences)
+    _write_parts(connection, session.key, "block", {block.block_id: block for block in blocks})
+    _write_parts(connection, session.key, "model_usage", {usage.model_usage_id: usage for usage in usages})
     return written
-
-
-def _mark_memories(connection: Connection, key: int, evidence_ids: Sequence[str]) -> None:
-    for begin in range(0, len(evidence_ids), _AT_ONCE):
-        marks, wanted = expand_in(evidence_ids[begin : begin + _AT_ONCE])
-        connection.post(
-            f"UPDATE evidences SET is_memory = 1 WHERE session = ? AND evidence_id IN ({marks})", (key, *wanted)
-        )
 
 
 def _write_evidences(

@@ -24,8 +24,8 @@ _LARGEST_SHARE = 4
 MOST_BYTES_OF_SESSIONS = 24_000_000
 """How many bytes of memory the evidence and states that a store keeps may take, as `_bytes_of` estimates them."""
 
-_EVIDENCE_BYTES, _CONTENT_BYTES, _STATE_BYTES, _ID_BYTES = 2_000, 2, 6, 100
-"""What a piece of evidence takes whatever it says, a character of its content, a character of a state as JSON, and an id."""
+_EVIDENCE_BYTES, _CONTENT_BYTES, _STATE_BYTES = 2_000, 2, 6
+"""What a piece of evidence takes whatever it says, a character of its content, and a character of a state as JSON."""
 
 MOST_SESSIONS = 256
 """Of how many sessions a store keeps them."""
@@ -76,7 +76,6 @@ class _ReadOfSession:
     bytes: int = 0
     lists: dict[EvidenceFilter, tuple[Evidence, ...]] = field(default_factory=dict)
     states: dict[str, tuple[int, Mapping[str, Any]]] = field(default_factory=dict)
-    unmarked: set[str] = field(default_factory=set)
 
 
 class SessionReads:
@@ -111,11 +110,8 @@ class SessionReads:
         version: int,
         where: EvidenceFilter,
         found: tuple[Evidence, ...],
-        unmarked: Collection[str] = (),
     ) -> None:
-        """Keep a list that was read, and the ids of the memories met on the way that have no mark; only lists of the newest items
-        of some types are kept.
-        """
+        """Keep a list that was read; only lists of the newest items of some types are kept."""
         kept = EvidenceFilter(
             types=where.types,
             limit=where.limit,
@@ -130,17 +126,7 @@ class SessionReads:
             held = self._enter(key, version)
             if held is not None:
                 held.lists[where] = found
-                held.unmarked.update(unmarked)
                 self._bound(key, held)
-
-    def take_unmarked(self, key: int, version: int) -> tuple[str, ...]:
-        """Return the ids of memories that had no mark at a version of their session, and forget them."""
-        with self._lock:
-            held = self._find(key, version)
-            if held is None:
-                return ()
-            taken, held.unmarked = tuple(held.unmarked), set()
-            return taken
 
     def keep_state(self, key: int, version: int, turn_id: str, state: Mapping[str, Any], chars: int) -> None:
         """Keep the state after a committed turn, which has `chars` characters as JSON."""
@@ -214,9 +200,7 @@ def _bytes_of(held: _ReadOfSession) -> int:
     items = [each for found in held.lists.values() for each in found]
     chars = sum(size for size, _ in held.states.values())
     contents = sum(len(each.content) for each in items)
-    return (
-        len(items) * _EVIDENCE_BYTES + contents * _CONTENT_BYTES + chars * _STATE_BYTES + len(held.unmarked) * _ID_BYTES
-    )
+    return len(items) * _EVIDENCE_BYTES + contents * _CONTENT_BYTES + chars * _STATE_BYTES
 
 
 def _with_written(

@@ -16,8 +16,7 @@ The tables:
   state before the first turn.
 - `documents` holds the frame of a session document, `parts` its lists (blocks, tasks, tool calls, model calls) in
   order.
-- `evidences.is_memory` is 1 for what turns recalled. Where it is NULL, the body tells: memories that an older release wrote have
-  no mark until the turn that reads them writes (`sql.parts`). `turn_id` and `readers` say which turn found an item, and who may
+- `evidences.is_memory` is 1 for what turns recalled, else NULL. `turn_id` and `readers` say which turn found an item, and who may
   know it (NULL: it is of the session, everyone); they are in the body too.
 - `turns.origin_id` is the turn that a turn is a copy of; what was found in that one is known on the path of the copy.
 - a row of `summaries` without a body says that the path has no summary from there on.
