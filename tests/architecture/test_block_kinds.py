@@ -63,9 +63,8 @@ def written_slots(tree: ast.Module):
 
 def test_no_other_module_writes_the_name_of_a_slot_or_of_a_kind() -> None:
     found = {name for name, tree in modules() for _ in written_slots(tree)}
-    # `migrate` lists sections of settings, two of which have the name of a slot.
     # `template_variables`: some of the values that templates may read have the name of the slot of a block that shows them.
-    assert found == {"jacquard/migrate.py", "jacquard/pipeline/skeleton/automation.py"}
+    assert found == {"jacquard/pipeline/skeleton/automation.py"}
 
 
 def test_every_kind_has_its_row_and_blocks_of_code_their_slot() -> None:
