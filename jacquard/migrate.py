@@ -15,17 +15,20 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from jacquard.config.sections import RuntimeConfig, drop_config_secrets
 from jacquard.pipeline.record.prepared_turn import request_fingerprint
+from mnemosyne.chains.messages.exchanges import exchange_digests
 from mnemosyne.core.codec import decode, encode, from_plain, to_plain
 from mnemosyne.core.errors import CodecError, DamagedRecordError, MigrationError, StoreUnavailableError, UnreadableError
 from mnemosyne.documents.session_json import document_faults, document_from_json
 from mnemosyne.files import place_draft
 from mnemosyne.schema.document import SCHEMA_VERSION, SessionDocument
 from mnemosyne.schema.evidence import is_memory
+from mnemosyne.schema.session import Message
 from mnemosyne.schema.world import BARE_DIGEST
 from mnemosyne.stores.file.conversion import convert_folder
 from mnemosyne.stores.file.lines import FORMAT
@@ -306,6 +309,22 @@ def mark_memories(session: StoredSession) -> int:
     return number
 
 
+def renew_exchanges(session: StoredSession) -> int:
+    """Make the digests again by which conversations without a name are found: a long message of the user has its own."""
+    number = 0
+    rows_of = itemgetter("branch_id", "turn_id", "ord")
+    turns = groupby(sorted(session.rows["messages"], key=rows_of), key=lambda row: rows_of(row)[:2])
+    for rows in [list(group) for _, group in turns]:
+        bodies = [session.read("messages", row, "body") for row in rows]
+        if None in bodies:
+            continue
+        digests = dict(exchange_digests([from_plain(body, Message) for body in bodies]))
+        for place, row in enumerate(rows):
+            number += row["exchange"] != digests.get(place)
+            row["exchange"] = digests.get(place)
+    return number
+
+
 _FORMER_DEFAULTS = {
     "layout": "classic",
     "curation.select_limit": 5,
@@ -346,5 +365,6 @@ CONVERSIONS: tuple[Conversion, ...] = (
         session=renew_fingerprints,
     ),
     Conversion(to=9, does="recalled evidence is marked as such", session=mark_memories),
+    Conversion(to=9, does="messages are found again whose reply was edited", session=renew_exchanges),
 )
 """The conversions, oldest first."""

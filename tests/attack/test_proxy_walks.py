@@ -181,8 +181,8 @@ class Walk:
         elif name == "edit back" and client.former:
             former = client.former.pop()
             changed = {at for at, (old, new) in enumerate(zip(former, items, strict=False)) if old != new}
-            # Nobody learns of an edit of what is not shown.
-            if len(former) <= len(items) and changed.issubset(visible):
+            # Nobody learns of an edit of what is not shown. What was deleted or undone since does not come back with it.
+            if len(former) <= len(items) and len(changed) == 1 and changed.issubset(visible):
                 client.items = [*former, *items[len(former) :]]
         elif name == "undo" and len(items) > 4:
             client.items = items[: -random.choice((2, 2, 4))]

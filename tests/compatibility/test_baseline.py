@@ -25,6 +25,7 @@ from jacquard import load_config, open_runtime
 from jacquard.cli.app import app
 from jacquard.migrate import BASELINE, migrate_store
 from mnemosyne import StoreUnavailableError
+from mnemosyne.chains.messages.exchanges import exchange_digests
 from mnemosyne.stores.maintenance.copies import restore_store
 from mnemosyne.stores.maintenance.digest import write_digest
 from mnemosyne.stores.sql.schema import COLUMNS, REVISION
@@ -187,6 +188,23 @@ def test_a_converted_file_is_like_a_new_one(tmp_path):
     assert tables_of(file) == tables_of(tmp_path / "new.db")
     with closing(sqlite3.connect(file)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_converted_messages_are_found_as_new_ones_are(tmp_path):
+    """A copy through the present code writes the same digests that the conversion made."""
+    file = unpack_database(tmp_path)
+    migrate_store(f"sqlite:///{file}")
+
+    async def digests():
+        async with open_runtime(str(tmp_path), embedder="none") as runtime:
+            for session_id in SESSIONS:
+                turns = await runtime.store.turns(session_id, limit=100)
+                asked = {digest for turn in turns for _, digest in exchange_digests(turn.messages)}
+                assert asked
+                found = await runtime.store.find_exchanges(sorted(asked))
+                assert {digest for digest, name in found if name == session_id} == asked
+
+    anyio.run(digests)
 
 
 def open_once(address: str) -> None:

@@ -29,7 +29,7 @@ MOST_CELLS = 16_000
 LEADING_COST, TRAILING_COST, MIDDLE_COST = 0.2, 0.4, 0.8
 """Cost of leaving stored messages out, by where they are."""
 _NEXT_TRAILING, _NEXT_MIDDLE = 0.05, 0.02
-UNKNOWN_COST, LAST_UNKNOWN_COST = 0.9, 0.8
+UNKNOWN_COST, LAST_UNKNOWN_COST = 1.0, 0.8
 REPLACED_COST, LEAST_LIKENESS = 1.2, 0.25
 _CHEAP = 0.1
 
@@ -190,7 +190,7 @@ def relate(mine: MessageForm, theirs: MessageForm) -> tuple[float, Relation]:
     if theirs.contains(mine):
         return 3 * _CHEAP, Relation.CUT
     likeness = mine.likeness(theirs)
-    return (1.5 - likeness if likeness >= LEAST_LIKENESS + 0.05 else REPLACED_COST), Relation.EDITED
+    return REPLACED_COST * (1.0 - likeness * likeness if likeness >= LEAST_LIKENESS else 1.0), Relation.EDITED
 
 
 class _Gap:
@@ -248,7 +248,7 @@ class _Gap:
         for number, a in enumerate(mine, 1):
             is_last = self._trails and number == len(mine)
             opening, step = (TRAILING_COST, _NEXT_TRAILING) if is_last else (MIDDLE_COST, _NEXT_MIDDLE)
-            row, above = _Row(len(theirs)), rows[-1]
+            row, above = _Row(len(theirs), step), rows[-1]
             row.best[0] = above.best[0] + UNKNOWN_COST
             for at, b in enumerate(theirs, 1):
                 cost, kind = relate(self._shown[a], self._stored[b])
@@ -266,12 +266,13 @@ class _Gap:
 
 class _Row:
     """Costs of aligning the first messages of the client with the first stored ones: `match` where the last two are a pair, `out`
-    where the last stored one is left out, and the best.
+    where the last stored one is left out, and the best. `step` is the cost of leaving out one more.
     """
 
-    __slots__ = ("best", "kinds", "match", "out")
+    __slots__ = ("best", "kinds", "match", "out", "step")
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, step: float = 0.0) -> None:
+        self.step = step
         self.best = [0.0] * (count + 1)
         self.match, self.out = [9e9] * (count + 1), [9e9] * (count + 1)
         self.kinds: list[Relation | None] = [None] * (count + 1)
@@ -280,14 +281,15 @@ class _Row:
 def _walk_back(rows: Sequence[_Row], mine: Sequence[int], theirs: Sequence[int]) -> list[Pair]:
     """Return the pairs on the cheapest way to the end of both lists."""
     pairs: list[Pair] = []
-    number, at, goes_on = len(mine), len(theirs), False
+    number, at, goes_on, leaves_out = len(mine), len(theirs), False, False
     while number and at:
         row, above = rows[number], rows[number - 1]
         kind = row.kinds[at]
-        if not goes_on and row.match[at] > row.best[at]:
-            if row.out[at] > row.best[at]:
+        if leaves_out or (not goes_on and row.match[at] > row.best[at]):
+            if not leaves_out and row.out[at] > row.best[at]:
                 number -= 1
             else:
+                leaves_out = row.out[at] == row.out[at - 1] + row.step
                 at -= 1
             continue
         assert kind is not None

@@ -440,3 +440,18 @@ def test_a_first_message_that_was_said_often_is_found_where_the_client_is():
     assert places(stored, stored)[0] == (0, 0)
     assert places(stored[20:], stored)[0] == (0, 20)
     assert len(places(stored[20:], stored)) == 60
+
+
+def test_an_edited_pinned_message_is_the_one_that_it_is_like():
+    """A client pins its first message, leaves out those that follow, and the first one was edited."""
+    told = [
+        "I take the cherry and the magnet to the mirror, gate one.",
+        "She nods. The raven lies by the oyster near a thyme, gate two.",
+        "I take the lobster and the lichen to the garnet, gate three.",
+        "She nods. The bridge lies by the mortar near a quartz, gate four.",
+        "I take the nickel and the lantern to the bramble, gate five.",
+        "She nods. The vinegar lies by the otter near a linen, gate six.",
+    ]
+    stored = forms("Hello.", *told)[1:]
+    shown = [*forms("Hello.", told[0].replace("one", "ten"))[1:], *stored[4:]]
+    assert places(shown, stored) == [(0, 0), (1, 4), (2, 5)]
