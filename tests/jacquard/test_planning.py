@@ -192,7 +192,7 @@ async def test_a_text_comes_after_an_event_and_only_where_its_conditions_hold():
         assert seen == [(), ("done",), ()]
         record = (await store.turns("s", limit=2))[0]
         prompt = (await store.turn("s", record.turn_id)).prompt
-    assert '<directive id="done">it is &lt;done&gt;</directive>' in json.dumps(prompt, ensure_ascii=False).replace(
+    assert '<directive id="done">it is &lt;done&gt;</directive>' in json.dumps({**prompt}, ensure_ascii=False).replace(
         '\\"', '"'
     )
 
