@@ -364,12 +364,13 @@ def test_a_swipe_is_a_reason_of_its_own():
 class StoreWithABrokenPlan(MemoryStore):
     """A store in which what world info left in the turn before cannot be read."""
 
-    async def window(self, *args, **kwargs):
-        window = await super().window(*args, **kwargs)
-        if window.previous is None:
-            return window
-        plan = {**window.previous.plan, "world_info": {"chat_length": "three"}}
-        return replace(window, previous=replace(window.previous, plan=plan))
+    async def turn_inputs(self, *args, **kwargs):
+        inputs = await super().turn_inputs(*args, **kwargs)
+        previous = inputs.window.previous
+        if previous is None:
+            return inputs
+        plan = {**previous.plan, "world_info": {"chat_length": "three"}}
+        return replace(inputs, window=replace(inputs.window, previous=replace(previous, plan=plan)))
 
 
 def test_effects_that_cannot_be_read_are_done_without():

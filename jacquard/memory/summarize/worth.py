@@ -33,7 +33,7 @@ _NAME_ZH = re.compile(
     r"(?:姓|名叫|叫做|叫作|叫|名为|名字是)「?[一-鿿]{1,4}|[阿老小][一-鿿](?=[，。、：；的说道问把在从是站坐跪])"
     r"|[一-鿿]{1,2}(?:大人|掌柜|郎中|婶|大娘|大爷|三爷|老爷|师父|先生|太太|姑娘|公子|将军|夫人|道长|县令|县丞|村长|队长|"
     r"船长|老板)"
-    r"|《[^》]+》|[一-鿿](?:井|桥|镇|村|庙|府|山|河|岛|城|码头|客栈|驿馆|洞|渡口)"
+    r"|《[^《》]{1,40}》|[一-鿿](?:井|桥|镇|村|庙|府|山|河|岛|城|码头|客栈|驿馆|洞|渡口)"
 )
 _DEED = re.compile(
     _words(
@@ -62,8 +62,8 @@ _DEED = re.compile(
 _TELLING_QUOTE = re.compile(r"[「『“«\"][^」』”»\"]{6,}")
 _PROTOCOL = re.compile(
     r"(?i)(?:<|&(?:amp;)*lt;)/?(?:content|thought|instruction|system|user_input|context_layer|"
-    r"memor|summary|status|directive|notice|reply)|state_update|\[\s*\[?\s*\"(?:SET|ADD|SUB|MUL|DIV|PUSH|POP|DELETE)\"|"
-    r"\{\s*\"op\""
+    r"memor|summary|status|directive|notice|reply)|state_update|\[\s{0,20}\[?\s{0,20}\"(?:SET|ADD|SUB|MUL|DIV|PUSH|POP|DELETE)\"|"
+    r"\{\s{0,20}\"op\""
 )
 _ORDER = re.compile(
     r"(?i)\b(?:ignore|disregard|forget|override)\b.{0,30}\b(?:previous|prior|above|earlier|instructions?|rules?|prompts?)\b"
