@@ -563,6 +563,7 @@ def test_what_was_recorded_without_kinds_plays_on(run, tmp_path):
     """A store of a release in which all ids shared one namespace: its turns come out byte for byte, and new ones are whole."""
     shutil.copytree(DATA / "store_before_block_kinds", tmp_path / "old")
     pack, store = DATA / "pack_block_ids", ("--store", f"file:{tmp_path / 'old'}")
+    run("migrate", *store)
     assert "2 of 2 recorded turns came out byte for byte" in run("replay", *store)
     old = json.loads(run("explain", "--json", *store))["report"]
     assert {d["kind"] for d in old["decisions"]} == {""}
