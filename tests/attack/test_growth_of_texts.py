@@ -65,7 +65,7 @@ def test_a_text_costs_as_much_as_it_is_long(name):
     with no_collections():
         suspects = [each for each in NAMES[:: STRIDE if name in SLOW else 1] if is_suspect(name, each)]
     for generator in suspects:
-        growth = measure_pair(name, generator, limit=16 * SMALL, count=4)
+        growth = measure_pair(name, generator, limit=64 * SMALL, count=4)
         if growth.exponent > MOST_OF_FEW:
             found[generator] = str(growth)
     assert found == {}
