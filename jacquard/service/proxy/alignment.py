@@ -105,8 +105,18 @@ class Alignment:
     @property
     def is_known(self) -> bool:
         """Whether every message of the client is a stored one, or a part of one."""
+        return self.known == self.shown
+
+    @property
+    def known(self) -> int:
+        """The number of messages of the client that are stored ones, or parts of them."""
         known = {pair.shown for pair in (*self.pairs, *self.moved) if pair.relation is not Relation.EDITED}
-        return len(known) + self.run == self.shown
+        return len(known) + self.run
+
+    @property
+    def has_edits(self) -> bool:
+        """Whether a stored message has another text than the client's."""
+        return any(pair.relation is Relation.EDITED for pair in self.pairs)
 
     @property
     def first(self) -> int:

@@ -78,7 +78,7 @@ async def find_paths(
 ) -> list[StoredPath]:
     """Return the path that explains the client's messages best, then the others that were looked at.
 
-    The active one is the best unless another is clearly better, or has all messages, which the active one has not.
+    The active one is the best unless another is clearly better, has all messages, or has more of them and no edit.
     """
     active = await look(runtime, session_id, shown, opening)
     if active.alignment.is_exact:
@@ -87,7 +87,9 @@ async def find_paths(
     others = [await look(runtime, session_id, shown, opening, head.branch_id) for head in heads]
     best = min(others, key=lambda path: (*_is_missing(path.alignment), path.alignment.cost), default=active)
     is_better = _is_missing(best.alignment) < _is_missing(active.alignment)
-    if not is_better and best.alignment.cost > active.alignment.cost - CLEARLY_BETTER:
+    has_more = best.alignment.known > active.alignment.known and not best.alignment.has_edits
+    margin = 0.0 if has_more else CLEARLY_BETTER
+    if not is_better and best.alignment.cost > active.alignment.cost - margin:
         best = active
     return [best, *(each for each in (active, *others) if each is not best)]
 

@@ -319,3 +319,12 @@ async def test_an_exchange_has_the_ops_of_one_on_another_branch_only_if_the_same
         first[1] = reply("The old miller greets you and opens an old chest.")
     await client.ask(*first, *search, user("How many do I have?"))
     assert await client.coins() == 112
+
+
+async def test_a_former_reply_is_taken_again_though_the_clients_instruction_is_not_known_yet(client):
+    entered, instruction = user("I enter the mill by the river."), user("[Write the next reply in the third person.]")
+    await client.ask(entered, instruction, says=FIND)
+    await client.ask(entered, instruction, says="<content>Nobody is there, and the door falls shut.</content>")
+    assert await client.coins() == 12
+    await client.ask(entered, reply("You find coins."), user("I search the chest."), instruction)
+    assert await client.coins() == 112
