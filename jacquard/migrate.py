@@ -49,7 +49,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Migration:
-    """What was done to a store: its revision before and after, each change with its count, and what was left as it was."""
+    """Result of a conversion: the revision before and after, each change with its count, and what was left as it was."""
 
     shown: str
     before: int

@@ -1,4 +1,4 @@
-"""What an author's `$meta` rules for each mapping of a state, with all that it inherits.
+"""Rules of an author's `$meta` for each mapping of a state, with all that it inherits.
 
 The rules of a mapping come from three sources, the nearest first: its own `$meta`; the `$meta` of the template that it
 follows; for the two switches `updatable` and `extensible`, the mapping above. A template is a mapping with fields and

@@ -74,7 +74,7 @@ class BudgetConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PruneConfig:
-    """What is dropped or shortened when the budget is short.
+    """Settings of dropping and shortening when the budget is short.
 
     `must_keep_priorities` always includes `must`.
     """
@@ -288,7 +288,7 @@ class PlannerConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PackageConfig:
-    """What the ContextPackage of a turn may hold; the prompt itself is bounded by `budget`."""
+    """Limits of the ContextPackage of a turn; the prompt itself is bounded by `budget`."""
 
     by_document: int = bounded_field(3, 1, doc="The most evidence items from one document or turn.", call=ANY)
     by_source: int = bounded_field(10, 1, doc="The most evidence items from one chain.", call=ANY)
@@ -303,7 +303,7 @@ class PackageConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LayersConfig:
-    """Which layers of context a call gets."""
+    """Layers of context that a call gets."""
 
     process: str = choice_field(
         "sequential",

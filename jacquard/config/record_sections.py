@@ -162,7 +162,7 @@ class RedactionConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvidenceConfig:
-    """How evidence is stored, shown and compared."""
+    """Settings of storing, showing and comparing evidence."""
 
     enabled: bool = plain_field(True, doc="Whether results of tools and searches are shown in prompts.", call=LOWER)
     limit: int = bounded_field(
@@ -202,7 +202,7 @@ class EvidenceConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ObservabilityConfig:
-    """What is reported of a turn. None of it changes a prompt."""
+    """Reports on a turn. None of them changes a prompt."""
 
     emit_events: bool = plain_field(True, doc="Whether events are emitted.")
     include_reports_in_store: bool = plain_field(True, doc="Whether the receipt's decisions are stored with the turn.")

@@ -48,7 +48,7 @@ class OverviewScope(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchIntent:
-    """What Stream B is to search for.
+    """Search of Stream B: its words, weights and time.
 
     `domain_weight` has the keys narrative, lore, event; each weight is 0..1, and they need not add up to 1. `overview`: the input
     asks for many memories at once, spread over time (None: for those that answer it).

@@ -160,15 +160,15 @@ def begun_sessions(said: Said) -> list[str]:
     begun, newest = _paragraphs(forms[first].words), _paragraphs(said.user.content)
     notes = {newest[0], newest[-1]} if len(newest) > 1 else ()
     fewer = [begun[1:], begun[:-1]] if len(begun) > 1 else []
-    prefix, names = _prefix_of(said.viewer, said.user_id), list[str]()
-    for texts in (begun, *([*begun, note] for note in sorted(notes)), *fewer):
-        shown = [*([each.words] for each in forms[:first]), sorted(texts)]
-        told = zip(forms, shown, strict=False)
-        words = "\0".join(
-            f"{each.role}\0{tight_text(chr(10).join(text))}\0{''.join(sorted(each.parts))}" for each, text in told
-        )
-        names.append(f"{prefix}{hashlib.sha256(words.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}")
-    return list(dict.fromkeys(names))
+    prefix, before = _prefix_of(said.viewer, said.user_id), [_joined(each, each.words) for each in forms[:first]]
+    begun_texts = ("\n".join(sorted(texts)) for texts in (begun, *([*begun, note] for note in sorted(notes)), *fewer))
+    wholes = ("\0".join((*before, _joined(forms[first], text))) for text in begun_texts)
+    digests = (hashlib.sha256(each.encode("utf-8", "surrogatepass")).hexdigest()[:16] for each in wholes)
+    return list(dict.fromkeys(f"{prefix}{digest}" for digest in digests))
+
+
+def _joined(form: MessageForm, words: str) -> str:
+    return f"{form.role}\0{tight_text(words)}\0{''.join(sorted(form.parts))}"
 
 
 def _paragraphs(text: str) -> list[str]:

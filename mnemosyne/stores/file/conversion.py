@@ -52,7 +52,7 @@ _Rows = dict[str, dict[str, bytes]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConvertedFolder:
-    """What was converted: the format before, the number of sessions, and a sentence for each line that could not be read."""
+    """Result of a conversion: the format before, the number of sessions, and a sentence for each line that could not be read."""
 
     before: int
     sessions: int
@@ -83,7 +83,7 @@ class _AuditLine:
 
 @dataclass(kw_only=True, slots=True)
 class _Found:
-    """What was read of a folder."""
+    """Rows that were read from a folder."""
 
     journals: list[tuple[Owner, _Rows]] = field(default_factory=list)
     audits: list[tuple[str, AuditRecord]] = field(default_factory=list)
