@@ -1,4 +1,4 @@
-"""The engine for hosts without an event loop: the same methods, each of which returns when its work is done.
+"""Engine for hosts without an event loop: the same methods, which block until their work is done.
 
     from jacquard.sync import create_context_engine, open_runtime
 
@@ -9,8 +9,8 @@
         runtime.ensure_session("s1")
         turn = runtime.engine.prepare_turn("s1", "Hello.")
 
-The functions take the arguments of those of the same name in `jacquard`. The engine runs on an event loop in a thread of
-its own, so several threads may call it at once. It cannot be used on the thread of an event loop, which it would block.
+The functions have the same arguments as those in `jacquard`. The engine runs on an event loop in its own thread, so several
+threads may call it at once. Do not use it on the thread of an event loop, because it would block that loop.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 def _blocking(method: Callable[Concatenate[Any, P], Awaitable[T]]) -> Callable[Concatenate[Any, P], T]:
-    """Return a method that runs the method of that name of the engine, or of the runtime, and waits for it."""
+    """Return a method that runs the engine's or runtime's method of the same name and waits for it."""
 
     @wraps(method)
     def call(self: SyncEngine | SyncRuntime, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -45,7 +45,7 @@ def _blocking(method: Callable[Concatenate[Any, P], Awaitable[T]]) -> Callable[C
 class SyncEngine:
     """A `ContextEngine` whose methods block. Use it in `with`, or call `close` at the end.
 
-    `engine` is the engine itself; `run` calls any coroutine function on its event loop, such as those of the store.
+    `engine` is the async engine; `run` calls any coroutine function on its event loop, such as those of the store.
     """
 
     def __init__(self, engine: ContextEngine, portal: BlockingPortal | None = None) -> None:
@@ -56,7 +56,7 @@ class SyncEngine:
             self._stack.enter_context(self._portal.wrap_async_context_manager(engine))
 
     def run(self, work: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
-        """Call a coroutine function on the engine's event loop and return its result; its errors are raised as they are."""
+        """Call a coroutine function on the engine's event loop and return its result; its errors are raised unchanged."""
         return self._portal.call(partial(work, *args, **kwargs))
 
     def close(self) -> None:
@@ -102,14 +102,14 @@ class SyncEngine:
 
 
 class SyncRuntime:
-    """A `Runtime` whose methods block; `engine` is its engine, which blocks too, and `runtime` the runtime itself."""
+    """A `Runtime` whose methods block; `engine` is its blocking engine, and `runtime` the async runtime."""
 
     def __init__(self, runtime: Runtime, portal: BlockingPortal) -> None:
         self.runtime = runtime
         self.engine = SyncEngine(runtime.engine, portal)
 
     def run(self, work: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
-        """Call a coroutine function on the event loop, as `SyncEngine.run` does."""
+        """Call a coroutine function on the event loop, like `SyncEngine.run`."""
         return self.engine.run(work, *args, **kwargs)
 
     action = _blocking(Runtime.action)
@@ -165,4 +165,5 @@ def _wrap_open_engine(
 create_context_engine = _wrap_create(factory.create_context_engine)
 open_runtime = _wrap_open_runtime(runtime.open_runtime)
 open_engine = _wrap_open_engine(open_runtime)
-"""Opens what `open_runtime` opens; gives the engine, and the runtime whose coroutine functions `SyncEngine.run` calls."""
+"""Opens the same as `open_runtime`, but returns the engine, and the runtime whose coroutine functions `SyncEngine.run` calls.
+"""

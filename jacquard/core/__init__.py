@@ -1,1 +1,1 @@
-"""Values, protocols and errors that every other folder of jacquard uses."""
+"""Values, protocols and errors for all other folders of jacquard."""

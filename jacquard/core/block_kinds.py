@@ -1,7 +1,7 @@
-"""The one list of block kinds and of slots: whatever is decided by the kind or the slot of a block is a column here.
+"""Table of block kinds and slots: every rule that depends on the kind or the slot of a block is a column here.
 
-A kind says what the id of a block is an id of; a slot is the name by which a layout places it. Blocks of code have the slot of
-their kind, blocks of templates the slot that their manifest gives them, be it one of `SLOTS` or a name of the author's own.
+The kind states what the block's id refers to; the slot is the name by which a layout places the block. Blocks made in code have
+the slot of their kind. Blocks of templates have the slot in their manifest: one of `SLOTS`, or a name the author chose.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 INPUT_ID = "user_input"
-"""The id of the block of the user's input; no other block has it."""
+"""Id of the block of the user's input; no other block has it."""
 
 HOST_SOURCE = "host"
 TEMPLATE_SOURCE = "automation:"
@@ -40,19 +40,19 @@ STATE_LAYER = "deterministic"
 EVIDENCE_LAYER = "evidence"
 USER_LAYER = "user"
 WRAPPED_LAYERS = (STATE_LAYER, FLESH_LAYER)
-"""The wrappers `<context_layer>` that a template may ask for."""
+"""Layers that a template may wrap in `<context_layer>`."""
 
 KNOWLEDGE_SECTION = "knowledge_base"
 MEMORIES_SECTION = "relevant_memories"
 FORMER_SECTION = "former"
-"""Where facts about the user stand that hold no more."""
+"""Section of facts about the user that are no longer true."""
 
 SYSTEM_PROMPT = "system_prompt"
-"""The place of the agent's own prompt in the seven layers (`docs/layers.md`), before all layers."""
+"""Name of the agent's own prompt among the seven layers (`docs/layers.md`); it precedes all of them."""
 
 
 class Layer(StrEnum):
-    """The five shared layers, in their order; the agent's own prompt, the conversation and the query frame them."""
+    """The five shared layers, in prompt order; the agent's own prompt comes before them, conversation and query after."""
 
     FRAMEWORK = "framework__context"
     EXPERIENCE = "experience__context"
@@ -62,15 +62,18 @@ class Layer(StrEnum):
 
 
 class PackagePart(StrEnum):
-    """Where a context package has a text: among its blocks, or in a part of its own (messages, evidence, summary)."""
+    """Part of a context package that a text goes to."""
 
     SYSTEM_BLOCKS = "system_blocks"
+    """Context for the model."""
     DEVELOPER_BLOCKS = "developer_blocks"
+    """Instructions and rules."""
     OWN = "own"
+    """A part with its own field: messages, evidence, summary."""
 
 
 class Subject(StrEnum):
-    """What a block is about, by which the command line colours it."""
+    """Topic of a block; the command line colours blocks by it."""
 
     NONE = ""
     WORLD = "world"
@@ -83,25 +86,26 @@ class Subject(StrEnum):
 
 
 class Beside(StrEnum):
-    """How a block joins a prompt that a chat client has written itself: it has such a text of its own (ABSENT), or the block is
-    added where the prompt stays the same over many turns (LASTING) or where it changes (CHANGING, or DIRECTING for what is no
-    material, but tells the model what to do).
-    """
+    """Rule for adding a block to a prompt that a chat client wrote."""
 
     ABSENT = "absent"
+    """Not added, because the client sends such a text itself."""
     LASTING = "lasting"
+    """Added in the part of the prompt that stays the same over many turns."""
     DIRECTING = "directing"
+    """Added in the part that changes; it instructs the model instead of informing it."""
     CHANGING = "changing"
+    """Added in the part that changes."""
 
 
 class BlockKind(StrEnum):
-    """What a block is, and so what its id is an id of. Ids of two kinds never mean the same thing, however they are spelled.
+    """Kind of a block, and so the kind of thing its id refers to; equal ids of two kinds are not related.
 
-    UNKNOWN: recorded by a release that had no kinds, where all ids shared one namespace; and the frame between blocks, which
-    is no block. The order is that in which kinds keep an id that two of them have (`rename_duplicates`).
+    If two blocks have the same id, the one whose kind is listed first keeps it (`rename_duplicates`).
     """
 
     UNKNOWN = ""
+    """The frame between blocks, and blocks recorded by a release without kinds, where all ids shared one namespace."""
     INPUT = "input"
     TEMPLATE = "template"
     DIRECTIVE = "directive"
@@ -118,31 +122,33 @@ class BlockKind(StrEnum):
 
 
 SAID = frozenset({BlockKind.MESSAGE, BlockKind.INPUT})
-"""The kinds of what is said in the conversation."""
+"""Kinds of blocks that are messages of the conversation."""
 
 AUTHORED = frozenset({BlockKind.TEMPLATE, BlockKind.DIRECTIVE, BlockKind.INJECTION, BlockKind.WORLD_INFO})
-"""The kinds of what the author of a world or of templates wrote: too long for a budget, it is cut and not dropped."""
+"""Kinds of blocks written by the author of a world or of templates; if one is too long for the budget, it is cut, not dropped.
+"""
 
 
 AUTHORED_ENTRIES = frozenset({BlockKind.DIRECTIVE, BlockKind.INJECTION, BlockKind.WORLD_INFO})
-"""The kinds of single texts of an author; a chat client that has the author's files may send them itself."""
+"""Kinds that are single texts of an author; a chat client that has the author's files may send them itself."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KindTraits:
-    """What holds for all blocks of a kind.
-
-    `slot` is theirs; None where the manifest of their template says it. `source` is what their source is, or begins with.
-    `has_own_part`: a context package has them in a part of its own, whatever their slot. `layer` is the wrapper that they
-    stand in. `subject` and `beside` are None where the slot says it.
-    """
+    """Properties shared by all blocks of a kind."""
 
     source: str
+    """Source of the blocks, or the beginning of it."""
     slot: str | None = None
+    """None if the manifest of the template states it."""
     has_own_part: bool = False
+    """Whether a context package has a field of its own for these blocks, whatever their slot."""
     layer: str | None = None
+    """Wrapper that contains the blocks."""
     subject: Subject | None = None
+    """None if the slot states it."""
     beside: Beside | None = None
+    """None if the slot states it."""
 
 
 KINDS: Mapping[BlockKind, KindTraits] = MappingProxyType(
@@ -174,27 +180,27 @@ KINDS: Mapping[BlockKind, KindTraits] = MappingProxyType(
         ),
     }
 )
-"""Every kind but UNKNOWN."""
+"""Traits of every kind except UNKNOWN."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SlotTraits:
-    """What holds for the blocks of a slot.
-
-    `shared_layer` is their layer (None: history and input, which have none). `part` and `package_type` say where a
-    context package has them and as what. `remedy` is what a user can do when the block does not fit that must stay;
-    `block_id` is its id in the shipped templates, where that is not the name of the slot. `needs_state`: without a state in the
-    world it does not join a client's own prompt.
-    """
+    """Properties shared by the blocks of a slot."""
 
     shared_layer: str | None = Layer.KNOWLEDGE.value
+    """None for history and input, which are in no layer."""
     part: PackagePart = PackagePart.SYSTEM_BLOCKS
+    """Part of a context package that contains the blocks."""
     package_type: str = "other"
+    """Type of the blocks in a context package."""
     subject: Subject = Subject.WORLD
     remedy: str = ""
+    """Advice to the user if the block must be kept but does not fit."""
     block_id: str = ""
+    """Id of the block in the shipped templates, if it is not the name of the slot."""
     beside: Beside = Beside.CHANGING
     needs_state: bool = False
+    """If true, the block is added to a client's own prompt only in a world with a state."""
 
 
 _FACTS_REMEDY = "it is a fact about the user: end it with valid_to, or say it shorter"
@@ -278,18 +284,18 @@ SLOTS: Mapping[str, SlotTraits] = MappingProxyType(
         ),
     }
 )
-"""The slots of the shipped templates and of blocks of code. `slot.section` goes before `slot`, as in layouts."""
+"""Slots of the shipped templates and of blocks made in code; `slot.section` takes precedence over `slot`, as in layouts."""
 
 _OTHER = SlotTraits()
 
 
 def slot_traits(slot: str, section: str | None = None) -> SlotTraits:
-    """Return what holds for a slot, in one of its sections; a slot of an author's own is knowledge of the world."""
+    """Return the traits of a slot or of one of its sections; an unknown slot has the traits of knowledge about the world."""
     return SLOTS.get(f"{slot}.{section}") or SLOTS.get(slot) or _OTHER
 
 
 def slot_of(kind: BlockKind) -> str:
-    """Return the slot of the blocks of a kind that no template makes; KeyError for the other kinds."""
+    """Return the slot of a kind whose blocks are made in code; raises KeyError for the other kinds."""
     if (slot := KINDS[kind].slot) is None:
         raise KeyError(kind)
     return slot
@@ -300,12 +306,12 @@ def _traits_of_template_block(block_id: str) -> SlotTraits:
 
 
 def remedy_of(block_id: str) -> str:
-    """Return what a user can do when a block does not fit that must stay, as half a sentence; empty where nothing is known."""
+    """Return what the user can do if this block must be kept but does not fit, as half a sentence; '' if nothing is known."""
     return _traits_of_template_block(block_id).remedy
 
 
 def place_beside(kind: BlockKind, block_id: str, *, has_state: bool) -> Beside:
-    """Return how a block joins a client's own prompt, in a world with a state or without one."""
+    """Return how a block is added to a client's own prompt."""
     kind_traits = KINDS.get(kind)
     if kind_traits is None:
         return Beside.ABSENT
@@ -317,7 +323,7 @@ def place_beside(kind: BlockKind, block_id: str, *, has_state: bool) -> Beside:
 
 
 def subject_of(source: str) -> Subject:
-    """Return what a block is about by its source (`automation:chat/status.j2`, `curation:lore`, `history`)."""
+    """Return the topic of a block from its source (`automation:chat/status.j2`, `curation:lore`, `history`)."""
     for traits in KINDS.values():
         if traits.subject is not None and source.partition(":")[0] == traits.source.rstrip(":"):
             return traits.subject

@@ -1,4 +1,4 @@
-"""Prompt blocks and the skein that holds them through the weaving stages."""
+"""Prompt blocks, and the skein that contains them during weaving."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from mnemosyne.schema.memory import LoreCategory, Trust
 from mnemosyne.schema.session import Ref, Role
 
 FRAME = "frame"
-"""The id under which tags and overhead between blocks are counted; no block has it."""
+"""Id under which the tokens of tags and of message overhead are counted; no block has it."""
 MESSAGE_OVERHEAD_TOKENS = 4
-"""Tokens of a message beside its text."""
+"""Tokens of a message besides its text."""
 
 
 class Position(StrEnum):
-    """Where a block stands in the prompt. APPENDED: before the user's message, and in later prompts before that message."""
+    """Position of a block in the prompt."""
 
     SYSTEM = "system"
     BEFORE_HISTORY = "before_history"
     IN_HISTORY = "in_history"
     APPENDED = "appended"
+    """Before the user's message; later prompts keep the block before that message."""
     AFTER_HISTORY = "after_history"
     USER_ANCHOR = "user_anchor"
 
@@ -41,7 +42,7 @@ class Stage(StrEnum):
 
 
 class Sensitivity(StrEnum):
-    """How sensitive a text is, from the least to the most sensitive."""
+    """Sensitivity of a text, from least to most sensitive."""
 
     PUBLIC = "public"
     INTERNAL = "internal"
@@ -53,7 +54,7 @@ _LEVELS: Mapping[str, int] = {level: rank for rank, level in enumerate(Sensitivi
 
 
 def sensitivity_of(metadata: Mapping[str, object]) -> Sensitivity:
-    """Return how sensitive a text is by its metadata (`sensitivity`); an unknown word counts as the most sensitive."""
+    """Return the sensitivity in a text's metadata (`sensitivity`); an unknown value counts as the most sensitive."""
     if "sensitivity" not in metadata:
         return Sensitivity.PUBLIC
     told = metadata["sensitivity"]
@@ -61,72 +62,74 @@ def sensitivity_of(metadata: Mapping[str, object]) -> Sensitivity:
 
 
 def is_too_sensitive(metadata: Mapping[str, object], most: str) -> bool:
-    """Return whether a text is, by its metadata, more sensitive than a level; KeyError for a word that is no level."""
+    """Return whether a text's metadata declare it more sensitive than `most`; raises KeyError if `most` is not a level."""
     return _LEVELS[sensitivity_of(metadata)] > _LEVELS[most]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Placement:
-    """The place of a block in the prompt.
-
-    In SYSTEM `order` is the slot (small first). Elsewhere blocks of higher `priority` stand nearer to the user input,
-    and equal ones follow their ids. `depth` counts for IN_HISTORY only: exactly that many newer history messages
-    follow.
-    """
+    """Place of a block in the prompt."""
 
     position: Position
     priority: int = 0
+    """Outside SYSTEM: blocks of higher priority are nearer to the user input; equal priorities are ordered by id."""
     depth: int = 0
+    """IN_HISTORY only: the number of history messages after the block."""
     order: int = 0
+    """SYSTEM only: the slot's place, smallest first."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PromptBlock:
-    """One piece of the prompt, rendered and escaped.
-
-    `block_id` is unique in the prompt (`rename_duplicates`), `kind` says to what it refers, and `uri` is the address of
-    what the block shows, if it has one: an entry of memory, a message, an evidence. Two blocks with the same `uri` hold
-    the same text. `content` is filament text, final. `slot` is the name by which a layout places it (`instruction`,
-    `state`, `flesh`…). `layer` groups neighbours under one `<context_layer>`: "deterministic", "probabilistic" or None;
-    `section` names the element inside the layer that gathers neighbours (`knowledge_base`, `relevant_memories`), or
-    None. `rank` orders blocks of one priority for pruning, small = keep first. `group`: blocks of one group live or die
-    together. `tokens` counts `content` alone. `title` names the block for people. `at` is the time of the text,
-    `expires_at` the time from which it is not used any more (None: never). `shortened` marks a text that replaces a
-    longer one, or one that must not be shown. `attached_tokens` are those of what is sent beside the text: images, tool calls.
-    `as_written`: the content is a message as it was written, no markup; it is never joined with markup in one message.
-    `sequence` is the block's place among those that a layout puts into one place, small first, whatever their `rank`. `anchor` is
-    the id of the message before which a block of an earlier prompt stands, if its place is APPENDED.
-    """
+    """One piece of the prompt, rendered and escaped."""
 
     block_id: str
+    """Unique in the prompt (`rename_duplicates`)."""
     block_type: BlockType
     slot: str
+    """Name by which a layout places the block (`instruction`, `state`, `flesh`…)."""
     source: str
     content: str
+    """Final text, in filament markup."""
     role: Role = Role.SYSTEM
     priority: Priority = Priority.MEDIUM
     placement: Placement = Placement(position=Position.SYSTEM)
     layer: str | None = None
+    """Wrapper `<context_layer>` shared with neighbours ("deterministic", "probabilistic"), or None."""
     section: str | None = None
+    """Element inside the layer shared with neighbours (`knowledge_base`, `relevant_memories`), or None."""
     group: str | None = None
+    """Blocks of one group are kept or dropped together."""
     rank: int = 0
+    """Order among blocks of one priority for pruning; the smallest is kept first."""
     tokens: int = 0
+    """Tokens of `content` only."""
     volatile: bool = False
     title: str = ""
+    """Name of the block for people."""
     entities: tuple[str, ...] = ()
     category: LoreCategory | None = None
     refs: tuple[Ref, ...] = ()
     trust: Trust = Trust.AUTHORED
     at: datetime | None = None
+    """Time of the text."""
     expires_at: datetime | None = None
+    """Time from which the text is not used any more (None: never)."""
     sensitivity: Sensitivity = Sensitivity.PUBLIC
     shortened: bool = False
+    """Whether the content replaces a longer text or one that must not be shown."""
     kind: BlockKind = BlockKind.UNKNOWN
+    """States what the block's id refers to."""
     uri: str = ""
+    """Address of the memory entry, message or evidence in the block; blocks with the same address have the same text."""
     attached_tokens: int = 0
+    """Tokens sent with the text: images, tool calls."""
     as_written: bool = False
+    """Whether the content is a message exactly as written, without markup; it never shares a message with markup."""
     sequence: int = 0
+    """Order among blocks that a layout puts in one place, smallest first, whatever their rank."""
     anchor: str = ""
+    """Only for APPENDED blocks of an earlier prompt: id of the message that follows the block."""
 
 
 _COPIED = tuple((slot.__get__, slot.__set__) for slot in (vars(PromptBlock)[each.name] for each in fields(PromptBlock)))
@@ -134,7 +137,9 @@ _SET_TOKENS = vars(PromptBlock)["tokens"].__set__
 
 
 def with_tokens(block: PromptBlock, tokens: int) -> PromptBlock:
-    """Return a block with other tokens: `dataclasses.replace` at a quarter of its cost, because every turn prices every block."""
+    """Return the block with another token count; four times faster than `dataclasses.replace`, and every turn counts every
+    block.
+    """
     if block.tokens == tokens or type(block) is not PromptBlock:
         return block if block.tokens == tokens else replace(block, tokens=tokens)
     made = object.__new__(PromptBlock)
@@ -145,13 +150,13 @@ def with_tokens(block: PromptBlock, tokens: int) -> PromptBlock:
 
 
 def is_of_kind(block: PromptBlock, kind: BlockKind) -> bool:
-    """Say whether a block is of a kind; one that was recorded without its kind is known by its slot."""
+    """Return whether a block is of a kind; a block recorded without a kind is recognised by its slot."""
     return block.kind is kind or (block.kind is BlockKind.UNKNOWN and block.slot == KINDS[kind].slot)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SlotRule:
-    """Where a layout puts the blocks of one slot."""
+    """Place that a layout gives to the blocks of one slot."""
 
     slot: str
     position: Position
@@ -162,39 +167,39 @@ class SlotRule:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SkeinTemplate:
-    """A layout as data.
-
-    Slots that it does not name go to SYSTEM, after all named ones; a rule for `slot.section` takes precedence over one
-    for `slot`. With `separate` the blocks of each order have a system message of their own. `boundary` is set where
-    messages are shown as written: they stand alone in their role messages, and in one text between lines that have it.
-    `alternates`: neighbouring messages of one role are sent as one, because several providers refuse them otherwise, and what the
-    user said last stands in the same element in every prompt (not in prompts that earlier releases recorded).
-    """
+    """Layout as data."""
 
     layout_id: str
+    """Id of the layout."""
     rules: tuple[SlotRule, ...]
+    """A rule for `slot.section` takes precedence over one for `slot`; slots without a rule come last in SYSTEM."""
     separate: bool = False
+    """Whether the blocks of each order have a system message of their own."""
     boundary: str = ""
+    """Line around each message in one text, if messages are shown as written; in role messages such a message is not joined."""
     alternates: bool = False
+    """Whether neighbouring messages of one role are sent as one, because several providers refuse them otherwise.
+
+    The newest user message is then in the same element in every prompt. False for prompts that earlier releases recorded.
+    """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Skein:
-    """The blocks of one prompt at one stage, each list in reading order.
-
-    `system` is the system text; `history` the conversation with what stands inside, before and after it; `anchor` what
-    stands right before the user input. Until the ANCHORED stage, blocks that have no place yet wait in `pending`.
-    `layer_attributes` go onto the wrapper of a layer (the model that chose the flesh, say). `separate`, `boundary` and
-    `alternates` are the layout's.
-    """
+    """Blocks of one prompt at one stage, each list in reading order."""
 
     stage: Stage
     system: tuple[PromptBlock, ...] = ()
+    """Blocks of the system text."""
     history: tuple[PromptBlock, ...] = ()
+    """Conversation, with the blocks before, inside and after it."""
     anchor: tuple[PromptBlock, ...] = ()
+    """Blocks directly before the user input."""
     user_input: PromptBlock | None = None
     pending: tuple[PromptBlock, ...] = ()
+    """Blocks without a place; empty from the ANCHORED stage on."""
     layer_attributes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Attributes of the wrapper of each layer (for example the model that chose the memories)."""
     separate: bool = False
     boundary: str = ""
     alternates: bool = False

@@ -1,8 +1,7 @@
-"""Measures how far the token estimate is off, by what providers reported. Pure.
+"""Measures the error of our token estimate from the counts that providers report. Pure.
 
-The record of a model call holds the provider's token counts and our estimate for the same prompt. Their ratio makes the
-limit of the next turns smaller or larger. The counter itself stays as it is, so that the budget and the final check
-count alike.
+The record of a model call contains the provider's token counts and our estimate for the same prompt. Their ratio lowers or
+raises the limit of the next turns. The counter itself does not change, so the budget and the final check count alike.
 """
 
 from __future__ import annotations
@@ -21,11 +20,10 @@ LEAST, MOST, STEP = 0.7, 2.0, 0.05
 
 
 def correction_of(usages: Iterable[ModelUsage], model_hint: str | None = None) -> float:
-    """Return the factor from estimated to real tokens: the median over what was reported for the main model, 1.0
-    without reports.
+    """Return the factor from estimated to real tokens: the median over the main model's reports; 1.0 without reports.
 
-    The factor is between 0.7 and 2.0 in steps of 0.05, so that it changes seldom and a prompt's prefix stays the same.
-    Only reports of the model `model_hint` count, where it is given.
+    The factor is 0.7 to 2.0 in steps of 0.05, so that it changes seldom and the prefix of prompts stays the same. If
+    `model_hint` is given, only reports of that model count.
     """
     ratios = [ratio for usage in usages if (ratio := _ratio(usage, model_hint)) is not None]
     if not ratios:
@@ -50,10 +48,13 @@ def _ratio(usage: ModelUsage, model_hint: str | None) -> float | None:
 def add_token_counts(
     usage: ModelUsage, prompt_tokens: int | None, reply_tokens: int | None, **links: Any
 ) -> ModelUsage:
-    """Return a usage record that has the estimated counts beside the reported ones; an estimate replaces a count that
-    is missing.
+    """Return a usage record that also contains our estimates; an estimate replaces a count that is missing.
 
-    `prompt_tokens` and `reply_tokens` are the estimates (None: not known); `links` (a turn's id) go into `extra`.
+    Args:
+        usage: the record of the call.
+        prompt_tokens: estimate for the prompt (None: unknown).
+        reply_tokens: estimate for the reply (None: unknown).
+        links: values for `extra`, such as the id of the turn.
     """
     reported = usage.prompt_tokens > 0 or usage.total_tokens > 0
     extra = {**usage.extra, **{key: value for key, value in links.items() if value is not None}}

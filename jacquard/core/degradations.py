@@ -1,7 +1,7 @@
-"""Degradations: what a turn did without, each with a code for machines and a sentence for people. Pure.
+"""Degradation codes: each thing a turn had to do without, as a code for machines and a sentence for people. Pure.
 
-Every code that this product reports is named here once; the table in docs/observability.md is made by `degradation_table`.
-`mnemosyne` reports its codes as plain strings, and a test holds both lists together. This module must not import a store.
+Every code of this product is named here once; `degradation_table` makes the table in docs/observability.md. `mnemosyne` reports
+its codes as plain strings, and a test compares both lists. This module must not import a store.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mnemosyne.core.optional_packages import install_command
 
 
 class DegradationCode(StrEnum):
-    """The codes of degradations, in the order of a turn; the values are stored and must not change."""
+    """Codes of degradations, in the order of a turn; the values are stored and must not change."""
 
     VERSION_CONFLICT = "version_conflict"
     RECORD_DAMAGED = "record_damaged"
@@ -140,30 +140,32 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
         DegradationCode.INTEGRATION_FAILED: "The adapter of an agent framework could not do a step; the agent went on without it.",
     }
 )
-"""One sentence for each code; it is used where the place that reports the code gives no detail of its own."""
+"""Sentence of each code, used if the place that reports the code gives no detail."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Degradation:
-    """Something that a turn did without: `code` is for machines, `detail`, which holds no credentials, for people."""
+    """Something that a turn had to do without."""
 
     code: str
+    """For machines."""
     detail: str
+    """For people; contains no credentials."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "detail", mask_credentials(self.detail))
 
 
 def describe_degradation(code: str) -> Degradation:
-    """Return the degradation of a code with its sentence; the form `code: detail` gives a sentence of its own.
+    """Return the degradation of a code with its sentence; `code: detail` replaces the sentence.
 
-    A code that is not in `DegradationCode` comes from a part of a host: its words are then the sentence.
+    A code that is not in `DegradationCode` comes from a part of the host and is its own sentence.
     """
     name, _, detail = code.partition(": ")
     return Degradation(code=name, detail=detail or SENTENCES.get(name, name.replace("_", " ")))
 
 
 def degradation_table() -> str:
-    """Return the Markdown table of all codes and their sentences, as docs/observability.md has it."""
+    """Return the Markdown table of all codes and their sentences for docs/observability.md."""
     rows = [f"| `{code.value}` | {SENTENCES[code]} |" for code in DegradationCode]
     return "\n".join(("| code | what happened |", "| --- | --- |", *rows))

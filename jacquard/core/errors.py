@@ -38,13 +38,14 @@ class ConfigError(JacquardError):
 
 
 class MemoryNotFoundError(ConfigError):
-    """A session has no memory, or no edit of memory, of this id, or none that the caller may know."""
+    """No memory or edit of memory with this id exists in the session, or the caller may not see it."""
 
 
 class BudgetExceededError(JacquardError):
-    """The blocks that must be in the prompt do not fit; `blocks` are (block id, tokens) of all of them, biggest first.
+    """The blocks that must be in the prompt do not fit.
 
-    `without_state` is the same error for a prompt that shows nothing of the state, where that was tried.
+    `blocks` contains (block id, tokens) of all of them, biggest first. `without_state` is the same error for a prompt without
+    the state, if that was tried.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class BudgetExceededError(JacquardError):
 
 
 def _describe_limit(limit_tokens: int) -> str:
-    """Return how much room there was; tags and message overhead count before all blocks, and may take more than there is."""
+    """Return the available tokens as text; tags and message overhead are counted first and may take more than there are."""
     if limit_tokens > 0:
         return f"the budget is {limit_tokens}"
     return "and the budget leaves no room at all: tags and message overhead alone take it"
@@ -76,7 +77,7 @@ _TAIL_REMEDY = "it is the host's own tool calls and results: shorten them, or ra
 
 
 def _remedy(blocks: tuple[tuple[str, int], ...]) -> str:
-    """Return what a user can do about the biggest block, as a sentence; empty where there is no advice."""
+    """Return advice about the biggest block as a sentence; '' if there is none."""
     name = blocks[0][0] if blocks else ""
     if name.startswith(f"{HOST_SOURCE}:"):
         return f" The biggest is {name}: it is one of the host's `instructions` in the settings; shorten it."
@@ -87,8 +88,8 @@ def _remedy(blocks: tuple[tuple[str, int], ...]) -> str:
 class InputTooLargeError(JacquardError):
     """An input is larger than its limit; nothing was changed.
 
-    `what` names the input (`user message`, `reply`), `size` and `limit` are in `unit` (`characters`), `setting` is the limit's
-    name (`limits.user_message_chars`).
+    `what` names the input (`user message`, `reply`), `size` and `limit` are in `unit` (`characters`), and `setting` is the name
+    of the limit (`limits.user_message_chars`).
     """
 
     def __init__(self, what: str, size: int, limit: int, setting: str, unit: str = "characters") -> None:
@@ -99,7 +100,7 @@ class InputTooLargeError(JacquardError):
 
 
 class QuotaExceededError(JacquardError):
-    """A tenant has as much as it may: `what` (sessions, entries, stored_bytes), `limit`, and the `setting` that says so."""
+    """A tenant has reached a limit: `what` is limited (sessions, entries, stored_bytes), and `setting` sets the `limit`."""
 
     def __init__(self, tenant: str, what: str, limit: int, setting: str, advice: str) -> None:
         self.tenant, self.what, self.limit, self.setting = tenant, what, limit, setting
@@ -110,7 +111,7 @@ class QuotaExceededError(JacquardError):
 
 
 class TurnRateError(QuotaExceededError):
-    """A tenant has begun as many turns as it may in a minute; `seconds` says when the next one may begin."""
+    """A tenant has started as many turns in a minute as it may; the next one may start after `seconds`."""
 
     def __init__(self, tenant: str, limit: int, setting: str, seconds: int) -> None:
         super().__init__(tenant, "turns a minute", limit, setting, f"Come again in {seconds} s, or raise the setting.")
@@ -118,7 +119,7 @@ class TurnRateError(QuotaExceededError):
 
 
 class TemplateError(JacquardError):
-    """A template cannot be loaded or rendered; `line` is 1-based or None, `source_line` the text there."""
+    """A template cannot be loaded or rendered; `line` is 1-based or None, and `source_line` is its text."""
 
     def __init__(self, file: str, line: int | None, reason: str, source_line: str = "") -> None:
         self.file, self.line, self.reason, self.source_line = file, line, reason, source_line
@@ -128,14 +129,11 @@ class TemplateError(JacquardError):
 
 
 class LayoutError(JacquardError):
-    """The layout does not exist, or its file has a fault."""
+    """The layout does not exist, or its file is not valid."""
 
 
 class WorldUnavailableError(JacquardError):
-    """The pack of a session's world is not in the store, or cannot be read; nothing was written.
-
-    `reason` says why.
-    """
+    """The pack of a session's world is not in the store or cannot be read (`reason`); nothing was written."""
 
     def __init__(self, world_id: str, reason: str) -> None:
         self.world_id, self.reason = world_id, reason
@@ -159,7 +157,7 @@ class AssemblerError(JacquardError):
 class SelectorError(JacquardError):
     """The selector could not choose. `code`: `timeout`, `model_error`, `unreadable`, `circuit_open`, `no_model`.
 
-    `counts` holds the tokens of a call that was answered nevertheless.
+    `counts` contains the tokens of the call if it was answered nevertheless.
     """
 
     def __init__(self, code: str, detail: str, counts: Mapping[str, int] = EMPTY) -> None:
@@ -168,7 +166,7 @@ class SelectorError(JacquardError):
 
 
 class SummarizerError(JacquardError):
-    """A text could not be shortened, or a conversation could not be summarized; the sentence says why.
+    """A text could not be shortened, or a conversation could not be summarized; the message states why.
 
     `calls` (`jacquard.core.model_calls.Call`) are the model calls that were paid for nevertheless, in their order.
     """
@@ -181,7 +179,7 @@ class SummarizerError(JacquardError):
 class ModelError(JacquardError):
     """A model could not be called. `code`: `timeout`, `connection`, `refused`, `unavailable`, `bad_answer`.
 
-    `usages` are the records of the calls that failed, where the caller counted them.
+    `usages` are the records of the failed calls, if the caller counted them.
     """
 
     def __init__(self, code: str, detail: str, usages: tuple[ModelUsage, ...] = ()) -> None:
@@ -190,7 +188,7 @@ class ModelError(JacquardError):
 
 
 class ChunkConflictError(JacquardError):
-    """A chunk of a reply was refused; the chunks before it are kept."""
+    """A chunk of a reply was refused; the earlier chunks are kept."""
 
     def __init__(self, session_id: str, turn_id: str, index: int, reason: str) -> None:
         self.session_id, self.turn_id, self.index = session_id, turn_id, index
@@ -198,9 +196,7 @@ class ChunkConflictError(JacquardError):
 
 
 class MissingChunksError(JacquardError):
-    """A reply cannot be finished because chunks are missing (`missing`; None: all of them); the chunks that came are
-    kept.
-    """
+    """A reply cannot be finished because chunks are missing (`missing`; None: all of them); the received ones are kept."""
 
     def __init__(self, session_id: str, turn_id: str, missing: tuple[int, ...] = ()) -> None:
         self.session_id, self.turn_id, self.missing = session_id, turn_id, missing
@@ -212,9 +208,7 @@ class MissingChunksError(JacquardError):
 
 
 class ToolPairError(JacquardError):
-    """A tail holds a tool call without its result, or a result without its call; `place` is the message's place in the
-    tail (0-based).
-    """
+    """A tail contains a tool call without its result, or a result without its call; `place` is the message's index (0-based)."""
 
     def __init__(self, place: int, call_id: str, reason: str) -> None:
         self.place, self.call_id = place, call_id

@@ -1,7 +1,7 @@
-"""Removes what models put around an answer (thoughts, code fences), in linear time. Pure.
+"""Removes thoughts and code fences that models put around an answer, in linear time. Pure.
 
-Small models write down their reasoning before the answer and put a code fence around it. Each character of an answer is
-read a fixed number of times, whatever the answer holds.
+Small models write their reasoning before the answer and put a code fence around it. Each character is read a fixed number of
+times, whatever the answer contains.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _FENCE = re.compile(r"```[a-zA-Z]*")
 
 
 def strip_thoughts(text: str) -> str:
-    """Return the text without `<think>…</think>` and `<thinking>…</thinking>`; an element that is not closed stays."""
+    """Return the text without `<think>…</think>` and `<thinking>…</thinking>`; an element that is not closed is kept."""
     parts: list[str] = []
     at = kept = 0
     unclosed: set[str] = set()
@@ -21,7 +21,7 @@ def strip_thoughts(text: str) -> str:
         name, at = opening[1], opening.end()
         end = -1 if name in unclosed else text.find(f"</{name}>", at)
         if end < 0:
-            # No later one is closed either, so the text is not searched to its end again.
+            # No later element is closed either; do not search the rest of the text again.
             unclosed.add(name)
             continue
         parts.append(text[kept : opening.start()])
@@ -30,10 +30,9 @@ def strip_thoughts(text: str) -> str:
 
 
 def read_fence(text: str, *, own_line: bool = False) -> str | None:
-    """Return the content of a code fence that surrounds the whole text, without white space around it; None where there
-    is no such fence.
+    """Return the content of a code fence around the whole text, stripped; None if there is no such fence.
 
-    With `own_line` the closing fence must stand on a line of its own.
+    With `own_line` the closing fence must be on a line by itself.
     """
     opening = _FENCE.match(text)
     if opening is None or not text.endswith("```") or len(text) < opening.end() + len("```"):

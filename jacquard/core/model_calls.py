@@ -1,7 +1,7 @@
-"""Calls of small models as records: the purpose, the cost and the turn of each. Pure.
+"""Usage records of calls of small models: purpose, cost and turn. Pure.
 
-Plans, selections, summaries and consolidation are counted alike: by the provider's token counts where it reported them, else by
-our own count of the prompt and the answer. This module must not import a model or a store.
+The tokens of plans, selections, summaries and consolidation are those the provider reported, else our own count of prompt and
+answer. This module must not import a model or a store.
 """
 
 from __future__ import annotations
@@ -13,23 +13,26 @@ from jacquard.core.calibration import COUNTED, ESTIMATED, REPORTED
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage, ModelUsageStatus
 
 UNKNOWN = "unknown"
-"""How a call without an answer was counted: its cost is unknown."""
+"""How a call without an answer is counted: its cost is unknown."""
 
 UNDER_WAY = "under_way"
-"""In `extra` of a call that had not ended when its turn was written; it is written again when it ends."""
+"""Mark in `extra` of a call still running when its turn was written; its record is written again when it ends."""
 
 LATE = "late"
-"""In `extra` of a call that ended after its turn was written."""
+"""Mark in `extra` of a call that ended after its turn was written."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Call:
-    """One call: the texts that went and came (`answer` None: nothing came), and the tokens that the provider reported."""
+    """One call of a small model."""
 
     model: str
     prompt: str = ""
+    """Text that was sent."""
     answer: str | None = None
+    """Text that was received (None: nothing)."""
     prompt_tokens: int | None = None
+    """As reported by the provider, like `completion_tokens`."""
     completion_tokens: int | None = None
     latency_ms: float = 0.0
 
@@ -44,10 +47,9 @@ def usage_of(
     turn_id: str | None = None,
     error: str = "",
 ) -> ModelUsage:
-    """Return the usage record of a call; `extra` says how it was counted (`reported`, `estimated`, `unknown`) and for
-    which turn.
+    """Return the usage record of a call; `extra` states its turn and how it was counted (`reported`, `estimated`, `unknown`).
 
-    `error` marks a call that failed: either nothing came back, or the answer could not be used.
+    `error` marks a failed call: nothing was received, or the answer could not be used.
     """
     sent, came, counted = 0, 0, UNKNOWN
     if call.answer is not None:
@@ -80,24 +82,22 @@ class _Entry:
 
 
 class CallBook:
-    """The model calls of one turn's selection, recorded when they begin and when they end.
+    """Model calls of one turn's selection, recorded when they begin and when they end.
 
-    A turn does not wait for all of them. Its record holds those under way as calls of unknown cost; `take_late_usages`
-    returns how they ended.
+    A turn does not wait for all of them. Its record contains running calls with unknown cost; `take_late_usages` returns how
+    they ended.
     """
 
     def __init__(self) -> None:
         self._entries: list[_Entry] = []
 
     def begin(self, call: Call) -> int:
-        """Record that a call begins; return its place, which `end` takes."""
+        """Record that a call begins; return its place for `end`."""
         self._entries.append(_Entry(call=call))
         return len(self._entries) - 1
 
     def end(self, place: int, call: Call, error: str = "") -> None:
-        """Record how a call ended; `error` says that it failed or that its answer could not be used. Only the first end
-        counts.
-        """
+        """Record how a call ended; only the first end counts. `error`: the call failed, or its answer could not be used."""
         entry = self._entries[place]
         if not entry.ended:
             entry.call, entry.ended, entry.error = call, True, error
@@ -112,9 +112,7 @@ class CallBook:
         return tuple(made)
 
     def take_late_usages(self, turn_id: str, count: Callable[[str], int]) -> tuple[ModelUsage, ...]:
-        """Return the records of the calls that ended since the last call of this method, each once, under their earlier
-        ids.
-        """
+        """Return the records of calls that ended since this method was last called, under their earlier ids."""
         made = []
         for place, entry in enumerate(self._entries):
             if entry.ended and not entry.asked_for:

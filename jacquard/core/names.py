@@ -1,9 +1,9 @@
 """Finds names and words in an input, in scripts with and without spaces between words.
 
-The planner and Stream A both use it, so that they read an input the same way. Pure; of this product it imports only the
-value of an entity. Text is compared after NFKC and case folding, with runs of white space as one blank. A phrase that
-begins or ends in a letter of a script with spaces (English) must be at word boundaries there; Chinese, Japanese, Korean
-and Thai text is found as a substring.
+Planner and Stream A both use it, so they read an input the same way. Pure; from this product it imports only the entity value.
+Texts are compared after NFKC and case folding, with each run of white space as one blank. A phrase that begins or ends with a
+letter of a script with spaces (English) must be at word boundaries there; Chinese, Japanese, Korean and Thai phrases are found
+as substrings.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mnemosyne.core.normal_forms import normal_form
 from mnemosyne.schema.world import Entity
 
 NAME_CHARS = 200
-"""A longer name or phrase is not looked for: nobody writes it out, and the time would grow with its length."""
+"""Maximum length of a name or phrase; longer ones are ignored, because the time would grow with their length."""
 
 _UNSPACED = (
     (0x0E00, 0x0EFF),
@@ -32,7 +32,7 @@ _UNSPACED = (
 
 
 def normalise(text: str) -> str:
-    """Return `text` in the form in which texts are compared: NFKC, case folded, each run of white space as one blank."""
+    """Return the text in its form for comparison: NFKC, case folded, each run of white space as one blank."""
     return " ".join(normal_form("NFKC", text).casefold().split())
 
 
@@ -40,7 +40,7 @@ _normalised_phrase = lru_cache(maxsize=8192)(normalise)
 
 
 def is_unspaced(character: str) -> bool:
-    """Return whether a character belongs to a script that is written without spaces between words."""
+    """Return whether a character belongs to a script without spaces between words."""
     code = ord(character)
     return code >= 0x0E00 and any(low <= code <= high for low, high in _UNSPACED)
 
@@ -51,19 +51,19 @@ def _joins_words(character: str) -> bool:
 
 
 def stands_alone(text: str, start: int, end: int) -> bool:
-    """Return whether `text[start:end]` begins and ends at word boundaries, where its script has any."""
+    """Return whether `text[start:end]` begins and ends at word boundaries, if its script has any."""
     if start > 0 and _joins_words(text[start - 1]) and _joins_words(text[start]):
         return False
     return not (end < len(text) and _joins_words(text[end]) and _joins_words(text[end - 1]))
 
 
 def mentions(normalised_text: str, phrase: str) -> bool:
-    """Return whether `phrase` occurs in a text that is already normalised; an empty phrase never does."""
+    """Return whether a normalised text contains `phrase`; False if `phrase` is empty."""
     return next(find_mentions(normalised_text, phrase), None) is not None
 
 
 def find_mentions(normalised_text: str, phrase: str) -> Iterator[int]:
-    """Yield the places at which `phrase` (at most NAME_CHARS characters) occurs in a text that is already normalised."""
+    """Yield the places of `phrase` (at most NAME_CHARS characters) in a normalised text."""
     wanted = _normalised_phrase(phrase) if len(phrase) <= NAME_CHARS else ""
     start = normalised_text.find(wanted) if wanted else -1
     while start >= 0:
@@ -79,7 +79,7 @@ def count_mentions(normalised_text: str, phrases: Iterable[str]) -> int:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NameMatch:
-    """A name found in an input. `entity_ids` has more than one id where the name belongs to several entities."""
+    """A name found in an input; several `entity_ids` if entities share the name."""
 
     phrase: str
     start: int
@@ -89,9 +89,8 @@ class NameMatch:
 class NameDictionary:
     """Names and aliases of entities, prepared for searches in texts of any length; `names` maps ids to canonical names.
 
-    Building it takes one pass over all names; one of more than NAME_CHARS characters is left out. A search tries at each
-    place only the lengths of names with the same first character, so its cost depends on the length of the text and
-    hardly on the number of names.
+    Building it takes one pass over all names; names above NAME_CHARS characters are left out. A search compares each place only
+    with names that have the same first character, so its cost depends on the text and hardly on the number of names.
     """
 
     def __init__(self, entities: Sequence[Entity]) -> None:
@@ -112,7 +111,7 @@ class NameDictionary:
         return len(self._owners)
 
     def find_owner(self, name: str) -> str:
-        """Return the id of the only entity that an id or a name belongs to, else the text unchanged."""
+        """Return the id of the only entity with this id or name, else the text unchanged."""
         ids = (name,) if name in self.names else self._owners.get(normalise(name), ())
         return ids[0] if len(ids) == 1 else name
 
@@ -139,8 +138,6 @@ class NameDictionary:
 
 
 def _choose_entities(by_entity: dict[str, bool]) -> tuple[str, ...]:
-    """Return the entities of a name: those that have it as their own name, if there are any, else those that have it as
-    an alias.
-    """
+    """Return the entities that have this as their own name, if any, else those that have it as an alias."""
     own = [entity_id for entity_id, canonical in by_entity.items() if canonical]
     return (own[0],) if len(own) == 1 else tuple(by_entity)

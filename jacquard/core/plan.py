@@ -1,4 +1,4 @@
-"""Plan of one turn, as the planner decides it."""
+"""Plan of one turn: the planner's decisions."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from mnemosyne.core import codec
 from mnemosyne.world.activation.values import TimedEffects
 
 MAX_KEYWORDS = 12
-"""Search words of one plan."""
+"""Maximum number of search words in a plan."""
 
 KEYWORD_CHARS = 60
-"""The most characters of a search word that the rules guess or a model gives."""
+"""Maximum length of a search word that the rules guess or a model returns, in characters."""
 
 
 class Triage(StrEnum):
-    """Whether the input only changes numbers or is narrated."""
+    """Kind of input: it only changes numbers, or it is narrated."""
 
     NUMERICAL = "numerical"
     NARRATIVE = "narrative"
 
 
 class Temporal(StrEnum):
-    """The time that the input refers to."""
+    """Time that the input refers to."""
 
     NOW = "now"
     PAST = "past"
@@ -34,8 +34,9 @@ class Temporal(StrEnum):
 
 
 class OverviewScope(StrEnum):
-    """The extent of an overview: all that happened, quests, persons, places, other things that have a name, or what the player
-    carries and has left to do. What the input names is told of, and else everything of that kind.
+    """Subject of an overview: everything that happened, quests, persons, places, named things, or the player's items and tasks.
+
+    If the input names some of them, the overview covers those, else all of that kind.
     """
 
     ALL = "all"
@@ -48,43 +49,33 @@ class OverviewScope(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchIntent:
-    """Search of Stream B: its words, weights and time.
-
-    `domain_weight` has the keys narrative, lore, event; each weight is 0..1, and they need not add up to 1. `overview`: the input
-    asks for many memories at once, spread over time (None: for those that answer it).
-    """
+    """Stream B's search."""
 
     enabled: bool
     focus_keywords: tuple[str, ...] = ()
     temporal_context: Temporal = Temporal.NOW
+    """Time that the input refers to."""
     domain_weight: Mapping[str, float] = field(
         default_factory=lambda: MappingProxyType({"narrative": 0.5, "lore": 0.5, "event": 0.5})
     )
+    """Weights 0..1 of the domains `narrative`, `lore` and `event`; they need not add up to 1."""
     overview: OverviewScope | None = None
+    """Set if the input asks for many memories spread over time; None if it asks for the memories that answer it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorldInfoState:
-    """What the rules of world info carry from a turn to the next one of its branch: how many messages the chat had, the turn's
-    input among them, and the effects that last.
-    """
+    """State of world info carried from one turn to the next turn of its branch."""
 
     chat_length: int = 0
+    """Number of messages, including the turn's input."""
     effects: TimedEffects = field(default_factory=TimedEffects)
+    """Effects that are still active."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlanContext:
-    """The decisions of the planner for one turn; stored with the turn.
-
-    `tier` 0 = rules only, 1 = a small model helped. `confidence` 0..1. `entities` are ids of world entities found in
-    the input, in order of appearance. `action_id` names the numerical action, if any. `reasons` are short sentences
-    that say why. `tier1` says what came of the small model: empty when it was not needed, `no_model`, `planned`, or why
-    it failed. `switches` counts the turns in a row that moved the focus while the topic stayed; `flags` name what a
-    person should check. `injections` are the ids of the scheduled texts of this turn; `injected_at` is the depth at
-    which each was last due on this path. `world_info` is what activation by the rules of SillyTavern left (None: there was
-    none on this path).
-    """
+    """The planner's decisions for one turn; stored with the turn."""
 
     triage: Triage
     active_quest_id: str | None
@@ -92,20 +83,31 @@ class PlanContext:
     template_id: str
     search_intent: SearchIntent
     entities: tuple[str, ...] = ()
+    """Ids of world entities found in the input, in order of appearance."""
     action_id: str | None = None
+    """Id of the numerical action, if any."""
     tier: int = 0
+    """0: only rules; 1: a small model helped."""
     confidence: float = 1.0
+    """0..1."""
     reasons: tuple[str, ...] = ()
+    """Short sentences that explain the decisions."""
     tier1: str = ""
+    """Outcome of the small model: '' if it was not needed, `no_model`, `planned`, or why it failed."""
     switches: int = 0
+    """Consecutive turns that moved the focus while the topic stayed the same."""
     flags: tuple[str, ...] = ()
+    """Things that a person should check."""
     injections: tuple[str, ...] = ()
+    """Ids of the scheduled texts of this turn."""
     injected_at: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """Depth at which each scheduled text was last due on this path."""
     world_info: WorldInfoState | None = None
+    """State left by the activation rules of SillyTavern (None: there was none on this path)."""
 
 
 def plan_to_json(plan: PlanContext) -> dict[str, Any]:
-    """Return the plan as a JSON value with snake_case keys; `plan_from_json` reads it."""
+    """Return the plan as a JSON value with snake_case keys, for `plan_from_json`."""
     intent = plan.search_intent
     return {
         "active_quest_id": plan.active_quest_id,
@@ -134,8 +136,5 @@ def plan_to_json(plan: PlanContext) -> dict[str, Any]:
 
 
 def plan_from_json(value: Mapping[str, Any]) -> PlanContext:
-    """Return the plan that `plan_to_json` wrote.
-
-    Raises CodecError, a ValueError, for a missing key and for a value that is not allowed.
-    """
+    """Return the plan that `plan_to_json` wrote; raises CodecError (a ValueError) if a key is missing or a value not allowed."""
     return codec.from_plain(dict(value), PlanContext)

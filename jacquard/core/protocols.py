@@ -1,6 +1,4 @@
-"""The protocols of jacquard. An implementer keeps the numbered rules; the shipped contract suites test each rule by its
-number.
-"""
+"""Protocols of jacquard. Implementers keep the numbered rules; the shipped contract suites test each rule by its number."""
 
 from __future__ import annotations
 
@@ -31,24 +29,24 @@ class Planner(Protocol):
     """
 
     def plan(self, user_message: str, window: SessionWindow, world: WorldPack) -> PlanContext:
-        """Return the plan of one turn. `user_message` is the text of the input, `window` ends with the turn before it."""
+        """Return the plan of one turn. `user_message` is the text of the input; `window` ends with the previous turn."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlanRequest:
-    """What planner tier 1 gets: the input, the newest messages (oldest first, `name: text`), the plan of the rules, and
-    the world.
-
-    `locked`: the focus must not be changed.
-    """
+    """Input of planner tier 1."""
 
     user_message: str
+    """Text of the input."""
     recent: tuple[str, ...]
+    """Newest messages, oldest first, as `name: text`."""
     plan: PlanContext
+    """Plan of the rules."""
     window: SessionWindow
     world: WorldPack
     locked: bool = False
+    """Whether the focus must not be changed."""
 
 
 class PlanRefiner(Protocol):
@@ -63,60 +61,60 @@ class PlanRefiner(Protocol):
     model: str
 
     async def refine(self, request: PlanRequest) -> tuple[PlanContext, tuple[ModelUsage, ...]]:
-        """Return the improved plan, and the model calls that it took.
+        """Return the improved plan and the model calls that were made.
 
-        Raises ModelError when the model cannot be called or its answer cannot be used.
+        Raises ModelError if the model cannot be called or its answer cannot be used.
         """
         ...
 
 
 class QueryPrefetcher(Protocol):
-    """Computes the vectors of a query before recall asks for them.
+    """Computes the vectors of a query before recall needs them.
 
-    1. It never raises; a vector that could not be computed ahead is computed when recall asks for it.
+    1. It never raises; a vector that could not be computed ahead is computed when recall needs it.
     """
 
     async def prefetch(self, text: str, recent: Sequence[str] = (), keywords: Sequence[str] = ()) -> None:
-        """Begin with the input, with the newest messages (oldest first) and the keywords that recall will lean on."""
+        """Begin with the input, and with the newest messages (oldest first) and the keywords that recall will use."""
         ...
 
     async def prefetch_recent(self, recent: Sequence[str]) -> None:
-        """Begin with the newest messages (oldest first) before there is an input, because the next may lean on them."""
+        """Begin with the newest messages (oldest first) before there is an input, because the next input may refer to them."""
         ...
 
 
 class IndexFeeder(Protocol):
-    """Brings what recall searches up to date with the store, behind turns.
+    """Updates the indexes of recall from the store, between turns.
 
     1. A call may be cancelled at any time; the next one continues where it ended.
-    2. Recall meanwhile finds what is new, by words at least.
+    2. Until then recall finds new entries at least by their words.
     """
 
     async def feed(self, scopes: Sequence[str]) -> None:
-        """Index what was written to the scopes, as far as recall has searched them before."""
+        """Index new entries of the scopes, if recall has searched these scopes before."""
         ...
 
     async def warm(self) -> None:
-        """Load the embedding models, as far as they are available."""
+        """Load the embedding models that are available."""
         ...
 
 
 class Cancellation:
-    """Tells the work on a selection that its caller has stopped waiting; callbacks run when `end` is called."""
+    """Signals that the caller no longer waits for a selection; the callbacks run when `end` is called."""
 
     def __init__(self) -> None:
         self.is_over = False
         self._callbacks: list[Callable[[], None]] = []
 
     def on_end(self, callback: Callable[[], None]) -> None:
-        """Register `callback` to be called when the wait ends; it is called at once if the wait has already ended."""
+        """Call `callback` when the wait ends, or now if it has ended."""
         if self.is_over:
             callback()
         else:
             self._callbacks.append(callback)
 
     def end(self) -> None:
-        """Stop waiting and call the callbacks. Further calls do nothing."""
+        """End the wait and call the callbacks; further calls do nothing."""
         if not self.is_over:
             self.is_over = True
             for callback in self._callbacks:
@@ -125,148 +123,149 @@ class Cancellation:
 
 @dataclass(kw_only=True, slots=True)
 class SelectionContext:
-    """What changes while a selection is made, beside the request, which does not change.
-
-    `cancellation` ends when the turn continues without a selection; the model call itself may continue and serve the next
-    turn. A selector that calls a model records each call in `calls` when it begins and when it ends, so that the
-    session's model usage holds its cost.
-    """
+    """Mutable context of one selection (the request is immutable)."""
 
     calls: CallBook = field(default_factory=CallBook)
+    """A selector that calls a model records the begin and end of each call here, so that the session is charged for it."""
     cancellation: Cancellation = field(default_factory=Cancellation)
+    """Ends if the turn continues without a selection; the model call may still finish and serve the next turn."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SelectionRequest:
-    """What a selector gets: the input, the newest messages (oldest first, `name: text`), and the candidates, best
-    first.
-
-    `locale` is the world's: the language of a prompt for a model. `searched_text` is the part of the input that was searched for
-    (empty: all of it). `relevance_floor` (0..1): how likely relevant a candidate must be for a selector that can tell.
-    """
+    """Input of a selector."""
 
     user_message: str
+    """Text of the input."""
     recent: tuple[str, ...]
+    """Newest messages, oldest first, as `name: text`."""
     plan: PlanContext
     candidates: tuple[Candidate, ...]
+    """Best first."""
     limit: int
     locale: str = ""
+    """Locale of the world: the language of a prompt for a model."""
     searched_text: str = ""
+    """Part of the input that was searched for ('': all of it)."""
     relevance_floor: float = 0.0
+    """Minimum probability of relevance (0..1), for selectors that estimate one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Selection:
-    """The candidates that a selector chose: known ids only, each once, best first, at most `limit`. It may be empty.
-
-    `why` gives reasons by id where the selector gave any, for what was not chosen too. `folded` maps the id of a near-duplicate
-    that was left out to the id that is kept for it. `below_floor` maps the ids of what was not relevant enough to how likely it is
-    relevant (0..1); `floor` is how likely it must be (None: the selector has no floor). `of_full_turn` are ids whose turn has as
-    many chosen ones as it may have. `over_tokens` are ids that were chosen, and then left out because the memories would take too
-    many tokens; `unanswered` are questions that were chosen, and then left out because nothing else of their turn was recalled.
-    `counts` says what had to be corrected in the answer.
-    """
+    """Candidates that a selector chose; may be empty."""
 
     entry_ids: tuple[str, ...]
+    """Known ids only, each once, best first, at most `limit`."""
     rationale: str = ""
     why: Mapping[str, str] = field(default_factory=dict)
+    """Reasons by id if the selector gave any, also for candidates that were not chosen."""
     folded: Mapping[str, str] = field(default_factory=dict)
+    """Id of each omitted near-duplicate -> id of the candidate kept instead."""
     below_floor: Mapping[str, float] = field(default_factory=dict)
+    """Ids of candidates that are not relevant enough, with their probability of relevance (0..1)."""
     floor: float | None = None
+    """Minimum probability of relevance (None: the selector has none)."""
     of_full_turn: tuple[str, ...] = ()
+    """Ids omitted because enough memories of their turn are chosen."""
     over_tokens: tuple[str, ...] = ()
+    """Ids omitted because the memories would take too many tokens."""
     unanswered: tuple[str, ...] = ()
+    """Ids of questions omitted because nothing else of their turn was recalled."""
     counts: Mapping[str, int] = field(default_factory=dict)
+    """Corrections of the selector's answer, counted by kind."""
     model: str | None = None
 
 
 class Selector(Protocol):
     """Chooses the few candidates that matter.
 
-    1. The selection holds only ids of the request, each once, at most `limit`.
+    1. The selection contains only ids of the request, each once, at most `limit`.
     2. Without candidates the selection is empty.
-    3. When it cannot choose it raises SelectorError; it never invents ids.
+    3. If it cannot choose it raises SelectorError; it never invents ids.
     """
 
     name: str
 
     async def select(self, request: SelectionRequest, context: SelectionContext | None = None) -> Selection:
-        """Return the chosen ids, best first, at most `request.limit`. `context`: None outside of a turn.
+        """Return the chosen ids, best first, at most `request.limit`. `context` is None outside of a turn.
 
-        Raises SelectorError, whose `code` names the cause, when no selection can be made.
+        Raises SelectorError with the cause in `code` if no selection can be made.
         """
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PruneBudget:
-    """The room that a prompt has: tokens in all, and the most tokens of each priority tier.
-
-    A tier without a quota may take all that is left; MUST blocks have no quota, since they are never dropped.
-    """
+    """Token limits of a prompt."""
 
     max_tokens: int
+    """Limit of the whole prompt."""
     tier_tokens: Mapping[Priority, int] = field(default_factory=dict)
+    """Limit of each priority; one without an entry may take all that is left. MUST has none, because it is never dropped."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PruneRules:
-    """The rules besides the budget that decide about a block.
-
-    `must_keep`: priorities that are never dropped. `ttl_seconds`: how old a block of a priority may be at `now`; a
-    block without a time never expires. `max_sensitivity`: more sensitive blocks are masked, or dropped when `mask` is
-    false. `shorten_to` (0..1) and `shorten_least_tokens`: how long a shortened block is, as a share of its tokens and
-    at least. `defer_oversize`: a block that is far longer than the others comes after all of them, so that it does not keep
-    them out; `cut_authored`: an authored block (`jacquard.core.block_kinds.AUTHORED`) for which there is not room enough is
-    cut (both are off for records of releases that did not).
-    """
+    """Rules besides the budget that decide about a block."""
 
     must_keep: frozenset[Priority] = frozenset({Priority.MUST})
+    """Priorities that are never dropped."""
     ttl_seconds: Mapping[Priority, float] = field(default_factory=dict)
+    """Maximum age of blocks of a priority at `now`; a block without a time never expires."""
     now: datetime | None = None
     max_sensitivity: Sensitivity = Sensitivity.SECRET
+    """More sensitive blocks are masked, or dropped if `mask` is false."""
     mask: bool = True
     shorten_to: float = 0.25
+    """Length of a shortened block, as a share (0..1) of its tokens."""
     shorten_least_tokens: int = 24
+    """Minimum length of a shortened block."""
     defer_oversize: bool = True
+    """Whether a block far longer than the others comes last, so that it does not displace them; off for records of old
+    releases.
+    """
     cut_authored: bool = True
+    """Whether an authored block (`jacquard.core.block_kinds.AUTHORED`) that does not fit is cut; off for records of old
+    releases.
+    """
 
 
 NO_RULES = PruneRules()
-"""Must is kept, nothing grows old, nothing is too guarded."""
+"""MUST blocks are kept, nothing expires, and no block is too sensitive."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PruneResult:
-    """Kept, degraded and dropped blocks, and exactly one decision for each block, all in the order given.
-
-    A degraded block is returned unchanged. Its decision says by `code` what must be done to it (`shortened`, `cut`, `masked`)
-    and by `tokens` how long it may be afterwards. The caller has a summarizer shorten it, shows its beginning, or withholds its
-    text.
-    """
+    """Kept, degraded and dropped blocks, and exactly one decision for each block, all in the order given."""
 
     kept: tuple[PromptBlock, ...]
+    """Blocks that stay as they are."""
     decisions: tuple[BlockDecision, ...]
+    """`code` of a degraded block states what the caller must do (`shortened`, `cut`, `masked`), `tokens` its maximum length
+    then.
+    """
     degraded: tuple[PromptBlock, ...] = ()
+    """Unchanged here; the caller shortens them with a summarizer, cuts them, or withholds their text."""
     dropped: tuple[PromptBlock, ...] = ()
 
 
 class Pruner(Protocol):
-    """Fits blocks into a budget. Pure: it reads no clock, calls nothing, and the same arguments give the same result.
+    """Fits blocks into a budget. Pure: it reads no clock and calls nothing, and equal arguments give equal results.
 
-    1. Blocks of a priority in `must_keep` are never dropped; if they alone do not fit, BudgetExceededError names them.
-    2. The tokens of all decisions that keep or degrade never exceed the budget, and those of a tier never its quota.
-    3. Every block gets exactly one decision; kept, degraded and dropped together are all blocks, each in one of them.
+    1. Blocks of a priority in `must_keep` are never dropped; if these blocks do not fit, BudgetExceededError names them.
+    2. The tokens of all kept and degraded blocks never exceed the budget, and those of a priority never its limit.
+    3. Every block has exactly one decision and is either kept, degraded or dropped.
     4. Blocks of one group are kept or dropped together: none is dropped while another stays.
     5. A bigger budget keeps everything that a smaller one kept, and drops nothing that a smaller one degraded.
-    6. What is too old is dropped or degraded, unless it must be kept.
-    7. A block more sensitive than `max_sensitivity` is never kept unchanged, not even where it must be kept.
+    6. An expired block is dropped or degraded, unless it must be kept.
+    7. A block more sensitive than `max_sensitivity` is never kept unchanged, even if it must be kept.
     """
 
     def prune(self, blocks: Sequence[PromptBlock], budget: PruneBudget, rules: PruneRules = NO_RULES) -> PruneResult:
-        """Return what fits into the budget, each list in the order of `blocks`.
+        """Return the blocks that fit into the budget, each list in the order of `blocks`.
 
-        Raises BudgetExceededError when the blocks that must be kept do not fit by themselves.
+        Raises BudgetExceededError if the blocks that must be kept do not fit by themselves.
         """
         ...
 
@@ -274,8 +273,8 @@ class Pruner(Protocol):
 class Shortener(Protocol):
     """Makes one text shorter.
 
-    1. The answer counts at most `limit_tokens`, is not empty, and says nothing that the text does not say.
-    2. When it cannot, it raises SummarizerError; it never returns half an answer.
+    1. The answer has at most `limit_tokens`, is not empty, and states nothing that is not in the text.
+    2. If it cannot shorten the text it raises SummarizerError; it never returns half an answer.
     """
 
     name: str
@@ -283,62 +282,64 @@ class Shortener(Protocol):
     async def shorten(self, text: str, limit_tokens: int) -> str:
         """Return the text in fewer words, at most `limit_tokens` tokens.
 
-        Raises SummarizerError when the text cannot be shortened that far.
+        Raises SummarizerError if the text cannot be shortened that far.
         """
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConversationTurn:
-    """One turn to be summarized: its texts as `(speaker, text)` in order, its summary in the narrative chain, if it
-    has one, and what it changed in the state, one text a change.
-    """
+    """One turn to be summarized."""
 
     turn_id: str
     depth: int
     lines: tuple[tuple[str, str], ...]
+    """Its texts in order, as (speaker, text)."""
     gist: str = ""
+    """Its summary in the narrative chain ('': none)."""
     changes: tuple[str, ...] = ()
+    """Its changes of the state, one text each."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SummaryRequest:
-    """Turns that follow those covered by `previous` (empty: none yet), oldest first, to be combined with it into one
-    summary.
-
-    `player` and `narrator` are the names of the two parties of a story ('' outside of one), `names` those of its people, places
-    and things, `background` what the world tells of those who occur.
-    """
+    """Input of a summarizer."""
 
     turns: tuple[ConversationTurn, ...]
+    """Turns after those that `previous` covers, oldest first."""
     previous: str
+    """Summary to continue ('': none)."""
     limit_tokens: int
     locale: str = ""
     player: str = ""
+    """Name of the player's character in a story ('' outside of one)."""
     narrator: str = ""
+    """Name of the narrator in a story ('' outside of one)."""
     names: tuple[str, ...] = ()
+    """Names of the people, places and things of the story."""
     background: str = ""
+    """The world's texts about those that occur."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SummaryText:
-    """A new summary.
-
-    `model` is None where no model was called; token counts are None where the provider did not report them; `prompt` is
-    the text that was sent. `dropped_lines`: what was left out to keep the limit, as a summarizer that counts it says.
-    `unused_calls` are calls before this one whose answers could not be used.
-    """
+    """New summary, and the model call that made it."""
 
     content: str
     model: str | None = None
+    """None if no model was called."""
     prompt_tokens: int | None = None
+    """None if the provider did not report it, like `completion_tokens`."""
     completion_tokens: int | None = None
     prompt: str = ""
+    """Text that was sent."""
     dropped_lines: int = 0
+    """Lines omitted to keep the limit, if the summarizer counts them."""
     unused_calls: tuple[Call, ...] = ()
+    """Earlier calls whose answers could not be used."""
 
     def call(self, answer: str | None = None) -> Call:
-        """Return the model call behind the summary; `answer` is the model's answer, where it is not the summary itself."""
+        """Return the model call behind the summary; pass `answer` if it is not the summary itself."""
         return Call(
             model=self.model or "",
             prompt=self.prompt,
@@ -351,8 +352,8 @@ class SummaryText:
 class Summarizer(Protocol):
     """Summarizes a conversation, continuing the previous summary.
 
-    1. The answer is not empty and covers `previous` and the conversation, about as long as `limit_tokens` at most. What does
-       not fit is left out of its oldest part and counted (`dropped_lines`).
+    1. The answer is not empty, covers `previous` and the conversation, and has about `limit_tokens` at most. If it would be
+       longer, lines of its oldest part are omitted and counted (`dropped_lines`).
     2. An answer that lost the content of `previous` counts as a failure; every failure is a SummarizerError.
     """
 
@@ -361,7 +362,7 @@ class Summarizer(Protocol):
     async def summarize(self, request: SummaryRequest) -> SummaryText:
         """Return the summary of `previous` and the conversation, about `request.limit_tokens` tokens at most.
 
-        Raises SummarizerError when there is nothing to summarize, the model fails, or its answer cannot be used.
+        Raises SummarizerError if there is nothing to summarize, the model fails, or its answer cannot be used.
         """
         ...
 
@@ -375,18 +376,17 @@ class MessagePart(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LlmRequest:
-    """A request to a small model: role messages as `MessagePart`, or as pairs `(role, content)`.
-
-    `schema` (JSON Schema) constrains the answer where the provider supports that; the caller checks the answer in any
-    case. `model` is None: the adapter knows its model.
-    """
+    """Request to a small model."""
 
     messages: tuple[MessagePart, ...]
+    """Role messages, as `MessagePart` or as pairs (role, content)."""
     max_tokens: int
     timeout_seconds: float
     temperature: float = 0.0
     schema: Mapping[str, Any] | None = None
+    """JSON Schema for the answer, used if the provider supports it; the caller checks the answer in any case."""
     model: str | None = None
+    """None: the adapter knows its model."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "messages", tuple(MessagePart(*message) for message in self.messages))
@@ -394,10 +394,7 @@ class LlmRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LlmResponse:
-    """A small model's answer; token counts and times are None where they were not reported.
-
-    `finish_reason` is the provider's word for why the answer ended: `length` if a limit cut it off.
-    """
+    """Answer of a small model; counts and times are None if they were not reported."""
 
     content: str
     model: str
@@ -406,26 +403,27 @@ class LlmResponse:
     total_tokens: int | None = None
     latency_ms: int | None = None
     finish_reason: str | None = None
+    """Provider's reason for the end of the answer: `length` if a limit cut it off."""
 
 
 class PairScorer(Protocol):
     """Scores how well texts fit a query, with a model that reads both together.
 
-    1. One score for each text, in their order; higher is better, and the scale is the model's own.
-       The same input gives the same scores.
+    1. It returns one score for each text, in their order; higher is better, on the model's own scale. Equal inputs get equal
+       scores.
     2. It works off the event loop, and raises nothing but ModelError.
     """
 
     model: str
 
     async def warm(self) -> None:
-        """Load what is slow to load. Raises ModelError when the model cannot be loaded."""
+        """Load the model; raises ModelError if it cannot be loaded."""
         ...
 
     async def score(self, query: str, texts: Sequence[str]) -> list[float]:
         """Return one score for each text, in their order; higher is better.
 
-        Raises ModelError when the model cannot be loaded or fails.
+        Raises ModelError if the model cannot be loaded or fails.
         """
         ...
 
@@ -435,10 +433,10 @@ class PairScorer(Protocol):
 
 
 class GeneratesText(Protocol):
-    """The least that an adapter has; an engine completes it to an `LlmAdapter`."""
+    """Minimal adapter; an engine wraps it as a full `LlmAdapter`."""
 
     async def generate(self, request: LlmRequest) -> LlmResponse:
-        """Return one completion; whatever it raises counts as a ModelError."""
+        """Return one completion; any exception counts as a ModelError."""
         ...
 
 
@@ -452,17 +450,16 @@ class LlmAdapter(Protocol):
     model: str
 
     async def warm(self) -> None:
-        """Load what is slow to load, without calling the model. Raises ModelError when that fails."""
+        """Load slow parts without calling the model; raises ModelError if that fails."""
         ...
 
     async def generate(self, request: LlmRequest) -> LlmResponse:
         """Return one completion.
 
-        Raises ModelError when the call times out, the provider refuses it or cannot be reached, or the answer holds no
-        text.
+        Raises ModelError if the call times out, the provider refuses it or cannot be reached, or the answer has no text.
         """
         ...
 
     async def close(self) -> None:
-        """Release connections and threads; calls that are under way end with a ModelError."""
+        """Release connections and threads; running calls end with a ModelError."""
         ...

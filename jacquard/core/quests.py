@@ -1,7 +1,7 @@
-"""Reads quests from the state, for the planner and for Stream A.
+"""Reads quests from the state, for the planner and for Stream A. Pure.
 
-Both read the tree `quests` (quest id -> mapping) with these functions. Pure. Any tree is accepted; whatever does not
-have the form of a quest is left out.
+Quests are in the tree `quests` (quest id -> mapping). Any tree is accepted; an item that does not have the form of a quest is
+left out.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ _USUAL: Mapping[str, Any] = {"status": ACTIVE, "optional": False}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Objective:
-    """One step of a quest; `index` is its place in the list (0-based), `raw` the mapping in the state.
-
-    `progress` is its own, not that of its quest.
-    """
+    """One step of a quest."""
 
     index: int
+    """Place in the list (0-based)."""
     text: str
     status: str
     optional: bool
     raw: Mapping[str, Any]
+    """Mapping in the state."""
     progress: str = ""
+    """Progress of the step, not of the quest."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Quest:
-    """A quest with its steps; `entities` are ids or names as the author wrote them, `raw` the mapping in the state."""
+    """Quest with its steps."""
 
     quest_id: str
     key: str
@@ -43,17 +43,19 @@ class Quest:
     description: str
     objectives: tuple[Objective, ...]
     entities: tuple[str, ...]
+    """Ids or names, as the author wrote them."""
     raw: Mapping[str, Any]
+    """Mapping in the state."""
 
     @property
     def open_objectives(self) -> tuple[Objective, ...]:
-        """The active steps, required ones first, otherwise in the author's order."""
+        """Active steps, required ones first, otherwise in the author's order."""
         steps = [step for step in self.objectives if step.status == ACTIVE]
         return tuple(sorted(steps, key=lambda step: step.optional))
 
 
 def read_plain_value(value: object) -> object:
-    """Return the value of a VWD pair `[scalar, description]`, and any other value as it is."""
+    """Return the value of a VWD pair `[scalar, description]`, and any other value unchanged."""
     kind = type(value)
     if kind is str or kind is dict:
         return value
@@ -63,7 +65,7 @@ def read_plain_value(value: object) -> object:
 
 
 def is_scalar(value: object) -> bool:
-    """Return whether a value of a state tree is a leaf: a text, a number, a truth value or None."""
+    """Return whether a value of a state tree is a leaf: a text, a number, a boolean or None."""
     return value is None or isinstance(value, str | bool | int | float)
 
 
@@ -86,14 +88,14 @@ def find_active_quests(state: Mapping[str, Any]) -> tuple[Quest, ...]:
 
 
 def drop_quests(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the state as the status block shows it, without quests; empty when nothing but marks is left."""
+    """Return the state without quests, for the status block; empty if only marks are left."""
     rest = {key: value for key, value in state.items() if key != QUESTS_KEY}
     return rest if any(key != META for key in rest) else {}
 
 
 def drop_usual_values(value: Any) -> Any:
-    """Return a value without what a reader takes for granted: in things with an id `status: active` and `optional: false`, in other
-    mappings the fields without a value.
+    """Return a value without defaults: `status: active` and `optional: false` of things with an id, and empty fields of other
+    mappings.
     """
     if isinstance(value, list | tuple):
         return [drop_usual_values(each) for each in value]
@@ -147,7 +149,7 @@ def _text(value: object) -> str:
 
 
 def _describe_value(value: object) -> str:
-    """Return a value followed by its description, where it has one, because a bare number means little in a goal."""
+    """Return a value followed by its description, if it has one, because a bare number means little in a goal."""
     plain = _text(value)
     described = read_plain_value(value) is not value and isinstance(value, list | tuple) and str(value[1]).strip()
     return f"{plain}: {described}" if described and plain else plain

@@ -1,4 +1,4 @@
-"""The receipt: what was decided about every block and candidate of a prompt, written when the decision is made."""
+"""Receipt of a prompt: the decision about every block and candidate, recorded when it is made."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mnemosyne.schema.redaction import RedactionRecord
 
 
 class Action(StrEnum):
-    """What was done with a block."""
+    """Treatment of a block."""
 
     KEPT = "kept"
     DROPPED = "dropped"
@@ -24,12 +24,11 @@ class Action(StrEnum):
 
 
 class CurationPath(StrEnum):
-    """The path that Stream B took.
+    """Path that Stream B took.
 
-    SELECTED: the selector answered (an empty selection counts). HEURISTIC: the heuristic chose, for no model is configured to, or
-    for an overview.
-    FALLBACK: the heuristic chose because the selector did not. TIMEOUT: the deadline
-    passed, and the skeleton stands alone. SKIPPED: not started. PREFETCHED: an earlier late result was used. LEASED: an
+    SELECTED: the selector answered (an empty selection counts). HEURISTIC: the heuristic chose, because no model is configured
+    or the input asks for an overview. FALLBACK: the heuristic chose because the selector failed. TIMEOUT: the deadline passed,
+    so the prompt has no memories. SKIPPED: not started. PREFETCHED: an earlier selection that came late was used. LEASED: an
     earlier selection was used again because the scene is the same; no model was called.
     """
 
@@ -43,38 +42,40 @@ class CurationPath(StrEnum):
 
 
 BY_SELECTOR = frozenset({CurationPath.SELECTED, CurationPath.PREFETCHED, CurationPath.LEASED})
-"""The paths on which the selector chose, for this turn or for an earlier one."""
+"""Paths on which the selector chose, for this turn or for an earlier one."""
 
 BY_HEURISTIC = frozenset({CurationPath.HEURISTIC, CurationPath.FALLBACK})
-"""The paths on which the heuristic chose."""
+"""Paths on which the heuristic chose."""
 
 
 NOT_ADDED, SHOWN_BY_CLIENT = "not_added", "shown_by_client"
-"""Codes of blocks that the proxy leaves out of a client's call: the client has its own, or its messages show the text."""
+"""Codes of blocks that the proxy leaves out of a client's call: the client sends its own, or its messages contain the text."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlockDecision:
-    """One decision about one block: `code` is for machines, `reason` for people; `tokens` counts its content.
-
-    `block_id` is unique in the prompt; `kind` says to what it refers.
-    """
+    """Decision about one block."""
 
     block_id: str
+    """Unique in the prompt."""
     action: Action
     code: str
+    """Reason for machines."""
     reason: str
+    """Reason for people."""
     tokens: int
+    """Tokens of the block's content."""
     source: str = ""
     title: str = ""
     trust: Trust = Trust.AUTHORED
     kind: BlockKind = BlockKind.UNKNOWN
+    """States what the block's id refers to."""
 
 
 def decide_block(
     block: PromptBlock, action: Action, code: str, reason: str, tokens: int | None = None, title: str | None = None
 ) -> BlockDecision:
-    """Return the decision about a block; `tokens` and `title` are its own unless given."""
+    """Return the decision about a block; `tokens` and `title` default to the block's."""
     return BlockDecision(
         block_id=block.block_id,
         action=action,
@@ -90,20 +91,21 @@ def decide_block(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CandidateDecision:
-    """What was decided about one candidate; `rank` is its place in recall (1 = best).
+    """Decision about one candidate.
 
-    Codes: `selected`, `not_selected`, `folded` (near-duplicate of a better candidate), `below_cut`, `below_floor` (not
-    relevant enough), `turn_full` (two memories of its turn are chosen), `unanswered` (a question, and nothing else of its turn
-    was recalled), `over_tokens` (chosen, but the memories take enough tokens without it), `not_asked` (the stream was late, or
-    a lease applied). `entry_id` is the id of its entry, or its address where a better candidate has the same id. `uri` is the
-    address of its entry.
+    Codes: `selected`, `not_selected`, `folded` (near-duplicate of a better candidate), `below_cut`, `below_floor` (not relevant
+    enough), `turn_full` (two memories of its turn are chosen), `unanswered` (a question without anything else of its turn),
+    `over_tokens` (chosen, but the memories have enough tokens without it), `not_asked` (the stream was late, or a lease
+    applied).
     """
 
     entry_id: str
+    """Id of the entry, or its address if a better candidate has the same id."""
     chain: str
     kind: str
     title: str
     rank: int
+    """Place in recall (1 = best)."""
     score: float
     signals: Signals
     chosen: bool
@@ -113,115 +115,118 @@ class CandidateDecision:
     turn_id: str | None = None
     trust: Trust = Trust.AUTHORED
     uri: str = ""
+    """Address of the entry."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ActivationDecision:
-    """What the rules of world info decided about an entry that was set off; entries without a key in the text have none.
+    """Decision of the world info rules about an activated entry; entries without a key in the text have none.
 
-    `entry_id`, `title` and `uri` are those of the entry of lore, `world` and `uid` those of the entry in its book. Codes of
-    entries that are shown (`chosen`): `constant`, `key`, `sticky`, `decorator`, `vector`. Of others: `group`, `probability`,
-    `budget`, `cooldown`, `delay`, `filter`, `trigger` (the rules rejected it), `outlet` (its text has no place in our prompts),
-    `empty` (it has no text), `unreadable` (its fields have values that they cannot have, so it is recalled by relevance). `key` is
-    the key that was found, `woken_by` the id of the entry of lore in whose text that was (empty: in the conversation or a field),
-    `pass_number` counts from 1. `position` is the name of its place.
+    Codes of shown entries (`chosen`): `constant`, `key`, `sticky`, `decorator`, `vector`. Codes of others: `group`,
+    `probability`, `budget`, `cooldown`, `delay`, `filter`, `trigger` (rejected by the rules), `outlet` (our prompts have no
+    place for it), `empty` (no text), `unreadable` (fields with invalid values; it is recalled by relevance instead).
     """
 
     entry_id: str
+    """Id of the lore entry."""
     title: str
     world: str
+    """Name of its book."""
     uid: str
+    """Id in its book."""
     chosen: bool
     code: str
     reason: str
     key: str = ""
+    """Key that was found."""
     woken_by: str = ""
+    """Id of the lore entry whose text contains the key ('': the conversation or a field)."""
     pass_number: int = 0
+    """Counts from 1."""
     position: str = ""
+    """Name of its place."""
     trust: Trust = Trust.AUTHORED
     uri: str = ""
+    """Address of the lore entry."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LeftOut:
-    """Something that is not in a prompt and was not a block of it: `count` of a kind (`what`), from `first` to `last` if they are
-    in order.
-
-    Codes are for machines, `reason` for people. `what`: `evidence`, `turns`, `message`, `summary` (its lines), `context_block`.
-    """
+    """Something that the prompt does not contain and that was never a block."""
 
     what: str
+    """`evidence`, `turns`, `message`, `summary` (its lines) or `context_block`."""
     code: str
+    """Reason for machines."""
     reason: str
+    """Reason for people."""
     first: str = ""
+    """First one left out, if they are in order."""
     last: str = ""
+    """Last one left out, if they are in order."""
     count: int = 0
+    """Number of things left out."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StreamBReport:
-    """Stream B's part of the receipt; `selected` are the candidates' `entry_id`, best first, and `reason` is a
-    sentence.
-
-    `counts`: what the selector's answer held (`unknown_ids`, `duplicates`, `over_limit`, …) and its tokens, where
-    known. `prefetch_refused`: why an available late result was not used for this turn ("" = it was used, or there was
-    none); `lease_refused`: the same for a lease. `chosen_for`: the turn whose selection this turn used ("" = its own).
-    `relevance_floor`: how likely relevant (0..1) a choice had to be (None: the selector has no floor).
-    """
+    """Stream B's part of the receipt."""
 
     path: CurationPath
     reason: str
+    """A sentence."""
     code: str = ""
     model: str | None = None
     candidates: tuple[CandidateDecision, ...] = ()
     selected: tuple[str, ...] = ()
+    """Entry ids of the chosen candidates, best first."""
     queries: tuple[str, ...] = ()
     rationale: str = ""
     counts: Mapping[str, int] = field(default_factory=dict)
+    """Counts of the selector's answer (`unknown_ids`, `duplicates`, `over_limit`, …) and its tokens, if known."""
     prefetch_refused: str = ""
+    """Reason why a late selection was not used ('': it was used, or there was none)."""
     lease_refused: str = ""
+    """Reason why an earlier selection was not used again ('': it was used, or there was none)."""
     chosen_for: str = ""
+    """Turn whose selection was used ('': this one)."""
     relevance_floor: float | None = None
+    """Minimum probability of relevance of a choice, 0..1 (None: the selector has none)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BudgetReport:
-    """Tokens of a prompt: `limit_tokens` is what it may take (input limit less reply reserve), `used_tokens` what it
-    takes.
-
-    Both are our own counts. `correction` is the factor from our count to the provider's; the limit is divided by it.
-    `tail_tokens` are kept free beside the limit for a tool loop.
-    """
+    """Tokens of a prompt, by our own count."""
 
     limit_tokens: int
+    """Maximum tokens: input limit minus the reply reserve."""
     used_tokens: int
+    """Tokens of the prompt."""
     counter: str
     correction: float = 1.0
+    """Factor from our count to the provider's; the limit is divided by it."""
     tail_tokens: int = 0
+    """Tokens reserved for a tool loop, in addition to the limit."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PrefixReport:
-    """Tokens shared with the previous turn's prompt, from its first character on; `first_break` is the id of the block
-    where they differ first (None: nowhere, or there is no previous prompt). `stable_messages` are the messages, from the first
-    on, that hold nothing that changes in each turn, and `stable_chars` the characters of the next one before the first such
-    block.
-    """
+    """Prefix that the prompt shares with the previous turn's prompt."""
 
     shared_tokens: int
+    """Tokens from the first character to the first difference."""
     total_tokens: int
     first_break: str | None
+    """Id of the block with the first difference (None: no difference, or no previous prompt)."""
     stable_messages: int = 0
+    """Number of leading messages without content that changes every turn."""
     stable_chars: int = 0
+    """Characters of the next message before its first block that changes every turn."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlockSpan:
-    """Where a block stands: characters `start`..`end` (0-based, half-open) of message `message` (0-based) of the
-    prompt.
-
-    `kind` is that of the block; the frame between blocks has none.
-    """
+    """Place of a block in the prompt: characters `start`..`end` (0-based, half-open) of message `message` (0-based)."""
 
     block_id: str
     message: int
@@ -229,60 +234,60 @@ class BlockSpan:
     end: int
     tokens: int
     kind: BlockKind = BlockKind.UNKNOWN
+    """Kind of the block; the frame between blocks has none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CutPart:
-    """One part of the state that is not shown whole: `shown` of `total` of its `unit` (`characters`, `entries`,
-    `fields`).
-
-    `path` is its JSON Pointer in the state, or `goal` for the goal of the turn; `chars` is its size as JSON text.
-    """
+    """Part of the state that is not shown completely: `shown` of `total` units."""
 
     path: str
+    """JSON Pointer in the state, or `goal` for the goal of the turn."""
     unit: str
+    """`characters`, `entries` or `fields`."""
     shown: int
     total: int
     chars: int
+    """Size as JSON text."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StateCut:
-    """What a prompt leaves out of the state; everything that `parts` does not name is shown as stored.
-
-    The whole state would take `before_tokens` (`is_estimated`: it is too large to be counted) and takes `after_tokens`
-    as shown; `limit_tokens` of the prompt were available.
-    """
+    """Parts of the state that a prompt does not show; the rest is shown as stored."""
 
     limit_tokens: int
+    """Tokens that were available."""
     before_tokens: int
+    """Tokens of the whole state."""
     after_tokens: int
+    """Tokens of the state as shown."""
     parts: tuple[CutPart, ...]
     is_estimated: bool = False
+    """Whether `before_tokens` is an estimate, because the state is too large to be counted."""
 
     @property
     def biggest(self) -> CutPart:
-        """The largest part that is not shown whole."""
+        """Largest part that is not shown completely."""
         return max(self.parts, key=lambda part: part.chars)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SentText:
-    """One text of a call that went to a model through the proxy: the client's own, or ours.
-
-    `message` (0-based) counts the messages of the call, with the system text of Anthropic's API as the first; our text may be a
-    part of a client's message. The client's own has a `digest` (the first 16 hexadecimal digits of its SHA-256) in place of its
-    words; one of a long call stands for all messages before the next text. Ours has its words (`text`), the ids of its `blocks`,
-    and `place`: `lasting`, `changing`, or `depth:N` for a note.
-    """
+    """One text of a call that went through the proxy to a model: the client's or ours."""
 
     message: int
+    """Message of the call (0-based); the system text of Anthropic's API is the first. Ours may be part of a client's message.
+    """
     role: str
     tokens: int
     digest: str = ""
+    """Client's text: the first 16 hexadecimal digits of its SHA-256. In long calls one text represents all until the next."""
     text: str = ""
+    """Our text; '' for the client's."""
     place: str = ""
+    """Our text: `lasting`, `changing`, or `depth:N` for a note."""
     blocks: tuple[str, ...] = ()
+    """Our text: ids of its blocks."""
 
     @property
     def is_ours(self) -> bool:
@@ -292,28 +297,18 @@ class SentText:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SentPrompt:
-    """The messages of a call that went to a model through the proxy, in their order; tokens are our own count.
-
-    `alignment` has a sentence on each thing that was decided when the client's messages were compared with the session.
-    """
+    """Messages of a call that went through the proxy to a model, in their order; tokens by our own count."""
 
     texts: tuple[SentText, ...]
     client_tokens: int
     our_tokens: int
     alignment: tuple[str, ...] = ()
+    """One sentence for each decision made when the client's messages were compared with the session."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
-    """The whole receipt of one prepared turn; `tags` are those of its configuration (A/B arms among them).
-
-    `evidence` has a decision for each result of a tool or search that might have been shown, best first. `redactions` says what
-    is redacted in the prompt: class, place and number, before a text was stored or by a mask of this turn. `left_out` says what
-    else is not in the prompt and was no block of it. `profile` is the kind of agent that the prompt is for; `as_written` says that
-    its messages are shown as they were written, not escaped. `activation` has a decision for each entry of world info that was set
-    off by the rules of SillyTavern, those that are shown first. `sent` is what went to the model, where that is a chat client's own
-    prompt with our text in it (the first call of the turn, if the model calls tools).
-    """
+    """Complete receipt of one prepared turn."""
 
     turn_id: str
     session_id: str
@@ -332,11 +327,19 @@ class Report:
     new_block_ids: tuple[str, ...] = ()
     errors: list[str] = field(default_factory=list)
     tags: Mapping[str, str] = field(default_factory=dict)
+    """Tags of its configuration, including A/B arms."""
     state_cut: StateCut | None = None
     evidence: tuple[CandidateDecision, ...] = ()
+    """Decision about each tool or search result that could have been shown, best first."""
     left_out: tuple[LeftOut, ...] = ()
+    """Other content that is not in the prompt and was never a block."""
     redactions: tuple[RedactionRecord, ...] = ()
+    """Redactions in the prompt by class, place and number, made before storing or by a mask of this turn."""
     profile: str = ""
+    """Kind of agent that the prompt is for."""
     as_written: bool = False
+    """Whether messages are shown as they were written, not escaped."""
     activation: tuple[ActivationDecision, ...] = ()
+    """Decision about each world info entry activated by the rules of SillyTavern, shown ones first."""
     sent: SentPrompt | None = None
+    """Text sent to the model if a chat client wrote the prompt (first call of the turn, if the model calls tools)."""
