@@ -1,1 +1,1 @@
-"""Planning: decides what a turn is about, by rules and, where they are not confident, by a small model."""
+"""Planning: decides what a turn is about, by rules and, if they are not confident, by a small model."""

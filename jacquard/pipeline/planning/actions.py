@@ -1,7 +1,9 @@
-"""Numerical actions (spec 2.1, T1): a declared input changes numbers and is answered without a model.
+"""Numerical actions: an input that the pack declares as an action changes numbers and is answered without a model.
 
-Pure, except that patterns run under time limits. An action matches the whole input or not at all, so that narration is
-never mistaken for an action. This module must not import a store, a stream or a model.
+Example: "buy 3 torches" lowers the gold by 15 and gets the action's own reply.
+
+Pure, except that patterns run under time limits. An action must match the whole input, so that narration is never mistaken for
+an action. This module must not import a store, a stream or a model.
 """
 
 from __future__ import annotations
@@ -39,31 +41,28 @@ _POLITE_START = re.compile(r"^(?:请(?:你|您)?|麻烦(?:你|您)?|please(?!\w)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ActionMatch:
-    """The action that an input means, with the named groups of its pattern, or none.
-
-    `faults` are sentences about patterns that could not be tried completely; such a pattern does not match.
-    """
+    """Action that an input means, with the named groups of its pattern; empty if there is none."""
 
     action: NumericalAction | None = None
+    """None if no action matches."""
     groups: Mapping[str, str] = field(default_factory=dict)
     faults: tuple[str, ...] = ()
+    """Sentences about patterns that could not be tried completely; such a pattern does not match."""
 
 
 def match_action(user_message: str, world: WorldPack) -> tuple[NumericalAction, Mapping[str, str]] | None:
-    """Return the first action with a pattern that matches the whole input, with its named groups, or None; see
-    `read_input`.
-    """
+    """Return the first action with a pattern that matches the whole input, and its named groups; see `read_input`."""
     found = read_input(user_message, world)
     return None if found.action is None else (found.action, found.groups)
 
 
 def read_input(user_message: str, world: WorldPack, action_id: str | None = None) -> ActionMatch:
-    """Return the first action (`action_id`: only this one) with a pattern that matches the whole input.
+    """Return the first action with a pattern that matches the whole input (`action_id`: try only this action).
 
-    Case is ignored; the input is normalised (NFKC), trimmed and stripped of end punctuation, and tried with and without
-    polite particles (吧, 请, please …) and the name of somebody who is spoken to (掌柜的，…). An input of more than
-    MAX_INPUT_CHARS characters is never an action. All patterns together take at most about INPUT_SECONDS of processor time;
-    call it off the event loop unless `is_read_at_once`.
+    Case is ignored. The input is normalised (NFKC), trimmed, stripped of end punctuation, and tried with and without polite
+    particles (吧, 请, please …) and the name of the person addressed (掌柜的，…). An input of more than MAX_INPUT_CHARS
+    characters is never an action. All patterns together take at most about INPUT_SECONDS of processor time; call it off the
+    event loop unless `is_read_at_once`.
     """
     if len(user_message) > MAX_INPUT_CHARS or not world.actions:
         return ActionMatch()
@@ -92,7 +91,7 @@ def read_input(user_message: str, world: WorldPack, action_id: str | None = None
 
 
 def is_read_at_once(user_message: str, world: WorldPack) -> bool:
-    """Return whether reading an input surely takes no noticeable time: there are no patterns, or only plain words."""
+    """Return whether reading the input takes no noticeable time: there are no patterns, or only plain words."""
     if len(user_message) > MAX_INPUT_CHARS:
         return True
     return all(_SIGNS.isdisjoint(pattern) for action in world.actions for pattern in action.patterns)
@@ -108,10 +107,11 @@ def apply_action(
 ) -> ActionOutcome:
     """Return the action's effect on the state; `state` itself is not changed.
 
-    A number outside of its bounds answers with its message, the first guard that does not hold with its own; then
-    nothing changes. Raises StateOpError when an op is refused (for example because it makes the state larger than
-    `state_chars`) or a value cannot be calculated, and TemplateError when the reply's template has a fault; then
-    nothing changes either.
+    If a number is out of bounds, the outcome has the message for that number and changes nothing; if a guard does not hold, the
+    same with the guard's message.
+
+    Raises StateOpError if an op is refused (for example because the state would exceed `state_chars`) or a value cannot be
+    calculated, and TemplateError if the reply's template is not valid; then nothing changes either.
     """
     numbers = read_action_numbers(action, groups)
     for number in action.numbers:
@@ -127,10 +127,10 @@ def apply_action(
 
 
 def reply_of(action: NumericalAction, groups: Mapping[str, str], state: Mapping[str, Any]) -> str:
-    """Return the action's reply with the values of a state: plain text for the player, not escaped for a prompt.
+    """Return the action's reply with values of the state filled in: plain text for the player, not escaped for a prompt.
 
-    The template sees `state`, `groups` (a group that did not match is empty), `numbers` and `item(anchor)`, the mapping with this
-    `id` or `_anchor`. Raises TemplateError when the template has a fault.
+    The template can use `state`, `groups` (a group without a match is empty), `numbers` and `item(anchor)`, the mapping with
+    this `id` or `_anchor`. Raises TemplateError if the template is not valid.
     """
     names = dict.fromkeys((name for pattern in action.patterns for name in group_names(pattern)), "")
     view = cache(lambda: view_state(state))
@@ -144,12 +144,12 @@ def reply_of(action: NumericalAction, groups: Mapping[str, str], state: Mapping[
 
 
 def is_number_group(groups: Mapping[str, str], name: str) -> bool:
-    """Return whether a group is empty or a number; 两三 (two or three) is none."""
+    """Return whether a group is empty or a number; 两三 (two or three) is not a number."""
     return not groups.get(name) or read_number(groups[name]) is not None
 
 
 def read_action_numbers(action: NumericalAction, groups: Mapping[str, str]) -> dict[str, int]:
-    """Return the numbers of an input by name; one that the input lacks has its default."""
+    """Return the numbers of an input by name; a missing number gets its default."""
     found: dict[str, int] = {}
     for number in action.numbers:
         given = read_number(groups.get(number.name) or "")
@@ -161,9 +161,9 @@ def read_action_numbers(action: NumericalAction, groups: Mapping[str, str]) -> d
 def calculate_values(
     action: NumericalAction, numbers: Mapping[str, int], state: Mapping[str, Any]
 ) -> tuple[list[Any], list[tuple[Any, ...]]]:
-    """Return the values of the guards and the ops of an action, their expressions calculated.
+    """Return the calculated values of the action's guards and ops.
 
-    Raises StateOpError for an expression that cannot be calculated on this state.
+    Raises StateOpError if an expression cannot be calculated on this state.
     """
     view = cache(lambda: view_state(state))
 
@@ -196,7 +196,7 @@ def _bounds_text(number: ActionNumber, locale: str) -> str:
 def find_action_faults(world: WorldPack) -> tuple[str, ...]:
     """Return the faults of the reply templates of a world's actions, one sentence each, for `jacquard validate`.
 
-    Every template is compiled; where the guards hold in the world's first state, the action is also applied to it.
+    Every template is compiled; if the guards hold in the world's initial state, the action is also applied to it.
     """
     faults = []
     for action in world.actions:

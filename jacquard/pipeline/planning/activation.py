@@ -1,8 +1,8 @@
-"""Sets off world info by the rules of SillyTavern (`mnemosyne.world.activation`) in a turn. Pure; it must not import a store.
+"""Activates world info by the rules of SillyTavern (`mnemosyne.world.activation`) in a turn. Pure; must not import a store.
 
-The conversation is scanned as the prompt shows it. Gates of our own come first: an entry that is hidden from the viewer is not
-scanned at all. Random numbers come from the ids of session and turn, and effects that last from the plan of the turn before, so a
-turn that is prepared again gives the same result, and effects follow the branch.
+The scanned conversation is the one that the prompt shows, and entries hidden from the viewer are not scanned. Random numbers
+depend on session and turn ids, and lasting effects come from the previous turn's plan. So preparing a turn again gives the same
+result, and effects follow the branch.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from mnemosyne.world.activation.values import (
 )
 
 WORLD_INFO = "world_info"
-"""The key of `MemoryEntry.metadata` with what an entry was in its book: `world`, `uid` and its native `fields`."""
+"""Key in `MemoryEntry.metadata` for the entry's origin: `world`, `uid` and its native `fields`."""
 _SAID = frozenset({Role.USER, Role.ASSISTANT})
 _SCANNED = frozenset({Role.USER, Role.ASSISTANT, Role.SYSTEM})
 _STRATEGIES = {
@@ -51,22 +51,22 @@ _MOST_HELD = 8
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorldInfo:
-    """The world info of a pack: its entries, those of one book in the order of their uids, each with the entry of lore that it came
-    with; and the entries of lore whose fields cannot be read, each with what is wrong.
-    """
+    """World info of a pack."""
 
     entries: tuple[tuple[MemoryEntry, WorldInfoEntry], ...] = ()
+    """Lore entries with their world info, in the order of their uids within one book."""
     unreadable: tuple[tuple[MemoryEntry, str], ...] = ()
+    """Lore entries whose fields cannot be read, each with the fault."""
 
 
 class WorldInfoReader:
-    """Reads the world info of packs; the result for a version of a pack is kept."""
+    """Reads the world info of packs; caches the result for each version of a pack."""
 
     def __init__(self) -> None:
         self._held: dict[tuple[str, str], WorldInfo] = {}
 
     def read(self, world: WorldPack) -> WorldInfo:
-        """Return the world info of a pack. Takes long for a large one: call it off the event loop."""
+        """Return the world info of a pack. Slow for a large pack: call it off the event loop."""
         name = (world.world_id, world.digest)
         held = self._held.get(name)
         if held is None:
@@ -77,18 +77,18 @@ class WorldInfoReader:
 
 
 def uses_world_info(world: WorldPack, config: RuntimeConfig) -> bool:
-    """Return whether the rules of SillyTavern decide in this world; False for a world without entries of world info."""
+    """Return whether the rules of SillyTavern decide in this world; False for a world without world info."""
     mode = world.activation if config.activation == "auto" else config.activation
     return mode == SILLYTAVERN and any(WORLD_INFO in entry.metadata for entry in world.lore)
 
 
 def list_world_info(world: WorldPack) -> tuple[MemoryEntry, ...]:
-    """Return the entries of lore that came from world info, in the order of the pack."""
+    """Return the lore entries that came from world info, in the order of the pack."""
     return tuple(entry for entry in world.lore if WORLD_INFO in entry.metadata)
 
 
 def read_world_info(world: WorldPack) -> WorldInfo:
-    """Return the world info of a pack. An entry whose name is in use already is unreadable."""
+    """Return the world info of a pack; an entry whose name is already used counts as unreadable."""
     names = _names_of(world)
     of_cards = _books_of_cards(world)
     books: dict[str, int] = {}
@@ -109,7 +109,7 @@ def read_world_info(world: WorldPack) -> WorldInfo:
         except CorpusError as error:
             unreadable.append((entry, str(error)))
             continue
-        # A number as uid is an index: SillyTavern goes through a book by them.
+        # SillyTavern orders a book by numeric uids.
         is_number = uid.isascii() and uid.isdecimal() and len(uid) < 16
         place = (books.setdefault(book, len(books)), 0 if is_number else 1, int(uid) if is_number else number)
         found[book, uid] = (place, entry, read)
@@ -124,9 +124,14 @@ def activate_world_info(
     count: Callable[[str], int],
     trigger: str = "normal",
 ) -> Turn:
-    """Return the turn with the lore that it sets off, and with what lasts of it in its plan. `before` is what the turn before
-    left; `count` gives the tokens of a text; `trigger` says why a reply is made (`ScanContext`). Takes long: call it off the event
-    loop.
+    """Return the turn with its activated lore and the lasting effects in its plan. Slow: call it off the event loop.
+
+    Args:
+        turn: the turn to scan.
+        info: world info of the pack.
+        before: state left by the previous turn.
+        count: returns the tokens of a text.
+        trigger: reason for making a reply (`ScanContext`).
     """
     effects = TimedEffects() if before is None else before.effects
     length = _count_messages(turn, before)
@@ -152,8 +157,10 @@ def activate_world_info(
 
 
 def find_withheld(info: WorldInfo, set_off: Collection[str]) -> frozenset[str]:
-    """Return the ids of the entries that stand only where the rules put them. `set_off` are the ids of those that were set off,
-    shown or rejected; a vectorized entry that was not is recalled by relevance.
+    """Return the ids of entries that only the rules may place.
+
+    `set_off` contains the ids of activated entries, shown or rejected; a vectorized entry that was not activated is recalled by
+    relevance.
     """
     return frozenset(
         entry.entry_id
@@ -163,16 +170,13 @@ def find_withheld(info: WorldInfo, set_off: Collection[str]) -> frozenset[str]:
 
 
 def carry_world_info(turn: Turn, before: WorldInfoState) -> Turn:
-    """Return a turn in which nothing is scanned with what the turn before left, which lasts on."""
+    """Return a turn without a scan that keeps the lasting effects of the previous turn."""
     state = replace(before, chat_length=_count_messages(turn, before))
     return replace(turn, plan=replace(turn.plan, world_info=state))
 
 
 def find_world_info_state(window: SessionWindow) -> WorldInfoState | None:
-    """Return what the rules of world info left in the turn before; None where it has no such thing.
-
-    DamagedRecordError where its plan cannot be read.
-    """
+    """Return the world info state of the previous turn, or None; raises DamagedRecordError if its plan cannot be read."""
     previous = window.previous
     held = None if previous is None or previous.plan is None else previous.plan.get("world_info")
     if previous is None or not held:
@@ -185,14 +189,14 @@ def find_world_info_state(window: SessionWindow) -> WorldInfoState | None:
 
 
 def scans_world_info(turn: Turn) -> bool:
-    """Return whether world info is scanned in a turn: not where a numerical action answers it."""
+    """Return whether world info is scanned in a turn; False if a numerical action answers it."""
     return turn.plan.triage is Triage.NARRATIVE and uses_world_info(turn.world, turn.config)
 
 
 def _read(
     entry: MemoryEntry, fields: Mapping[str, Any], book: str, uid: str, source: BookSource, names: Mapping[str, str]
 ) -> WorldInfoEntry:
-    """Return an entry with the text that the pack has for it now; names in its keys are filled in as they are in its text."""
+    """Return an entry with the pack's present text; names are filled into its keys as into its text."""
     filled = dict(fields)
     for name in ("key", "keysecondary"):
         keys = fields.get(name)
@@ -232,7 +236,7 @@ def _texts(*values: Any) -> Iterable[str]:
 
 
 def _books_of_cards(world: WorldPack) -> frozenset[str]:
-    """Return the names under which the books of the pack's cards may be known."""
+    """Return the possible names of the books of the pack's cards."""
     found: set[str] = set()
     for card in _cards_of(world):
         data = _data_of(card)
@@ -244,7 +248,7 @@ def _books_of_cards(world: WorldPack) -> frozenset[str]:
                 _mapping(data.get("extensions")).get("world"),
             )
         )
-    # SillyTavern calls the book of a card so that has no name of its own.
+    # SillyTavern gives this name to the book of a card without a book name.
     return frozenset(found | {f"{name}'s Lorebook" for name in found})
 
 
@@ -282,7 +286,7 @@ def _fields_of(card: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, s
 
 
 def _speaker_of(message: Message, names: Mapping[str, str], generic: Collection[str]) -> str:
-    """Return the name of a speaker; one with a `generic` name (case-folded) has that of the player or of the persona, by role."""
+    """Return the speaker's name; a `generic` name (case-folded) is replaced by the player's or the persona's, by role."""
     told = "" if message.author is None else " ".join(message.author.id.split())
     if told.casefold() not in generic and not is_account_id(told):
         return told
@@ -290,9 +294,9 @@ def _speaker_of(message: Message, names: Mapping[str, str], generic: Collection[
 
 
 def _count_messages(turn: Turn, before: WorldInfoState | None) -> int:
-    """Return how many messages of the two parties the chat has with the input of this turn.
+    """Return the number of messages of the two parties, including the input of this turn.
 
-    Counted from what the turn before counted. Without that, turns that the window does not hold count two messages each.
+    The count continues the previous turn's; without it, each turn outside of the window counts as two messages.
     """
     window = turn.window
     said = [item for item in window.messages if item.message.role in _SAID]
@@ -322,11 +326,11 @@ def _settings_of(config: RuntimeConfig) -> WorldInfoSettings:
 
 
 def _roll_of(session_id: str, turn_id: str) -> Roll:
-    """Return random numbers that depend on session, turn and entry alone."""
+    """Return random numbers that depend only on session, turn and entry."""
 
     def roll(purpose: str, name: str) -> float:
         digest = hashlib.sha256("\0".join((session_id, turn_id, purpose, name)).encode("utf-8", "surrogatepass"))
-        # 53 bits are what a float holds exactly, so the number is always below 1.
+        # A float represents 53 bits exactly, so the number is always below 1.
         return (int.from_bytes(digest.digest()[:8], "big") >> 11) / 2**53
 
     return roll

@@ -1,8 +1,7 @@
-"""Planner tier 1 (spec T6): a small model refines plans of which the rules were not confident. One call, bound to a
-schema.
+"""Planner tier 1: one call of a small model refines a plan when the rules are not confident.
 
-It knows a model only as an LlmAdapter, and must not import one. Everything that it sends besides its rules is escaped
-and marked as data. Its answer is untrusted: only names that the session and the world have are used in a plan.
+It uses any LlmAdapter and must not import one. Everything it sends except its rules is escaped and marked as data. The answer
+is untrusted: a plan contains only names that the session and the world have.
 """
 
 from __future__ import annotations
@@ -36,9 +35,7 @@ DOMAINS = ("narrative", "lore", "event")
 
 
 class ModelPlanner:
-    """Refines plans with a small model; one call, never repeated. `timeout_seconds` limits the call; the caller limits
-    its own wait.
-    """
+    """Refines plans with one call of a small model. `timeout_seconds` limits the call; the caller limits its own wait."""
 
     name = "model"
 
@@ -55,10 +52,9 @@ class ModelPlanner:
         self._timeout_seconds = timeout_seconds
 
     async def refine(self, request: PlanRequest) -> tuple[PlanContext, tuple[ModelUsage, ...]]:
-        """Return the improved plan, of tier 1, and the call.
+        """Return the improved plan (tier 1) and the call, which is recorded even if it fails.
 
-        Raises ModelError when the model cannot be called, `bad_answer` where the answer breaks the schema. The call is
-        recorded in either case.
+        Raises ModelError if the model cannot be called, with the code `bad_answer` if the answer breaks the schema.
         """
         started = perf_counter()
         templates = template_ids(request.world.planner)
@@ -146,7 +142,7 @@ def plan_prompt(request: PlanRequest) -> tuple[MessagePart, ...]:
 
 
 def read_plan(text: str, request: PlanRequest, templates: Sequence[str]) -> PlanContext:
-    """Return the plan that an answer holds. Raises ModelError `bad_answer`, which names what breaks the schema."""
+    """Return the plan in an answer. Raises ModelError `bad_answer`, which names the violation of the schema."""
     value = _read_object(text)
     plan = request.plan
     quest_id = _read_choice(
@@ -188,17 +184,17 @@ def _reasons(moved: bool, stays: bool, quest_id: str | None) -> tuple[str, ...]:
 
 
 def _read_object(text: str) -> Mapping[str, Any]:
-    """Return the one JSON object of an answer; a fence or thoughts around it are accepted, an incomplete object is not."""
+    """Return the only JSON object of an answer; a fence or thoughts around it are accepted, an incomplete object is not."""
     body = text.rpartition("</think>")[2]
     start, end = body.find("{"), body.rfind("}")
     if start < 0 or end < start:
-        raise ModelError("bad_answer", "the answer holds no JSON object")
+        raise ModelError("bad_answer", "the answer contains no JSON object")
     try:
         value = unescape_strings(json.loads(body[start : end + 1]))
     except (ValueError, RecursionError) as error:
-        raise ModelError("bad_answer", f"the answer is no JSON: {error}") from error
+        raise ModelError("bad_answer", f"the answer is not JSON: {error}") from error
     if not isinstance(value, dict):
-        raise ModelError("bad_answer", "the answer holds no JSON object")
+        raise ModelError("bad_answer", "the answer contains no JSON object")
     return value
 
 

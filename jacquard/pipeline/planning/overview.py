@@ -1,8 +1,8 @@
-"""Finds whether an input asks for an overview of what was played, and of what (`OverviewScope`).
+"""Detects requests for an overview of the play so far, and their subject (`OverviewScope`).
 
-An input asks for one by a question that has no single answer ("Who have I met so far?"), or by a verb of telling together with
-what is told ("List all the clues"). What the player only does ("I sum up the coins"), what somebody else is asked for, and what
-is quoted or refused is none. Pure, and linear in the length of the input.
+A request is a question without a single answer ("Who have I met so far?") or a verb of telling with an object ("List all the
+clues"). It is not a request if the player only acts ("I sum up the coins"), asks somebody else, quotes, or refuses. Pure, and
+linear in the length of the input.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from jacquard.pipeline.planning.lexicons.overviews import CHINESE, ENGLISH, NAME
 from jacquard.pipeline.planning.reading import SENTENCE, asks, is_negated_at
 
 _CHARS = 400
-"""A longer sentence is a report or a document, and not a request."""
+"""A longer sentence is a report or a document, not a request."""
 _LETTERS = re.compile(r"[^\W_]")
 _SCOPES = (
     OverviewScope.OWN,
@@ -25,7 +25,7 @@ _SCOPES = (
     OverviewScope.PLACE,
     OverviewScope.ALL,
 )
-"""In the order in which they are looked for: what is more particular comes first."""
+"""Order of the search: specific scopes first."""
 _KINDS = {"person": OverviewScope.PERSON, "place": OverviewScope.PLACE}
 
 
@@ -34,8 +34,11 @@ def find_overview(
 ) -> OverviewScope | None:
     """Return the scope of the overview that an input asks for, or None.
 
-    `text` is normalised and without quotations. `read_subjects` returns the kinds of the entities that may be its subject, by id,
-    and the titles of the quests; it is called for inputs with words of an overview only.
+    Args:
+        text: normalised, without quotations.
+        names: names and aliases of entities.
+        read_subjects: returns the kinds of possible subjects by entity id, and the titles of quests; called only if the input
+            has words of an overview.
     """
     for found in SENTENCE.finditer(text):
         sentence = found.group().strip(" ()[]【】")
@@ -62,7 +65,7 @@ def _has_words(sentence: str, lexicon: OverviewLexicon) -> bool:
 
 
 def _find_request(text: str, lexicon: OverviewLexicon, subject: OverviewScope | None) -> OverviewScope | None:
-    """Return the scope that a sentence asks for, whose names are masked; ALL where it may be that of the subject."""
+    """Return the scope that a sentence with masked names asks for; ALL if `subject` may replace it."""
     if lexicon.others.search(text):
         return None
     is_moment = lexicon.moment.search(text) is not None
@@ -88,18 +91,18 @@ def _find_request(text: str, lexicon: OverviewLexicon, subject: OverviewScope | 
 
 
 def _is_request(text: str, found: re.Match[str], lexicon: OverviewLexicon) -> bool:
-    """Return whether words ask for something: they are not refused, and the player does not only do what they say."""
+    """Return whether words are a request: they are not refused, and not only an act of the player."""
     return lexicon.acting.search(text[: found.start()]) is None and not is_negated_at(text, found.start())
 
 
 def _goes_over(text: str, lexicon: OverviewLexicon, topic: OverviewScope) -> bool:
-    """Return whether the player goes over what is known, or over what they carry."""
+    """Return whether the player reviews what is known or what they carry."""
     verbs = lexicon.packing if topic is OverviewScope.OWN else lexicon.thinking
     return verbs.match(text) is not None
 
 
 def _find_bare(text: str, lexicon: OverviewLexicon) -> OverviewScope | None:
-    """Return ALL where a verb of summing up has no object: everything is meant."""
+    """Return ALL if a verb of summing up has no object, because then it means everything."""
     left = lexicon.filler.sub(" ", lexicon.alone.sub(" ", text))
     is_bare = lexicon.alone.search(text) is not None and _LETTERS.search(left) is None and NAME not in text
     return OverviewScope.ALL if is_bare else None
@@ -120,7 +123,7 @@ def _find_subject(
 
 
 def _is_called(text: str, name: NameMatch) -> bool:
-    """Return whether somebody is only spoken to: "Reed, …" and "…, Reed"."""
+    """Return whether the name is only an address: "Reed, …" and "…, Reed"."""
     before, after = text[: name.start].rstrip(), text[name.start + len(name.phrase) :].lstrip()
     return (not before and after.startswith(",")) or (before.endswith(",") and _LETTERS.search(after) is None)
 

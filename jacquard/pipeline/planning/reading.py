@@ -1,4 +1,4 @@
-"""Reads what an input wants and of which time it speaks, by the words of the lexicons: negation, tense, quotation.
+"""Reads the intent and the time of an input by the words of the lexicons: negation, tense, quotation.
 
 Pure, and linear in the length of the input. It must not import a rule, a stream or a store.
 """
@@ -25,38 +25,42 @@ _QUOTES = re.compile(
 SENTENCE = re.compile(r"[^.!?。;…]+[.!?。;…]*")
 _CLAUSE = re.compile(r"[^,、:()\[\]—]+")
 _BREAKS = re.compile(r"[.!?。;…,、:]|\b(?:but|then)\b|但是?|然后|于是|随即|转身")
-"""What ends the reach of a negation."""
+"""End of a negation's scope."""
 _CLAUSE_CHARS = 48
 _NEGATION_CHARS = 14
-"""Characters before a word in which its negation is looked for: in any language, and in Chinese, which is denser."""
+"""Characters before a word that are searched for its negation: any language, and Chinese, which is denser."""
 READ_CHARS = 8_000
-"""Of a longer input the beginning and the end are read, half of it each: a pasted page says little of what is wanted."""
+"""Maximum characters read; of a longer input the first and last halves are read, because a pasted page says little about the
+intent.
+"""
 _LETTERS = re.compile(r"[^\W_]")
 _ACTS = re.compile(
     r"(?:^|[,:] ?|\b(?:and|then) )(?:i|we) (?:\w+ly )?$|(?:^|,)(?:我们?|咱们?)把?[^,想要帮给问请让叫能]{0,8}$"
 )
-"""The player before what they do."""
+"""The player, followed by an act."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InputReading:
-    """What an input wants (`fight`, `recall`, `overview`), its time, whether a word showed it, and whether it asks for the
-    same once more. `has_player`: it speaks of the player or to somebody. `outside` is the input without code and
-    quotations, normalised.
-    """
+    """Intent and time of an input."""
 
     intents: frozenset[str]
+    """Any of `fight`, `recall`, `overview`."""
     temporal: Temporal
     is_timed: bool
+    """Whether a word shows the time."""
     is_again: bool
+    """Whether the input asks for the same again."""
     has_player: bool
+    """Whether the input mentions the player or addresses somebody."""
     outside: str
+    """Normalised input without code and quotations."""
 
 
 def read_input_words(
     user_message: str, past_words: Sequence[str] = (), future_words: Sequence[str] = ()
 ) -> InputReading:
-    """Return how an input is read; `past_words` and `future_words` are the world's own."""
+    """Return the reading of an input; `past_words` and `future_words` are the world's own."""
     text = normalise(_shorten(_CODE.sub(" ", user_message))).replace("’", "'")
     outside = _QUOTES.sub(" ", text)
     plain, spoken = _remove_idioms(outside), _remove_idioms(_own_words(text, outside))
@@ -66,7 +70,7 @@ def read_input_words(
     if past or future:
         temporal = Temporal.PAST if past >= future else Temporal.FUTURE
     intents = set()
-    # What the player asks somebody in quotation marks is about that person's past, unless it calls something to mind.
+    # A quoted question to somebody is about that person's past, unless it recalls something.
     if temporal is Temporal.PAST and (_finds(spoken, "memory") or _asks_of_play(plain, past_words)):
         intents.add(RECALL)
     if any(_asks_for_many(sentence) for sentence in SENTENCE.findall(plain)):
@@ -85,10 +89,10 @@ def read_input_words(
 
 
 def has_keyword(reading: InputReading, keyword: str) -> bool:
-    """Return whether an input has a keyword in the sense of an author: outside of quotations and not negated.
+    """Return whether an input has an author's keyword outside of quotations and not negated.
 
-    A keyword that is a word of fighting, such as "attack", counts only where somebody fights. One that calls the past to
-    mind counts when it is negated too ("I don't remember").
+    A keyword of fighting, such as "attack", counts only if somebody fights. A keyword of memory also counts if it is negated
+    ("I don't remember").
     """
     word = normalise(keyword)
     if any(lexicon.fight.search(word) for lexicon in LEXICONS):
@@ -99,17 +103,17 @@ def has_keyword(reading: InputReading, keyword: str) -> bool:
 
 
 def is_negated_at(text: str, place: int) -> bool:
-    """Return whether what stands at a place of a normalised text is negated in its clause."""
+    """Return whether the word at a place of a normalised text is negated in its clause."""
     return _is_negated(_clause_before(text, place))
 
 
 def is_fight_word(word: str) -> bool:
-    """Return whether a normalised word, alone, is one of fighting."""
+    """Return whether a normalised word is, by itself, a word of fighting."""
     return any(lexicon.fight.fullmatch(word) for lexicon in LEXICONS)
 
 
 def _own_words(text: str, outside: str) -> str:
-    """Return the words of the player: those outside of quotations, and the quoted ones where the player speaks them."""
+    """Return the player's words: those outside of quotations, and quoted ones that the player speaks."""
     quoted = len(text) - len(outside)
     if not quoted or not (
         any(lexicon.own_speech.search(outside) for lexicon in LEXICONS) or len(_LETTERS.findall(outside)) < quoted // 2
@@ -125,7 +129,7 @@ def _remove_idioms(text: str) -> str:
 
 
 def _count(text: str, *tables: str) -> int:
-    """Return how many different expressions of the tables occur in a text."""
+    """Return the number of different expressions of the tables in a text."""
     return sum(
         len({found.group() for found in getattr(lexicon, table).finditer(text)})
         for lexicon in LEXICONS
@@ -138,7 +142,7 @@ def _finds(text: str, *tables: str) -> bool:
 
 
 def _asks_of_play(text: str, past_words: Sequence[str]) -> bool:
-    """Return whether a text asks about the past, and not only about the life of somebody else."""
+    """Return whether a text asks about the past of the play, not only about somebody else's life."""
     for lexicon in LEXICONS:
         text = lexicon.others.sub(" ", text)
     if _finds(text, "past_question"):
@@ -147,7 +151,7 @@ def _asks_of_play(text: str, past_words: Sequence[str]) -> bool:
 
 
 def _asks_for_many(sentence: str) -> bool:
-    """Return whether a sentence asks for many facts at once, and does not say that the player sums up or lists something."""
+    """Return whether a sentence asks for many facts at once; False if the player only sums up or lists something."""
     return any(
         _ACTS.search(sentence[: found.start()]) is None
         for lexicon in LEXICONS
@@ -161,12 +165,12 @@ def _shorten(text: str) -> str:
 
 
 def asks(text: str) -> bool:
-    """Return whether a normalised text asks something."""
+    """Return whether a normalised text is a question."""
     return "?" in text or _finds(text, "question")
 
 
 def _fights(sentence: str) -> bool:
-    """Return whether somebody fights in a sentence: not one that tells, asks, supposes or plans it."""
+    """Return whether somebody fights in a sentence, instead of reporting, asking, supposing or planning a fight."""
     if asks(sentence) or _finds(sentence, "later", "reported", "past", "memory", "past_question"):
         return False
     for clause in _CLAUSE.findall(sentence):
@@ -180,7 +184,7 @@ def _fights(sentence: str) -> bool:
 
 
 def _clause_before(text: str, start: int) -> str:
-    """Return what stands before a place in its clause, at most `_CLAUSE_CHARS` characters."""
+    """Return the text before a place in its clause, at most `_CLAUSE_CHARS` characters."""
     return _BREAKS.split(text[max(0, start - _CLAUSE_CHARS) : start])[-1]
 
 

@@ -1,4 +1,4 @@
-"""Several tiers of the planner above the rules, used as one (spec T6): the first plan is taken."""
+"""Several planner tiers above the rules, used as one: the first plan is taken."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from mnemosyne.schema.document import ModelUsage
 
 
 class RefinerChain:
-    """Calls refiners in order until one returns a plan. All of them together have the time limit of one.
+    """Calls refiners in order until one returns a plan; together they have the time limit of one.
 
-    ValueError where there is no refiner.
+    Raises ValueError if there is no refiner.
     """
 
     def __init__(self, refiners: Sequence[PlanRefiner]) -> None:
@@ -23,7 +23,9 @@ class RefinerChain:
         self.model = ", ".join(refiner.model for refiner in refiners)
 
     async def refine(self, request: PlanRequest) -> tuple[PlanContext, tuple[ModelUsage, ...]]:
-        """Return the first plan, with the model calls of all refiners so far; the last ModelError where none returns a plan."""
+        """Return the first plan, with the model calls of all refiners so far; raises the last ModelError if none returns a
+        plan.
+        """
         failures: list[ModelError] = []
         for refiner in self._refiners:
             try:

@@ -1,7 +1,7 @@
-"""Planner tier 0 (seed 004 section 3; spec 2.1): rules only, no model, always a plan.
+"""Planner tier 0: only rules, no model; it always returns a plan.
 
-Pure, except that the patterns of a pack run under time limits. It caches a dictionary of names for each world, which
-does not change the plans. It must not import a stream, a store or a model.
+Pure, except that the patterns of a pack run under time limits. It caches a dictionary of names for each world, which does not
+change the plans. It must not import a stream, a store or a model.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _SAYS_SOMETHING = re.compile(r"[^\W_]")
 
 
 class Quiet(StrEnum):
-    """Why nothing is searched for an input."""
+    """Reason for not searching anything for an input."""
 
     ASIDE = "words outside of the story"
     COMMAND = "a command to the program"
@@ -54,7 +54,7 @@ class Quiet(StrEnum):
 
 
 def find_quiet(user_message: str) -> Quiet | None:
-    """Return why nothing is to be searched for an input, or None for one that belongs to the story."""
+    """Return the reason for not searching anything, or None for an input that belongs to the story."""
     text = user_message.strip()
     if len(text) <= COMMAND_CHARS and _COMMAND.match(text):
         return Quiet.COMMAND
@@ -102,36 +102,35 @@ _WORD = re.compile(r"[^\W_][\w'’-]*")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InputNames:
-    """What an input names: entity ids and search words, in order of appearance. `guessed`: words are likely names, though
-    no dictionary has them.
-    """
+    """Names in an input: entity ids and search words, in order of appearance."""
 
     entities: tuple[str, ...]
     keywords: tuple[str, ...]
     ambiguous: tuple[str, ...] = ()
+    """Names that belong to several entities."""
     guessed: bool = False
+    """Whether the words are only likely names, because no dictionary has them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Focus:
-    """The quest in focus. `pointed`: the input refers to it; `torn`: the input refers to another quest equally."""
+    """Quest in focus."""
 
     quest: Quest | None
     reason: str
     pointed: bool = False
+    """Whether the input refers to it."""
     torn: bool = False
+    """Whether the input refers to another quest equally."""
 
 
 class RulePlanner:
-    """Plans by rules (T1 to T6).
+    """Plans by rules. Out-of-story words, commands to the program and inputs without a subject (`quiet`) search nothing.
 
-    Words outside of the story, commands to the program and inputs that say nothing to search for (`quiet`) search nothing.
-
-    Confidence (0..1) is the sum of: 0.40 always; 0.25 when the input names an entity of the world or asks for an overview (0.15
-    when names were guessed, and not only from the first words of sentences); 0.15 when the focus is certain (locked, at most one
-    active quest, or the input refers to it); 0.10 when a word shows the time; 0.10 when a template rule matched; less 0.20 when a
-    name belongs to several entities, less 0.20 when the input refers to two quests equally. A declared action has 1.0, and
-    so has an input that searches nothing.
+    Confidence (0..1) starts at 0.40 and adds 0.25 if the input names an entity or asks for an overview (0.15 for guessed names,
+    unless they only begin sentences), 0.15 if the focus is certain (locked, at most one active quest, or named), 0.10 if a word
+    shows the time, 0.10 if a template rule matches. It loses 0.20 if a name belongs to several entities and 0.20 if the input
+    refers to two quests equally. Declared actions and inputs that search nothing have 1.0.
     """
 
     def __init__(self) -> None:
@@ -158,7 +157,7 @@ class RulePlanner:
             entities=names.entities,
             flags=(DegradationCode.ACTION_PATTERN_FAILED.value,) if read.faults else (),
         )
-        # A declared action changes numbers only: it needs no memories and no model (T1).
+        # A declared action changes only numbers: it needs no memories and no model.
         if read.action is not None:
             return replace(
                 base,
@@ -167,7 +166,7 @@ class RulePlanner:
                 reasons=(f"the whole input is the action {read.action.action_id}", *read.faults),
             )
         quiet = find_quiet(spoken)
-        # Words outside of the story search nothing, unless they ask what it was.
+        # Out-of-story words search nothing, unless they ask about the story.
         reading = read_input_words(
             spoken if quiet is Quiet.ASIDE else told, world.planner.past_words, world.planner.future_words
         )
@@ -236,7 +235,7 @@ def find_previous_focus(window: SessionWindow) -> str | None:
 
 
 def find_previous_template(window: SessionWindow, rules: PlannerRules) -> str | None:
-    """Return the template of the previous turn, or None where there is none that the world can choose."""
+    """Return the template of the previous turn, or None if there is none that the world can choose."""
     plan = window.previous.plan if window.previous is not None else None
     template_id = plan.get("template_id") if plan is not None else None
     return template_id if template_id in template_ids(rules) else None
@@ -250,7 +249,7 @@ def _plan_quiet(
     rules: PlannerRules,
     reasons: tuple[str, ...],
 ) -> PlanContext:
-    """Return the plan of an input for which nothing is searched. "Go on" keeps the template of the scene."""
+    """Return the plan of an input that searches nothing; "Go on" keeps the template of the scene."""
     previous = find_previous_template(window, rules) if quiet is Quiet.FILLER else None
     temporal = read_input_words(user_message).temporal if quiet is Quiet.ASIDE else Temporal.NOW
     return replace(
@@ -262,7 +261,7 @@ def _plan_quiet(
 
 
 def find_names(user_message: str, dictionary: NameDictionary) -> InputNames:
-    """Return what an input names; where the dictionary finds nothing, names are guessed."""
+    """Return the names in an input; if the dictionary finds none, names are guessed."""
     found = dictionary.find(user_message)
     if not found:
         guessed, is_sure = guess_names(user_message)
@@ -280,9 +279,9 @@ def find_names(user_message: str, dictionary: NameDictionary) -> InputNames:
 def choose_focus(
     quests: Sequence[Quest], pointing: Mapping[str, tuple[bool, int]], previous: str | None, *, locked: bool
 ) -> Focus:
-    """Return the quest in focus (T2): the previous one, unless the input refers to another active one.
+    """Return the quest in focus: the previous one, unless the input refers to another active one.
 
-    `pointing` says for each quest whether its title is in the input and how many of its entities are: a title beats
+    `pointing` has for each quest whether its title is in the input, and the number of its entities there: a title beats
     entities, more entities beat fewer. A locked focus stays as long as its quest is active.
     """
     if not quests:
@@ -307,11 +306,9 @@ def _score_quest(text: str, entities: Sequence[str], quest: Quest, dictionary: N
 
 
 def goal_of(quest: Quest | None, locale: str) -> str:
-    """Return the current goal (T3): the first open step with its progress; without open steps, the quest's
-    description.
+    """Return the current goal: the first open step with its progress; without open steps, the quest's description.
 
-    Progress of the quest belongs to the goal only where the quest has no more than one step: that of several may be
-    about another one.
+    The quest's own progress is added only if it has at most one step, because otherwise it may belong to another step.
     """
     if quest is None:
         return ""
@@ -324,10 +321,10 @@ def goal_of(quest: Quest | None, locale: str) -> str:
 
 
 def weights_of(temporal: Temporal, rules: PlannerRules, *, is_history: bool = False) -> Mapping[str, float]:
-    """Return the domain weights, 0..1 each: the defaults, overridden by those of the pack for this time.
+    """Return the domain weights, 0..1 each: the defaults, overridden by the pack's weights for this time.
 
-    A past without the player (`is_history`: "Who built the temple?") may be the world's own, which is lore: it has the
-    weights of the present, which do not prefer what was played.
+    A past without the player (`is_history`: "Who built the temple?") may be the world's history, which is lore. It has the
+    weights of the present, which do not prefer the play.
     """
     if is_history and temporal is Temporal.PAST:
         temporal = Temporal.NOW
@@ -337,8 +334,8 @@ def weights_of(temporal: Temporal, rules: PlannerRules, *, is_history: bool = Fa
 
 
 def guess_names(user_message: str) -> tuple[tuple[str, ...], bool]:
-    """Return likely names where no dictionary helps (quoted text, and capitalised words that are no common words), and
-    whether one of them is more than the capitalised first word of a sentence.
+    """Return likely names without a dictionary (quoted text and capitalised uncommon words), and whether any of them is more
+    than the capitalised first word of a sentence.
     """
     found: list[tuple[int, str]] = [
         (match.start(), text.strip()) for match in _QUOTED.finditer(user_message) for text in match.groups() if text
@@ -356,7 +353,7 @@ def guess_names(user_message: str) -> tuple[tuple[str, ...], bool]:
 
 
 def _join_name(words: Sequence[str]) -> str:
-    """Return the first words of a name that are no longer than a search word may be; empty where the first is longer."""
+    """Return the first words of a name up to the length of a search word; '' if the first word is longer."""
     ends = accumulate(len(word) + 1 for word in words)
     return " ".join(word for word, end in zip(words, ends, strict=True) if end <= KEYWORD_CHARS + 1)
 
@@ -370,9 +367,7 @@ def _is_name(word: re.Match[str]) -> bool:
 
 
 def _begins_sentence(text: str, place: int) -> bool:
-    """Return whether only punctuation stands between a place and the end of the previous sentence or the start of the
-    text.
-    """
+    """Return whether there is only punctuation between a place and the end of the previous sentence or the start of the text."""
     while place > 0:
         place -= 1
         if text[place] in _SENTENCE_ENDS:

@@ -1,4 +1,4 @@
-"""Chooses the template of a turn (T4): the rules of the world in their order, and those that a world without rules has.
+"""Chooses the template of a turn by the world's rules in their order, or by default rules.
 
 Pure. It must not import a stream, a store or a model.
 """
@@ -18,7 +18,7 @@ DEFAULT_RULES = (
     TemplateRule(template_id="flashback", intents=(RECALL,)),
     TemplateRule(template_id="dense", intents=(OVERVIEW,)),
 )
-"""The rules of a world that has none and keeps the default template. A fight is a matter of the world's author."""
+"""Rules of a world that has none and keeps the default template; fights are left to the world's author."""
 
 DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -28,7 +28,7 @@ DESCRIPTIONS: Mapping[str, str] = MappingProxyType(
         "dense": "the input asks for many facts at once: a list, an overview, a comparison, a plan",
     }
 )
-"""What the shipped templates are for; a rule's own description replaces it."""
+"""Purpose of each shipped template; a rule's own description replaces it."""
 
 
 def template_rules(rules: PlannerRules) -> tuple[TemplateRule, ...]:
@@ -44,7 +44,7 @@ def template_ids(rules: PlannerRules) -> tuple[str, ...]:
 
 
 def describe_templates(rules: PlannerRules) -> Mapping[str, str]:
-    """Return what each of `template_ids` is for, in their order; empty where nothing is known of one."""
+    """Return the purpose of each of `template_ids`, in their order; '' if unknown."""
     own = {rule.template_id: rule.description for rule in reversed(template_rules(rules)) if rule.description}
     return {name: own.get(name, DESCRIPTIONS.get(name, "")) for name in template_ids(rules)}
 
@@ -52,8 +52,8 @@ def describe_templates(rules: PlannerRules) -> Mapping[str, str]:
 def choose_template(
     reading: InputReading, state: Mapping[str, Any], rules: PlannerRules, previous: str | None = None
 ) -> tuple[str, bool]:
-    """Return the template of the first rule that fits, and whether any did. An input that asks for the same once more keeps
-    the `previous` template.
+    """Return the template of the first matching rule, and whether any matched; an input that asks for the same again keeps
+    `previous`.
     """
     if reading.is_again and previous in template_ids(rules):
         return previous, True

@@ -1,7 +1,7 @@
-"""Plans one turn in two tiers (spec 2.1): rules first, then a small model where they are not confident.
+"""Plans one turn in two tiers: rules first, then a small model if they are not confident.
 
-Then it checks the result: a locked focus stays, a focus that keeps switching is flagged, and due scheduled texts are
-recorded. This module must not import a concrete planner or a model.
+Then it checks the result: a locked focus stays, a focus that keeps switching is flagged, and due scheduled texts are recorded.
+This module must not import a concrete planner or a model.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ UNSTEADY = "focus_unsteady"
 PlanListener = Callable[[PlanContext], None]
 
 _PATTERNS_WEIGHT = 10
-"""Characters of a state that take about as long as one of a message, which many patterns read: up to 5 microseconds."""
+"""Characters of a state that take as long as one of a message, because many patterns read messages: up to 5 microseconds."""
 
 
 def _ignore_plan(plan: PlanContext) -> None:
@@ -48,7 +48,7 @@ def _ignore_plan(plan: PlanContext) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlanResult:
-    """A plan, its model calls (without ids), and the codes of degradations."""
+    """Plan of a turn, its model calls (without ids), and degradation codes."""
 
     plan: PlanContext
     usages: tuple[ModelUsage, ...] = ()
@@ -73,8 +73,7 @@ class TurnPlanner:
     ) -> PlanResult:
         """Return the plan of one turn; if tier 1 fails for any reason, the plan of tier 0 is used.
 
-        `on_plan` is called with the plan of tier 0 before tier 1 is asked, so that other work on its search words can
-        begin.
+        `on_plan` is called with the plan of tier 0 before tier 1 is called, so that other work on its search words can begin.
         """
         with self._tracing.span("jacquard.plan", {"gen_ai.operation.name": "plan"}) as span:
             size = size_of(user_message, window.state)
@@ -135,14 +134,14 @@ class TurnPlanner:
             plan, usages = await within(settings.timeout_ms, self._refiner.refine(request))
         except TooLateError:
             waited = f"the small model had not answered after {settings.timeout_ms} ms"
-            # The provider may have charged for the cancelled call, so it is recorded, with its tokens unknown.
+            # The provider may have charged for the cancelled call, so it is recorded with unknown tokens.
             call = Call(model=self._refiner.model, latency_ms=settings.timeout_ms)
             usage = usage_of("", call, len, stage=ModelUsageStage.PLAN, purpose="plan", error=f"timeout: {waited}")
             return _keep_rules_plan(rules, "timeout", waited, (usage,))
         except ModelError as error:
             return _keep_rules_plan(rules, error.code, error.detail, error.usages)
         except Exception as error:
-            # A refiner of the host may raise anything; the plan of the rules is always there (T6).
+            # A refiner of the host may raise anything; the plan of the rules is always available.
             _log.exception("planner tier 1 broke")
             return _keep_rules_plan(rules, "internal", f"planner tier 1 broke off ({type(error).__name__}: {error})")
         return PlanResult(plan=plan, usages=usages)
@@ -181,10 +180,10 @@ def _find_locked_quest(settings: PlannerConfig, window: SessionWindow) -> str | 
 
 
 def count_focus_switches(plan: PlanContext, window: SessionWindow) -> PlanContext:
-    """Return the plan with its number of switches in a row on one topic; from the third on they are flagged.
+    """Return the plan with its number of consecutive focus switches on one topic; from the third on they are flagged.
 
-    A turn switches when its focus differs from that of the previous turn. It is on the same topic when both turns have
-    a keyword or an entity in common, or neither has any. A numerical turn switches nothing and keeps the number.
+    A turn switches if its focus differs from the previous turn's. The topic is the same if both turns share a keyword or an
+    entity, or neither has any. A numerical turn switches nothing and keeps the number.
     """
     before = _previous_plan(window)
     count = int(before.get("switches", 0))

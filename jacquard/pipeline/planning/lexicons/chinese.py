@@ -1,4 +1,4 @@
-"""Chinese words by which the planner reads an input. Data only; what the tables mean is said in `lexicon`."""
+"""Chinese words by which the planner reads an input. Data only; `lexicon` explains the tables."""
 
 from __future__ import annotations
 

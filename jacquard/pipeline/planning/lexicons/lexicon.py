@@ -1,7 +1,7 @@
-"""What the planner knows of a language. Data only; `reading` applies it.
+"""Word tables of one language. Data only; `reading` applies them.
 
-All texts are regular expressions over normalised text (NFKC, case folded, one blank between words). Repetitions of more
-than one character are bounded, so that the time for an input grows with its length and not faster.
+All texts are regular expressions over normalised text (NFKC, case folded, one blank between words). Repetitions of more than
+one character are bounded, so that the time is linear in the length of the input.
 """
 
 from __future__ import annotations
@@ -12,42 +12,44 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lexicon:
-    """The words of one language.
-
-    - `idioms`: expressions with a word of another table that do not mean it; they are taken out first.
-    - `fight`: somebody fights, dodges or threatens with a weapon. `not_verbs`: what stands before such a word where it is no
-      verb ("an attack").
-    - `negators`: what negates the words after it in its clause. `no_negators`: expressions with a negator that negate nothing.
-    - `later`: what puts a whole sentence into the future or makes it a condition. `reported`: what makes a sentence an account of
-      somebody's words, of a text or a story.
-    - `past`, `future`: what shows that the input is about another time. `memory`: what calls the past to mind; it shows the past
-      as well.
-    - `others`: questions about the life of somebody else, which are about the past and not about what was played.
-    - `player`: the player and those who play with them; a past without them may be the history of the world.
-    - `question`: what makes a sentence a question without a question mark. `past_question`: questions about the past.
-    - `overview`: what asks for many facts at once.
-    - `own_speech`: what introduces words of the player's own.
-    - `again`: the whole input asks for the same once more. `filler`: the whole input says nothing to search for.
-    """
+    """Words of one language."""
 
     idioms: re.Pattern[str]
+    """Expressions with a word of another table in a different sense; they are removed first."""
     fight: re.Pattern[str]
+    """Fighting, dodging, or threatening with a weapon."""
     not_verbs: re.Pattern[str]
+    """Words before a word of fighting that show it is not a verb ("an attack")."""
     negators: re.Pattern[str]
+    """Negate the words after them in their clause."""
     no_negators: re.Pattern[str]
+    """Expressions with a negator that negate nothing."""
     later: re.Pattern[str]
+    """Put a whole sentence into the future or make it a condition."""
     reported: re.Pattern[str]
+    """Make a sentence a report of somebody's words, of a text or of a story."""
     past: re.Pattern[str]
+    """Show that the input is about the past."""
     memory: re.Pattern[str]
+    """Recall the past; they show the past as well."""
     past_question: re.Pattern[str]
+    """Questions about the past."""
     others: re.Pattern[str]
+    """Questions about somebody else's life: about the past, but not about the play."""
     player: re.Pattern[str]
+    """The player and their companions; a past without them may be the world's history."""
     future: re.Pattern[str]
+    """Show that the input is about the future."""
     question: re.Pattern[str]
+    """Mark a question without a question mark."""
     overview: re.Pattern[str]
+    """Ask for many facts at once."""
     own_speech: re.Pattern[str]
+    """Introduce the player's own words."""
     again: re.Pattern[str]
+    """Whole inputs that ask for the same again."""
     filler: re.Pattern[str]
+    """Whole inputs without anything to search for."""
 
 
 def any_of(*texts: str) -> re.Pattern[str]:
@@ -56,5 +58,5 @@ def any_of(*texts: str) -> re.Pattern[str]:
 
 
 def words_of(*texts: str) -> re.Pattern[str]:
-    """Return a pattern that finds any of the expressions where it begins and ends at word boundaries."""
+    """Return a pattern that finds any of the expressions at word boundaries."""
     return re.compile(rf"(?<![\w'])(?:{'|'.join(texts)})(?![\w])")

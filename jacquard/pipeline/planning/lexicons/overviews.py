@@ -1,4 +1,4 @@
-"""Words that ask for an overview of what was played, in English and Chinese. Data only; `overview` applies them.
+"""Words that ask for an overview of the play, in English and Chinese. Data only; `overview` applies them.
 
 Texts are normalised, and each name of the world is replaced by NAME.
 """
@@ -17,33 +17,38 @@ NAME = "※"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OverviewLexicon:
-    """The words of one language.
-
-    - `questions`: what asks for an overview by itself, by scope.
-    - `retell`: verbs of summing up; `alone`: those that need no object. `tell`: verbs that do other things as well.
-    - `topics`: what is summed up, by scope; `matters`: further objects of `retell`.
-    - `whole`: what says that all of it is meant. `wish`: what makes a request of words without a verb of telling.
-    - `acting`: the beginning of a clause in which the player does something; `thinking`: the verbs by which the player goes over
-      what is known there, and `packing`: those by which they go over what they carry.
-    - `others`: somebody else is asked for what they know or did, or sums up something. `moment`: one time only.
-    - `since`: a clause of time, whose names are not what is asked about. `filler`: words that are no object.
-    """
+    """Words of one language."""
 
     questions: Mapping[OverviewScope, re.Pattern[str]]
+    """Questions that ask for an overview, by scope."""
     retell: re.Pattern[str]
+    """Verbs of summing up."""
     alone: re.Pattern[str]
+    """Verbs of summing up that need no object."""
     tell: re.Pattern[str]
+    """Verbs of telling that have other uses too."""
     topics: Mapping[OverviewScope, re.Pattern[str]]
+    """Objects of an overview, by scope."""
     matters: re.Pattern[str]
+    """Further objects of `retell`."""
     whole: re.Pattern[str]
+    """Words that mean all of it."""
     wish: re.Pattern[str]
+    """Words that make a request without a verb of telling."""
     acting: re.Pattern[str]
+    """Beginning of a clause in which the player acts."""
     thinking: re.Pattern[str]
+    """Verbs by which the player reviews what is known."""
     packing: re.Pattern[str]
+    """Verbs by which the player reviews what they carry."""
     others: re.Pattern[str]
+    """Somebody else is asked, or sums up something."""
     moment: re.Pattern[str]
+    """One point in time only."""
     since: re.Pattern[str]
+    """A clause of time; names in it are not the subject."""
     filler: re.Pattern[str]
+    """Words that are not an object."""
 
 
 _KNOW = (
