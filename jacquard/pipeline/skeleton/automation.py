@@ -1,7 +1,7 @@
-"""Stream A (seed 004 section 5; spec 2.2): the skeleton of a prompt, rendered from templates and the state.
+"""Stream A: the skeleton of a prompt, rendered from templates and the state.
 
-Pure, except that new or changed template files are read: the same input gives the same bytes. It must not import a
-store, an index, a model or Stream B.
+Pure, except that new or changed template files are read: equal inputs give equal bytes. It must not import a store, an index, a
+model or Stream B.
 """
 
 from __future__ import annotations
@@ -54,50 +54,50 @@ _AUTHORED = ("instruction", "persona", "summary")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SkeletonSource:
-    """The inputs of a skeleton's template blocks: templates with the same `digests` (file name to hash) render the same
-    text from them.
-
-    `variables` are those of every template, `directives` those of this turn. `without` are types of blocks that the host
-    does not want.
-    """
+    """Inputs of a skeleton's template blocks; equal inputs render equal text."""
 
     template_id: str
     locale: str
     variables: Mapping[str, Any]
+    """Variables of every template."""
     directives: tuple[MemoryEntry, ...]
+    """Directives of this turn."""
     digests: Mapping[str, str]
+    """Hashes of the template files by name."""
     without: tuple[BlockType, ...] = ()
+    """Types of blocks that the host does not want."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Skeleton:
-    """The result of Stream A.
-
-    `blocks` are the template blocks in their order, `history` the conversation, oldest first. `anchors` maps each
-    anchor that this prompt shows to the JSON Pointer of its place in the state. `history_start` is the id of the first
-    message shown; passed to the next turn (`prompt.history_start` of its record) it keeps the window's start. `source`
-    is what the blocks were rendered from. `state_tokens` is what the state takes of the prompt, `state_cut` what is not
-    shown of it. `results` are the blocks of tool results, and `degradations` the receipt's lines on a state or a text that is
-    not shown whole; results and lines on the state come from the store (`jacquard.pipeline.skeleton.stream`), so a preview
-    has none. `left_out` names the messages of the window that are not of the story.
-    """
+    """Result of Stream A."""
 
     blocks: tuple[PromptBlock, ...]
+    """Template blocks in their order."""
     history: tuple[PromptBlock, ...]
+    """Conversation, oldest first."""
     user_input: PromptBlock
     anchors: Mapping[str, str]
+    """Anchors in this prompt, each with the JSON Pointer of its place in the state."""
     history_start: str | None
+    """Id of the first message shown; the next turn keeps the window's start by it (`prompt.history_start` of the record)."""
     source: SkeletonSource
+    """Inputs of the blocks."""
     state_tokens: int = 0
+    """Tokens of the state in the prompt."""
     state_cut: StateCut | None = None
+    """Parts of the state that are not shown."""
     results: EvidenceBlocks = NO_RESULTS
+    """Blocks of tool results, from the store (`jacquard.pipeline.skeleton.stream`); a preview has none."""
     degradations: tuple[Degradation, ...] = ()
+    """Notes on a state or text that is not shown completely; those on the state need the store too."""
     left_out: tuple[LeftOut, ...] = ()
+    """Messages of the window that do not belong to the story."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShownState:
-    """The part of a shortened state that a prompt shows: the status, and the active quests by key."""
+    """Part of a shortened state that a prompt shows: the status, and the active quests by key."""
 
     status: Mapping[str, Any]
     quests: Mapping[str, Any]
@@ -105,7 +105,7 @@ class ShownState:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _RenderedBlocks:
-    """Template blocks with their inputs; `shown` is None where the state is shown whole."""
+    """Template blocks with their inputs; `shown` is None if the state is shown completely."""
 
     blocks: tuple[PromptBlock, ...]
     source: SkeletonSource
@@ -119,9 +119,9 @@ def _state_tokens(blocks: Iterable[PromptBlock]) -> int:
 
 
 class AutomationStream:
-    """Renders skeletons. `shipped` is the root of the shipped templates; a pack's own templates take precedence.
+    """Renders skeletons; `shipped` is the root of the shipped templates, and a pack's own templates take precedence.
 
-    Token counts of recent texts are cached, because most of a skeleton is the same as that of the previous turn.
+    Token counts of recent texts are cached, because most of a skeleton is the same as in the previous turn.
     """
 
     def __init__(self, estimator: TokenEstimator, shipped: TemplateRoot) -> None:
@@ -129,11 +129,14 @@ class AutomationStream:
         self._shipped = shipped
 
     def render(self, turn: Turn, state_tokens: int | None = None, without: tuple[BlockType, ...] = ()) -> Skeleton:
-        """Return the skeleton of one turn, whose state takes at most `state_tokens` (None: as much as templates can
-        take), without blocks of these types.
+        """Return the skeleton of one turn. It reads the dates of template files: call it off the event loop.
 
-        Reads the dates of the template files, so call it off the event loop. Raises TemplateError, which names file and
-        line, for a template that cannot be rendered.
+        Args:
+            turn: the turn to render.
+            state_tokens: limit of the state (None: as much as templates can take).
+            without: types of blocks to leave out.
+
+        Raises TemplateError with file and line if a template cannot be rendered.
         """
         templates = open_templates(template_roots((self._shipped,), turn.world))
         return self.render_with(templates, turn, state_tokens, without)
@@ -145,9 +148,9 @@ class AutomationStream:
         state_tokens: int | None = None,
         without: tuple[BlockType, ...] = (),
     ) -> Skeleton:
-        """Return the skeleton that the given templates make, whatever the world's own are (previews, comparisons).
+        """Return the skeleton that the given templates make instead of the world's own (previews, comparisons).
 
-        Raises TemplateError for a template that cannot be rendered.
+        Raises TemplateError if a template cannot be rendered.
         """
         whole = with_anchors(turn.window.state)
         state = without_hidden(whole)
@@ -168,7 +171,7 @@ class AutomationStream:
         made = self._render_template_blocks(templates, source, quests, state_tokens)
         start = find_history_start(turn.window)
         shown = turn.shown
-        # Turns of the engine come with the history that their summary leaves; previews have none.
+        # In the engine, the history of a turn excludes what its summary covers; previews have no summary.
         if turn.history is None:
             shown = trim_history(turn.window.messages, start, history_limits(turn.config), self._count)
         if BlockType.CONVERSATION in without:
@@ -204,7 +207,7 @@ class AutomationStream:
                 return _RenderedBlocks(blocks=blocks, source=source, state_tokens=whole_tokens)
 
         def tokens_of(variables: Mapping[str, Any]) -> int:
-            """Return what the state takes over some variables; what is left of a long goal still counts."""
+            """Return the tokens of the state in some variables; the rest of a long goal counts too."""
             shown = replace(source, variables=variables)
             blocks = render_blocks(templates, shown, self._count, only=BlockType.STATE)
             left = self._count(str(variables["goal"])) if count_goal_tokens(goal, len) else 0
@@ -223,13 +226,13 @@ class AutomationStream:
 
 
 def _drop_old_asides(held: Sequence[WindowMessage]) -> tuple[WindowMessage, ...]:
-    """Return the messages without talk outside of the story, except that of the newest turn, so that its wishes are heard once."""
+    """Return the messages without out-of-story talk, except the newest turn's, so that its wishes are read once."""
     newest = next((place for place, each in enumerate(held) if each.turn_id == held[-1].turn_id), 0)
     return (*drop_asides(held[:newest]), *held[newest:])
 
 
 def _describe_asides(held: Sequence[WindowMessage], told: Sequence[WindowMessage]) -> tuple[LeftOut, ...]:
-    """Return the receipt's lines on messages that are held and not told, each by its id."""
+    """Return the receipt's lines on messages that are stored and not shown, each by its id."""
     known = {each.message.message_id for each in told}
     reason = "Talk outside of the story is shown in the turn after it alone."
     ids = (each.message.message_id for each in held)
@@ -250,11 +253,10 @@ def _describe_cut(cut: CutPart) -> Degradation:
 def render_blocks(
     templates: TemplateSet, source: SkeletonSource, count: Callable[[str], int], *, only: BlockType | None = None
 ) -> tuple[PromptBlock, ...]:
-    """Return the template blocks (`only`: those of one type) that these templates make of a source, in their order.
-    Pure.
+    """Return the template blocks (`only`: of one type) that these templates make of a source, in their order. Pure.
 
-    A directive with the id of a block of the template is named `directive:ID`, whether that block is there or not.
-    Raises TemplateError for a template that cannot be rendered.
+    A directive with the id of a template block is named `directive:ID`, even if that block is not rendered. Raises
+    TemplateError if a template cannot be rendered.
     """
     blocks: list[PromptBlock] = []
     specs, hashes = templates.blocks(source.template_id), VariableHashes(source.variables)
@@ -272,7 +274,7 @@ def render_blocks(
 def make_block_ids_unique(
     skeleton: Skeleton, others: Sequence[PromptBlock]
 ) -> tuple[Skeleton, tuple[PromptBlock, ...]]:
-    """Return a skeleton and the blocks that join it, with ids that are unique among both."""
+    """Return a skeleton and further blocks of its prompt, with ids that are unique among both."""
     blocks, history = skeleton.blocks, skeleton.history
     named = rename_duplicates([skeleton.user_input, *blocks, *history, *others])[1:]
     first, last = len(blocks), len(blocks) + len(history)
@@ -288,7 +290,7 @@ def _render_spec(
     entry: MemoryEntry | None = None,
     rank: int = 0,
 ) -> tuple[PromptBlock, ...]:
-    """Return the block of a spec, or none where its template prints nothing."""
+    """Return the block of a spec, or none if its template prints nothing."""
     content = templates.render(spec.name, hashes).strip("\n")
     if not content.strip():
         return ()
@@ -317,7 +319,7 @@ def _render_spec(
 
 
 def _is_unwanted(spec: BlockSpec, without: tuple[BlockType, ...]) -> bool:
-    """Return whether a host does not want a block: the summary is a memory of the conversation and goes with it."""
+    """Return whether a host does not want a block; the summary goes with the conversation."""
     return spec.type in without or (spec.slot == SUMMARY_SLOT and BlockType.CONVERSATION in without)
 
 
@@ -334,7 +336,7 @@ def _placement(spec: BlockSpec, entry: MemoryEntry | None) -> Placement:
 
 
 def template_variables(turn: Turn, state: Mapping[str, Any], quests: tuple[Quest, ...]) -> dict[str, Any]:
-    """Return the variables of every template: plain values only, and never the user's input (spec W5)."""
+    """Return the variables of every template: only plain values, and never the user's input."""
     plan, world, gone = turn.plan, turn.world, turn.lore.gone
     return {
         "instruction": world.instruction,
@@ -361,12 +363,12 @@ def template_variables(turn: Turn, state: Mapping[str, Any], quests: tuple[Quest
 
 
 def entry_row(entry: MemoryEntry) -> dict[str, Any]:
-    """Return the fields of an axiom, or of a directive for which a block is rendered, that a template may read."""
+    """Return the fields of an axiom or directive that a template may read."""
     return {"id": entry.entry_id, "title": entry.title, "text": entry.text}
 
 
 def quest_row(quest: Quest, *, focused: bool) -> dict[str, Any]:
-    """Return the row of an active quest (seed 004 section 5.2): its open steps, and its values as stored."""
+    """Return the row of an active quest: its open steps, and its values as stored."""
     row: dict[str, Any] = {META: quest.raw.get(META), "id": quest.quest_id}
     if focused:
         row["focus"] = True
@@ -395,11 +397,10 @@ def find_shown_anchors(
     shown: ShownState | None = None,
     bare: Mapping[str, Any] | None = None,
 ) -> dict[str, str]:
-    """Return anchor -> JSON Pointer for all that the prompt shows (A4): the status, active quests and their open steps.
+    """Return anchor -> JSON Pointer for everything the prompt shows: status, active quests and their open steps.
 
-    Pointers are those of the whole state. For a state that was shortened to `shown`, anchors that are not shown are
-    left out, and so are those that are not in `bare`, the state without what is hidden. Raises JacquardError where two things of
-    the state have the same anchor.
+    Pointers refer to the complete state. Anchors are left out if they are not in `shown`, the shortened state, or not in
+    `bare`, the state without hidden parts. Raises JacquardError if two things in the state have the same anchor.
     """
     try:
         anchors = collect_anchors(state)
@@ -423,7 +424,7 @@ def find_shown_anchors(
 
 
 def _quest_places(quests: tuple[Quest, ...], shown: ShownState | None) -> Iterator[str]:
-    """Yield the JSON Pointers of the active quests and their open steps, those that are shown."""
+    """Yield the JSON Pointers of the active quests and open steps that are shown."""
     for quest in quests:
         row = quest.raw if shown is None else shown.quests.get(quest.key)
         if row is None:

@@ -1,8 +1,7 @@
-"""The facts about the user of a turn as prompt blocks, by kind: profile, preferences, goals, policies, developer's rules (seed 000
-sections 3 and 4). Pure.
+"""Facts about the user as prompt blocks, by kind: profile, preferences, goals, policies, developer's rules. Pure.
 
-Each fact is a block, so the budget keeps the newest and the receipt has a line for each. Facts that hold no more are shown, with
-their time, where the input asks about the past or names a year in which they held.
+Each fact is a block, so the budget keeps the newest and the receipt has a line for each. Facts that are no longer true are
+shown with their time if the input asks about the past, or names a year in which they were true.
 """
 
 from __future__ import annotations
@@ -32,15 +31,16 @@ _RULES = frozenset({FactKind.POLICIES, FactKind.TOOLING_RULES, FactKind.FORMAT_R
 _YEAR = re.compile(r"(?<![0-9])(?:1[89]|20)[0-9]{2}(?![0-9])")
 _READ_CHARS = 8_000
 _MOST_FORMER = 40
-"""How many facts that hold no more are shown at most, the newest."""
+"""Maximum number of facts shown that are no longer true; the newest are kept."""
 
 
 def fact_blocks(turn: Turn, at: datetime, count: Callable[[str], int]) -> tuple[PromptBlock, ...]:
-    """Return a block for each fact about the turn's user that holds at `at`, the newest first; in a turn about the past, or about
-    a year, also for those that held then.
+    """Return a block for each fact about the user that is true at `at`, newest first.
+
+    In a turn about the past or a year, facts that were true then are added.
     """
     session_id = profile_session_id(turn.facts.user_id)
-    # Facts that were recorded at this very time count already.
+    # Facts recorded at exactly this time count already.
     at = max([at, *(fact.recorded_at for fact in turn.facts.user_facts if fact.recorded_at is not None)])
     now = list(reversed(facts_at(turn.facts.user_facts, at)))
     blocks = [_block(fact, rank, session_id, count, turn.boundary) for rank, fact in enumerate(now)]
@@ -53,7 +53,7 @@ def fact_blocks(turn: Turn, at: datetime, count: Callable[[str], int]) -> tuple[
 
 
 def _held_in(fact: UserFact, years: Iterable[int]) -> bool:
-    """Return whether a former fact held in one of these years."""
+    """Return whether a former fact was true in one of these years."""
     last = fact.valid_to.year if fact.valid_to is not None else 0
     return any(begin_of(fact).year <= year <= last for year in years)
 

@@ -1,8 +1,7 @@
-"""The history window with hysteresis (spec A5): its start stays the same for many turns, so that the prompt's prefix
-does too.
+"""History window with hysteresis: its start stays the same for many turns, so the prompt's prefix does too. Pure.
 
-Pure. A window grows at its end until it passes a limit. Then its start jumps forward until both limits are met with a
-reserve (`low_water`), and stays there again. A turn is never split.
+A window grows at its end until it passes a limit. Then its start jumps forward until the window is below `low_water` of both
+limits, and stays there again. A turn is never split.
 """
 
 from __future__ import annotations
@@ -19,30 +18,30 @@ from mnemosyne.schema.session import Role, WindowMessage
 
 Turn = tuple[WindowMessage, ...]
 _SPARE_MESSAGES = 16
-"""Loaded beyond the window's limit, so that its old start is still seen when it overflows."""
+"""Messages loaded beyond the window's limit, so that its old start is still among them when it overflows."""
 
 _LEAST_TOKENS = 20
-"""The mean of a short conversation: no more messages are loaded than would fill the prompt with such messages."""
+"""Minimum mean tokens of a message; no more messages are loaded than would fill the prompt at this size."""
 
 _MOST_MESSAGES = 400
 _SPARE_SHARE = 0.05
-"""The share of the prompt that the window leaves free, for what the rest takes more than in the turn before."""
+"""Share of the prompt that the window leaves free, because the other blocks may grow from turn to turn."""
 
 _MEMORY_SHARE = 8
-"""The window leaves the memories of a turn an eighth of the prompt, or what they may take."""
+"""The window leaves the memories 1/8 of the prompt, or their own limit if that is less."""
 
 _OVERVIEW_SHARE = 0.75
-"""An overview may take so much of what the history leaves."""
+"""Share of the tokens left by the history that an overview may take."""
 
 OVERVIEW_FACTOR = 4
-"""An overview may have so many times the memories, and the tokens, that those of another turn may have."""
+"""An overview may have this many times the memories and tokens of another turn."""
 
 _FALL = 0.9
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WindowLimits:
-    """The limits of a history window: it grows to either, is then cut to `low_water` of both, and grows again."""
+    """Limits of a history window: it grows to either, is then cut to `low_water` of both, and grows again."""
 
     max_messages: int
     max_tokens: int
@@ -50,7 +49,7 @@ class WindowLimits:
 
 
 def count_loaded_messages(config: RuntimeConfig) -> int:
-    """Return how many of the newest messages of a session a turn loads."""
+    """Return the number of newest messages of a session that a turn loads."""
     return _limit_messages(config) + _SPARE_MESSAGES
 
 
@@ -61,10 +60,10 @@ def _limit_messages(config: RuntimeConfig) -> int:
 
 
 def history_limits(config: RuntimeConfig, other_tokens: int | None = None) -> WindowLimits:
-    """Return the limits of the window. `other_tokens`: what the rest of the prompt takes without memories, as far as that is known.
+    """Return the limits of the window; `other_tokens` are the tokens of the rest of the prompt without memories, if known.
 
-    The window takes what the skeleton, the summary and the memories leave, and half of the prompt while that is not known: what it
-    holds is not recalled, so it must not be dropped afterwards. It may always take an eighth.
+    The window may take the tokens that skeleton, summary and memories leave, or half of the prompt if those are unknown.
+    Messages in the window are not recalled, so they must not be dropped afterwards. It may always take an eighth.
     """
     whole = config.budget.prompt_tokens()
     room = whole // 2
@@ -87,9 +86,9 @@ def limit_memories(
     *,
     is_overview: bool = False,
 ) -> int:
-    """Return the most tokens of the memories of a turn: what the history that is shown leaves, and at least their share.
+    """Return the maximum tokens of a turn's memories: those that the shown history leaves, but at least their share.
 
-    An overview may take more of that than the memories of another turn, but leaves a part of it free.
+    An overview may take more of them than the memories of another turn, but leaves a part free.
     """
     limit, other_tokens = config.curation.flesh_tokens, find_other_tokens(window)
     if is_overview:
@@ -108,17 +107,15 @@ def _find_room(config: RuntimeConfig, other_tokens: int) -> int:
 
 
 def find_other_tokens(window: SessionWindow) -> int | None:
-    """Return what the rest of the prompt took in the turn before, without conversation and memories; None where that was not
-    recorded.
-    """
+    """Return the tokens of the previous prompt without conversation and memories; None if they were not recorded."""
     prompt = window.previous.prompt if window.previous is not None else None
     tokens = prompt.get("other_tokens") if prompt is not None else None
     return tokens if isinstance(tokens, int) else None
 
 
 def smooth_other_tokens(tokens: int, window: SessionWindow) -> int:
-    """Return the tokens of the rest of a prompt as the next turn reckons with them: they fall slowly, since evidence comes and goes
-    from turn to turn.
+    """Return the tokens of the rest of a prompt for the next turn's limits; they fall slowly, because evidence varies from turn
+    to turn.
     """
     before = find_other_tokens(window)
     return tokens if before is None else max(tokens, int(before * _FALL))
@@ -130,15 +127,18 @@ def trim_history(
     limits: WindowLimits,
     count: Callable[[str], int],
 ) -> tuple[WindowMessage, ...]:
-    """Return the messages of the window, oldest first: whole turns up to the newest.
+    """Return the messages of the window, oldest first: complete turns up to the newest.
 
-    `messages` are the newest of the session, oldest first; `previous_start` is the id of the first message of the
-    window before, or None; `count` gives the tokens of a message's content. While everything from `previous_start` on
-    fits `max_messages` and `max_tokens`, that is the window. When it does not, or `previous_start` is too old to be
-    among the messages, the window is the longest run of newest turns that fits `low_water` of both. A cut window begins
-    with a message of the user where that costs less than half of it. The newest turn is kept even if it alone passes a
-    limit, because the latest messages must never be missing (the prompt's budget still applies); a limit below 1 means
-    no history.
+    If everything from `previous_start` on fits both limits, that is the window. If not, or if `previous_start` is not among the
+    messages, the window is the longest run of newest turns that fits `low_water` of both. A cut window begins with a user
+    message if that costs less than half of it. The newest turn is kept even if it passes a limit by itself, because the latest
+    messages must never be missing (the prompt's budget still applies). A limit below 1 means no history.
+
+    Args:
+        messages: the newest of the session, oldest first.
+        previous_start: id of the first message of the previous window, or None.
+        limits: limits of the window.
+        count: returns the tokens of a message's content.
     """
     if limits.max_messages < 1 or limits.max_tokens < 1:
         return ()
@@ -154,7 +154,7 @@ def trim_history(
 
 
 def find_history_start(window: SessionWindow) -> str | None:
-    """Return where the window of the previous turn began, from its record (`prompt.history_start`), or None."""
+    """Return the start of the previous turn's window from its record (`prompt.history_start`), or None."""
     prompt = window.previous.prompt if window.previous is not None else None
     start = prompt.get("history_start") if prompt is not None else None
     return start if isinstance(start, str) else None
@@ -173,7 +173,7 @@ def _flat(turns: Sequence[Turn]) -> tuple[WindowMessage, ...]:
 
 
 def _is_whole(turns: Sequence[Turn]) -> bool:
-    """Return whether the oldest turn surely lost no message at the edge of what was loaded."""
+    """Return whether the oldest turn is certainly complete, not cut by the limit on loaded messages."""
     return not turns or turns[0][0].depth <= 1 or turns[0][0].message.role is Role.USER
 
 
@@ -189,7 +189,7 @@ def _fits(sizes: Sequence[tuple[int, int]], messages: float, tokens: float) -> b
 
 
 def _count_newest(sizes: Sequence[tuple[int, int]], messages: float, tokens: float) -> int:
-    """Return how many of the newest turns fit, at least one where there is any."""
+    """Return how many of the newest turns fit; at least one if there is any."""
     kept = 0
     for size, cost in reversed(sizes):
         messages, tokens = messages - size, tokens - cost

@@ -1,6 +1,6 @@
-"""Fixed instructions of the host, beside those of the world (seed 002 section 6.4, `custom_instructions`). Pure.
+"""Fixed instructions of the host (`custom_instructions`), in addition to the world's. Pure.
 
-With them a host adds an instruction without a change of a world or a template. This module must not import a template.
+A host can thus add an instruction without changing a world or a template. This module must not import a template.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ from mnemosyne.schema.evidence import BlockType, Priority
 
 
 def instruction_blocks(instructions: Mapping[str, str], count: Callable[[str], int]) -> tuple[PromptBlock, ...]:
-    """Return a must block for each instruction, in their order, directly after the world's own; blank instructions give
-    none.
-    """
+    """Return a MUST block for each instruction that is not blank, in their order, directly after the world's own."""
     blocks = []
     for place, (name, text) in enumerate(instructions.items(), start=1):
         if text.strip():

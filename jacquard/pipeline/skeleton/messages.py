@@ -1,9 +1,9 @@
-"""The conversation as prompt blocks: the messages of the history window and the user's input. Pure.
+"""Conversation as prompt blocks: the messages of the history window and the user's input. Pure.
 
-A profile says how messages are shown. Escaped, as text of the markup, a speaker's name precedes the text where the role does not
-say it: not for the world's own player and narrator, nor for the generic names of the two roles, but for the people of an imported
-conversation; a message that got no reply, or an empty one, says so in a `<notice>` after its text. As written, nothing is added
-but names, and those only where several people speak.
+The profile decides how messages are shown. Escaped, as text of the markup: a speaker's name precedes the text if the role does
+not imply it (the world's player and narrator, and the generic role names, are implied; people of an imported conversation are
+not). A message without a reply, or an empty one, has a `<notice>` after its text. As written: only names are added, and only if
+several people speak.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from mnemosyne.schema.world import WorldPack
 
 NEWEST_MESSAGES = 6
 PART_TOKENS = 1100
-"""What a content part that is no text counts: about what providers take for an image of a thousand pixels square."""
+"""Tokens of a content part that is not text: about what providers charge for an image of 1,000 × 1,000 pixels."""
 SMALL_PART_TOKENS = 85
-"""What an image counts that is sent in low detail."""
+"""Tokens of an image sent in low detail."""
 _PLAIN_PARTIES = frozenset({"", "user", "player", "assistant", "agent", "narrator", "model", "system", "tool"})
 _UNANSWERED = {
     "en": "<notice>This message got no reply.</notice>",
@@ -41,19 +41,19 @@ _TRUST = {Role.USER: Trust.USER, Role.ASSISTANT: Trust.MODEL, Role.TOOL: Trust.T
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Speakers:
-    """Whose names precede their messages: all but the `known` (case-folded), or nobody's where names are not `shown`."""
+    """Rule for showing speakers' names before their messages: all but the `known` ones (case-folded), or none if not `shown`."""
 
     known: frozenset[str]
     shown: bool = True
 
     def name_of(self, message: Message) -> str:
-        """Return the name to show before a message, on one line, or an empty text."""
+        """Return the name to show before a message, on one line, or ''."""
         name = _name_of(message.author)
         return name if self.shown and name.casefold() not in self.known else ""
 
 
 def find_speakers(messages: Iterable[Message], world: WorldPack, profile: Profile = STORY) -> Speakers:
-    """Return whose names a prompt shows that holds these messages; two people are several, whatever their roles."""
+    """Return the rule for names in a prompt with these messages; two people count as several, whatever their roles."""
     known = default_parties(world)
     if profile.speakers is SpeakerNames.NAMED:
         return Speakers(known=known)
@@ -71,9 +71,9 @@ def history_blocks(
 ) -> tuple[PromptBlock, ...]:
     """Return one block for each message of a session, oldest first; `rank` is its age (0 = newest).
 
-    System messages are MUST, of the others the newest NEWEST_MESSAGES are HIGH, older ones MEDIUM. A tool call and its result
-    are kept or dropped together (P5): in a turn with tool messages, everything but those of the user and the system is one
-    group. `speakers`: whose names are shown (None: by the messages alone).
+    System messages are MUST, the newest NEWEST_MESSAGES others HIGH, older ones MEDIUM. A tool call and its result are kept or
+    dropped together: in a turn with tool messages, everything but user and system messages is one group. `speakers` is the rule
+    for names (None: derived from these messages only).
     """
     shown = speakers or find_speakers((each.message for each in messages), world, profile)
     as_written = profile.messages is MessageForm.AS_WRITTEN
@@ -129,7 +129,7 @@ def _placed_in_history(age: int) -> Placement:
 
 
 def _says_something(message: Message) -> bool:
-    """Return whether a message has anything to send: providers refuse one without a text and without parts or tool calls."""
+    """Return whether a message has anything to send: providers refuse one without text, parts and tool calls."""
     return bool(message.content.strip() or read_tool_calls(message) or read_parts(message))
 
 
@@ -176,7 +176,7 @@ def input_block(
 
 
 def count_attached(message: Message, count: Callable[[str], int]) -> int:
-    """Return the tokens of what a message carries beside its text: tool calls as JSON, other parts by their kind."""
+    """Return the tokens of a message's other content: tool calls as JSON, parts by their kind."""
     if not message.extra:
         return 0
     calls = read_tool_calls(message)
@@ -190,7 +190,7 @@ def count_attached(message: Message, count: Callable[[str], int]) -> int:
 
 
 def default_parties(world: WorldPack) -> frozenset[str]:
-    """Return the names, case-folded, that the role of a message already implies: generic ones, the player, the persona."""
+    """Return the names, case-folded, that a message's role already implies: generic ones, the player, the persona."""
     return _PLAIN_PARTIES | {name.casefold() for name in party_names(world).values()}
 
 

@@ -1,8 +1,8 @@
-"""Gives each block of a prompt an id that no other block has, whatever its data are called. Pure.
+"""Gives each block of a prompt a unique id, whatever ids its data have. Pure.
 
-An id comes from a template, a world, a message or a host, and any of them may be called `status`, `user_input` or
-`flesh:rationale`. Of two blocks with the same id, the one whose kind comes first in `BlockKind` keeps it; the other is
-named with its kind, as in `directive:status`. Unique ids stay unchanged.
+Ids come from templates, worlds, messages or the host, and any of these may use `status`, `user_input` or `flesh:rationale`. Of
+two blocks with the same id, the one whose kind comes first in `BlockKind` keeps it; the other gets its kind as a prefix, as in
+`directive:status`. Unique ids stay unchanged.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def rename_duplicates(
 ) -> tuple[PromptBlock, ...]:
     """Return the blocks in their order, each with a unique id; applying it again changes nothing.
 
-    The ids of frame and input are reserved for those two, `template_ids` for blocks of templates, present or not.
-    Blocks of an unknown kind keep their ids, because they were recorded with them.
+    The ids of frame and input are reserved for those two, `template_ids` for template blocks, rendered or not. Blocks of an
+    unknown kind keep their ids, because they were recorded with them.
     """
     wanted = {block.block_id for block in blocks} | {FRAME, INPUT_ID, *template_ids}
     taken: set[str] = set()

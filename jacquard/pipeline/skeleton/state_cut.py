@@ -1,8 +1,8 @@
-"""Shortens a state that is too large for its part of the prompt: the largest parts first, the others unchanged. Pure.
+"""Shortens a state that is too large for its part of the prompt: the largest parts first. Pure.
 
-A long text shows its beginning and says how much is missing; a long list or mapping shows its first entries and how
-many more there are. Parts of a mapping that take more than their share are cut to it; all others stay unchanged. The
-same state and size give the same result. It must not import a template, a stream or a store.
+A long text shows its beginning and the number of missing characters; a long list or mapping shows its first entries and the
+number of missing ones. Parts of a mapping that take more than their share are cut to it; the others stay unchanged. The same
+state and size give the same result. It must not import a template, a stream or a store.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from jacquard.core.quests import META, is_scalar, read_plain_value
 from jacquard.core.receipt import CutPart
 
 SHOWN_LEVELS = 100
-"""Values nested deeper cannot be written as YAML (`filament.dump_yaml`)."""
+"""Maximum nesting of values that YAML can show (`filament.dump_yaml`)."""
 KEY_CHARS = 200
 """Fields with longer names, and longer ids, are not shown in a shortened state."""
 LEAST_TEXT_CHARS = 40
 _FIELD_CHARS = (160, 60)
-"""The least that each field of a mapping, and each entry of a short list, gets before fewer of them are shown."""
+"""Minimum characters of each field of a mapping, and of each entry of a short list, before fewer of them are shown."""
 _FEW = 8
-"""An entry of a long list is shown whole if it takes at most this fraction (1 / N) of what the list may take."""
+"""An entry of a long list is shown completely if it takes at most 1/8 of the list's characters."""
 _LINE_CHARS = 8
 _NUMBERS = frozenset({int, float, bool, type(None)})
 _NOTE_CHARS = 60
@@ -34,14 +34,14 @@ _LISTS = "lists"
 _COSTLY = re.compile(
     "[^ !#-%'-;=?-\\[\\]-~\u00a1-\u1fff\u2010-\u2027\u202a-\ud7ff\ue000-\ufdcf\ufdf0-\ufefe\uff00-\ufffd]"
 )
-"""Characters that may take more than one when they are written as YAML inside XML."""
+"""Characters that may take more than one when written as YAML inside XML."""
 
 Tokens = tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CutWords:
-    """The notes by which the prompt says what is missing; `{missing}` and `{total}` are numbers."""
+    """Notes in the prompt about missing parts; `{missing}` and `{total}` are numbers."""
 
     text: str
     entries: str
@@ -69,11 +69,10 @@ def find_cut_words(locale: str) -> CutWords:
 
 
 def count_shown_chars(node: Any, most: int, depth: int = 0, *, with_rules: bool = False) -> int:
-    """Return about how many characters a part of a state takes in a prompt, or `most` + 1 where it takes more than
-    `most`.
+    """Return about how many characters a part of a state takes in a prompt, or `most` + 1 if it takes more than `most`.
 
-    `depth` is the number of levels above it. A value nested too deeply to be shown counts as too large. Rules (`$meta`)
-    are not shown and count nothing, unless `with_rules` is set. Reads no further than necessary.
+    `depth` is the number of levels above it. A value nested too deeply to be shown counts as too large. Rules (`$meta`) are not
+    shown and count nothing, unless `with_rules` is set. Reads no further than necessary.
     """
     if isinstance(node, str):
         return min(_count_text_chars(node, most, depth), most + 1)
@@ -109,9 +108,7 @@ def _count_text_chars(text: str, most: int, depth: int = 0) -> int:
 
 
 def reduce_rules(tree: Any) -> Any:
-    """Return a tree in which every `$meta` only says which fields are lists, because the shown form depends on nothing
-    else.
-    """
+    """Return a tree in which each `$meta` only states which fields are lists, because the shown form depends on nothing else."""
     return _reduce_rules(with_own_lists(tree))
 
 
@@ -127,9 +124,7 @@ def _reduce_rules(node: Any) -> Any:
 
 
 def divide_chars(wanted: Sequence[int], chars: int) -> list[int]:
-    """Return what each part gets of `chars`: what it wants, if that is at most an equal share of the rest, else that
-    share.
-    """
+    """Return the characters of each part: its wish, if that is at most an equal share of the rest, else that share."""
     given = [0] * len(wanted)
     left = max(0, chars)
     order = sorted(range(len(wanted)), key=lambda place: (wanted[place], place))
@@ -147,9 +142,9 @@ class StateCutter:
         self.cuts: list[CutPart] = []
 
     def cut(self, node: Any, chars: int, path: Tokens, depth: int = 0) -> Any:
-        """Return a node that takes at most about `chars` characters, unchanged where it takes no more.
+        """Return a node of at most about `chars` characters; unchanged if it is not longer.
 
-        A note in it says what is missing of a list or mapping.
+        A note in a cut list or mapping states how much is missing.
         """
         kept, note = self.cut_with_note(node, chars, path, depth)
         if not note:
@@ -159,7 +154,7 @@ class StateCutter:
         return [*kept, {"…": note}]
 
     def cut_with_note(self, node: Any, chars: int, path: Tokens, depth: int = 0) -> tuple[Any, str]:
-        """Return the node as `cut` does, and the note separately (empty where nothing of a list or mapping is missing)."""
+        """Return the node as `cut` does, and the note separately ('' if no list or mapping is cut)."""
         if count_shown_chars(node, chars, depth) <= chars:
             return node, ""
         if isinstance(node, str):
@@ -235,7 +230,7 @@ def format_pointer(path: Tokens) -> str:
 
 
 def restore_paths(cuts: Sequence[CutPart], places: Mapping[str, str]) -> Iterator[CutPart]:
-    """Yield the parts with their paths in the state: `places` maps beginnings of paths to the original ones."""
+    """Yield the parts with their paths in the state; `places` maps beginnings of paths to the original ones."""
     for cut in cuts:
         steps = cut.path.split("/")
         longest = next((n for n in range(len(steps), 0, -1) if "/".join(steps[:n]) in places), 0)
@@ -245,16 +240,16 @@ def restore_paths(cuts: Sequence[CutPart], places: Mapping[str, str]) -> Iterato
 def _allot_chars(
     values: Sequence[Any], frame: Sequence[int], chars: int, depth: int, *, has_fields: bool, whole: bool = True
 ) -> tuple[int, list[int]]:
-    """Return how many of the values are shown, from the first on, and what each of them gets.
+    """Return how many of the values are shown, from the first on, and the characters of each.
 
-    `frame` is the cost of each beside itself. `has_fields`: the values are fields of a mapping, of which as many as
-    possible are shown, each a little. `whole`: no note is needed if all of them are shown.
+    `frame` is the cost of each besides itself. `has_fields`: the values are fields of a mapping; as many as possible are shown,
+    each a little. `whole`: no note is needed if all of them are shown.
     """
-    # Counted only as far as values may fit: a list of a large state can have very many.
+    # Counted only as far as values may fit, because a list of a large state can have very many.
     costs: list[int] = []
 
     def count_fitting(least: int, most: int) -> int:
-        """Return how many values fit if each gets at least what it takes, or `least`."""
+        """Return how many values fit if each takes its own length, or `least` if it is longer."""
         used = 0
         for place, value in enumerate(values):
             if place == len(costs):

@@ -1,8 +1,7 @@
-"""Decides how much of the state one prompt shows: the parts that templates read are cut until their blocks fit the
-state's limit.
+"""Fits the state into its token limit: the parts that templates read are cut until their blocks fit.
 
-Pure: the same variables and limit give the same result. It must not import a template, a store or a model; the caller
-passes a function that counts the tokens of the blocks.
+Pure: equal variables and limits give equal results. It must not import a template, a store or a model; the caller passes a
+function that counts the tokens of the blocks.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ from jacquard.pipeline.skeleton.state_cut import (
 from mnemosyne.schema.memory import MemoryEntry
 
 MOST_CHARS = 150_000
-"""The most of a state that templates get, in characters, so that no shipped template exceeds `jacquard.templating.limits`."""
+"""Maximum characters of the state that templates get, so that no shipped template exceeds `jacquard.templating.limits`."""
 MOST_TOKENS = 4 * MOST_CHARS
-"""More tokens than that many characters can take, which means no limit."""
+"""More tokens than that many characters can take: no limit."""
 GOAL_CHARS = 400
-"""A goal of more characters, which comes from a quest, counts as state and is shortened like it."""
+"""A longer goal, which comes from a quest, counts as state and is shortened like it."""
 _SMALL_CHARS = MOST_CHARS // 5
-"""A text of no more characters is never too large, however it is escaped."""
+"""A text of at most this many characters is never too large, however it is escaped."""
 _ROUNDS = 8
 _ENOUGH = 0.9
 _TRIES = 4
@@ -44,7 +43,7 @@ TokensOf = Callable[[Variables], int]
 
 
 def is_too_large(variables: Variables) -> bool:
-    """Return whether the parts of a state that templates read are larger than what they may get."""
+    """Return whether the parts of a state that templates read exceed their maximum size."""
     parts = [variables["status"], variables["quests"], variables["goal"]]
     return count_shown_chars(parts, MOST_CHARS, with_rules=True) > MOST_CHARS
 
@@ -52,7 +51,7 @@ def is_too_large(variables: Variables) -> bool:
 def fit_texts(
     variables: Variables, authored: Sequence[str], directives: Sequence[MemoryEntry]
 ) -> tuple[dict[str, Any], tuple[MemoryEntry, ...], tuple[CutPart, ...]]:
-    """Return template variables and directives whose texts are no larger than what templates may get, and what was cut.
+    """Return template variables and directives with texts cut to their maximum size, and the cuts.
 
     `authored` names the variables that are texts or trees of an author; axioms are cut one by one.
     """
@@ -79,11 +78,16 @@ def count_goal_tokens(goal: str, count: Callable[[str], int]) -> int:
 def fit_state(
     variables: Variables, quests: Sequence[Quest], limit_tokens: int, tokens_of: TokensOf, whole_tokens: int | None
 ) -> tuple[dict[str, Any], StateCut | None, dict[str, Any]]:
-    """Return template variables whose state takes at most `limit_tokens`, what was cut, and the quests that are shown.
+    """Return template variables whose state takes at most `limit_tokens`, the cuts, and the rows of the shown quests by key.
 
-    `tokens_of` counts the tokens of the state's blocks for some variables; `whole_tokens` is its result for the whole
-    state (None: too large to be rendered). `quests` are the active ones, in the order of `variables["quests"]`; the
-    third result maps the keys of the shown ones to their rows. With a limit of 0 nothing of the state is shown.
+    With a limit of 0 nothing of the state is shown.
+
+    Args:
+        variables: template variables.
+        quests: the active ones, in the order of `variables["quests"]`.
+        limit_tokens: maximum tokens of the state.
+        tokens_of: counts the tokens of the state's blocks for some variables.
+        whole_tokens: result of `tokens_of` for the complete state (None: too large to be rendered).
     """
     parts = _Parts.of(variables, quests)
     made, tokens = _fit_variables(parts, limit_tokens, tokens_of)
@@ -100,7 +104,7 @@ def fit_state(
 
 
 class StateLimit:
-    """The tokens that the state may take in one prompt: fewer after each attempt in which what must stay did not fit."""
+    """Tokens that the state may take in one prompt; lowered after each attempt in which the MUST blocks did not fit."""
 
     def __init__(self, tokens: int) -> None:
         self.tokens = tokens
@@ -110,7 +114,7 @@ class StateLimit:
     def reduce(self, used_tokens: int, error: BudgetExceededError) -> None:
         """Lower the limit after a prompt with `used_tokens` of state did not fit (`error`).
 
-        BudgetExceededError, about the first and the last attempt, when no state is left to cut.
+        Raises BudgetExceededError about the first and the last attempt if there is no state left to cut.
         """
         self._first = self._first or error
         if used_tokens <= 0 or self._attempts > _TRIES:
@@ -121,7 +125,7 @@ class StateLimit:
 
 
 def _build_state_budget_error(first: BudgetExceededError, last: BudgetExceededError) -> BudgetExceededError:
-    """Return the error of a prompt that does not fit: `first` with the whole state, `last` with the least of it."""
+    """Return the error of a prompt that does not fit: `first` with the complete state, `last` with the least of it."""
     if first is last:
         return first
     return BudgetExceededError(first.limit_tokens, first.needed_tokens, first.blocks, last)
@@ -129,7 +133,7 @@ def _build_state_budget_error(first: BudgetExceededError, last: BudgetExceededEr
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Variables:
-    """Shortened variables; `rows` are the quests that are shown, by key."""
+    """Shortened variables; `rows` are the shown quests by key."""
 
     variables: dict[str, Any]
     rows: dict[str, Any]
@@ -138,7 +142,7 @@ class _Variables:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Parts:
-    """The parts of a state that templates read; `rows` are the active quests by key, `all_quests` all of them or None."""
+    """Parts of a state that templates read; `rows` are the active quests by key, `all_quests` all of them or None."""
 
     variables: Variables
     status: Mapping[str, Any]
@@ -162,7 +166,7 @@ class _Parts:
 
 
 def _fit_variables(parts: _Parts, limit_tokens: int, tokens_of: TokensOf) -> tuple[_Variables, int]:
-    """Return the variables with the most of the state that fits, and its tokens."""
+    """Return the variables with as much of the state as fits, and its tokens."""
     best: tuple[_Variables, int] | None = None
     low, high = 0, MOST_CHARS + 1
     chars = min(MOST_CHARS, 4 * limit_tokens)
@@ -175,7 +179,7 @@ def _fit_variables(parts: _Parts, limit_tokens: int, tokens_of: TokensOf) -> tup
             best, low = (made, tokens), chars
             if not made.cuts or tokens >= _ENOUGH * limit_tokens:
                 break
-        # Tokens are nearly proportional to characters; where that estimate leaves the known bounds, their middle is taken.
+        # Tokens are nearly proportional to characters; if that estimate leaves the known bounds, their middle is taken.
         chars = int(chars * 0.97 * limit_tokens / max(1, tokens))
         if not low < chars < high:
             chars = (low + high) // 2
@@ -188,7 +192,7 @@ def _fit_variables(parts: _Parts, limit_tokens: int, tokens_of: TokensOf) -> tup
 
 
 def _build_variables(parts: _Parts, chars: int) -> _Variables:
-    """Return the variables with a state of about `chars` characters, divided so that small parts stay whole.
+    """Return the variables with a state of about `chars` characters, divided so that small parts stay complete.
 
     Rules only keep which fields are lists.
     """
@@ -226,7 +230,7 @@ def _status(parts: _Parts, chars: int) -> tuple[Mapping[str, Any], tuple[CutPart
 
 
 def _rows(parts: _Parts, chars: int) -> tuple[dict[str, Any], list[dict[str, Any]], tuple[CutPart, ...]]:
-    """Return the quests that are shown by key, the row that stands for the others, and what was cut."""
+    """Return the shown quests by key, the row that represents the others, and the cuts."""
     if not parts.rows:
         return {}, [], ()
     if chars <= 0:
@@ -244,7 +248,7 @@ def _rows(parts: _Parts, chars: int) -> tuple[dict[str, Any], list[dict[str, Any
 
 
 def _places(quests: Sequence[Quest]) -> Iterator[tuple[str, str]]:
-    """Yield, for quests and their open steps, their place among those shown and their place in the state."""
+    """Yield, for quests and their open steps, the place among those shown and the place in the state."""
     for place, quest in enumerate(quests):
         row, home = (QUESTS_KEY, str(place)), (QUESTS_KEY, quest.key)
         yield format_pointer(row), format_pointer(home)
@@ -270,7 +274,7 @@ def _cut_whole_part(node: Mapping[str, Any], path: str) -> CutPart:
 
 
 def _estimate_whole_state(parts: _Parts, made: _Variables, after: int) -> int:
-    """Return the tokens of the whole state, estimated by the tokens for each character of what is shown."""
+    """Return the tokens of the complete state, estimated from the tokens per character of the shown part."""
     whole = _chars([parts.status, parts.rows, parts.goal])
     shown = _chars([made.variables["status"], made.variables["quests"], made.variables["goal"]])
     return whole * after // shown if after else whole // 4

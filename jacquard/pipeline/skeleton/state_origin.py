@@ -1,6 +1,6 @@
 """Finds why a state is too large for a prompt: the newest op that enlarged its largest part, and how to undo it.
 
-It reads the session and writes nothing; it must not import a concrete store.
+It only reads the session; it must not import a concrete store.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mnemosyne.protocols import Store
 from mnemosyne.schema.session import SessionHead
 
 TURNS_READ = 200
-"""How many of the newest turns are searched for the op."""
+"""Number of newest turns searched for the op."""
 _NAMED_PARTS = 5
 _PATH_CHARS = 100
 _LEAST_CHARS = 100
@@ -25,7 +25,7 @@ _LEAST_CHARS = 100
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Growth:
-    """The op that made a part of the state large: a JSON Patch op, `chars` its value's size as JSON text, and its turn."""
+    """Op that made a part of the state large: a JSON Patch op, `chars` (size of its value as JSON text), and its turn."""
 
     op: str
     path: str
@@ -35,9 +35,9 @@ class Growth:
 
 
 async def find_growth(store: Store, session_id: str, branch_id: str, part: CutPart) -> Growth | None:
-    """Return the newest op that enlarged a part, None where the newest TURNS_READ turns have none.
+    """Return the newest op that enlarged a part; None if the newest TURNS_READ turns have none.
 
-    That is an op that set the part or its parent, or added to it, with a value that is a considerable part of it.
+    Such an op set the part or its parent, or added to it, with a value that is a considerable share of it.
     """
     turns = await store.turns(session_id, limit=TURNS_READ, branch_id=branch_id)
     for turn in reversed(turns):
@@ -49,7 +49,7 @@ async def find_growth(store: Store, session_id: str, branch_id: str, part: CutPa
 
 
 async def describe_state(store: Store, head: SessionHead, cut: StateCut | None) -> tuple[Degradation, ...]:
-    """Return the receipt's line on a state that is not shown whole; nothing where it is (`cut` is None)."""
+    """Return the receipt's line on a state that is not shown completely; nothing if it is (`cut` is None)."""
     if cut is None:
         return ()
     growth = await find_growth(store, head.session_id, head.branch_id, cut.biggest)
@@ -57,7 +57,7 @@ async def describe_state(store: Store, head: SessionHead, cut: StateCut | None) 
 
 
 def describe_state_cut(session_id: str, cut: StateCut, growth: Growth | None) -> Degradation:
-    """Return the receipt's line on a state that was shortened."""
+    """Return the receipt's line on a shortened state."""
     about = "about " if cut.is_estimated else ""
     return Degradation(
         code=DegradationCode.STATE_SHORTENED.value,

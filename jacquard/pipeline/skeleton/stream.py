@@ -1,6 +1,6 @@
-"""Stream A of a turn: the rendered skeleton, with the tool results and the notes on a cut state that the store has.
+"""Stream A of a turn: the rendered skeleton, with the store's tool results and notes on a cut state.
 
-It reads the session and writes nothing; it must not import a concrete store, an index, a model or Stream B.
+It only reads the session; it must not import a concrete store, an index, a model or Stream B.
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ from mnemosyne.schema.evidence import BlockType, DeriveOptions
 
 
 class SkeletonStream:
-    """Makes the skeletons of turns. `count` gives the tokens of a text; `parts` derive and render evidence (None: the
-    built-in ones).
-    """
+    """Makes the skeletons of turns; `count` returns the tokens of a text, `parts` derive and render evidence (None: built-in)."""
 
     def __init__(
         self,
@@ -41,7 +39,7 @@ class SkeletonStream:
         self._parts = parts or default_parts(store, clock, count)
 
     async def render(self, turn: Turn, state_tokens: int) -> Skeleton:
-        """Return the skeleton of a turn, whose state takes at most `state_tokens`; TemplateError."""
+        """Return the skeleton of a turn whose state takes at most `state_tokens`; raises TemplateError."""
         left_out = _left_out_types(self._parts.options)
         skeleton = await to_thread.run_sync(self._automation.render, turn, state_tokens, left_out)
         size = size_of(turn.text, newest_texts(turn))
@@ -70,7 +68,7 @@ def _left_out_types(options: DeriveOptions) -> tuple[BlockType, ...]:
 
 
 def _describe_session(turn: Turn) -> SessionDocument:
-    """Return what the turn has loaded of its session as a document, for a deriver of the host."""
+    """Return the loaded part of the turn's session as a document, for a deriver of the host."""
     window = turn.window
     return SessionDocument(
         meta=window.meta,
@@ -85,7 +83,7 @@ def _describe_session(turn: Turn) -> SessionDocument:
 
 
 def state_tokens_of(turn: Turn) -> int:
-    """Return how many tokens the state may take at first: its share of what the prompt may take."""
+    """Return the tokens that the state may take at first: its share of the prompt's limit."""
     budget = turn.config.budget
     correction = correction_of(turn.window.usages, turn.config.model_hint)
     return int(budget.prompt_tokens(correction) * budget.state_share)

@@ -1,4 +1,4 @@
-"""The to-do list of a session as a prompt shows it: open tasks, in the host's order, limited in number. Pure.
+"""To-do list of a session as a prompt shows it: open tasks, in the host's order, limited in number. Pure.
 
 Stream A and the Collector of layers both use it. It must not import a store or a template.
 """
@@ -17,12 +17,11 @@ _OPEN = frozenset({TaskStatus.PENDING, TaskStatus.IN_PROGRESS, TaskStatus.FAILED
 
 
 def list_open_tasks(tasks: Sequence[Task]) -> dict[str, Any]:
-    """Return the part of a to-do list that a prompt shows, empty when no task is open.
+    """Return the part of a to-do list that a prompt shows; empty if no task is open.
 
-    `open`: at most TASKS_SHOWN tasks, those in progress first, otherwise in their order, each with id, name, status,
-    and where it has them the open tasks that it waits for (`waits_for`) and its error. `more` is the number of open
-    tasks left out, `completed` the number of completed ones. Names and errors are cut at TEXT_CHARS. Cancelled tasks
-    are not shown.
+    `open`: at most TASKS_SHOWN tasks, those in progress first, otherwise in their order, each with id, name, status and, if it
+    has them, its open prerequisites (`waits_for`) and its error. `more` is the number of open tasks left out, `completed` the
+    number of completed ones. Names and errors are cut at TEXT_CHARS. Cancelled tasks are not shown.
     """
     left = [task for task in tasks if task.status in _OPEN]
     if not left:

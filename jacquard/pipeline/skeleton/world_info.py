@@ -1,7 +1,7 @@
-"""The world info that a turn set off: as prompt blocks in their places, and as decisions of the receipt. Pure.
+"""World info activated in a turn: its prompt blocks, and its decisions for the receipt. Pure.
 
-SillyTavern's places are those of its own prompts; each has the closest place of ours. A depth counts the messages that follow, the
-input among them, so depth 1 is directly before the input and depth 0, which SillyTavern has after it, is at the input.
+Each of SillyTavern's places is mapped to the closest place of our prompt. A depth counts the messages that follow, including
+the input, so depth 1 is directly before the input; depth 0, after the input in SillyTavern, is at the input.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _SECTIONS: Mapping[WorldInfoPosition, str] = MappingProxyType(
         WorldInfoPosition.OUTLET: "outlet",
     }
 )
-"""The names of the places, which are the sections of the slot in layouts."""
+"""Names of the places, which are sections of the slot in layouts."""
 CONSTANT = "_constant"
-"""The end of the names of places for entries that are shown in every turn."""
+"""Suffix of a place's name for entries that are shown in every turn."""
 _BESIDE_CHAR = frozenset({WorldInfoPosition.BEFORE_CHAR, WorldInfoPosition.AFTER_CHAR})
 _PLACES: Mapping[WorldInfoPosition, Placement] = MappingProxyType(
     {
@@ -51,7 +51,7 @@ _PLACES: Mapping[WorldInfoPosition, Placement] = MappingProxyType(
 _AT_INPUT = Placement(position=Position.USER_ANCHOR, priority=30)
 _ROLES = (Role.SYSTEM, Role.USER, Role.ASSISTANT)
 _ROLE_ORDER = {Role.ASSISTANT: 0, Role.USER: 1, Role.SYSTEM: 2}
-"""SillyTavern puts what matters most nearest to the input."""
+"""SillyTavern puts the most important entries nearest to the input."""
 _REJECTED: Mapping[str, str] = MappingProxyType(
     {
         "group": "Another entry of its group was taken.",
@@ -66,10 +66,10 @@ _REJECTED: Mapping[str, str] = MappingProxyType(
 
 
 def world_info_blocks(turn: Turn, count: Callable[[str], int]) -> tuple[PromptBlock, ...]:
-    """Return a block for each entry that was set off and has a text and a place; `count` gives the tokens of a text.
+    """Return a block for each activated entry that has a text and a place; `count` returns the tokens of a text.
 
-    Constant entries are HIGH, others MEDIUM; `rank` is their place by `order`, highest first. In one place the entries stand by
-    `order`, lowest first, and of equal ones that which was set off last stands first, as in SillyTavern.
+    Constant entries are HIGH, others MEDIUM; `rank` is their place by `order`, highest first. Within one place, entries are
+    sorted by `order`, lowest first; of equal ones the last activated comes first, as in SillyTavern.
     """
     ranked = sorted(filter(_is_shown, turn.lore.activation.active), key=lambda each: -each.entry.order)
     ranks = {id(each): rank for rank, each in enumerate(ranked)}
@@ -78,7 +78,7 @@ def world_info_blocks(turn: Turn, count: Callable[[str], int]) -> tuple[PromptBl
 
 
 def activation_decisions(turn: Turn) -> tuple[ActivationDecision, ...]:
-    """Return what was decided about each entry that was set off: those that are shown, in the order of activation, then others."""
+    """Return the decision about each activated entry: shown ones first, in the order of activation."""
     lore = turn.lore
     names = {f"{world}.{uid}": entry.entry_id for (world, uid), entry in lore.entries.items()}
     active = [_decide_active(lore.entry_of(each.entry), each, names) for each in lore.activation.active]
