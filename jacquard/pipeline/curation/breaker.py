@@ -1,6 +1,6 @@
-"""The circuit breaker (spec B5): a selector that keeps failing is not called for some time.
+"""Circuit breaker: a selector that keeps failing is not called for some time.
 
-Its only clock is the one that is passed in. It must not import anything that waits.
+Its only clock is the one passed in. It must not import anything that waits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _log = open_log(__name__)
 
 
 class BreakerChange(StrEnum):
-    """A change of a breaker; the log record has it as `breaker`, with the clock's seconds as `breaker_at`."""
+    """Change of a breaker; the log record has it as `breaker`, with the clock's seconds as `breaker_at`."""
 
     OPENED = "opened"
     TRIAL = "trial"
@@ -37,12 +37,12 @@ _SENTENCES = {
 
 
 class CircuitBreaker:
-    """Counts failures in a row.
+    """Counts consecutive failures.
 
-    Closed: every call is admitted. After `failure_limit` failures in a row it opens: no call is admitted for
-    `reset_seconds`. Then it is half open: one call is admitted as a trial; its success closes the breaker, its failure
-    opens it again. Calls that were admitted before it opened do not keep it open longer when they fail, and close it
-    when they succeed. Each change is logged. `clock` returns monotonic seconds. ValueError for a `failure_limit` below 1.
+    Closed: every call is admitted. After `failure_limit` consecutive failures it opens: no call is admitted for
+    `reset_seconds`. Then it is half open: one call is admitted as a trial; its success closes the breaker, its failure opens it
+    again. Calls admitted before it opened do not keep it open longer if they fail, and close it if they succeed. Each change is
+    logged. `clock` returns monotonic seconds. Raises ValueError if `failure_limit` is below 1.
     """
 
     def __init__(
@@ -57,11 +57,11 @@ class CircuitBreaker:
 
     @property
     def failures(self) -> int:
-        """Failures in a row so far."""
+        """Consecutive failures so far."""
         return self._failures
 
     def remaining_seconds(self) -> float:
-        """Return how many seconds it stays open; 0 when it is closed or half open."""
+        """Return the seconds until it is half open; 0 if it is closed or half open."""
         if self._opened_at is None:
             return 0.0
         return max(0.0, self._opened_at + self._reset_seconds - self._clock())
@@ -95,7 +95,7 @@ class CircuitBreaker:
             self._log_change(BreakerChange.REOPENED, self._opened_at)
 
     def miss(self) -> None:
-        """Record that the turn stopped waiting for a call: a failure until an answer comes."""
+        """Record that the turn stopped waiting for a call: a failure until an answer arrives."""
         self.fail()
 
     def abandon(self) -> None:
@@ -111,11 +111,11 @@ class CircuitBreaker:
 
 
 class BreakingSelector:
-    """A selector behind a circuit breaker: while the breaker is open, it raises SelectorError `circuit_open` at once.
+    """Selector with a circuit breaker: while the breaker is open, it raises SelectorError `circuit_open` at once.
 
-    When a turn stops waiting, that counts as a failure at once and not only when the call ends, so three turns on a
-    server that hangs open the breaker. A late answer closes it again, because a slow model can still serve the next
-    turn. The failure of a missed call counts only once.
+    If a turn stops waiting, that counts as a failure at once, not only when the call ends; so three turns on a server that
+    hangs open the breaker. A late answer closes it again, because a slow model can still serve the next turn. A missed call
+    that then fails counts once.
     """
 
     def __init__(self, selector: Selector, breaker: CircuitBreaker) -> None:
@@ -125,8 +125,9 @@ class BreakingSelector:
         self._last_failure = ""
 
     async def select(self, request: SelectionRequest, context: SelectionContext | None = None) -> Selection:
-        """Return the selector's choice; its errors are counted and raised again. Raises SelectorError `circuit_open`
-        while the breaker is open.
+        """Return the selector's choice; its errors are counted and raised again.
+
+        Raises SelectorError `circuit_open` while the breaker is open.
         """
         if not request.candidates:
             return Selection(entry_ids=())
@@ -155,7 +156,7 @@ class BreakingSelector:
                 breaker.fail()
             raise
         except BaseException:
-            # A cancelled call says nothing about the model: it counts neither as a failure nor as a success.
+            # A cancelled call shows nothing about the model: it counts neither as a failure nor as a success.
             if not missed:
                 breaker.abandon()
             raise

@@ -1,7 +1,7 @@
-"""Stream B under its time limits (seed 004 section 6.5; spec B5): the only module that knows them.
+"""Deadline of Stream B; no other module of Stream B knows a time limit.
 
-The work runs in the engine's own task group, so that it may outlive its turn but never the engine. What happens at which
-limit is written in `docs/decisions/0003-deadline.md`. This module must not import a store, a model or a concrete selector.
+The work runs in the engine's task group, so it may outlive its turn but never the engine. `docs/decisions/0003-deadline.md`
+lists the result of each limit. This module must not import a store, a model or a concrete selector.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _Attempt:
-    """One run of Stream B. `answered` is set once the turn has gone on without it; `missed` is what the turn gets if the
-    deadline passes.
+    """One run of Stream B; `answered` is set once the turn continued without it, `missed` is the turn's result after the
+    deadline.
     """
 
     scope: anyio.CancelScope
@@ -46,21 +46,21 @@ class _Attempt:
     ended: anyio.Event = field(default_factory=anyio.Event)
 
     def on_recall(self, recall: Recall) -> None:
-        """Take note of what was recalled while the choice still goes on."""
+        """Record the recall while the selection continues."""
         self.recall = recall
         self.recalled.set()
 
 
 NEAR_SECONDS = 0.1
-"""So long before the deadline a turn is notified of it; never longer than a quarter of it."""
+"""Warning time before the deadline; at most a quarter of the deadline."""
 
 
 class TooLateError(Exception):
-    """What was waited for did not come in time; it has been cancelled."""
+    """The awaited work did not finish in time; it has been cancelled."""
 
 
 async def within(limit_ms: int, work: Awaitable[T]) -> T:
-    """Return what `work` gives, or cancel it after `limit_ms` and raise TooLateError."""
+    """Return the result of `work`, or cancel it after `limit_ms` and raise TooLateError."""
     with anyio.move_on_after(limit_ms / 1000):
         return await work
     raise TooLateError
@@ -69,7 +69,7 @@ async def within(limit_ms: int, work: Awaitable[T]) -> T:
 class CurationDeadline:
     """Answers for Stream B on time.
 
-    `task_group` must be open for as long as turns are prepared; cancelling it ends all background work.
+    `task_group` must be open as long as turns are prepared; cancelling it ends all background work.
     """
 
     def __init__(self, task_group: TaskGroup) -> None:
@@ -77,7 +77,7 @@ class CurationDeadline:
         self._under_way: list[_Attempt] = []
 
     async def wait_until_idle(self) -> None:
-        """Return when no work is under way, neither for a turn nor in the background."""
+        """Return when no work is running, neither for a turn nor in the background."""
         while self._under_way:
             await self._under_way[0].ended.wait()
 
@@ -91,20 +91,20 @@ class CurationDeadline:
         on_near: Near | None = None,
         calls: CallBook | None = None,
     ) -> Curation:
-        """Return what the turn sees of Stream B, at the latest when `limits.deadline_ms` is over. It never raises.
+        """Return the turn's result of Stream B within `limits.deadline_ms`. It never raises.
 
         - In time: the stream's own result.
-        - `selector_timeout_ms` over and something recalled: the fallback's choice (path fallback, `selector_timeout`).
-        - Deadline over and something recalled: the fallback's choice (path fallback, `deadline`).
-        - Deadline over and recall still under way: nothing chosen (path timeout, `deadline`).
-        - Broken: the fallback's choice if something was recalled, else nothing chosen; code `internal`.
+        - `selector_timeout_ms` over, recall done: the fallback's choice (path fallback, `selector_timeout`).
+        - Deadline over, recall done: the fallback's choice (path fallback, `deadline`).
+        - Deadline over, recall still running: nothing chosen (path timeout, `deadline`).
+        - Unexpected error: the fallback's choice if recall is done, else nothing chosen; code `internal`.
 
-        Work that was not waited for goes on for at most `limits.background_seconds` after the deadline; a choice that
-        the selector makes in that time goes to `on_late`, anything else is forgotten; `on_end` is called once such work is
-        over, however it ended. Cancelling the call cancels the work.
+        Work that is still running continues for at most `limits.background_seconds` after the deadline. A choice that the
+        selector makes in that time is passed to `on_late`; other results are dropped. `on_end` is called once when such work
+        ends, however it ends. Cancelling the call cancels the work.
 
-        `on_near` is awaited shortly before the deadline with what is returned if nothing more comes (not where the selector's
-        time ends sooner). Model calls are recorded in `calls`.
+        `on_near` is awaited shortly before the deadline with the result for the case that nothing more arrives (not if the
+        selector's time ends sooner). Model calls are recorded in `calls`.
         """
         deadline_seconds = limits.deadline_ms / 1000
         lifetime = deadline_seconds + limits.background_seconds
@@ -132,7 +132,7 @@ class CurationDeadline:
         limits: CurationConfig,
         on_near: Near | None,
     ) -> None:
-        """Wait for the result; once the selector's time is over, be content with a recall."""
+        """Wait for the result; after the selector's time limit, accept the recall without it."""
         within, deadline = _selector_timeout_ms(limits), limits.deadline_ms / 1000
         if within is not None:
             with anyio.move_on_after(within / 1000):
@@ -186,7 +186,7 @@ class CurationDeadline:
 async def _miss_deadline(
     stream: CurationStream, request: CurationRequest, limits: CurationConfig, recall: Recall | None
 ) -> Curation:
-    """Return what a turn gets whose deadline passes: the fallback's choice out of a recall, else nothing."""
+    """Return the result of a turn whose deadline passes: the fallback's choice from the recall, else nothing."""
     if recall is not None and recall.candidates:
         reason = f"the selector had not answered after {limits.deadline_ms} ms"
         return await _fall_back(stream, request, recall, "deadline", reason)
@@ -198,7 +198,7 @@ async def _miss_deadline(
 
 
 async def _work(stream: CurationStream, request: CurationRequest, attempt: _Attempt) -> None:
-    """Run the stream within its lifetime; its waiters are woken at the end, however it comes."""
+    """Run the stream within its lifetime; its waiters are woken at the end, however it ends."""
     try:
         with attempt.scope:
             attempt.result = await _curate(stream, request, attempt)
@@ -215,7 +215,7 @@ async def _keep(late: Curation, on_late: Keep) -> None:
 
 
 def _selector_timeout_ms(limits: CurationConfig) -> int | None:
-    """A limit that is not below the deadline says nothing."""
+    """Return the limit; None if it is not below the deadline and so has no effect."""
     within = limits.selector_timeout_ms
     return within if within is not None and within < limits.deadline_ms else None
 

@@ -1,7 +1,7 @@
-"""Embeds the newest messages after a committed turn, because recall for the next input may need their vector (spec B8).
+"""Embeds the newest messages after a committed turn, because recall for the next input may need their vector.
 
-Nothing waits for it. A turn that starts earlier waits for the embedding under way; without one, the turn embeds the
-messages itself. This module must not import a concrete store or embedder.
+Nothing waits for it. A turn that starts earlier waits for the running embedding, or embeds the messages itself if there is
+none. This module must not import a concrete store or embedder.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _log = open_log(__name__)
 
 
 class HistoryPrefetcher:
-    """Reads a session's newest messages after each of its turns and has them embedded."""
+    """Embeds a session's newest messages after each of its turns."""
 
     def __init__(self, store: Store, embedder: QueryPrefetcher, tasks: TaskGroup) -> None:
         self._store, self._embedder, self._tasks = store, embedder, tasks
@@ -30,7 +30,7 @@ class HistoryPrefetcher:
             await self._behind[0].wait()
 
     def begin(self, session_id: str, turn_id: str) -> None:
-        """Start the embedding for the turn after a committed one; returns at once."""
+        """Start the embedding after a committed turn, for the next one; returns at once."""
         done = anyio.Event()
         self._behind.append(done)
         self._tasks.start_soon(self._run, session_id, turn_id, done)

@@ -1,7 +1,7 @@
-"""Brings the index up to date behind committed turns, so that no turn has to embed what was said in the one before.
+"""Updates the index after committed turns, so that no turn has to embed the messages of the previous one.
 
-Nothing waits for it. A turn that starts earlier finds the new messages by their words; an engine that ends leaves the rest to
-the first turns of the next one. This module must not import a concrete store, index or embedder.
+Nothing waits for it. A turn that starts earlier finds the new messages by their words; if the engine ends, the next engine's
+first turns index the rest. This module must not import a concrete store, index or embedder.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _log = open_log(__name__)
 
 
 class IndexFeed:
-    """Has the entries of a session and its world indexed after each of its turns; one run at a time for each session."""
+    """Indexes the entries of a session and its world after each of its turns; one run at a time for each session."""
 
     def __init__(self, store: Store, feeder: IndexFeeder, tasks: TaskGroup) -> None:
         self._store, self._feeder, self._tasks = store, feeder, tasks
@@ -34,7 +34,7 @@ class IndexFeed:
             await self._loading.wait()
 
     def begin_loading(self) -> None:
-        """Start loading the embedding models, which a turn has done without; returns at once."""
+        """Start loading the embedding models that a turn had to do without; returns at once."""
         if self._loading is None:
             self._loading = anyio.Event()
             self._tasks.start_soon(self._load, self._loading)
@@ -49,7 +49,7 @@ class IndexFeed:
             done.set()
 
     def begin(self, session_id: str) -> None:
-        """Start indexing what a committed turn wrote; returns at once."""
+        """Start indexing the entries of a committed turn; returns at once."""
         if session_id in self._running:
             self._again.add(session_id)
         else:
@@ -64,7 +64,7 @@ class IndexFeed:
                 self._again.discard(session_id)
                 await self._feeder.feed((session_scope(session_id), world_scope(head.world_id)))
         except Exception:
-            # The next commit tries again, and so does every recall, by words.
+            # The next commit tries again; until then recall finds the entries by words.
             _log.exception("session %s could not be indexed behind its turn", session_id)
         finally:
             self._again.discard(session_id)

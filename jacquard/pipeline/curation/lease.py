@@ -1,9 +1,8 @@
-"""The lease on a selection: while the scene stays the same, the memories selected for one turn serve later turns
-without a model call.
+"""Leases on selections: while the scene stays the same, the memories of one turn serve later turns without a model call.
 
-`prefetch` decides before recall whether the scene is the same; this module decides after recall whether the selection
-is still the best. A lease only gives entries that this turn's recall found, so every gate of recall applies to it too.
-Pure; it must not import a store, a model or a selector.
+`prefetch` decides before recall whether the scene is the same; this module decides after recall whether the selection is still
+the best. A lease only returns entries that this turn's recall found, so every gate of recall applies to them too. Pure; it must
+not import a store, a model or a selector.
 """
 
 from __future__ import annotations
@@ -16,24 +15,26 @@ from mnemosyne.schema.query import Candidate, EntryPlace, Recall
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lease:
-    """A selection that may serve again: its turn and model (`turn_id`, `model`), its entries (`entry_ids` in the order
-    of choice) and its age.
-
-    `places` distinguish the entries from others with the same ids, in the same order; without them ids alone do. `age`
-    counts the turns since then (0: the same turn, repeated), `turns` how many it may serve. It ends when another entry
-    has more than `margin` (1 or more) times the score of its best entry. `why` says in a sentence why the scene is the
-    same. `keywords` are added to the search where the input alone says too little.
-    """
+    """Selection that may be used again."""
 
     turn_id: str
+    """Turn for which it was made."""
     entry_ids: tuple[str, ...]
+    """Chosen entries, in the order of choice."""
     age: int
+    """Turns since then (0: the same turn, repeated)."""
     turns: int
+    """Number of turns that it may serve."""
     margin: float
+    """The lease ends if another entry has more than this many times (1 or more) the score of its best entry."""
     why: str
+    """A sentence that states why the scene is the same."""
     model: str | None = None
+    """Model that chose."""
     keywords: tuple[str, ...] = ()
+    """Words added to the search if the input alone says too little."""
     places: tuple[EntryPlace, ...] = ()
+    """Places that tell the entries from others with the same ids, in the same order; if empty, only ids count."""
 
     def holds(self, candidate: Candidate) -> bool:
         """Return whether a candidate is part of the leased selection."""
@@ -45,11 +46,10 @@ class Lease:
 
 
 def renew_choice(lease: Lease, recall: Recall, limit: int) -> tuple[Selection | None, str]:
-    """Return the leased selection with those of its entries that `recall` found, at most `limit`, or None; and a
-    sentence that says why.
+    """Return the leased selection with its recalled entries, at most `limit`, or None; and a sentence that states why.
 
-    The lease ends where no leased entry is recalled any more, and where another entry has more than `margin` times the
-    score of the best leased one: then the input asks for something else.
+    The lease ends if no leased entry is recalled any more, or if another entry has more than `margin` times the score of the
+    best leased one, because then the input asks for something else.
     """
     held = sorted(filter(lease.holds, recall.candidates), key=lease.order)[:limit]
     if not held:

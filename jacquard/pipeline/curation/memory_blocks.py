@@ -1,7 +1,7 @@
-"""Renders selected memories as prompt blocks (seed 004 sections 6.4 and 6.6). Pure.
+"""Renders selected memories as prompt blocks. Pure.
 
-Every text of an entry is escaped here, once. Only this module decides which attributes an element has; an entry cannot
-add any. It must not import a retriever, a selector or a model.
+Every text of an entry is escaped here, once. Only this module decides which attributes an element has; an entry cannot add any.
+It must not import a retriever, a selector or a model.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ _DATES_SHOWN = 6
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryLabels:
-    """What the elements of memories say beside their texts.
-
-    `speakers` are the names of the two parties by role. Times: by the `clock`, when an entry was written; `dates`, those that
-    the words of a message mean (`yesterday`), seen from that time; `story_times`, the time of the story by turn id.
-    `boundary`: as of `filament.show_text`.
-    """
+    """Attributes of the memories' elements."""
 
     speakers: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    """Names of the two parties by role."""
     clock: bool = True
+    """Whether to show when an entry was written."""
     dates: bool = False
+    """Whether to show the dates that words of a message mean (`yesterday`), relative to the time of writing."""
     story_times: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    """Time of the story by turn id."""
     boundary: str = ""
+    """Boundary of `filament.show_text`."""
 
 
 _PLAIN = MemoryLabels()
@@ -74,11 +74,12 @@ def render_memories(
 ) -> tuple[PromptBlock, ...]:
     """Return one block for each chosen entry that exists: knowledge first, then memories, each in the order of choice.
 
-    `names` maps addresses to the ids of the evidence that entries become, where they differ from the entries' own; the
-    selection uses these names. `rank` is the place in the selection (0 = first); the first entry is HIGH, the others
-    MEDIUM. A rationale, if the selector gave one, stands before them all and is dropped first when the budget is short.
-    An entry of more than `limit_tokens` shows its first sentences, and its ref names the characters shown.
-    `hash_text` is the host's.
+    `rank` is the place in the selection (0 = first); the first entry is HIGH, the others MEDIUM. If the selector gave a
+    rationale, it comes first and is dropped first when the budget is short. An entry of more than `limit_tokens` shows its
+    first sentences, and its ref states the number of characters shown.
+
+    `names` maps addresses to evidence ids that differ from the entries' own; the selection uses these names. `hash_text` is the
+    host's.
     """
     found = {names.get(entry_uri(entry), entry.entry_id): entry for entry in entries}
     chosen = [(name, found[name]) for name in selection.entry_ids if name in found]
@@ -93,7 +94,7 @@ def render_memories(
 
 
 def describe_cuts(blocks: Sequence[PromptBlock], entries: Sequence[MemoryEntry]) -> tuple[str, ...]:
-    """Return a code with its sentence for every memory that is not shown whole."""
+    """Return a code with its sentence for every memory that is not shown completely."""
     sizes = {entry_uri(entry): len(entry.text) for entry in entries}
     cut = [(block, block.refs[0].selector) for block in blocks if block.kind is BlockKind.MEMORY and block.refs]
     return tuple(
@@ -118,7 +119,7 @@ def _block(
         text, chars = truncate_with_size(entry.text, limit_tokens, estimator.estimate)
         if chars < len(entry.text):
             shown = replace(entry, text=text)
-            # The ref covers what is shown, so a change of the text after it does not make the ref stale.
+            # The ref covers only the shown text, so a change after it does not make the ref stale.
             ref = _ref(entry, name, chars, hash_text)
     content = _entry_element(shown, labels) if lore else _memory_element(shown, labels)
     return PromptBlock(
@@ -147,9 +148,7 @@ def _block(
 
 
 def _ref(entry: MemoryEntry, name: str, chars: int, hash_text: HashText) -> Ref:
-    """Return the ref to the first characters of an entry (0: all): in the document that it is a passage of, else in the evidence
-    that it becomes.
-    """
+    """Return the ref to the first characters of an entry (0: all), in its document if it is a passage, else in its evidence."""
     digest = digest_of(entry.text[: chars or None], hash_text)
     document, span = document_of(entry), _SPAN.fullmatch(str(entry.metadata.get(SECTION_ID, "")))
     if document is not None and span is not None:
@@ -189,8 +188,8 @@ def _entry_element(entry: MemoryEntry, labels: MemoryLabels) -> str:
 
 
 def _memory_element(entry: MemoryEntry, labels: MemoryLabels) -> str:
-    """Return the element of a memory. The title of a message is its speaker; other titles are shown before texts that
-    do not name them.
+    """Return the element of a memory. The title of a message is its speaker; other titles precede texts that do not contain
+    them.
     """
     attributes = {"id": entry.entry_id, **_origin(entry)}
     if entry.depth is not None and "session" not in attributes:
@@ -213,7 +212,7 @@ def _memory_element(entry: MemoryEntry, labels: MemoryLabels) -> str:
 
 
 def _origin(entry: MemoryEntry) -> dict[str, str]:
-    """Return the session and turn of which a memory first was, if these are of another session."""
+    """Return the session and turn in which a memory was first written, if that is another session."""
     for source in copied_from(entry.metadata):
         told = {"session": str(source.get("session_id", "")), "turn": str(source.get("depth", ""))}
         return {name: value for name, value in told.items() if value}
@@ -221,7 +220,7 @@ def _origin(entry: MemoryEntry) -> dict[str, str]:
 
 
 def _describe_dates(entry: MemoryEntry) -> str:
-    """Return the phrases of a message that mean a date, each with it: `yesterday = 2023-05-07; next month = 2023-06`."""
+    """Return the phrases of a message that mean a date, with the dates: `yesterday = 2023-05-07; next month = 2023-06`."""
     if entry.chain is not Chain.HISTORY or entry.at is None:
         return ""
     said = {each.phrase.casefold(): f"{each.phrase} = {each.label}" for each in resolve_dates(entry.text, entry.at)}
@@ -229,10 +228,10 @@ def _describe_dates(entry: MemoryEntry) -> str:
 
 
 def labels_of(turn: Turn, story_times: Mapping[str, str] = EMPTY) -> MemoryLabels:
-    """Return what the memories of a turn say beside their texts.
+    """Return the attributes for the memories of a turn.
 
-    In a session with a world pack the clock tells nothing: there it is the time of the story. Without one, or where
-    `curation.dates` is `always`, it is the clock's, with the dates that the words of messages mean (unless it is `never`).
+    In a session with a world pack the times are those of the story. Without one, or if `curation.dates` is `always`, they are
+    the clock's, with the dates that words of messages mean (unless it is `never`).
     """
     wanted, bare = turn.config.curation.dates, turn.world.digest == BARE_DIGEST
     return MemoryLabels(

@@ -1,9 +1,8 @@
-"""Decides which selections are kept for later turns, and when they may be used: late results of Stream B (spec B5) and
-leases. Pure.
+"""Decides which selections are kept for later turns and when they are used: late results of Stream B, and leases. Pure.
 
-A kept selection was made for another input, so it is only used where the scene is the same: the same branch, viewer and
-focus. A late result also needs the same subject, because it is used without recall; a lease is checked against the
-turn's own recall (`lease`). This module must not import a store; it makes and reads values.
+A kept selection was made for another input, so it is only used in the same scene: same branch, viewer and focus. A late result
+also needs the same subject, because it is used without recall; a lease is checked against the turn's own recall (`lease`). This
+module must not import a store; it makes and reads values.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from mnemosyne.schema.record import Prefetch
 from mnemosyne.schema.session import SessionHead
 
 WORD_OVERLAP = 0.5
-"""Two inputs without keywords are about the same subject from this share of common content words on."""
+"""Share of common content words from which two inputs without keywords have the same subject."""
 FEW_WORDS = 2
-"""An input of at most this many content words (two pairs of Chinese characters are one) says too little to change the subject."""
+"""An input of at most this many content words (two pairs of Chinese characters count as one) does not change the subject."""
 
 _ASKS = re.compile("[?？]")
 _HAN = re.compile("[\u3400-\u9fff]")
@@ -53,8 +52,8 @@ def build_prefetch(
 ) -> Prefetch:
     """Return a selection with the scene for which it was made; `depth` is that of its turn.
 
-    `late`: the turn was prepared without it. The model's reasons are not kept: they refer to another input, and may
-    mention what the reader must not know by then.
+    `late`: the turn was prepared without it. The model's reasons are not kept, because they refer to another input and may
+    mention what the reader must not know yet.
     """
     return Prefetch(
         turn_id=turn_id,
@@ -90,12 +89,11 @@ def scene_matches(
     shown: frozenset[str],
     viewer: str | None = None,
 ) -> tuple[bool, str]:
-    """Return whether a late result may serve the turn that follows `head`, and a sentence that says why or why not.
+    """Return whether a late result may serve the turn after `head`, and a sentence that states why or why not.
 
-    `shown` holds the ids of entries that the prompt already shows or must not show. Required are all of: the same line
-    of turns; made for this turn or the one directly before; the same viewer; the same focus quest; a common focus
-    keyword (or, where neither turn had any, at least half of the content words of the longer input); something left to
-    show.
+    All of these are required: the same line of turns; made for this turn or the previous one; the same viewer; the same focus
+    quest; a common focus keyword (if neither turn has any: half of the content words of the longer input); an entry that is not
+    in `shown`, the ids of entries that are in the prompt or must not be shown.
     """
     if _is_same_line(prefetch, head) and prefetch.depth not in (head.depth, head.depth + 1):
         return False, f"The late result was made for turn {prefetch.depth}; this is turn {head.depth + 1}."
@@ -133,14 +131,12 @@ def find_lease(
     *,
     viewer: str | None,
 ) -> tuple[Lease | None, str]:
-    """Return the lease that a kept selection gives the turn that follows `head`, or None, and a sentence that says why
-    it ended.
+    """Return the lease for the turn after `head`, or None; and a sentence that states why it ended.
 
-    Required are all of: the same line of turns; made at most `lease_turns` turns before; the same viewer; the same
-    focus quest, template and time of the plan; no entity in the input that is neither in the input of the selection nor
-    in the selection itself. The sentence is empty for a selection that ended before; an empty selection is kept to
-    record that. Which of its entries this turn may show, and whether they are still the best, is decided after recall.
-    An input that says little ("go on", "我点点头") is searched together with the words of the input that it continues, and
+    All of these are required: the same line of turns; made at most `lease_turns` turns before; the same viewer; the same focus
+    quest, template and time in the plan; no new entity in the input. The sentence is '' for a selection that ended before; an
+    empty selection is kept to record that. Which entries may be shown, and whether they are still the best, is decided after
+    recall. An input that says little ("go on", "我点点头") is searched together with the words of the input that it continues, and
     then no other entry can end the lease.
     """
     age, turns = head.depth + 1 - prefetch.depth, settings.lease_turns
@@ -169,7 +165,7 @@ def find_lease(
 
 
 def _explain_other_scene(prefetch: Prefetch, plan: PlanContext, head: SessionHead, viewer: str | None) -> str | None:
-    """Return how the scene differs from that of a kept selection, or None: line of turns, viewer, focus."""
+    """Return the difference from the scene of a kept selection (line of turns, viewer, focus), or None."""
     if not _is_same_line(prefetch, head):
         return "It belongs to another line of turns."
     if prefetch.value.get("viewer") != viewer:
@@ -180,7 +176,7 @@ def _explain_other_scene(prefetch: Prefetch, plan: PlanContext, head: SessionHea
 
 
 def _explain_other_plan(prefetch: Prefetch, plan: PlanContext) -> str | None:
-    """Return how the plan differs from that of a kept selection, or None."""
+    """Return the difference from the plan of a kept selection, or None."""
     value, temporal = prefetch.value, plan.search_intent.temporal_context.value
     if (template := value.get("template_id", plan.template_id)) != plan.template_id:
         return f"The template changed from {template} to {plan.template_id}."

@@ -1,6 +1,6 @@
-"""What Stream B may see in this turn: the gates before recall, what the prompt shows already, and the query.
+"""Recall of Stream B: the gates before it, the texts that the prompt already shows, and the query.
 
-The gates come first, so that neither the selector nor the prompt ever sees a secret (spec B7).
+The gates come first, so that neither the selector nor the prompt ever sees a secret.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from mnemosyne.schema.world import WorldPack
 
 RECENT_MESSAGES = 4
 _COMPARED_MESSAGES = 24
-"""Number of the newest messages among which a repetition is looked for."""
+"""Number of newest messages that are searched for repetitions."""
 VECTOR_SHARE = 2 / 3
-"""The share of the deadline that recall may wait for the query's vector; what is left is for ranking and selecting."""
+"""Share of the deadline that recall may wait for the query's vector; the rest is for ranking and selecting."""
 _SAME_SHARE, _NEARBY_TURNS = 0.6, 3
 _PLACED_BY_STREAM_A = frozenset({LoreCategory.AXIOM.value, LoreCategory.DIRECTIVE.value})
 
@@ -49,15 +49,15 @@ def find_hidden_entries(
 ) -> frozenset[str]:
     """Return the ids of the entries that a viewer may not see in this state.
 
-    `restricted` are the entries with gates that the store holds. What Stream A places, and what world info may set off
-    (`activated`), is rendered from the pack, so the pack's own gates hold for it, whatever the store's rows say by now.
+    `restricted` are the store's entries with gates. Entries placed by Stream A or by world info (`activated`) are rendered from
+    the pack, so the pack's own gates apply to them, whatever the store's rows contain by now.
     """
     placed = gated_entries((*(entry for entry in world.lore if entry.kind in _PLACED_BY_STREAM_A), *activated))
     return hidden_entries((*restricted, *placed), viewer, view_state(state), head)
 
 
 def build_recall_query(turn: Turn) -> RetrievalQuery:
-    """Return the query for the memories of a turn; entries that live in the state (closed quests) come with it as `extra`."""
+    """Return the query for the memories of a turn; entries stored in the state (closed quests) are its `extra`."""
     plan, window, world, config = turn.plan, turn.window, turn.world, turn.config
     shown = turn.shown
     placed = {entry.entry_id for entry in world.lore if entry.kind in _PLACED_BY_STREAM_A} | turn.lore.withheld
@@ -107,9 +107,10 @@ def build_recall_query(turn: Turn) -> RetrievalQuery:
 def may_recall(
     entry: MemoryEntry, *, viewer: str | None, view: StateView, most: str, now: datetime, shown: str = ""
 ) -> bool:
-    """Return whether a memory may be recalled: the viewer may know it, it is not too sensitive for this prompt, nor so for
-    the model that selects, it is no passage of a document that has expired, no remark outside of the story, and it does not
-    stand whole in what is `shown` (without blanks).
+    """Return whether a memory may be recalled.
+
+    The viewer may know it; it is not too sensitive for this prompt or for the selecting model; it is not a passage of an
+    expired document or out-of-story talk; and `shown` (a text without blanks) does not contain all of it.
     """
     if has_expired(entry, now) or (shown and squeeze(entry.text) in shown):
         return False
@@ -119,7 +120,7 @@ def may_recall(
 
 
 def _find_shown_text(turn: Turn) -> str:
-    """Return what a prompt shows in any case, without blanks: the conversation, its summary, axioms, active quests."""
+    """Return the text that a prompt shows in any case, without blanks: conversation, summary, axioms, active quests."""
     window, summary = turn.window, turn.window.summary
     quests = find_active_quests(window.state)
     return squeeze(
@@ -135,7 +136,7 @@ def _find_shown_text(turn: Turn) -> str:
 
 
 def _is_told(quest: MemoryEntry, shown: Sequence[WindowMessage]) -> bool:
-    """Return whether a few turns that are shown tell how a quest ended, in most of its words."""
+    """Return whether a few shown turns report the end of a quest in most of its words."""
     words = frozenset(repeat_key(quest.text.splitlines()[-1]))
     told: dict[str, set[str]] = {}
     for item in shown:
@@ -146,7 +147,7 @@ def _is_told(quest: MemoryEntry, shown: Sequence[WindowMessage]) -> bool:
 
 
 def _weights(domain: Mapping[str, float]) -> dict[Chain, float]:
-    """Old messages are memory as their summaries are: the narrative weight is the history chain's as well."""
+    """Return the weights of the chains; old messages are memories like their summaries, so both have the narrative weight."""
     narrative = domain.get("narrative", 0.5)
     return {
         Chain.NARRATIVE: narrative,
@@ -157,15 +158,14 @@ def _weights(domain: Mapping[str, float]) -> dict[Chain, float]:
 
 
 def known_keywords(plan: PlanContext) -> tuple[str, ...]:
-    """Return the plan's keywords where the world's dictionary found them: guessed ones are words of the input already."""
+    """Return the plan's keywords if the world's dictionary found them; guessed ones are words of the input already."""
     return plan.search_intent.focus_keywords if plan.entities else ()
 
 
 def recent_texts(shown: Sequence[WindowMessage]) -> tuple[str, ...]:
-    """Return the newest messages that recall leans on, oldest first; the plan has no part in it.
+    """Return the newest messages that recall uses, oldest first, independent of the plan.
 
-    A message that only repeats an older one ("I wait." for the third time) says nothing of what is talked about, and its
-    words would find its like.
+    A message that only repeats an older one ("I wait." for the third time) has no subject, and its words would find its like.
     """
     texts = [item.message.content for item in drop_asides(shown[-_COMPARED_MESSAGES:])]
     newest = max(0, len(texts) - RECENT_MESSAGES)
@@ -179,16 +179,16 @@ def recent_texts(shown: Sequence[WindowMessage]) -> tuple[str, ...]:
 
 
 def recent_lines(shown: Sequence[WindowMessage], names: Mapping[str, str] = EMPTY) -> tuple[str, ...]:
-    """Return the newest messages as a model is shown them (`name: text`), oldest first; `names` as for `line_of`."""
+    """Return the newest messages as shown to a model (`name: text`), oldest first; `names` as for `line_of`."""
     return tuple(line_of(item, names) for item in shown[-RECENT_MESSAGES:])
 
 
 def line_of(item: WindowMessage, names: Mapping[str, str] = EMPTY) -> str:
-    """Return a message as a model is shown it: `name: text`. `names` has the names of the roles (`party_names`)."""
+    """Return a message as shown to a model: `name: text`. `names` has the names of the roles (`party_names`)."""
     return f"{name_of_speaker(item.message, names)}: {item.message.content}"
 
 
-# All blanks are counted: two runs of any length beside each other would take quadratic time.
+# All blanks are counted: two adjacent runs of any length would take quadratic time.
 _LABEL = re.compile(
     r"^[ \t]{0,8}(?P<name>[^\W\d_][^\n()（）:：,，。.!?！？\"“”「」]{0,23}?)[ \t]{0,4}"
     r"(?P<role>[(（][^\n()（）:：]{1,24}[)）])?[ \t]{0,4}[:：][ \t]{0,4}",
@@ -199,13 +199,14 @@ _REMINDER = re.compile(
     r"|\b(?:do |did |don't )?(?:you|i|we) (?:still |even )?(?:remember|recall)(?: that| when| how)?\b",
     re.IGNORECASE,
 )
-"""Words that say only that something is to be called to mind; they are in every memory of a memory."""
+"""Words that only ask to remember something; they occur in every memory of a memory."""
 _MARKS = " \t\n,.;:!，。；：！"
 
 
 def remove_speaker_labels(user_message: str, window: SessionWindow, world: WorldPack) -> str:
-    """Return the input without the labels at the beginning of its lines that say who speaks: `Wren:` or `Joss (Wren):`, where
-    one of the two is the player, an entity of the world, or one who has spoken in the session.
+    """Return the input without speaker labels at the beginning of its lines: `Wren:` or `Joss (Wren):`.
+
+    One of the names must be the player, an entity of the world, or a speaker of the session.
     """
     if not _LABEL.search(user_message):
         return user_message
@@ -221,7 +222,7 @@ def remove_speaker_labels(user_message: str, window: SessionWindow, world: World
 
 
 def find_searched_text(user_message: str, window: SessionWindow, world: WorldPack) -> str:
-    """Return the part of an input that is searched for; the whole of it where nothing else is left."""
+    """Return the part of an input that is searched for; the whole input if nothing else is left."""
     left = remove_asides(remove_speaker_labels(user_message, window, world)).strip()
     if not _REMINDER.search(left):
         return left or user_message
@@ -229,7 +230,7 @@ def find_searched_text(user_message: str, window: SessionWindow, world: WorldPac
 
 
 SEVERAL = 3
-"""So many messages that differ in their numbers alone are one habit; two may be two facts ("paid 5 coins", "paid 7 coins")."""
+"""This many messages that differ only in numbers are one habit; two may be two facts ("paid 5 coins", "paid 7 coins")."""
 _NUMBERS = re.compile(
     r"第?\s?(?:\d+(?:[.,]\d+)*|[一二三四五六七八九十百千万两]+)"
     r"|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth)\b",
@@ -238,11 +239,11 @@ _NUMBERS = re.compile(
 
 
 def squeeze(text: str) -> str:
-    """Return a text without blanks, so that lines do not matter where texts are compared."""
+    """Return a text without blanks, so that line breaks do not matter in comparisons."""
     return "".join(text.split())
 
 
 @lru_cache(maxsize=1 << 12)
 def repeat_key(text: str) -> tuple[str, ...]:
-    """Return what a message says beside its numbers: messages with the same key repeat one another."""
+    """Return a message's words without numbers; messages with the same key repeat one another."""
     return tuple(word_tokens(_NUMBERS.sub(" ", text))) or (text.strip(),)

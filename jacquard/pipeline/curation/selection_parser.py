@@ -1,7 +1,7 @@
-"""Reads a small model's selection from the text of its answer. Pure.
+"""Reads a small model's selection from its answer. Pure.
 
-The answer is untrusted: only ids that were offered to the model are used. This module must not import a model, a
-selector or anything that waits.
+The answer is untrusted: only ids that were offered to the model are used. This module must not import a model, a selector or
+anything that waits.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _DECODER = json.JSONDecoder()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Listing:
-    """A list that an answer may mean: (id as written, why) in its order; None for an item without an id."""
+    """List that an answer may mean: (id as written, reason) in its order; None for an item without an id."""
 
     items: tuple[tuple[str | None, str], ...]
     rationale: str
@@ -44,19 +44,20 @@ class _Listing:
 
 
 def parse_selection(text: str, entry_ids: Sequence[str], limit: int) -> Selection:
-    """Return the selection that `text` holds: ids of `entry_ids` only, each once, in its order, at most `limit`.
+    """Return the selection in `text`: only ids of `entry_ids`, each once, in its order, at most `limit`.
 
-    Accepted are a JSON list of ids or of `{id, why}`, and an object that holds one (`{"selected": […], "rationale":
-    …}`, `{"ids": […]}`), with prose or a markdown fence around it, and with common faults (trailing commas, single
-    quotes, a cut end). `counts` names what was corrected: `unknown_ids`, `duplicates`, `over_limit`, `prose`,
-    `repaired`, `empty`. Raises SelectorError `unreadable` when there is no list, or when none of its ids is known; an
-    empty list is a valid selection.
+    Example: `Sure! ["m3", "m1", "zz"]` gives m3 and m1, with `counts` of one unknown id and of prose.
+
+    Accepted are a JSON list of ids or of `{id, why}`, and an object with such a list (`{"selected": […], "rationale": …}`,
+    `{"ids": […]}`), with prose or a markdown fence around it, and with common faults (trailing commas, single quotes, a cut
+    end). `counts` names the corrections: `unknown_ids`, `duplicates`, `over_limit`, `prose`, `repaired`, `empty`. Raises
+    SelectorError `unreadable` if there is no list, or if none of its ids is known; an empty list is a valid selection.
     """
     known = {escape_attribute(entry_id).strip(): entry_id for entry_id in entry_ids}
     known |= {entry_id.strip(): entry_id for entry_id in entry_ids}
     listings = list(_listings(strip_thoughts(text[-ANSWER_CHARS:]).strip()))
     if not listings:
-        raise SelectorError("unreadable", f"the answer holds no list of ids: {_quote_answer(text)}")
+        raise SelectorError("unreadable", f"the answer contains no list of ids: {_quote_answer(text)}")
     listing = max(listings, key=lambda one: _rank_listing(one, known))
     if listing.items and not _select_known_ids(listing, known):
         raise SelectorError(
@@ -92,9 +93,7 @@ def _select_known_ids(listing: _Listing, known: Mapping[str, str]) -> set[str]:
 
 
 def _rank_listing(listing: _Listing, known: Mapping[str, str]) -> tuple[int, bool, bool]:
-    """Return the rank of a listing: most known ids first, then an empty list, then one with reasons. The earliest wins
-    a tie.
-    """
+    """Return the rank of a listing: most known ids first, then an empty list, then one with reasons; the earliest wins a tie."""
     reasons = bool(listing.rationale) or any(why for _, why in listing.items)
     return len(_select_known_ids(listing, known)), not listing.items, reasons
 
@@ -150,7 +149,7 @@ def _mend(text: str) -> Any:
         return None
     try:
         return json_repair.loads(text, skip_json_loads=True)
-    except Exception:  # The library guesses at any text: whatever it raises means that the text cannot be read.
+    except Exception:  # The library guesses at any text; any exception means that the text cannot be read.
         return None
 
 

@@ -1,6 +1,6 @@
-"""Stream B (seed 004 section 6): recall, selection, and what the report says of them.
+"""Stream B: recall, selection, and their report.
 
-It knows no time limit (`deadline` does), no store and no concrete retriever or selector, and must not import them.
+It has no time limit (`deadline` has), no store and no concrete retriever or selector, and must not import them.
 """
 
 from __future__ import annotations
@@ -40,29 +40,30 @@ _MENDED = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CurationRequest:
-    """What one turn asks of Stream B; `recent` is the newest messages, oldest first, as `name: text`. `lease`: an earlier choice
-    that may serve again. `names`: those of the two parties by role, for the speakers of messages. `relevance_floor`: how likely
-    relevant (0..1) the fallback's choice must be.
-    """
+    """Input of Stream B for one turn."""
 
     query: RetrievalQuery
     user_message: str
     recent: tuple[str, ...]
+    """Newest messages, oldest first, as `name: text`."""
     plan: PlanContext
     select_limit: int = 6
     fallback_limit: int = 6
     relevance_floor: float = 0.0
+    """Minimum probability of relevance (0..1) of the fallback's choice."""
     locale: str = ""
     lease: Lease | None = None
+    """Earlier selection that may be used again."""
     names: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    """Names of the two parties by role, for the speakers of messages."""
 
     @property
     def is_overview(self) -> bool:
-        """Whether the input asks for an overview, for which no selector is asked."""
+        """Whether the input asks for an overview, for which no selector is called."""
         return self.plan.search_intent.overview is not None
 
     def selection(self, recall: Recall, limit: int) -> SelectionRequest:
-        """Return what a selector is asked about a recall: it knows each candidate by an id of its own."""
+        """Return the selector's input for a recall, with a unique id for each candidate."""
         return SelectionRequest(
             user_message=self.user_message,
             recent=self.recent,
@@ -75,7 +76,7 @@ class CurationRequest:
         )
 
     def _shown_candidate(self, candidate: Candidate) -> Candidate:
-        """Return a candidate as a selector sees it: with its own id, and a message with the name of its speaker."""
+        """Return a candidate as the selector sees it: with its own id, and a message with its speaker's name."""
         title = candidate.title
         if candidate.chain is Chain.HISTORY:
             title = self.names.get(title, title)
@@ -86,27 +87,29 @@ class CurationRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Curation:
-    """What Stream B did for a turn: which path, why (`code` for machines, `reason` for people), on what, with what.
-
-    `timings_ms` has `recall` and `select` as far as they were done. `prefetch_refused` says why a late
-    result did not serve, `lease_refused` why a lease did not. `chosen_for`: the turn that a kept choice was made for.
-    `entries` are the full entries of the choice, in its order, as far as they are still there and may be known;
-    `story_times` tells by turn id which time of the story it was, in worlds that say how. `evidences` are those of the session
-    whose ids the choice may have as evidence.
-    """
+    """Result of Stream B for a turn."""
 
     path: CurationPath
     code: str
+    """Reason for machines."""
     reason: str
+    """Reason for people."""
     recall: Recall = _NOTHING_RECALLED
     selection: Selection = _NOTHING_CHOSEN
     timings_ms: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    """Milliseconds of `recall` and `select`, as far as they were done."""
     prefetch_refused: str = ""
+    """Reason why a late result was not used."""
     lease_refused: str = ""
+    """Reason why a lease was not used."""
     chosen_for: str = ""
+    """Turn for which a kept selection was made."""
     entries: tuple[MemoryEntry, ...] = ()
+    """Complete entries of the selection, in its order, if they still exist and may be known."""
     story_times: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    """Time of the story by turn id, in worlds that state it."""
     evidences: tuple[Evidence, ...] = ()
+    """Evidence of the session whose ids the selected entries may have."""
 
     @classmethod
     def skipped(cls, code: str, reason: str, recall: Recall = _NOTHING_RECALLED) -> Curation:
@@ -120,13 +123,13 @@ class Curation:
 
     @property
     def chosen(self) -> tuple[Candidate, ...]:
-        """The chosen candidates, in the order of choice."""
+        """Chosen candidates, in the order of choice."""
         by_name = {candidate.name: candidate for candidate in self.recall.candidates}
         return tuple(by_name[name] for name in self.selection.entry_ids if name in by_name)
 
     @property
     def degradations(self) -> tuple[str, ...]:
-        """Codes of what Stream B had to do without."""
+        """Degradation codes of Stream B."""
         failure = self._failure
         failed = () if failure is None else (f"{failure}: {self.reason}",)
         lost = (DegradationCode.EVIDENCE_NOT_FOUND,) if len(self.entries) < len(self.chosen) else ()
@@ -144,12 +147,12 @@ class Curation:
 
     @property
     def model(self) -> str | None:
-        """The model that chose; None for the heuristic."""
+        """Model that chose; None for the heuristic."""
         return self.selection.model
 
 
 class CurationStream:
-    """Recalls and selects. Without a selector, or when it cannot choose, `fallback` chooses the best few."""
+    """Recalls and selects; without a selector, or if it cannot choose, `fallback` chooses the best few."""
 
     def __init__(self, retriever: Retriever, selector: Selector | None, fallback: Selector) -> None:
         self._retriever = retriever
@@ -158,14 +161,14 @@ class CurationStream:
 
     @property
     def retriever(self) -> Retriever:
-        """What recalls."""
+        """The retriever."""
         return self._retriever
 
     @asynccontextmanager
     async def overlay(
         self, source: EntrySource, own_scopes: Callable[[], Collection[str]]
     ) -> AsyncIterator[CurationStream]:
-        """Give a stream that recalls the scopes that `own_scopes` returns from `source`; see `OverlaidRetriever`."""
+        """Yield a stream that recalls the scopes of `own_scopes` from `source`; see `OverlaidRetriever`."""
         async with overlay_of(self._retriever, source, own_scopes) as retriever:
             yield CurationStream(retriever, self._selector, self._fallback)
 
@@ -175,10 +178,10 @@ class CurationStream:
         on_recall: Callable[[Recall], None] | None = None,
         context: SelectionContext | None = None,
     ) -> Curation:
-        """Return the choice for one turn; `on_recall` is called with the recall before the selection. `context` goes to the
+        """Return the choice for one turn; `on_recall` gets the recall before the selection, `context` is passed to the
         selector.
 
-        Only faults of the retriever are raised; a selector that fails, in whatever way, brings the fallback.
+        Raises only errors of the retriever; if the selector fails in any way, the fallback chooses.
         """
         started = perf_counter()
         recall = make_entry_ids_unique(await self._retriever.recall(request.query))
@@ -194,7 +197,7 @@ class CurationStream:
         return replace(curation, timings_ms=timings)
 
     async def fall_back(self, request: CurationRequest, recall: Recall, code: str, reason: str) -> Curation:
-        """Return the heuristic's choice out of a recall, and why it chose: as configured, or what came of the selector."""
+        """Return the heuristic's choice from a recall, with the reason: the configuration, or the failure of the selector."""
         path = CurationPath.FALLBACK
         if request.is_overview:
             path, code = CurationPath.HEURISTIC, "overview"
@@ -245,9 +248,9 @@ class CurationStream:
 
 
 def make_entry_ids_unique(recall: Recall) -> Recall:
-    """Return a recall in which no two entries have one name: the best of an id keeps it, others are called by their address.
+    """Return a recall in which every name is unique: the best candidate keeps the id, others are named by their address.
 
-    Names that differ only in blanks around them count as one, for a model does not keep those apart.
+    Names that differ only in surrounding blanks count as equal, because a model confuses them.
     """
     taken = {candidate.entry_id for candidate in recall.candidates}
     owners: dict[str, EntryPlace] = {}
@@ -356,9 +359,9 @@ _CLOSING = " \t\n\"'”’」』）)*_.。!！~～…"
 
 
 def pair_questions(selection: Selection, candidates: Sequence[Candidate], limit: int) -> Selection:
-    """Return a selection in which each question of a player stands before a memory of its turn that can answer it.
+    """Return a selection in which each question of a player precedes a memory of its turn that can answer it.
 
-    A question whose turn has no other candidate is left out. Where the limit is reached, the last ones make room.
+    A question whose turn has no other candidate is left out. If the limit is reached, the last ones are removed.
     """
     known = {each.name: each for each in candidates}
     chosen: list[str] = []
@@ -383,7 +386,7 @@ def pair_questions(selection: Selection, candidates: Sequence[Candidate], limit:
         return selection
     kept = chosen[:limit]
     if len(chosen) > limit and kept and kept[-1] in known and _is_question(known[kept[-1]]):
-        # An answer says more alone than its question.
+        # An answer is more useful without its question than the question without its answer.
         kept[-1] = chosen[limit]
     return replace(
         selection,
@@ -394,7 +397,7 @@ def pair_questions(selection: Selection, candidates: Sequence[Candidate], limit:
 
 
 def _is_question(candidate: Candidate) -> bool:
-    """Return whether a candidate is what a player asked and nothing more. Its preview may be cut, and then it tells more."""
+    """Return whether a candidate is only a player's question; a cut preview may contain more and does not count."""
     if candidate.chain is not Chain.HISTORY or candidate.trust is not Trust.USER or candidate.turn_id is None:
         return False
     return candidate.preview.rstrip(_CLOSING).endswith(_ENDS)

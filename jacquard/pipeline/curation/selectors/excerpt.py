@@ -15,9 +15,9 @@ _WIDE = 3
 
 
 def excerpt(text: str, words: frozenset[str], limit_chars: int) -> str:
-    """Return `text` on one line; a text that is too long is cut to the run of clauses with most of `words`.
+    """Return `text` on one line; if it is too long, the run of clauses with most of `words`.
 
-    `limit_chars` counts Latin characters; others count for three. What was cut is marked by `…`.
+    `limit_chars` counts Latin characters; other characters count as three. `…` marks the cuts.
     """
     line = " ".join(text.split())
     if _width(line) <= limit_chars:

@@ -1,9 +1,8 @@
-"""The Flash Selector (seed 004 section 6.3): a small model chooses among the recalled candidates.
+"""Flash Selector: a small model chooses among the recalled candidates.
 
-It knows a model only as an LlmAdapter, and must not import one. Everything that it sends besides its rules is escaped
-and marked as data, so that no lore, message or input can instruct the model. To save tokens (figures in
-`docs/decisions/0023-selection.md`), long previews are cut around the words of the input, and the answer is a list of
-ids.
+It uses any LlmAdapter, and must not import one. Everything it sends except its rules is escaped and marked as data, so that no
+lore, message or input can instruct the model. To save tokens (`docs/decisions/0023-selection.md`), long previews are cut around
+the words of the input, and the answer is a list of ids.
 """
 
 from __future__ import annotations
@@ -38,16 +37,16 @@ RECENT_MESSAGES = 4
 RECENT_CHARS = 240
 INPUT_CHARS = 2000
 PREVIEW_CHARS = 360
-"""Characters of a preview in Latin script; Chinese needs a third of them."""
+"""Maximum characters of a preview in Latin script; Chinese needs a third of them."""
 
 
 class FlashSelector:
     """Selects with a small model, which sees each candidate once; no call is repeated.
 
-    `timeout_seconds` limits the call itself and may be longer than a turn waits: the deadline decides what a turn uses,
-    and a late answer can still serve the next turn. More than `batch_size` candidates go in batches at the same time;
-    their selections are joined by place, and a batch that fails is counted (`failed_batches`) unless all fail. Raises
-    SelectorError `timeout`, `model_error` or `unreadable`, with the tokens that were spent.
+    `timeout_seconds` limits the call itself and may be longer than a turn waits, because a late answer can still serve the next
+    turn. More than `batch_size` candidates are sent in concurrent batches; their selections are joined by place, and a failed
+    batch is counted (`failed_batches`) unless all fail. Raises SelectorError `timeout`, `model_error` or `unreadable`, with the
+    tokens spent.
     """
 
     name = "flash"
@@ -61,9 +60,9 @@ class FlashSelector:
         self._batch_size = batch_size
 
     async def select(self, request: SelectionRequest, context: SelectionContext | None = None) -> Selection:
-        """Return the model's selection; `counts` says what was corrected and holds the tokens of its calls.
+        """Return the model's selection; `counts` has the corrections and the tokens of its calls.
 
-        Raises SelectorError `timeout`, `model_error` or `unreadable` when every batch failed.
+        Raises SelectorError `timeout`, `model_error` or `unreadable` if every batch failed.
         """
         if not request.candidates:
             return Selection(entry_ids=())
@@ -159,7 +158,7 @@ def _batches(candidates: Sequence[Candidate], size: int) -> list[list[Candidate]
 
 
 def _join_selections(chosen: Sequence[Selection], limit: int, counts: Mapping[str, int]) -> Selection:
-    """Join selections: first all that were put first, then all that were put second, and so on."""
+    """Join selections: first all first choices, then all second choices, and so on."""
     dealt = zip_longest(*(choice.entry_ids for choice in chosen))
     entry_ids = tuple(one for rank in dealt for one in rank if one is not None)[:limit]
     why = {entry_id: text for choice in chosen for entry_id, text in choice.why.items() if entry_id in entry_ids}

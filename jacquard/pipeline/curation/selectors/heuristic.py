@@ -1,15 +1,17 @@
-"""The heuristic selector (seed 004 section 6.3.2; spec B4): a selection without a model, always available. Pure.
+"""Heuristic selector: a selection without a model, always available. Pure.
 
-Candidates are ordered by their fused score with corrections. Near-duplicates are merged into the better one, unless
-they differ in a number, a name or a "not". Candidates that name entities of the plan get a bonus. Lore whose subject
-the input names gets a larger one, since it explains a proper noun (seed 004 section 6.3.1, rule 2). The largest goes to
-a candidate about an entity of the input that no chosen candidate covers yet. Among candidates of nearly equal score,
-chains get shares by the plan's weights. A candidate of a turn that is already represented gets a malus, because a
-turn's messages and summary say the same, and no turn gets more than two. An overview is spread over time too: a
-candidate from a stretch of turns that is represented gets a malus, and one with any entity that no chosen one has a bonus.
-No correction can lift a candidate from the bottom of recall to its top. What is less likely relevant than the request's
-floor is not chosen at all (`relevance`).
-Measurements: `docs/decisions/0023-selection.md` and `0038-relevance.md`.
+Candidates are ordered by their fused score with corrections:
+- Near-duplicates are merged into the better one, unless they differ in a number, a name or a "not".
+- Candidates that name entities of the plan get a bonus; lore whose subject the input names gets a larger one, because it
+  explains a proper noun; the largest goes to an entity of the input that no chosen candidate covers yet.
+- Among candidates of nearly equal score, chains get shares by the plan's weights.
+- A candidate of a turn that is already represented loses score, because a turn's messages and summary repeat each other; no
+  turn gets more than two.
+- An overview is spread over time: a candidate from a stretch of turns that is represented loses score, and one with a new
+  entity gets a bonus.
+
+No correction lifts a candidate from the bottom of recall to its top. Candidates below the request's relevance floor are not
+chosen (`relevance`). Measurements: `docs/decisions/0023-selection.md` and `0038-relevance.md`.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ _NOT = re.compile(
     r"\b(?:not|never|no|nobody|nothing|none|without|refused?)\b|n['’]t\b|[不没沒未无無非别莫勿]", re.IGNORECASE
 )
 _CHARS_A_CANDIDATE = 120
-"""As much work as so many characters of a text (`calculate`): to choose among a hundred candidates takes a millisecond."""
+"""Cost of one candidate, in characters for `calculate` (100 candidates take about 1 ms)."""
 
 _NAMED = re.compile(r"\b[A-Z][\w'’-]*")
 _ARTICLE = re.compile(r"^(?:the|an?)\s+")
@@ -59,12 +61,15 @@ _WEIGHT_NAMES = {Chain.HISTORY: "narrative", Chain.NARRATIVE: "narrative", Chain
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _ScoredCandidate:
-    """`share` is the candidate's part (0..1) of the best score of recall, `bonus` what the plan's words add to it."""
+    """Candidate with its score."""
 
     candidate: Candidate
+    """The candidate."""
     name: str
     share: float
+    """Part (0..1) of the best score of recall."""
     bonus: float
+    """Bonus for words of the plan."""
     shingles: frozenset[tuple[str, ...]]
     figures: frozenset[str]
     habit: tuple[str, ...] | None
@@ -73,10 +78,9 @@ class _ScoredCandidate:
 class HeuristicSelector:
     """Selects by score. The same request gives the same selection; it never fails.
 
-    `fold_overlap` (0..1] is the Jaccard overlap of words and word pairs from which two previews are near-duplicates.
-    Texts with different figures, names or negations never are: "paid 5 coins" and "paid 7 coins" are two facts, and so
-    are payments of two people. Nor are candidates about different entities. Only where several messages differ in their
-    numbers alone, they are a habit ("I look around, time 3.") and stand for one another.
+    `fold_overlap` (0..1] is the Jaccard overlap of words and word pairs from which two previews are near-duplicates. Texts with
+    different figures, names, negations or entities never are: "paid 5 coins" and "paid 7 coins" are two facts. Only if several
+    messages differ just in their numbers are they a habit ("I look around, time 3."), and one represents the others.
     """
 
     name = "heuristic"
@@ -85,7 +89,7 @@ class HeuristicSelector:
         self._fold_overlap = fold_overlap
 
     async def select(self, request: SelectionRequest, context: SelectionContext | None = None) -> Selection:
-        """Return the best candidates; `why` has the score that decided each one's place, and how likely it is relevant."""
+        """Return the best candidates; `why` has each one's deciding score and its probability of relevance."""
         return await calculate(self._select, request, size=len(request.candidates) * _CHARS_A_CANDIDATE)
 
     def _select(self, request: SelectionRequest) -> Selection:
@@ -148,7 +152,9 @@ class HeuristicSelector:
 
 
 def _prefer_thread(best: _ScoredCandidate, waiting: Sequence[_ScoredCandidate]) -> _ScoredCandidate:
-    """Return the open thread that says what a candidate says, since it says too that it is open; else the candidate."""
+    """Return the open thread with the same content as the candidate, because it also states that it is open; else the
+    candidate.
+    """
     threads = (one for one in waiting if one.candidate.kind == THREAD)
     return next((one for one in threads if _is_said_in(one.candidate, best.candidate)), best)
 
@@ -159,7 +165,9 @@ def _is_said_in(thread: Candidate, other: Candidate) -> bool:
 
 
 def _find_floor(request: SelectionRequest, likely: Mapping[str, float]) -> float:
-    """Return how likely relevant a choice must be. An input about the past wants a memory: the best few then need half of that."""
+    """Return the minimum probability of relevance; halved for the best few if the input is about the past, because it wants a
+    memory.
+    """
     floor = request.relevance_floor
     enough = sum(share >= floor for share in likely.values())
     if likely and request.plan.search_intent.temporal_context is Temporal.PAST and enough < LEAST_FOR_PAST:
@@ -169,7 +177,7 @@ def _find_floor(request: SelectionRequest, likely: Mapping[str, float]) -> float
 
 
 def _describe(scorer: _Scorer, one: _ScoredCandidate, likely: float, floor: float) -> str:
-    """Return why a candidate has its place (its score) and why it may have one (its relevance, or its part of an overview)."""
+    """Return the reason for a candidate's place (its score) and for its choice (its relevance, or its part of an overview)."""
     if scorer.timeline is not None:
         return f"{scorer.timeline.describe(one.candidate.depth)}; score {scorer.score(one):.2f} = {scorer.explain(one)}"
     above = f" (floor {floor:.0%})" if floor else ""
@@ -177,13 +185,13 @@ def _describe(scorer: _Scorer, one: _ScoredCandidate, likely: float, floor: floa
 
 
 def _find_full_turns(chosen: Sequence[_ScoredCandidate]) -> frozenset[str]:
-    """Return the turns that have as many chosen candidates as a turn may have."""
+    """Return the turns that have the maximum number of chosen candidates."""
     counts = Counter(each.candidate.turn_id for each in chosen if each.candidate.turn_id is not None)
     return frozenset(turn_id for turn_id, count in counts.items() if count >= MOST_OF_A_TURN)
 
 
 def _score_candidates(request: SelectionRequest) -> list[_ScoredCandidate]:
-    """Return candidates with scores of 0..1 plus bonus; ties stay in recall order, since `max` takes the first."""
+    """Return candidates with scores of 0..1 plus bonus, in recall order, because `max` takes the first of equal ones."""
     top = max((candidate.score for candidate in request.candidates), default=0.0)
     keywords = [keyword for keyword in request.plan.search_intent.focus_keywords if keyword.strip()]
     focus = frozenset(request.plan.entities)
@@ -210,10 +218,10 @@ def _score_candidates(request: SelectionRequest) -> list[_ScoredCandidate]:
 
 @lru_cache(maxsize=1 << 12)
 def fingerprint_text(text: str) -> tuple[frozenset[tuple[str, ...]], frozenset[str]]:
-    """Return what near-duplicates have in common: words with word pairs, and the figures, names and negations by which
-    facts differ.
+    """Return the common parts of near-duplicates (words and word pairs), and the figures, names and negations that distinguish
+    facts.
 
-    Results are cached, since recall finds the same texts turn after turn.
+    Results are cached, because recall finds the same texts turn after turn.
     """
     words = word_tokens(text)
     facts = [*_FIGURES.findall(text.lower()), *(each.lower() for each in _NOT.findall(text))]
@@ -232,7 +240,7 @@ def _strip_article(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Timeline:
-    """The turns of the candidates of an overview, in as many stretches as there are places; `about` is what it is of."""
+    """Turns of an overview's candidates, divided into as many stretches as there are places; `about` names the overview."""
 
     about: str
     first: int
@@ -241,7 +249,7 @@ class _Timeline:
 
     @classmethod
     def of(cls, request: SelectionRequest) -> _Timeline | None:
-        """Return the timeline of an overview; None where the input asks for none."""
+        """Return the timeline of an overview; None if the input does not ask for one."""
         scope = request.plan.search_intent.overview
         if scope is None:
             return None
@@ -252,11 +260,11 @@ class _Timeline:
         return cls(named or _SCOPE_NAMES[scope], first, turns, min(turns, max(request.limit, 1)))
 
     def place(self, depth: int | None) -> int | None:
-        """Return the stretch of a turn; None for what has no place in time."""
+        """Return the stretch of a turn; None for a candidate without a place in time."""
         return None if depth is None else (depth - self.first) * self.stretches // self.turns
 
     def describe(self, depth: int | None) -> str:
-        """Return what a candidate is chosen for."""
+        """Return the reason for choosing a candidate."""
         place = self.place(depth)
         if place is None:
             return f"overview of {self.about}: background"
@@ -277,11 +285,11 @@ _SCOPE_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class _Scorer:
-    """Scores candidates beside those already chosen.
+    """Scores candidates relative to those already chosen.
 
     It adds a bonus for an entity of the input that they do not cover (`left`), and subtracts the costs of the candidate's turn
-    and chain. The cost of a chain follows Sainte-Laguë: it grows with the entries chosen from it and falls with its
-    share, so that candidates of equal score are chosen in proportion to the plan's weights.
+    and chain. The cost of a chain follows Sainte-Laguë: it grows with the entries chosen from it and falls with its share, so
+    that candidates of equal score are chosen in proportion to the plan's weights.
     """
 
     left: frozenset[str]
@@ -315,7 +323,7 @@ class _Scorer:
         return one.share + one.bonus + self._cover(one) - self._again(one) - crowd - self.costs[one.name]
 
     def explain(self, one: _ScoredCandidate) -> str:
-        """Return the parts of a score."""
+        """Return the parts of a score as text."""
         parts = (
             (one.bonus, "for what the input names"),
             (self._cover(one), "for an entity that none before it covers"),
@@ -347,7 +355,7 @@ def _is_mentioned(title: str, keywords: Iterable[str]) -> bool:
 
 
 def _chain_shares(plan: PlanContext) -> Mapping[str, float]:
-    """Return the share of each chain by the plan's weights, at least LEAST_SHARE; equal shares where all weights are 0."""
+    """Return the share of each chain by the plan's weights, at least LEAST_SHARE; equal shares if all weights are 0."""
     weights = {name: max(plan.search_intent.domain_weight.get(name, 0.0), 0.0) for name in _WEIGHT_NAMES.values()}
     total = sum(weights.values())
     return {

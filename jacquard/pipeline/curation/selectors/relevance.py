@@ -25,40 +25,41 @@ _FUNCTION_CHARACTERS = frozenset(
 _COSINE_BOUNDS = (-1.0, 3.0)
 _FULL_RECALL = 50
 _READ_CHARS = 2_000
-"""How much of an input is read for its characters."""
+"""Maximum characters of an input that are read for rare characters."""
 _FEW, _FEW_SHARE = 2, 0.06
 _CHARACTER_SCORE = 3.0
-"""What a rare character is worth as a BM25 score; recall searches for pairs of characters."""
+"""BM25 score of a rare character; recall searches for pairs of characters."""
 _SEVERAL = 2
 _MOSTLY_SHARED = 0.6
-"""The least estimate where a candidate has several words of the input, and at least half of them; and of an open thread of which
-somebody, a place or a date comes up."""
+"""Minimum estimate for a candidate with several words, and at least half, of the input; or for an open thread with a person,
+place or date of the input.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RelevanceWeights:
-    """The weights of the signals in the logarithm of the odds.
-
-    `words`: the logarithm of 1 + the BM25 score of recall (scaled in a small memory); `shared`: of 1 + the number of words, and
-    of rare Chinese characters outside of them, that input and candidate share; `entity`: each entity of the input that the
-    candidate is about; `cosine`: by how many standard deviations its cosine is above the median of the recall; `score`: its
-    share (0..1) of the best score; `title`: the input has the name of a lore entry, or one of its keys.
-    """
+    """Weights of the signals in the logarithm of the odds."""
 
     base: float = -3.85
     words: float = 0.81
+    """Logarithm of 1 + BM25 score of recall (scaled in a small memory)."""
     shared: float = 0.84
+    """Logarithm of 1 + number of shared words, and of shared rare Chinese characters outside of them."""
     entity: float = 3.22
+    """Each entity of the input that the candidate is about."""
     cosine: float = 0.37
+    """Standard deviations of the cosine above the median of the recall."""
     score: float = 1.25
+    """Share (0..1) of the best score."""
     title: float = 3.14
+    """The input has the name or a key of a lore entry."""
 
 
 WEIGHTS = RelevanceWeights()
 
 
 def estimate_relevance(request: SelectionRequest, weights: RelevanceWeights = WEIGHTS) -> list[float]:
-    """Return for each candidate of a request, in order, how likely (0..1) it is relevant to the input."""
+    """Return the probability (0..1) that each candidate of a request is relevant to the input, in their order."""
     text = request.searched_text or request.user_message
     words, plain, entities = content_words(text), normalise(text), frozenset(request.plan.entities)
     best = max((candidate.score for candidate in request.candidates), default=0.0)
@@ -87,9 +88,9 @@ def estimate_relevance(request: SelectionRequest, weights: RelevanceWeights = WE
 
 @lru_cache(maxsize=1 << 12)
 def content_words(text: str) -> frozenset[str]:
-    """Return the words of a text that name something: for Chinese, pairs without a character that only joins others.
+    """Return the words of a text that name something; for Chinese, pairs without a character that only joins others.
 
-    Results are cached, since recall finds the same texts turn after turn.
+    Results are cached, because recall finds the same texts turn after turn.
     """
     return frozenset(
         word for word in word_tokens(text) if not (has_cjk(word) and _FUNCTION_CHARACTERS.intersection(word))
@@ -97,8 +98,8 @@ def content_words(text: str) -> frozenset[str]:
 
 
 def _find_rare_characters(text: str, said: Sequence[str]) -> frozenset[str]:
-    """Return the Chinese characters of an input that few candidates have: alone they say something, such as 咳, though words
-    are searched for by pairs.
+    """Return the Chinese characters of an input that few candidates have; a single one can be significant, such as 咳, though
+    words are searched for by pairs.
     """
     asked = [character for character in frozenset(text[:_READ_CHARS]) - _FUNCTION_CHARACTERS if has_cjk(character)]
     most = max(_FEW, int(_FEW_SHARE * len(said)))
@@ -106,28 +107,26 @@ def _find_rare_characters(text: str, said: Sequence[str]) -> frozenset[str]:
 
 
 def _is_named(candidate: Candidate, plain: str) -> bool:
-    """Return whether a normalised input has the name of a lore entry, a word by which its author wants it to be found, or a name or
-    date of an open thread.
-    """
+    """Return whether a normalised input has the name or a key of a lore entry, or a name or date of an open thread."""
     is_looked_for = candidate.chain is Chain.LORE or candidate.kind == THREAD
     return is_looked_for and any(mentions(plain, name) for name in (candidate.title, *candidate.keys))
 
 
 def _score_scale(candidates: int) -> float:
-    """Return the factor by which BM25 scores of a small memory are comparable to those that the weights were fitted to.
+    """Return the factor that makes BM25 scores of a small memory comparable to those that the weights were fitted to.
 
-    They grow with the logarithm of the number of entries, of which fewer than recall may return are all candidates.
+    Scores grow with the logarithm of the number of entries; if there are fewer than recall may return, all are candidates.
     """
     return math.log1p(_FULL_RECALL) / math.log1p(candidates) if 0 < candidates < _FULL_RECALL else 1.0
 
 
 def _text(candidate: Candidate) -> str:
-    """Return what a candidate says; the title of a message is its speaker, which is none of it."""
+    """Return the text of a candidate; the title of a message is its speaker and does not belong to it."""
     return candidate.preview if candidate.chain is Chain.HISTORY else f"{candidate.title} {candidate.preview}"
 
 
 def _standardize(cosines: Sequence[float | None]) -> list[float]:
-    """Return by how many standard deviations each is above the median, within bounds; 0 where there is no cosine."""
+    """Return the standard deviations of each above the median, within bounds; 0 if there is no cosine."""
     known = [each for each in cosines if each is not None]
     if not known:
         return [0.0] * len(cosines)

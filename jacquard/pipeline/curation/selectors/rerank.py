@@ -1,7 +1,7 @@
-"""A reranker as selector: a local model reads the input and a candidate together and scores how well they fit.
+"""Reranker as selector: a local model reads the input and a candidate together and scores how well they fit.
 
-It knows such a model only as a PairScorer, and must not import one. Time limits are the deadline's. It scores in small
-batches, so that a cancelled turn stops the work after the current batch.
+It uses any PairScorer, and must not import one. The deadline sets the time limits. It scores in small batches, so that a
+cancelled turn stops the work after the current batch.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ LOT = 16
 
 
 class RerankSelector:
-    """Selects the candidates with the best scores; ties keep the order of recall. The same request gives the same
-    selection.
+    """Selects the candidates with the best scores; ties keep the order of recall, so equal requests give equal selections.
 
-    Candidates that score below `least` are left out (None: none are; the scale is the model's own). `why` holds the
-    scores. Raises SelectorError `model_error` when the model cannot be loaded or fails.
+    Candidates that score below `least` are left out (None: none are; the scale is the model's own). `why` contains the scores.
+    Raises SelectorError `model_error` if the model cannot be loaded or fails.
     """
 
     name = "rerank"
@@ -28,9 +27,7 @@ class RerankSelector:
         self._least = least
 
     async def select(self, request: SelectionRequest, context: SelectionContext | None = None) -> Selection:
-        """Return the best candidates, best first. Raises SelectorError `model_error` when the model cannot be loaded or
-        fails.
-        """
+        """Return the best candidates, best first; raises SelectorError `model_error` if the model cannot be loaded or fails."""
         if not request.candidates:
             return Selection(entry_ids=())
         texts = [_text(candidate) for candidate in request.candidates]
