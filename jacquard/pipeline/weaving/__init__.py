@@ -1,1 +1,1 @@
-"""Weaving: blocks of both streams are ordered, pruned to the budget and assembled into messages."""
+"""Weaving: the blocks of both streams are ordered, pruned to the budget and assembled into messages."""

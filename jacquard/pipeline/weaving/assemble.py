@@ -1,7 +1,7 @@
-"""The assembler: turns a skein into role messages, one XML text and the span of every block (spec W4, W5).
+"""Assembler: turns a skein into role messages, one XML text and the span of every block.
 
-Pure: no store, no clock, no state. The joined texts were escaped where they were rendered; a message that is shown as written
-has a role message of its own, and stands in the one text between lines with a boundary that it does not contain.
+Pure: no store, no clock, no state. The joined texts were escaped when they were rendered. A message shown as written has a role
+message of its own, and is in the XML text between lines with a boundary that it does not contain.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mnemosyne.schema.session import Role
 if TYPE_CHECKING:
 
     class _AcceptedMessage(dict[str, str], Any):  # type: ignore[misc]
-        """A dict that fits the message types of every client: each has TypedDicts of its own, which no other dict fits."""
+        """Dict that fits the message types of every client; each has TypedDicts of its own, which no other dict fits."""
 
 else:
     _AcceptedMessage = dict
@@ -31,8 +31,8 @@ else:
 class PromptMessage(_AcceptedMessage):
     """One role message as it is sent to a provider: a dict of `role` and `content`, which are attributes too.
 
-    It is a dict so that every client accepts it, and so that it can be written as JSON. It cannot be changed, because
-    the receipt describes what is sent; `dict(message)` is a copy that can be changed.
+    It is a dict so that every client accepts it, and so that it can be written as JSON. It cannot be changed, because the
+    receipt describes what is sent; `dict(message)` is a copy that can be changed.
     """
 
     __slots__ = ()
@@ -42,20 +42,20 @@ class PromptMessage(_AcceptedMessage):
 
     @classmethod
     def from_plain(cls, plain: Any) -> PromptMessage:
-        """Return the message that a record holds. Raises CodecError for any other value."""
+        """Return the message in a record; raises CodecError for any other value."""
         role, content = (plain.get("role"), plain.get("content")) if isinstance(plain, Mapping) else (None, None)
         if not isinstance(role, str) or not isinstance(content, str):
-            raise CodecError("This is no message of a prompt: it needs the texts `role` and `content`.")
+            raise CodecError("This is not a message of a prompt: it needs the texts `role` and `content`.")
         return cls(role=role, content=content)
 
     @property
     def role(self) -> str:
-        """Who speaks: `system`, `user` or `assistant`."""
+        """Speaker: `system`, `user` or `assistant`."""
         return self["role"]
 
     @property
     def content(self) -> str:
-        """The text, escaped as the prompt needs it."""
+        """Text, escaped as the prompt needs it."""
         return self["content"]
 
     def __hash__(self) -> int:  # type: ignore[override]
@@ -82,32 +82,32 @@ class PromptMessage(_AcceptedMessage):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AssembledPrompt:
-    """The prompt. `spans` cover every character of every message, in order.
-
-    Block id `frame` stands for our own text between blocks (tags of layers, blank lines) and for the provider's
-    overhead of a message. The tokens of all spans add up to `tokens`.
-    """
+    """Assembled prompt."""
 
     messages: tuple[PromptMessage, ...]
     text: str
     spans: tuple[BlockSpan, ...]
+    """Cover every character of every message, in order. Block id `frame` marks our own text between blocks and message
+    overhead.
+    """
     tokens: int
+    """Sum of the tokens of all spans."""
 
     @property
     def frame_tokens(self) -> int:
-        """The tokens of the prompt outside of its blocks."""
+        """Tokens of the prompt outside of its blocks."""
         return sum(span.tokens for span in self.spans if span.block_id == FRAME)
 
 
 _Piece = tuple[str, PromptBlock | None]
-"""A piece of a message: the text of a block, or of the frame between blocks (None)."""
+"""Piece of a message: the text of a block, or of the frame between blocks (None)."""
 
 _Group = tuple[str, list[_Piece], PromptBlock | None]
-"""The role of a message, its pieces, and the block to which its overhead is charged (None: the frame)."""
+"""Role of a message, its pieces, and the block to which its overhead is charged (None: the frame)."""
 
 
 def assemble(skein: Skein, count: Callable[[str], int]) -> AssembledPrompt:
-    """Join a skein; `count` gives the tokens of a text."""
+    """Join a skein into a prompt; `count` returns the tokens of a text."""
     groups: list[_Group] = []
     for _, part in groupby(skein.system, key=lambda b: b.placement.order if skein.separate else 0):
         groups.append((Role.SYSTEM.value, _pieces(list(part), skein.layer_attributes), None))
@@ -126,11 +126,11 @@ def assemble(skein: Skein, count: Callable[[str], int]) -> AssembledPrompt:
         if before and skein.user_input.as_written:
             groups.append((Role.SYSTEM.value, before, None))
             before = []
-        # Where each part has a message of its own, nothing ever stands before the input in its message.
+        # If each part has a message of its own, nothing precedes the input in its message.
         is_marked = bool(before) or not (skein.separate or skein.user_input.as_written or not skein.alternates)
         last: _Group = (Role.USER.value, _add_input(before, skein.user_input, is_marked=is_marked), None)
         newest = history[-1] if history and skein.alternates else None
-        # Where what stands before the input has a message of its own, that one lies between.
+        # If the anchor blocks have a message of their own, it is between the two.
         if newest is not None and groups[-1][0] == newest.role and _can_join(newest, skein.user_input):
             last = _join_groups(groups.pop(), last)
         groups.append(last)
@@ -146,8 +146,9 @@ def prefix(
     count: Callable[[str], int],
     volatile: Collection[str] = (),
 ) -> PrefixReport:
-    """Compare with the messages of the previous turn: tokens shared from the first character on, and where they differ
-    first. `volatile` are the ids of blocks that change in each turn.
+    """Compare with the previous turn's messages: tokens shared from the first character on, and the first difference.
+
+    `volatile` are the ids of blocks that change in each turn.
     """
     shared, broken = 0, None
     for place, message in enumerate(assembled.messages):
@@ -176,13 +177,13 @@ def prefix(
 
 
 def _find_stable_part(assembled: AssembledPrompt, volatile: Collection[str]) -> tuple[int, int]:
-    """Return how many messages, and how many characters of the next one, come before the first volatile block."""
+    """Return the number of messages, and of characters of the next one, before the first volatile block."""
     end = (0, 0)
     for span in assembled.spans:
         if span.block_id in volatile:
-            # The frame that ends a message (the tag that closes its layer) is as stable as what it closes.
+            # The frame at the end of a message (the closing tag of its layer) is as stable as the layer.
             return max(end, (span.message, 0))
-        # The frame before a volatile block (the tag that opens its layer) belongs to it.
+        # The frame before a volatile block (the opening tag of its layer) belongs to it.
         if span.block_id != FRAME:
             end = (span.message, span.end)
             if span.end == len(assembled.messages[span.message].content):
@@ -210,7 +211,7 @@ def _message_key(block: PromptBlock) -> tuple[str, bool]:
 
 def is_history_message(block: PromptBlock) -> bool:
     """Return whether a block is a message of the conversation, which has a role message of its own."""
-    # In place of `is_of_kind`, because it is asked of every block several times a turn.
+    # Used instead of `is_of_kind`, because it is called for every block several times a turn.
     kind = block.kind
     return kind is BlockKind.MESSAGE or (kind is BlockKind.UNKNOWN and block.slot == HISTORY_SLOT)
 
@@ -220,7 +221,7 @@ def _message_group(block: PromptBlock) -> _Group:
 
 
 def _join_neighbours(blocks: Iterable[PromptBlock]) -> list[_Group]:
-    """Return messages of the conversation; neighbours of one role are one message."""
+    """Return the messages of the conversation; neighbours of one role are one message."""
     groups: list[_Group] = []
     before: PromptBlock | None = None
     for block in blocks:
@@ -231,7 +232,7 @@ def _join_neighbours(blocks: Iterable[PromptBlock]) -> list[_Group]:
 
 
 def _can_join(before: PromptBlock, block: PromptBlock) -> bool:
-    """Return whether two messages are sent as one: of one role, and with nothing beside their text."""
+    """Return whether two messages are sent as one: of one role, and with nothing but text."""
     is_talk = block.role in (Role.USER, Role.ASSISTANT)
     return is_talk and before.role is block.role and not (before.attached_tokens or block.attached_tokens)
 
@@ -241,7 +242,7 @@ def _join_groups(first: _Group, second: _Group) -> _Group:
 
 
 def _is_tail(block: PromptBlock) -> bool:
-    """Return whether a block stands after the history; such blocks are sent in the user's message."""
+    """Return whether a block is after the history; such blocks are sent in the user's message."""
     return block.placement.position is Position.AFTER_HISTORY and not is_history_message(block)
 
 
@@ -276,7 +277,7 @@ def _spread(pieces: list[_Piece], blocks: Sequence[PromptBlock], between: str) -
 
 
 def _add_input(before: list[_Piece], user_input: PromptBlock, *, is_marked: bool) -> list[_Piece]:
-    """Return the pieces with the input behind other blocks of its message; `is_marked`: in an element of its own."""
+    """Return the pieces with the input after the other blocks of its message; `is_marked`: in an element of its own."""
     if not is_marked:
         return [(user_input.content, user_input)]
     opening = "\n\n<user_input>\n" if before else "<user_input>\n"
@@ -306,7 +307,7 @@ def _span(block: PromptBlock | None, message: int, start: int, end: int, tokens:
 
 
 def _xml(skein: Skein, tail: Sequence[PromptBlock], history: Sequence[PromptBlock]) -> str:
-    """Return the seed's final structure (section 7) as one text."""
+    """Return the complete prompt as one XML text."""
 
     def join_pieces(blocks: Sequence[PromptBlock]) -> str:
         return "".join([text for text, _ in _pieces(blocks, skein.layer_attributes)])
@@ -334,7 +335,7 @@ def _message_element(block: PromptBlock, boundary: str) -> str:
 
 
 def _bounded(name: str, attributes: str, block: PromptBlock, boundary: str) -> list[str]:
-    """Return the lines of an element with a message; one that is shown as written ends only at its own boundary."""
+    """Return the lines of an element with a message; one shown as written ends only at its own boundary."""
     if not block.as_written:
         return [f"<{name}{attributes}>", block.content, f"</{name}>"]
     mark = choose_boundary(boundary, block.content)
@@ -342,7 +343,7 @@ def _bounded(name: str, attributes: str, block: PromptBlock, boundary: str) -> l
 
 
 class Assembler(Protocol):
-    """Joins a skein into messages. Pure: it reads no clock, calls nothing, and the same arguments give the same prompt.
+    """Joins a skein into messages. Pure: it reads no clock and calls nothing, and equal arguments give equal prompts.
 
     1. The spans cover every character of every message, in order and without overlap.
     2. A span names a block of the skein, or `frame` for text of the assembler's own.
@@ -352,7 +353,7 @@ class Assembler(Protocol):
     """
 
     def assemble(self, skein: Skein, count: Callable[[str], int]) -> AssembledPrompt:
-        """Return the prompt of a skein; `count` gives the tokens of a text."""
+        """Return the prompt of a skein; `count` returns the tokens of a text."""
         ...
 
 
@@ -360,21 +361,21 @@ class RoleMessageAssembler:
     """The built-in `Assembler`: role messages, the layers in their wrappers, and the same as one XML text."""
 
     def assemble(self, skein: Skein, count: Callable[[str], int]) -> AssembledPrompt:
-        """Return the prompt of a skein; `count` gives the tokens of a text."""
+        """Return the prompt of a skein; `count` returns the tokens of a text."""
         return assemble(skein, count)
 
 
 ROLE_MESSAGES = RoleMessageAssembler()
-"""The assembler of every prompt for which a host brings none."""
+"""Assembler of all prompts for which the host provides none."""
 
 
 def name_of_assembler(assembler: Assembler) -> str:
-    """Return the name of a host's assembler, by which a record says that a replay needs it; empty for the built-in one."""
+    """Return the name of a host's assembler, which a record contains because a replay needs it; '' for the built-in one."""
     return "" if isinstance(assembler, RoleMessageAssembler) else type(assembler).__name__
 
 
 def assemble_checked(assembler: Assembler, skein: Skein, count: Callable[[str], int]) -> AssembledPrompt:
-    """Return the prompt of a skein by an assembler; AssemblerError, which names it, for a prompt that breaks its rules."""
+    """Return the prompt of a skein by an assembler; raises AssemblerError with its name if the prompt breaks a rule."""
     made = assembler.assemble(skein, count)
     if (name := name_of_assembler(assembler)) and (fault := _find_fault(made, skein)):
         raise AssemblerError(name, fault)
@@ -382,7 +383,7 @@ def assemble_checked(assembler: Assembler, skein: Skein, count: Callable[[str], 
 
 
 def _find_fault(made: AssembledPrompt, skein: Skein) -> str:
-    """Return half a sentence on the first rule that a prompt breaks; empty where it breaks none."""
+    """Return half a sentence on the first rule that a prompt breaks; '' if it breaks none."""
     if not isinstance(made, AssembledPrompt):
         return f"returned {type(made).__name__}; it must return an AssembledPrompt"
     if not all(isinstance(message, PromptMessage) for message in made.messages):

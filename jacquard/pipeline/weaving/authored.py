@@ -1,7 +1,7 @@
-"""Cuts authored blocks for which a prompt has not room enough: their beginning is shown, up to the end of a sentence. Pure.
+"""Cuts authored blocks that do not fit into a prompt: their beginning is shown, up to the end of a sentence. Pure.
 
-The tags of a block stay. If its text is a mapping in YAML, such as a persona, each of its long values is cut and no field is lost.
-A summary is cut where it is oldest. No model is called, so the same block and limit give the same text.
+The tags of a block stay. If its text is a YAML mapping, such as a persona, each of its long values is cut and no field is lost.
+A summary loses its oldest part. No model is called, so the same block and limit give the same text.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mnemosyne.schema.evidence import Priority
 
 CONTENTS_KEPT = 64
 _LONG_CHARS = 80
-"""A value of a mapping is cut only if it is longer."""
+"""Minimum length of a mapping's value that is cut."""
 
 _TRIES = 6
 _FIRST_TAG = re.compile(r"\A\s*<[A-Za-z_][\w.-]*")
@@ -36,7 +36,7 @@ Path = tuple[str | int, ...]
 
 
 def cut_block(block: PromptBlock, limit_tokens: int, count: Count) -> PromptBlock | None:
-    """Return a block whose texts are cut so that it counts at most `limit_tokens`; None where nothing of them fits."""
+    """Return a block whose texts are cut to at most `limit_tokens` in all; None if none of its text fits."""
     around = block.tokens - count(block.content)
     content = _cut_content(block.content, limit_tokens - around, count, block.slot == SUMMARY_SLOT)
     if not content:
@@ -45,8 +45,9 @@ def cut_block(block: PromptBlock, limit_tokens: int, count: Count) -> PromptBloc
 
 
 def describe_cuts(decisions: Sequence[BlockDecision], blocks: Iterable[PromptBlock]) -> tuple[Degradation, ...]:
-    """Return the receipt's lines on authored blocks that were cut, and on important ones for which there was no room at all;
-    `blocks` are those of the prompt if nothing were pruned.
+    """Return the receipt's lines on authored blocks that were cut, and on important ones that did not fit at all.
+
+    `blocks` are those of the prompt without pruning.
     """
     whole = {block.block_id: block for block in blocks if block.kind in AUTHORED}
     return tuple(
@@ -80,9 +81,9 @@ def _describe_cut(block: PromptBlock, decision: BlockDecision) -> Degradation:
 
 @lru_cache(maxsize=CONTENTS_KEPT)
 def _cut_content(content: str, limit_tokens: int, count: Count, from_start: bool) -> str:
-    """Return a content whose texts are cut to fit, empty where they cannot be; `from_start`: the oldest is at the start.
+    """Return a content whose texts are cut to fit; '' if they cannot be. `from_start`: cut the start, which is the oldest part.
 
-    A block that is too large is cut in each turn, and mostly to the same length.
+    Cached, because a block that is too large is cut in each turn, mostly to the same length.
     """
     pieces = split_content(mark_shortened(content))
     texts = [place for place, piece in enumerate(pieces) if not piece.is_tag and piece.text.strip()]
@@ -117,7 +118,7 @@ def _cut_piece(piece: ContentPiece, limit_tokens: int, count: Count, from_start:
 
 
 def _cut_values(text: str, limit_tokens: int, count: Count) -> str:
-    """Return a mapping in YAML whose long values are cut to fit; empty for another text, and if its short values are too many."""
+    """Return a YAML mapping whose long values are cut to fit; '' for another text, or if its short values alone do not fit."""
     try:
         tree = load_yaml(text)
     except FilamentError:
@@ -146,7 +147,7 @@ def _cut_values(text: str, limit_tokens: int, count: Count) -> str:
 def _cut_value(value: str, limit_tokens: int, count: Count) -> str:
     short, shown_chars = truncate_with_size(value, limit_tokens, count)
     if not shown_chars:
-        raise SummarizerError(f"Not even the first sign of the text fits into {limit_tokens} tokens.")
+        raise SummarizerError(f"Not even the first character of the text fits into {limit_tokens} tokens.")
     return short
 
 

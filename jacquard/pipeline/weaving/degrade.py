@@ -1,8 +1,8 @@
-"""Applies what a pruner decided to degrade: shortens texts and withholds guarded ones.
+"""Carries out a pruner's decisions to degrade: shortens texts and withholds sensitive ones.
 
-Pruners are pure and only decide; this module applies their decisions with a shortener. It must not import a pruner, a model or a
-store. The tags of a block stay unchanged: only the text between them changes, and the new text is escaped. Where the shortener
-fails, a text is cut after its first sentences.
+Pruners are pure and only decide; this module carries their decisions out with a shortener. It must not import a pruner, a model
+or a store. The tags of a block stay unchanged: only the text between them changes, and the new text is escaped. If the
+shortener fails, a text is cut after its first sentences.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Order = tuple[PromptBlock, BlockDecision]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DegradedBlocks:
-    """Degraded blocks by id, as they stand in the prompt, and the degradations on the way."""
+    """Degraded blocks by id, in the form that the prompt has, and the degradations on the way."""
 
     blocks: dict[str, PromptBlock]
     degradations: tuple[Degradation, ...] = ()
@@ -45,10 +45,10 @@ async def apply_degradations(
     shortener: Shortener | None,
     within_seconds: float | None = None,
 ) -> DegradedBlocks:
-    """Return the degraded blocks as they stand in the prompt; a block that could not be shortened is not among them.
+    """Return the degraded blocks in the form that the prompt has; a block that could not be shortened is left out.
 
-    All are processed at the same time. The shortener has `within_seconds` for all of them; texts not shortened by then
-    are cut after their first sentences.
+    All are processed at the same time. The shortener has `within_seconds` for all of them; texts not shortened by then are cut
+    after their first sentences.
     """
     blocks: dict[str, PromptBlock] = {}
     failed: dict[str, list[Degradation]] = {block.block_id: [] for block, _ in orders}
@@ -66,7 +66,7 @@ async def apply_degradations(
                 group.start_soon(degrade_block, block, decision, shortener)
     failures = [failure for each in failed.values() for failure in each]
     if limit.cancelled_caught:
-        # Cutting needs no model, so it may still be done when the time is over.
+        # Cutting needs no model, so it may still be done after the time limit.
         late = [(block, decision) for block, decision in orders if block.block_id not in blocks]
         detail = f"{len(late)} of {len(orders)} texts were not shortened in time; their first sentences stand."
         failures.append(Degradation(code=DegradationCode.SHORTEN_LATE.value, detail=detail))
@@ -74,7 +74,7 @@ async def apply_degradations(
             failed[block.block_id] = []
             await degrade_block(block, decision, None)
             failures += failed[block.block_id]
-    # The tasks end in any order, and the prompt must not depend on it (A6).
+    # The tasks end in any order, and the prompt must not depend on it.
     order = [block.block_id for block, _ in orders]
     ordered = {name: blocks[name] for name in order if name in blocks}
     return DegradedBlocks(blocks=ordered, degradations=tuple(dict.fromkeys(failures)))
@@ -87,7 +87,7 @@ async def _shorten_block(
     shortener: Shortener | None,
     failures: list[Degradation],
 ) -> PromptBlock | None:
-    """Return the block with its longest text shortened, so that the whole counts at most `limit_tokens`."""
+    """Return the block with its longest text shortened, so that the whole block has at most `limit_tokens`."""
     size = size_of(block.content)
     pieces, place, room = await calculate(_find_room, block, limit_tokens, count, size=size)
     piece, text = pieces[place], pieces[place].text.strip()
@@ -115,7 +115,7 @@ async def _shorten_block(
 
 
 def _split_block(block: PromptBlock) -> list[ContentPiece]:
-    """Return the texts and tags of a block, marked as shortened; a message as it was written is one text."""
+    """Return the texts and tags of a block, marked as shortened; a message as written is one text."""
     if block.as_written:
         return [ContentPiece(source=block.content, text=block.content)]
     return list(split_content(mark_shortened(block.content)))
@@ -130,7 +130,7 @@ def _join(pieces: Sequence[ContentPiece], block: PromptBlock) -> str:
 def _find_room(
     block: PromptBlock, limit_tokens: int, count: Callable[[str], int]
 ) -> tuple[list[ContentPiece], int, int]:
-    """Return the pieces of a block, the place of its longest text, and how many tokens that text may take."""
+    """Return the pieces of a block, the place of its longest text, and the tokens that this text may take."""
     pieces = _split_block(block)
     place = _find_longest_text(pieces)
     around = block.tokens - count(block.content) + count(_join((*pieces[:place], *pieces[place + 1 :]), block))
@@ -138,8 +138,9 @@ def _find_room(
 
 
 def _mask_block(block: PromptBlock) -> PromptBlock:
-    """Return the block with its text withheld whole, and without what its tags say of it: a label counts for the whole text, so
-    that no part of it is safe because another was masked, and its length tells of it too.
+    """Return the block with all of its text withheld, and without attributes that describe the text.
+
+    A sensitivity label applies to the whole text, so no part is safe because another was masked; its length is a hint too.
     """
     pieces = _split_block(block)
     longest = _find_longest_text(pieces)

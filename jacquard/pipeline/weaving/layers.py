@@ -1,9 +1,8 @@
-"""Layers of context (seed 003): a Collector gathers named `…__context` texts, a Composer puts them in a fixed order.
-Pure.
+"""Layers of context: a Collector gathers named `…__context` texts, a Composer puts them in a fixed order. Pure.
 
-The Composer is the weaving and the assembler of the pipeline under the layout `layers`, and what the two streams give a
-turn are the same layers (`layers_of`). The Composer has no state and adds no text of its own; the query enters there
-once and nowhere else. Only compression persists: it is the session's rolling summary.
+The Composer is the pipeline's weaving and assembler with the layout `layers`, and the blocks of both streams are the same
+layers (`layers_of`). It has no state and adds no text of its own; the query enters there once and nowhere else. Only
+compression persists: it is the session's rolling summary.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ SUFFIX = "__context"
 ORDER: Mapping[str, int] = MappingProxyType(
     {SYSTEM_PROMPT: 10, **{layer.value: 20 + 10 * place for place, layer in enumerate(Layer)}}
 )
-"""The order of each layer's system message, as in `templates/layouts/layers.yaml`."""
+"""Order of each layer's system message, as in `templates/layouts/layers.yaml`."""
 
 _LAYOUT = SkeinTemplate(
     layout_id="layers",
@@ -42,15 +41,14 @@ _LAYOUT = SkeinTemplate(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Process:
-    """What an agent may see in its part of a process (seed 003, process rules).
-
-    `layers` are the most shared layers that it sees, `checkpoint` whether it sees the conversation, `share` the default
-    of `enable_share_context`.
-    """
+    """Layers that an agent may see in its part of a process."""
 
     layers: frozenset[Layer] = frozenset(Layer)
+    """Shared layers that it may see at most."""
     checkpoint: bool = True
+    """Whether it sees the conversation."""
     share: bool = True
+    """Default of `enable_share_context`."""
 
 
 _ALONE = frozenset({Layer.FRAMEWORK, Layer.KNOWLEDGE})
@@ -64,23 +62,22 @@ PROCESSES: Mapping[str, Process] = MappingProxyType(
         ),
     }
 )
-"""The presets by name."""
+"""Presets by name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CollectedLayers:
-    """The input of the Composer, all of it final text. `contexts` only have names that end in `__context`.
-
-    `query` is None where the input already is the last of `checkpoint_messages`.
-    """
+    """Input of the Composer, all of it final text."""
 
     contexts: Mapping[str, str]
+    """Texts by name; every name ends in `__context`."""
     checkpoint_messages: tuple[PromptMessage, ...] = ()
     query: str | None = None
+    """None if the last of `checkpoint_messages` is the input."""
 
 
 def process_of(name: str) -> Process:
-    """Return a preset by its name. Raises ConfigError, which lists the presets, for an unknown name."""
+    """Return a preset by its name; raises ConfigError, which lists the presets, if the name is unknown."""
     if name not in PROCESSES:
         raise ConfigError(f"layers.process: there is no process {name!r}; there are: {', '.join(PROCESSES)}.")
     return PROCESSES[name]
@@ -89,7 +86,7 @@ def process_of(name: str) -> Process:
 def find_allowed_layers(config: LayersConfig) -> tuple[frozenset[Layer], bool]:
     """Return the shared layers that a call may see, and whether it sees the conversation.
 
-    Without `enable_share_context` only the framework's rules and recalled knowledge are left.
+    Without `enable_share_context` only the framework's rules and recalled knowledge remain.
     """
     process = process_of(config.process)
     share = process.share if config.enable_share_context is None else config.enable_share_context
@@ -97,7 +94,7 @@ def find_allowed_layers(config: LayersConfig) -> tuple[frozenset[Layer], bool]:
 
 
 class ContextComposer:
-    """Renders layers into messages. It works on its arguments alone."""
+    """Renders layers into messages; has no state."""
 
     def compose(
         self,
@@ -109,9 +106,8 @@ class ContextComposer:
     ) -> tuple[PromptMessage, ...]:
         """Return the messages in their fixed order; empty layers give none.
 
-        The query enters here once, or is already the last of `checkpoint_messages`; then `query` is None. Raises
-        ConfigError for an unknown layer, for a system message among `checkpoint_messages`, and for a query that would
-        stand twice or nowhere.
+        `query` is None if the last of `checkpoint_messages` is the query. Raises ConfigError for an unknown layer, for a system
+        message among `checkpoint_messages`, and for a query that is given twice or not at all.
         """
         for name in contexts:
             if name not in ORDER or not name.endswith(SUFFIX):
@@ -126,25 +122,24 @@ class ContextComposer:
 
 ALL_LAYERS = LayersConfig()
 LayerService = Callable[[SessionDocument, str], Awaitable[str]]
-"""Gives the final text of one layer for a session and a query; an empty text leaves the layer out."""
+"""Returns the final text of one layer for a session and a query; '' leaves the layer out."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ContextCollector:
-    """Collects the layers of a session: todo and compression from its document, the others from the services of the
-    host.
+    """Collects the layers of a session: todo and compression from its document, the others from the services of the host.
 
-    It renders no prompt and writes nothing. `framework` is the text of that layer; a service replaces the text of its
-    layer.
+    It renders no prompt and writes nothing. A service replaces the text of its layer.
     """
 
     framework: str = ""
+    """Text of the framework layer."""
     services: Mapping[str, LayerService] = field(default_factory=dict)
     config: LayersConfig = ALL_LAYERS
 
     async def collect(self, document: SessionDocument, query: str) -> CollectedLayers:
-        """Return the layers that the process may see, with the messages after the summary. Raises ConfigError for an
-        unknown layer.
+        """Return the layers that the process may see, with the messages after the summary; raises ConfigError for an unknown
+        layer.
         """
         unknown = [name for name in self.services if name not in set(Layer)]
         if unknown:
@@ -174,21 +169,19 @@ class ContextCollector:
 
 
 def todo_context(session: Session) -> str:
-    """Return the open tasks of a session as a block (`jacquard.pipeline.skeleton.todo`), or an empty text."""
+    """Return the open tasks of a session as a block (`jacquard.pipeline.skeleton.todo`), or ''."""
     shown = list_open_tasks(session.task_state.todo_list.tasks)
     return f"<todo>\n{escape_text(dump_yaml(shown)).strip()}\n</todo>" if shown else ""
 
 
 def compression_context(session: Session) -> str:
-    """Return the rolling summary of a session as a block, or an empty text."""
+    """Return the rolling summary of a session as a block, or ''."""
     summary = session.summary.content.strip() if session.summary is not None else ""
     return f"<summary>\n{escape_text(summary)}\n</summary>" if summary else ""
 
 
 def checkpoint_messages(session: Session) -> tuple[PromptMessage, ...]:
-    """Return the conversation of a session, oldest first, without what the summary covers and without prompts of
-    agents.
-    """
+    """Return the conversation of a session, oldest first, without messages in the summary and without prompts of agents."""
     covered = session.summary.message_index_range if session.summary is not None else None
     first = covered.to_index if covered is not None and session.summary and session.summary.content.strip() else 0
     return tuple(
@@ -199,10 +192,9 @@ def checkpoint_messages(session: Session) -> tuple[PromptMessage, ...]:
 
 
 def layer_of(block: PromptBlock) -> str:
-    """Return the layer of a block of the pipeline: `system_prompt`, a `…__context`, or an empty text for history and
-    input.
+    """Return the layer of a block: `system_prompt`, a `…__context`, or '' for history and input.
 
-    A block of a slot that has no layer of its own is knowledge.
+    A block whose slot has no layer of its own is knowledge.
     """
     if is_history_message(block) or is_of_kind(block, BlockKind.INPUT):
         return ""
@@ -234,7 +226,9 @@ def share(
 def _message_blocks(messages: Sequence[PromptMessage]) -> list[PromptBlock]:
     system = [place for place, message in enumerate(messages) if message.role == Role.SYSTEM]
     if system:
-        raise ConfigError(f"checkpoint_messages[{system[0]}] is a system message; the talk holds none, layers do.")
+        raise ConfigError(
+            f"checkpoint_messages[{system[0]}] is a system message; the conversation contains none, layers do."
+        )
     return [
         replace(
             _block(f"checkpoint-{place}", message.content),

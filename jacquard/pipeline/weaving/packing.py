@@ -1,9 +1,8 @@
-"""Decides which blocks fit the budget, by steps of a fixed order (seed 002 sections 6.5 and 8.2; spec 2.5).
+"""Decides which blocks fit the budget, by steps in a fixed order. Pure; it must not import a pruner.
 
-All pruners count and give their reasons with these functions. Packing is monotone (P6) because the order of the steps
-does not depend on the budget, and the first step that does not fit ends it. So the result of a budget is always a
-prefix of the result of a bigger one. For the same reason a block counts as oversize by the other blocks, not by the
-budget. Pure; it must not import a pruner.
+All pruners count and give their reasons with these functions. Packing is monotone because the order of the steps does not
+depend on the budget, and the first step that does not fit ends it: the result of a budget is always a prefix of the result of a
+bigger one. For the same reason a block counts as oversize relative to the other blocks, not to the budget.
 """
 
 from __future__ import annotations
@@ -31,30 +30,31 @@ OVERSIZE_TOKENS = 1_500
 """A block of at most this length is never oversize."""
 
 OVERSIZE_TIMES = 8
-"""How many times the median length an oversize block exceeds."""
+"""An oversize block has more than this many times the median length."""
 
 PART_TOKENS = 512
-"""The beginning of a long authored block, which is packed before the other blocks of its priority; the rest is after them."""
+"""Tokens of the beginning of a long authored block, packed before the other blocks of its priority; the rest comes after them.
+"""
 
 LEAST_PART_TOKENS = 48
-"""A part of an authored block that is shorter than this is of no use."""
+"""Minimum useful length of a part of an authored block."""
 
 _MARK_TOKENS = 8
-"""The tokens of the mark of a shortened element."""
+"""Tokens of the mark of a shortened element."""
 _SHORTENABLE = frozenset({BlockType.CONVERSATION, BlockType.EVIDENCE, BlockType.MEMORY})
 
 Grouping = Callable[[Sequence[PromptBlock]], list[list[int]]]
-"""Returns the places of the blocks for each unit: every place once."""
+"""Returns the places of the blocks for each unit; every place once."""
 
 
 Step = tuple[int, int, bool, int]
-"""One step of packing: the place of a unit, the tokens that it gets more, whether it is then whole, and the fewest tokens that are
-of use if there is not room for all of them (0: none).
+"""One step of packing: place of a unit, tokens to add, whether it is then complete, and the minimum useful tokens if not all of
+them fit (0: none).
 """
 
 
 class Unit(Struct, kw_only=True):
-    """Blocks that are kept or dropped together, by their places in the input, and how far they are packed."""
+    """Blocks that are kept or dropped together, by their places in the input, with their packing state."""
 
     members: Sequence[int]
     priority: Priority
@@ -67,16 +67,16 @@ class Unit(Struct, kw_only=True):
     """Code of the reason why the unit may not be in the prompt, whatever the budget."""
     only_short: bool = False
     least_tokens: int = 0
-    """The smallest part that is of use; 0: it is shown whole or not at all."""
+    """Smallest useful part; 0: it is shown completely or not at all."""
     level: int = 0
-    """0: dropped; 1: shortened to `packed_tokens`; 2: whole."""
+    """0: dropped; 1: shortened to `packed_tokens`; 2: complete."""
     code: str = "after_cut"
     room: int = 0
     packed_tokens: int = 0
 
 
 def group_by_name(blocks: Sequence[PromptBlock]) -> list[list[int]]:
-    """Return units by the blocks' own `group` (a tool call and its result, spec P5)."""
+    """Return units by the blocks' own `group` (a tool call and its result)."""
     groups: dict[str, list[int]] = {}
     for place, block in enumerate(blocks):
         groups.setdefault(f"group:{block.group}" if block.group else f"block:{place}", []).append(place)
@@ -86,15 +86,16 @@ def group_by_name(blocks: Sequence[PromptBlock]) -> list[list[int]]:
 def build_units(
     blocks: Sequence[PromptBlock], rules: PruneRules, grouping: Grouping, *, shorten: bool = False
 ) -> tuple[Unit, ...]:
-    """Return the units in packing order: must first, then by priority, rank and place of their first member."""
+    """Return the units in packing order: MUST first, then by priority, rank and place of their first member."""
     return tuple(
         sorted((_unit(blocks, places, rules, shorten) for places in grouping(blocks)), key=lambda unit: unit.key)
     )
 
 
 def build_steps(units: Sequence[Unit], rules: PruneRules) -> list[Step]:
-    """Return steps that, tier by tier, first give every unit of the tier a place, those that may be shortened in their short form,
-    and then these their whole text; what is oversize comes last.
+    """Return the steps, tier by tier: first a place for every unit (in short form if possible), then the complete texts.
+
+    Oversize units come last.
     """
     steps: list[Step] = []
     for tier in TIERS:
@@ -116,8 +117,8 @@ def build_steps(units: Sequence[Unit], rules: PruneRules) -> list[Step]:
 def _defer_oversize(steps: list[Step], units: Sequence[Unit], rules: PruneRules) -> list[Step]:
     """Return the steps in their order, but those that add an oversize length after all others.
 
-    The first step that does not fit ends packing; a block of 20,000 tokens would keep everything after it out. Of a step that may
-    be cut, as much stays in its place as is not oversize.
+    The first step that does not fit ends packing, so a block of 20,000 tokens would keep everything after it out. The part of a
+    block that may be cut stays in its place up to the oversize length.
     """
     sizes = sorted([unit.tokens for unit in units if not unit.must and not unit.out])
     if not sizes or not rules.defer_oversize:
@@ -145,13 +146,14 @@ def pack(
 ) -> PruneResult:
     """Take the steps until one does not fit.
 
-    Raises BudgetExceededError when what must be kept does not fit.
+    Raises BudgetExceededError if the blocks that must be kept do not fit.
     """
     used = _keep_must(blocks, units, budget)
     tiers: dict[Priority, int] = {}
     closed: set[Priority] = set()
-    # After the first step that does not fit, no later one is taken, neither of the tier nor of all: smaller blocks would fill the
-    # gap, and a larger budget could then give a worse set (P6).
+    # After the first step that does not fit, no later one is taken, neither of the tier nor of all: smaller blocks would fill
+    # the gap, and a
+    # larger budget could then give a worse set.
     full = False
     for place, tokens, whole, least_tokens in steps:
         unit = units[place]
@@ -189,7 +191,7 @@ def pack(
 
 
 def _take_part(unit: Unit, least_tokens: int, room: int) -> int:
-    """Give a unit the part of a step for which there is room; return its tokens, 0 where that is of no use.
+    """Give a unit the part of a step that fits; return its tokens, 0 if the part is too small to be useful.
 
     The part is rounded down to four binary digits, so that its text does not change with each token of the rest of the prompt.
     """
@@ -251,7 +253,7 @@ def _unit(blocks: Sequence[PromptBlock], places: Sequence[int], rules: PruneRule
 
 
 def estimate_short_tokens(block: PromptBlock, rules: PruneRules) -> int:
-    """Return the most tokens of a block when it is shortened; its own tokens where that is impossible or gains nothing.
+    """Return the maximum tokens of a block after shortening; its own tokens if that is impossible or saves nothing.
 
     Its tags stay, so their share (by characters) is not shortened.
     """

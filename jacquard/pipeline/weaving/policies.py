@@ -1,4 +1,4 @@
-"""The pruners by name, and the rules that a configuration gives them (seed 002 sections 8.1 and 8.2)."""
+"""Pruners by name, and the rules that a configuration gives them."""
 
 from __future__ import annotations
 
@@ -30,15 +30,14 @@ SHIPPED_PRUNERS: Mapping[str, Pruner] = MappingProxyType(
         "degrade_to_summary": DegradeToSummaryPruner(),
     }
 )
-"""The built-in pruners; an engine can be given others beside them, and plugins provide others."""
+"""The built-in pruners; hosts and plugins can add others."""
 
 
 def choose_pruner(config: RuntimeConfig, own: Pruner | Mapping[str, Pruner] | None = None) -> Pruner:
-    """Return the pruner that a configuration names; `own` are pruners of the host by name, or one pruner that replaces
-    all.
+    """Return the pruner that a configuration names; `own` are pruners of the host by name, or one that replaces all.
 
-    A name that is neither the host's nor built in is searched among the plugins. Raises ConfigError for an unknown
-    name, and for a plugin that cannot be used.
+    A name that is neither the host's nor built in is searched among the plugins. Raises ConfigError for an unknown name, and
+    for a plugin that cannot be used.
     """
     if own is not None and not isinstance(own, Mapping):
         return own
@@ -82,9 +81,9 @@ def tier_tokens_of(config: RuntimeConfig) -> dict[Priority, int]:
 
 
 def load_turn_layout(turn: Turn, roots: Sequence[TemplateRoot], layout_id: str | None = None) -> SkeinTemplate:
-    """Return the layout of a turn (`layout_id`: another than its own). Reads files: call it off the event loop.
+    """Return the layout of a turn (`layout_id`: another one). Reads files: call it off the event loop.
 
-    LayoutError for one that is missing or has faults.
+    Raises LayoutError if it is missing or not valid.
     """
     named = layout_id or turn.config.layout
     layout = load_layout(turn.profile.layout if named == AUTO else named, roots)

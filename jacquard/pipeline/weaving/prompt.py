@@ -1,8 +1,8 @@
-"""Makes one prompt inside one budget from the blocks of both streams: weave, prune, truncate, assemble, check. Pure.
+"""Makes one prompt within one budget from the blocks of both streams: weave, prune, truncate, assemble, check. Pure.
 
-`lay_out` decides; the caller applies its degradations (`jacquard.pipeline.weaving.degrade`); `complete` cuts authored
-blocks that are too long, builds the prompt and checks it. Where the whole prompt counts more tokens than its parts, an
-emergency cut prunes again with a smaller budget. A prompt over its limit is never returned.
+`lay_out` decides; the caller carries out its degradations (`jacquard.pipeline.weaving.degrade`); `complete` cuts authored
+blocks that are too long, builds the prompt and checks it. If the complete prompt has more tokens than its parts, an emergency
+cut prunes again with a smaller budget. A prompt over its limit is never returned.
 """
 
 from __future__ import annotations
@@ -36,13 +36,11 @@ class Prompt:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PromptLayout:
-    """A woven prompt with decisions on its blocks; `orders` are the blocks to be degraded, each with its decision.
-
-    `assembled` is the prompt if nothing were pruned; `left_out` are decisions on blocks that were not woven.
-    """
+    """Woven prompt with decisions on its blocks."""
 
     woven: WovenSkein
     assembled: AssembledPrompt
+    """The prompt without pruning."""
     pruned: PruneResult
     budget: PruneBudget
     rules: PruneRules
@@ -50,11 +48,12 @@ class PromptLayout:
     count: Callable[[str], int]
     limit_tokens: int
     left_out: tuple[BlockDecision, ...] = ()
+    """Decisions on blocks that were not woven."""
     assembler: Assembler = ROLE_MESSAGES
 
     @property
     def orders(self) -> tuple[tuple[PromptBlock, BlockDecision], ...]:
-        """The blocks to be shortened or masked, with their decisions, in reading order; without those that `complete` cuts."""
+        """Blocks to be shortened or masked, with their decisions, in reading order; without those that `complete` cuts."""
         named = {block.block_id: block for block in self.pruned.degraded}
         return tuple(
             (named[d.block_id], d) for d in self.pruned.decisions if d.action is Action.DEGRADED and d.code != CUT
@@ -76,10 +75,10 @@ def lay_out(
     left_out: tuple[BlockDecision, ...] = (),
     assembler: Assembler = ROLE_MESSAGES,
 ) -> PromptLayout:
-    """Weave all blocks and decide what fits into `limit_tokens`, including the frame between blocks.
+    """Weave all blocks and decide which fit into `limit_tokens`, including the frame between blocks.
 
-    `history` is oldest first; `count` gives the tokens of a text. Raises BudgetExceededError when what must be kept
-    does not fit, and AssemblerError for an assembler of the host that breaks its rules.
+    `history` is oldest first; `count` returns the tokens of a text. Raises BudgetExceededError if the blocks that must be kept
+    do not fit, and AssemblerError if an assembler of the host breaks its rules.
     """
 
     def price(block: PromptBlock, overhead_tokens: int = 0) -> PromptBlock:
@@ -105,10 +104,10 @@ def lay_out(
 
 
 def complete(prompt_layout: PromptLayout, degraded_blocks: Mapping[str, PromptBlock] | None = None) -> Prompt:
-    """Return the prompt of a layout; `degraded_blocks` are the degraded blocks by id, as they stand in it.
+    """Return the prompt of a layout; `degraded_blocks` are the degraded blocks by id, in their final form.
 
-    A block that was to be degraded and is not among them is dropped. Raises BudgetExceededError when what must be kept
-    does not fit.
+    A block that should be degraded and is not among them is dropped. Raises BudgetExceededError if the blocks that must be kept
+    do not fit.
     """
     shorter = degraded_blocks or {}
     pruned = prompt_layout.pruned
@@ -164,7 +163,7 @@ def _set_tokens(value: Counted, tokens: int) -> Counted:
 
 
 def _count_needed_tokens(assembled: AssembledPrompt, count: Callable[[str], int]) -> int:
-    """Return the tokens of the prompt, counted by blocks or by whole messages, whichever is more."""
+    """Return the tokens of the prompt, counted by blocks or by complete messages, whichever is more."""
     pieces: dict[int, list[int]] = {}
     for span in assembled.spans:
         if span.end > span.start:

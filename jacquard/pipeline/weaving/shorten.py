@@ -1,7 +1,6 @@
-"""A summarizer as a shortener: the model that summarizes shortens the texts that a pruner degraded (seed 002 section
-8.2).
+"""Summarizer as a shortener: the summarizing model shortens the texts that a pruner degraded.
 
-It must not import a model. Results are cached, since the same message is degraded in many turns.
+It must not import a model. Results are cached, because the same message is degraded in many turns.
 """
 
 from __future__ import annotations
@@ -27,19 +26,17 @@ class SummarizingShortener:
         self._kept: OrderedDict[tuple[str, int], str] = OrderedDict()
 
     def with_note(self, note: Note) -> Shortener:
-        """Return this shortener for one turn; `note` is called with every call, and with its error if it failed."""
+        """Return this shortener for one turn; `note` is called with every model call, and with its error if it failed."""
         return _NotingShortener(self, note)
 
     async def shorten(self, text: str, limit_tokens: int) -> str:
-        """Return the text in fewer words. Raises SummarizerError where there is no room, or the summarizer fails."""
+        """Return the text in fewer words; raises SummarizerError if the limit is too small or the summarizer fails."""
         return await self.shorten_with_note(text, limit_tokens, _ignore_call)
 
     async def shorten_with_note(self, text: str, limit_tokens: int, note: Note) -> str:
-        """Shorten a text; `note` is called with the model call, if there was one. Raises SummarizerError as `shorten`
-        does.
-        """
+        """Shorten a text; `note` is called with the model call, if there was one. Raises SummarizerError like `shorten`."""
         if limit_tokens < 1:
-            raise SummarizerError(f"There is no room for a summary: {max(limit_tokens, 0)} tokens are left for it.")
+            raise SummarizerError(f"The summary does not fit: {max(limit_tokens, 0)} tokens are left for it.")
         key = (text, limit_tokens)
         if key not in self._kept:
             turns = (ConversationTurn(turn_id="text", depth=1, lines=(("text", text),)),)
@@ -55,7 +52,7 @@ class SummarizingShortener:
             if summary.model is not None:
                 note(summary.call(), "")
             if summary.dropped_lines:
-                raise SummarizerError(f"The model could not say it in {limit_tokens} tokens.")
+                raise SummarizerError(f"The model could not shorten it to {limit_tokens} tokens.")
             self._kept[key] = summary.content.strip()
             if len(self._kept) > KEPT_TEXTS:
                 self._kept.popitem(last=False)

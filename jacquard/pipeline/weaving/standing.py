@@ -1,7 +1,7 @@
-"""Finds the blocks that stay where they first stood: memories and lore of earlier prompts, in layouts that append (`appended`).
+"""Blocks that keep their first position: memories and lore of earlier prompts, in layouts that append (`appended`). Pure.
 
-A provider's cache holds a prompt up to the first difference from the prompt before. So such a layout shows a block once, before the
-message of the user of that turn, and leaves it there as long as that message is in the history. Pure.
+A provider caches a prompt up to the first difference from the previous one. So such a layout shows a block once, before the
+user message of its turn, and leaves it there as long as that message is in the history.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ _CUT = "…"
 
 
 def appends_blocks(layout: SkeinTemplate) -> bool:
-    """Return whether blocks of a layout stay where they first stood."""
+    """Return whether blocks of a layout keep their first position."""
     return any(rule.position is Position.APPENDED for rule in layout.rules)
 
 
 def read_shown_blocks(previous: TurnRecord) -> tuple[PromptBlock, ...]:
-    """Return the memories and lore in the prompt of a turn, each with the message before which it stands; none for a record that
-    cannot be read, because they are shown anew then.
+    """Return the memories and lore in a turn's prompt, each with the message that follows it.
+
+    None for a record that cannot be read, because then they are shown again.
     """
     prompt = previous.prompt or {}
     said = next((each.message_id for each in previous.messages if each.role is Role.USER), "")
@@ -44,7 +45,7 @@ def read_shown_blocks(previous: TurnRecord) -> tuple[PromptBlock, ...]:
 
 
 def addresses_of(blocks: Iterable[PromptBlock]) -> dict[str, list[str]]:
-    """Return the ids of the entries that blocks show, by scope."""
+    """Return the ids of the entries in the blocks, by scope."""
     found: dict[str, list[str]] = {}
     for block in blocks:
         with suppress(UriError):
@@ -60,8 +61,10 @@ def keep_standing_blocks(
     messages: Iterable[str],
     may_recall: Callable[[MemoryEntry], bool],
 ) -> tuple[PromptBlock, ...]:
-    """Return the blocks that stay: their entries, by address, have the same text and are for everybody, and the `messages` (ids) of
-    the history have theirs.
+    """Return the blocks that stay.
+
+    Their entries (by address) have the same text and may be known by everybody, and their message is among `messages`, the ids
+    of the history.
     """
     shown = frozenset(messages)
     return tuple(
@@ -76,6 +79,6 @@ def keep_standing_blocks(
 
 
 def _shows(block: PromptBlock, entry: MemoryEntry) -> bool:
-    """Return whether all that a block says is still said by its entry, which may be cut or named there."""
+    """Return whether the entry still contains all of the block's text, which may be cut or have a name there."""
     texts = (each.text.strip().removesuffix(_CUT).strip() for each in split_content(block.content) if not each.is_tag)
     return all(text in entry.text or text in (entry.title, *entry.keys) for text in texts)

@@ -1,7 +1,7 @@
-"""Checks the tail of a tool loop: a tool call and its result belong together (spec P5). Nothing is changed. Pure.
+"""Checks the tail of a tool loop: every tool call needs its result, and every result its call. Changes nothing. Pure.
 
-The shapes of OpenAI (`tool_calls`, and `tool_call_id` of a `tool` message) and of Anthropic (`tool_use` and
-`tool_result` among the parts of a content) are read. A result without an id answers the oldest open call.
+The forms of OpenAI (`tool_calls`, and `tool_call_id` of a `tool` message) and of Anthropic (`tool_use` and `tool_result` among
+the parts of a content) are read. A result without an id answers the oldest open call.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from mnemosyne.protocols import MessageEstimator, TokenEstimator
 
 
 def check_pairs(tail: Sequence[Mapping[str, Any]]) -> None:
-    """Raise ToolPairError for a result without its call before it, or a call without a result behind it."""
+    """Raise ToolPairError if a result has no call before it, or a call no result after it."""
     open_calls: list[tuple[str, int]] = []
     seen: set[str] = set()
     for place, message in enumerate(tail):
         for call_id in _results(message):
             if call_id not in seen and (call_id or not open_calls):
-                raise ToolPairError(place, call_id, "is the result of a call that does not stand before it")
+                raise ToolPairError(place, call_id, "is the result of a call that is not before it")
             answered = next((each for each in open_calls if call_id in ("", each[0])), None)
             if answered is not None:
                 open_calls.remove(answered)
@@ -41,7 +41,7 @@ def check_tail_fits(
     estimator: TokenEstimator,
     model_hint: str | None = None,
 ) -> None:
-    """Raise BudgetExceededError where a prompt with this budget and a tail together pass what the model takes.
+    """Raise BudgetExceededError if a prompt with this budget and a tail together exceed the model's limit.
 
     An estimator that counts messages counts the tail by `model_hint`, which may read a tokenizer's file.
     """
@@ -53,14 +53,14 @@ def check_tail_fits(
 
 
 def tail_tokens(tail: Sequence[Mapping[str, Any]], count: Callable[[str], int], overhead_tokens: int) -> int:
-    """Return what a tail costs: its texts as they are, everything else as JSON, and the overhead of each message."""
+    """Return the tokens of a tail: its texts, everything else as JSON, and the overhead of each message."""
     return sum(overhead_tokens + sum(count(text) for text in _texts(message)) for message in tail)
 
 
 def _count_tail(
     tail: Sequence[Mapping[str, Any]], budget: BudgetReport, estimator: TokenEstimator, model_hint: str | None
 ) -> int:
-    """Return what a tail costs in the unit of a budget, which the provider's counts have corrected."""
+    """Return the tokens of a tail in the unit of a budget, which the provider's counts have corrected."""
     own = getattr(estimator, "estimate_message", None) is not None
     counter: MessageEstimator = estimator if own else MessageTokenEstimator(estimator)  # type: ignore[assignment]
     tokens = 0
@@ -91,7 +91,7 @@ def _calls(message: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _results(message: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the ids of the calls that a message has results of; '' for a result without an id."""
+    """Yield the ids of the calls whose results a message contains; '' for a result without an id."""
     if message.get("role") == "tool" or isinstance(message.get("tool_call_id"), str):
         yield _id_of(message, "tool_call_id")
     yield from _parts(message, "tool_result", "tool_use_id")

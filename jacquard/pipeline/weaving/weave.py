@@ -1,6 +1,6 @@
-"""Weaving (seed 004 sections 6.4 and 7): blocks of both streams become one skein, stage by stage.
+"""Weaving: the blocks of both streams become one skein, stage by stage.
 
-Pure: no store, no clock, no budget of its own. Each stage takes the skein of the stage before and returns a new one.
+Pure: no store, no clock, no budget of its own. Each stage takes the skein of the previous stage and returns a new one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LAST_SLOT = 10_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WovenSkein:
-    """The deduplicated skein with the decisions of the deduplication, and every stage for inspection."""
+    """Deduplicated skein with the decisions of the deduplication, and every stage for inspection."""
 
     skein: Skein
     dropped: tuple[BlockDecision, ...]
@@ -52,8 +52,7 @@ def weave(
 
 
 def truncate(skein: Skein, standing: Mapping[str, PromptBlock]) -> Skein:
-    """Return the skein with only the blocks in `standing`, each in the form that it has there (unchanged, or
-    shortened).
+    """Return the skein with only the blocks in `standing`, each in the form it has there (unchanged, or shortened).
 
     The user input always stays.
     """
@@ -74,7 +73,7 @@ def truncate(skein: Skein, standing: Mapping[str, PromptBlock]) -> Skein:
 
 def _place(block: PromptBlock, rules: Mapping[str, Placement]) -> PromptBlock:
     placement = _placement(block, rules)
-    # What is appended stays in the prompts that follow.
+    # Appended blocks stay in the prompts that follow.
     is_volatile = block.volatile and placement.position is not Position.APPENDED
     return replace(block, placement=placement, volatile=is_volatile)
 
@@ -101,7 +100,7 @@ def _system_key(block: PromptBlock) -> tuple[int, str, int, str, int, str]:
 
 
 def _nearness_key(block: PromptBlock) -> tuple[int, int, str, int, str]:
-    """Return the sort key of a place: blocks of higher priority come later, which is nearer to the user input."""
+    """Return the sort key of a place: blocks of higher priority come later, nearer to the user input."""
     return (block.placement.priority, block.sequence, block.section or "", block.rank, block.block_id)
 
 
@@ -129,7 +128,7 @@ def _stitch(skein: Skein) -> Skein:
 
 def _deduplicate(skein: Skein) -> tuple[Skein, tuple[BlockDecision, ...]]:
     blocks = skein.blocks()
-    # What an entity is now covers what the encyclopedia says of it (W2).
+    # An entity's present state replaces its encyclopedia entry.
     subjects = {b.entities[0]: b for b in blocks if b.category is LoreCategory.AGENT and b.entities}
     find_names, seen = _index_contents(blocks)
     dropped: list[BlockDecision] = []
@@ -151,7 +150,7 @@ def _deduplicate(skein: Skein) -> tuple[Skein, tuple[BlockDecision, ...]]:
         else:
             seen.update(dict.fromkeys(names, block))
             continue
-        # By identity: a duplicate may be equal to the block that stays.
+        # By identity, because a duplicate may be equal to the block that stays.
         out.add(id(block))
 
     def keep(line: tuple[PromptBlock, ...]) -> tuple[PromptBlock, ...]:
@@ -170,9 +169,9 @@ def _deduplicate(skein: Skein) -> tuple[Skein, tuple[BlockDecision, ...]]:
 def _index_contents(
     blocks: Sequence[PromptBlock],
 ) -> tuple[Callable[[PromptBlock], set[str]], dict[str, PromptBlock]]:
-    """Return a function that gives the names of a block's contents, and the blocks that hold each name in any case.
+    """Return a function that names a block's contents, and the blocks that certainly contain each name.
 
-    Blocks that must stay come before all others, wherever they stand.
+    Blocks that must stay come before all others, whatever their position.
     """
     if any(block.kind is BlockKind.UNKNOWN for block in blocks):
         return _recorded_names, {}
@@ -184,13 +183,11 @@ def _index_contents(
 
 
 def _names(block: PromptBlock) -> set[str]:
-    """Return the names of what a block holds: its address, and each evidence that it shows whole."""
+    """Return the names of a block's contents: its address, and each evidence item that it shows completely."""
     names = {f"evidence:{ref.evidence_id}" for ref in block.refs if ref.selector is None}
     return names | {f"at:{block.uri}"} if block.uri else names
 
 
 def _recorded_names(block: PromptBlock) -> set[str]:
-    """Return the names from the time when all ids shared one namespace, so that records of that time give the same
-    prompt.
-    """
+    """Return the names from the time when all ids shared one namespace, so that records of that time give the same prompt."""
     return {block.block_id, *(ref.evidence_id for ref in block.refs if ref.selector is None)}

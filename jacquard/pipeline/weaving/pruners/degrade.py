@@ -1,9 +1,9 @@
-"""DegradeToSummary pruner (seed 002 section 8.2): what does not fit whole is shortened before anything is dropped.
+"""DegradeToSummary pruner: blocks that do not fit completely are shortened before anything is dropped.
 
-Pure: it only decides. A decision `shortened` says how many tokens the shorter text may have; the engine has a shortener
-write it. Tier by tier, every block is first kept in its short form and then, newest and best first, in its whole text.
-Blocks that are too old are never shown whole. As the conversation grows, other messages are shortened, so a prompt's
-stable prefix is shorter under this policy.
+Pure: it only decides. A decision `shortened` states the tokens of the shorter text, which the engine's shortener writes. Tier
+by tier, every block is first kept in its short form and then, newest and best first, in its complete text. Expired blocks are
+never shown completely. As the conversation grows, other messages are shortened, so a prompt's stable prefix is shorter with
+this policy.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from jacquard.pipeline.weaving.packing import build_steps, build_units, group_by
 
 
 class DegradeToSummaryPruner:
-    """Keeps what fits, shortens what does not fit whole, and drops the rest."""
+    """Keeps the blocks that fit, shortens those that do not fit completely, and drops the rest."""
 
     def prune(self, blocks: Sequence[PromptBlock], budget: PruneBudget, rules: PruneRules = NO_RULES) -> PruneResult:
-        """Return what fits. Raises BudgetExceededError when what must be kept does not."""
+        """Return the blocks that fit; raises BudgetExceededError if the blocks that must be kept do not."""
         units = build_units(blocks, rules, group_by_name, shorten=True)
         return pack(blocks, units, build_steps(units, rules), budget, rules)

@@ -1,7 +1,7 @@
-"""GreedyPriority pruner (seed 002 section 8.2): must first, then the most important, until the first that does not fit.
+"""GreedyPriority pruner: MUST first, then the most important, until the first that does not fit.
 
-It stops at the first block that does not fit and does not look for a smaller one after it. That makes packing monotone:
-the result is always a prefix of one fixed order, so a bigger budget keeps all of it (spec P6).
+It stops at the first block that does not fit and does not look for a smaller one after it. That makes packing monotone: the
+result is always a prefix of one fixed order, so a bigger budget keeps all of it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,6 @@ class GreedyPriorityPruner:
     """Keeps blocks by priority, then rank, then place, until the budget is full."""
 
     def prune(self, blocks: Sequence[PromptBlock], budget: PruneBudget, rules: PruneRules = NO_RULES) -> PruneResult:
-        """Return what fits. Raises BudgetExceededError when what must be kept does not."""
+        """Return the blocks that fit; raises BudgetExceededError if the blocks that must be kept do not."""
         units = build_units(blocks, rules, group_by_name)
         return pack(blocks, units, build_steps(units, rules), budget, rules)

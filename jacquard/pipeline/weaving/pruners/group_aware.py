@@ -1,7 +1,7 @@
-"""GroupAware pruner (seed 002 section 8.2): blocks of one evidence are kept or dropped together, never in part.
+"""GroupAware pruner: blocks of one evidence item are kept or dropped together, never in part.
 
-Two blocks belong to one group when they share an evidence, directly or through others, or when they name the same
-`group`. Packing is that of the greedy pruner, by units instead of by blocks.
+Two blocks belong to one group if they share evidence, directly or through others, or if they name the same `group`. Packing is
+that of the greedy pruner, by units instead of by blocks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class GroupAwarePruner:
     """Keeps groups by the priority and rank of their best block, until the budget is full."""
 
     def prune(self, blocks: Sequence[PromptBlock], budget: PruneBudget, rules: PruneRules = NO_RULES) -> PruneResult:
-        """Return what fits. Raises BudgetExceededError when what must be kept does not."""
+        """Return the blocks that fit; raises BudgetExceededError if the blocks that must be kept do not."""
         units = build_units(blocks, rules, group_by_evidence)
         return pack(blocks, units, build_steps(units, rules), budget, rules)
 
