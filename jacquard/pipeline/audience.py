@@ -1,4 +1,4 @@
-"""Who may know a turn: the viewers for whom the guarded texts are that its prompt showed. Pure."""
+"""Audience of a turn: the viewers who may know all guarded texts in its prompt. Pure."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _PLACED = frozenset({LoreCategory.AXIOM.value, LoreCategory.DIRECTIVE.value})
 def find_audience(turn: Turn, chosen: Iterable[MemoryEntry], found: Audience = ()) -> Audience:
     """Return the viewers who may know a turn; empty means everyone.
 
-    What its prompt may have shown counts: chosen memories, axioms and directives, world info, the history, the summary, and what
-    was `found` in guarded turns.
+    Every text that its prompt may have shown counts: chosen memories, axioms and directives, world info, the history, the
+    summary, and the audience of guarded turns (`found`).
     """
     gone = turn.lore.gone
     placed = [entry for entry in turn.world.lore if entry.kind in _PLACED and entry.entry_id not in gone]
@@ -40,5 +40,5 @@ def find_audience(turn: Turn, chosen: Iterable[MemoryEntry], found: Audience = (
 
 
 def guard_message(message: Message, audience: Audience) -> Message:
-    """Return a message that is kept for these viewers."""
+    """Return a message restricted to these viewers."""
     return replace(message, extra={**message.extra, **audience_field(audience)}) if audience else message

@@ -1,7 +1,7 @@
-"""The block that tells the model which ops of its last reply were refused, why, and what holds now (decision 0036).
+"""Block that reports to the model the refused ops of its last reply, the reasons, and the present values.
 
-It is there until the model has replied again. Actions, repairs of a host and inputs that got no reply do not count as turns
-of the model. The store is read only to step over those; no concrete store is imported.
+It is shown until the model has replied again. Actions, repairs of a host and inputs without a reply do not count as turns of
+the model. The store is read only to skip those; no concrete store is imported. See docs/decisions/0036.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MISPLACED = frozenset(("update_before_content", "update_not_last", "update_uncl
 """Codes of updates that were not carried out because of their place; a quotation is not the model's own update."""
 
 UNTAGGED, CARRIED_OUT, SET_ASIDE = "untagged", "carried_out", "set_aside"
-"""Key and values of a stored report: what was done with changes that a reply wrote without their tag."""
+"""Key and values of a stored report: the treatment of changes that a reply wrote without their tag."""
 _NOTICE = "notice"
 _UNTAGGED = {
     CARRIED_OUT: (
@@ -56,7 +56,7 @@ _NOTHING: Report = {}
 
 
 async def find_last_report(store: Store, window: SessionWindow) -> Report:
-    """Return what the commit of the model's last reply recorded, empty where there is none that can be read."""
+    """Return the record of the commit of the model's last reply; empty if there is none that can be read."""
     record, session_id = window.previous, window.head.session_id
     for _ in range(_STEPS_BACK):
         if record is None or _is_reply(record):
@@ -71,13 +71,13 @@ async def find_last_report(store: Store, window: SessionWindow) -> Report:
 
 
 def _is_reply(record: TurnRecord) -> bool:
-    """Return whether the model has replied in a turn: it is not an action, and not an input without a reply."""
+    """Return whether the model has replied in a turn: it is neither an action nor an input without a reply."""
     is_answered = record.status is TurnStatus.COMMITTED and not is_closed_unanswered(record)
     return record.kind is TurnKind.NARRATIVE and is_answered
 
 
 def refusal_blocks(turn: Turn, count: Callable[[str], int]) -> tuple[PromptBlock, ...]:
-    """Return the block about what was refused of the last reply, none where nothing was."""
+    """Return the block about refused ops of the last reply; none if no op was refused."""
     zh = turn.world.locale.lower().startswith("zh")
     name, lines = BLOCK_ID, _describe_refusals(turn.facts.last_report, turn.window.state, zh=zh)
     untagged = turn.facts.last_report.get(UNTAGGED)
@@ -151,7 +151,7 @@ def _describe_one(verdict: OpVerdict, view: StateView, *, zh: bool) -> str:
 
 
 def _describe_value(view: StateView, target: str) -> str:
-    """Return what is at the target of an op now, empty where nothing is or it is too long."""
+    """Return the present value at the target of an op; '' if there is none or it is too long."""
     found, value = view.read(target) if target else (False, None)
     if not found:
         return ""

@@ -1,8 +1,8 @@
-"""Finds which scheduled texts of a world are due in a turn (origin: the scheduler). Pure.
+"""Finds the scheduled texts of a world that are due in a turn. Pure.
 
-A text is due at an interval of turns, after an event of the previous turn, or whenever its conditions hold; after each
-use it has a cooldown. The plan of the previous turn says when each was last due, so the schedule follows the branch.
-This module must not import a store.
+A text is due at an interval of turns, after an event of the previous turn, or when its conditions are true; after each use it
+has a cooldown. The plan of the previous turn states when each was last due, so the schedule follows the branch. This module
+must not import a store.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.world import Injection, WorldPack
 
 INJECTION = "injection"
-"""The kind of the entry of a scheduled text."""
+"""Kind of the entry of a scheduled text."""
 
 
 def find_due_injections(window: SessionWindow, world: WorldPack) -> tuple[tuple[str, ...], Mapping[str, int]]:
-    """Return the ids of the texts that are due in the turn after the window's head, in the world's order, and when each
-    was last due.
+    """Return the ids of the texts due in the turn after the window's head, in the world's order, and when each was last due.
 
     Turns count from 1 on the path to the head, numerical ones included.
     """
@@ -52,8 +51,8 @@ def _is_due(each: Injection, depth: int, last: int | None, events: frozenset[str
 
 
 def list_injected_entries(world: WorldPack, plan: PlanContext) -> tuple[MemoryEntry, ...]:
-    """Return the scheduled texts of this turn, which stand directly before the input as directives do; they are not
-    part of memory.
+    """Return the scheduled texts of this turn; like directives they are placed directly before the input and are not part of
+    memory.
     """
     known = {each.injection_id: each for each in world.injections}
     return tuple(
@@ -74,7 +73,7 @@ def list_injected_entries(world: WorldPack, plan: PlanContext) -> tuple[MemoryEn
 def event_words(entries: Iterable[MemoryEntry]) -> list[str]:
     """Return the words by which a schedule names the events of a turn, each once, in order.
 
-    They are `quest_update`, `quest_completed`, `quest_completed:q_temple` and the like.
+    Examples: `quest_update`, `quest_completed`, `quest_completed:q_temple`.
     """
     words: dict[str, None] = {}
     for entry in entries:

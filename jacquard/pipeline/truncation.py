@@ -1,4 +1,4 @@
-"""Cuts a text after whole sentences, where the whole text does not fit. Pure; no model is called."""
+"""Cuts a text that does not fit after a complete sentence. Pure; no model is called."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ MARK = " […]"
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？…])\s*|\n+")
 _CHARS_A_TOKEN = 8
-"""No language has more characters in a token, so characters beyond this need not be read."""
+"""Maximum characters per token in any language; characters beyond this need not be read."""
 
 
 def truncate_sentences(text: str, limit_tokens: int, count: Callable[[str], int]) -> str:
     """Return as many of the first sentences as fit, marked as cut; a text that fits is returned unchanged.
 
-    `count` gives the tokens of a text. Raises SummarizerError where not even one character fits.
+    `count` returns the tokens of a text. Raises SummarizerError if not even one character fits.
     """
     whole = text.strip()
     if count(whole) <= limit_tokens:
@@ -30,14 +30,12 @@ def truncate_sentences(text: str, limit_tokens: int, count: Callable[[str], int]
         blank = best.rfind(" ")
         best = best[:blank] if blank > len(best) // 2 else best
     if not best:
-        raise SummarizerError(f"Not even the first sign of the text fits into {limit_tokens} tokens.")
+        raise SummarizerError(f"Not even the first character of the text fits into {limit_tokens} tokens.")
     return best + MARK
 
 
 def _find_longest(text: str, ends: Sequence[int], limit_tokens: int, count: Callable[[str], int]) -> str:
-    """Return the longest beginning of a text that ends at one of `ends` (rising) and fits together with the mark of the
-    cut; else an empty text.
-    """
+    """Return the longest beginning of a text that ends at one of `ends` (ascending) and fits with the mark of the cut; else ''."""
     low, high = 0, len(ends)
     while low < high:
         middle = (low + high) // 2
@@ -49,11 +47,10 @@ def _find_longest(text: str, ends: Sequence[int], limit_tokens: int, count: Call
 
 
 def keep_last_sentences(text: str, limit_tokens: int, count: Callable[[str], int]) -> tuple[str, int]:
-    """Return as many of the last sentences as fit, behind the mark of a cut, and how many sentences are left out; a text that
-    fits is returned unchanged.
+    """Return as many of the last sentences as fit, after the mark of a cut, and how many sentences are left out.
 
-    A single sentence that does not fit is cut at a blank, and counts as left out. Raises SummarizerError where not even one
-    character fits.
+    A text that fits is returned unchanged. A single sentence that does not fit is cut at a blank, and counts as left out.
+    Raises SummarizerError if not even one character fits.
     """
     whole = text.strip()
     if count(whole) <= limit_tokens:
@@ -61,7 +58,7 @@ def keep_last_sentences(text: str, limit_tokens: int, count: Callable[[str], int
     lead = MARK.lstrip() + " "
 
     def find_first(starts: Sequence[int]) -> int | None:
-        """Return the first of `starts` (rising) from which on the text fits, None where none does."""
+        """Return the first of `starts` (ascending) from which the text fits; None if there is none."""
         low, high = 0, len(starts)
         while low < high:
             middle = (low + high) // 2
@@ -76,16 +73,16 @@ def keep_last_sentences(text: str, limit_tokens: int, count: Callable[[str], int
     if first is None:
         first = find_first(range(len(whole)))
         if first is None:
-            raise SummarizerError(f"Not even the last sign of the text fits into {limit_tokens} tokens.")
+            raise SummarizerError(f"Not even the last character of the text fits into {limit_tokens} tokens.")
         blank = whole.find(" ", first)
         first = blank + 1 if 0 <= blank < (first + len(whole)) // 2 else first
     return lead + whole[first:], 1 + sum(start < first for start in starts)
 
 
 def truncate_with_size(text: str, limit_tokens: int, count: Callable[[str], int]) -> tuple[str, int]:
-    """Return a text for a prompt, whole or its first sentences, and how many characters of the original it shows.
+    """Return a text for a prompt, complete or its first sentences, and the number of characters of the original that it shows.
 
-    The time it takes depends on the limit, not on the length of the text.
+    The time depends on the limit, not on the length of the text.
     """
     start = text[: limit_tokens * _CHARS_A_TOKEN]
     if len(start) == len(text) and count(text) <= limit_tokens:

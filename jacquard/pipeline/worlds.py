@@ -1,8 +1,7 @@
-"""Gives the world of a session: the one version of its pack that the store holds, read when it is first needed.
+"""World of a session: the present version of its pack in the store, read when it is first needed.
 
-The pack, which is rendered, and its lore rows, which decide what is hidden, are written by one transaction under one
-digest, so they have the same version even if the pack's folder is edited meanwhile. A session that was imported without
-a pack has an empty world.
+The pack, which is rendered, and its lore rows, which decide what is hidden, are written in one transaction under one digest, so
+they have the same version even if the pack's folder is edited meanwhile. A session imported without a pack has an empty world.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from mnemosyne.schema.world import BARE_DIGEST, PlannerRules, WorldPack
 from mnemosyne.world.pack_json import pack_from_json, pack_to_json
 
 BARE_WORLDS = ("", "bare")
-"""The worlds of sessions that began without a pack: imported ones, and those that `create_context_engine` starts by itself."""
+"""Worlds of sessions without a pack: imported ones, and those that `create_context_engine` starts by itself."""
 
 _INSTRUCTIONS = {
     "en": "You are a helpful agent in a long conversation. Answer from what the context layers and the conversation hold; "
@@ -38,11 +37,11 @@ _ACCOUNT_ID = re.compile(
 )
 _MOST_HELD = 64
 _TRIES = 3
-"""How often a pack is read again when another process replaced it between two reads."""
+"""Maximum number of attempts to read a pack that another process replaces between two reads."""
 
 
 def translate_bare_world(world: WorldPack, locale: str) -> WorldPack:
-    """Return a bare world in another language, with our own instruction in it; one of a host stays."""
+    """Return a bare world in another language, with our own instruction in it; a host's world stays unchanged."""
     instruction = world.instruction
     if instruction in _INSTRUCTIONS.values():
         instruction = _INSTRUCTIONS["zh" if locale.lower().startswith("zh") else "en"]
@@ -70,8 +69,8 @@ def build_bare_world(world_id: str) -> WorldPack:
 
 
 def party_names(world: WorldPack) -> Mapping[str, str]:
-    """Return the names of the two parties of a played world by their roles (`user`, `assistant`), as far as its pack gives
-    them, each on one line.
+    """Return the names of the two parties of a played world by role (`user`, `assistant`), if the pack states them, each on one
+    line.
     """
     persona = read_plain_value(world.persona.get("name"))
     names = {
@@ -82,27 +81,26 @@ def party_names(world: WorldPack) -> Mapping[str, str]:
 
 
 def is_account_id(name: str) -> bool:
-    """Return whether the id of an author is that of an account, such as `3f0c9a-uuid` or `discord:88`, and not a name."""
+    """Return whether an author's id is an account id, such as `3f0c9a-uuid` or `discord:88`, and not a name."""
     return bool(_ACCOUNT_ID.fullmatch(name)) and not name.isalpha()
 
 
 def name_of_speaker(message: Message, names: Mapping[str, str] = EMPTY) -> str:
-    """Return the name of the speaker of a message on one line; a party has its name in `names` (`party_names`)."""
+    """Return the speaker's name on one line; a party has its name in `names` (`party_names`)."""
     return name_of_author(message.author.id if message.author else "", message.role, names)
 
 
 def name_of_author(author_id: str, role: str = Role.USER.value, names: Mapping[str, str] = EMPTY) -> str:
-    """Return the name of an author on one line; one without a name, or with the id of an account, has the name of the role."""
+    """Return an author's name on one line; the name of the role if there is none, or only an account id."""
     name = " ".join(author_id.split())
     return names.get(role, role) if not name or is_account_id(name) else names.get(name, name)
 
 
 class WorldSource:
-    """Gives the packs of worlds.
+    """Returns the packs of worlds; caches them by digest.
 
-    `given` are packs that the host has, by world id: each becomes the present version of its world in the store when it
-    is first needed. Afterwards the store decides: a present version written by another process applies here from the
-    next turn on. Packs are cached by their digest.
+    `given` are packs of the host by world id: each becomes the present version of its world in the store when it is first
+    needed. After that the store decides: a version written by another process applies from the next turn on.
     """
 
     def __init__(self, store: Store, given: Mapping[str, WorldPack]) -> None:
@@ -111,9 +109,9 @@ class WorldSource:
         self._held: dict[str, WorldPack] = {}
 
     async def store_pack(self, world: WorldPack) -> int:
-        """Make a pack with its lore the present version of its world; return how many entries of lore changed.
+        """Make a pack with its lore the present version of its world; return how many lore entries changed.
 
-        Raises TemplateError where its templates cannot be read.
+        Raises TemplateError if its templates cannot be read.
         """
         world_id = world.world_id
         if self._named.get(world_id) is world and await self._store.world_digest(world_id) == world.digest:
@@ -125,11 +123,15 @@ class WorldSource:
         return changed
 
     async def world(self, world_id: str, *, write: bool = True, digest: str | None = None) -> WorldPack:
-        """Return the present version of a world. Without `write`, a given pack is returned and the store is not
-        changed. `digest`: that of the present version, where it was just read.
+        """Return the present version of a world; an empty world for a session that never had a pack.
 
-        A session that never had a pack is in an empty world: its world has no name, or the store does not know it.
-        Raises WorldUnavailableError if the pack of a known world is missing.
+        A session never had a pack if its world has no name or is unknown to the store. Raises WorldUnavailableError if the pack
+        of a known world is missing.
+
+        Args:
+            world_id: id of the world.
+            write: if false, a given pack is returned without writing it to the store.
+            digest: digest of the present version, if it was just read.
         """
         if not world_id:
             return build_bare_world(world_id)
@@ -154,7 +156,7 @@ class WorldSource:
                 break
         if digest in (None, BARE_DIGEST):
             return build_bare_world(world_id)
-        raise WorldUnavailableError(world_id, "the store holds none")
+        raise WorldUnavailableError(world_id, "the store has none")
 
     async def _load_stored_pack(self, world_id: str, digest: str) -> Mapping[str, Any] | None:
         try:
@@ -175,7 +177,7 @@ class WorldSource:
 
 
 def _pack_to_json(world: WorldPack) -> tuple[WorldPack, dict[str, Any] | None]:
-    """Return a pack with its templates, and the value to keep of it; a bare world needs none."""
+    """Return a pack with its templates, and its stored form; None for a bare world."""
     if world == build_bare_world(world.world_id):
         return world, None
     whole = with_templates(world)

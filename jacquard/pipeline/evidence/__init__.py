@@ -1,1 +1,1 @@
-"""What a session was given beside the talk: results of tools and searches, and blocks of documents, for the prompt."""
+"""Evidence of a session for the prompt: results of tools and searches, and blocks of documents."""

@@ -1,8 +1,7 @@
-"""Results of tools and searches as prompt blocks: what a session's evidence shows in the prompt (seed 002 sections 6.4, 6.6).
+"""Results of tools and searches as prompt blocks.
 
-`jacquard.pipeline.evidence.candidates` chooses what is shown; here each ref is resolved by its selector and checked against its
-hash, and the text is escaped and labelled with its trust. It reads the session and writes nothing; it must not import a concrete
-store.
+`jacquard.pipeline.evidence.candidates` chooses them; here each ref is resolved by its selector and checked against its hash,
+and the text is escaped and labelled with its trust. It only reads the session; it must not import a concrete store.
 """
 
 from __future__ import annotations
@@ -52,12 +51,23 @@ async def load_evidence_blocks(
     most: str = Sensitivity.SECRET,
     viewer: str | None = None,
 ) -> EvidenceBlocks:
-    """Return the results of a session's tools and searches that a turn shows as blocks: those that `query` asks for most.
+    """Return the tool and search results that a turn shows as blocks: those that match `query` best.
 
-    Memories that a turn recalled are evidence too, but come by recall and not from here. `count` gives the tokens of a text.
-    `parts` derive and render (None: the built-in ones); `document` is what they may know of the session.
-    `boundary`: as of `filament.show_text`. `listed`: the session's evidence as `candidate_filters` ask for it (None: it is
-    read, on the active branch and for `viewer`). `most`: the most sensitive text that the prompt may show.
+    Recalled memories are evidence too, but come from recall and not from here.
+
+    Args:
+        store: store of the session.
+        clock: clock of the engine.
+        session_id: id of the session.
+        config: settings of evidence.
+        count: returns the tokens of a text.
+        query: words of the turn.
+        parts: derive and render (None: the built-in ones).
+        document: the session for these parts.
+        boundary: boundary of `filament.show_text`.
+        listed: evidence by `candidate_filters` (None: it is read, on the active branch and for `viewer`).
+        viewer: viewer of the prompt.
+        most: sensitivity of the most sensitive text that the prompt may show.
     """
     with_parts = parts or default_parts(store, clock, count)
     known = document or SessionDocument(session=Session(session_id=session_id))

@@ -1,6 +1,6 @@
-"""The evidence of a session as candidates for a prompt: which are shown, and a line of the receipt for every other.
+"""Evidence of a session as candidates for a prompt: the shown ones, and a line of the receipt for every other.
 
-It reads the session and writes nothing; it must not import a concrete store.
+It only reads the session; it must not import a concrete store.
 """
 
 from __future__ import annotations
@@ -29,12 +29,14 @@ CHAIN = "evidence"
 _FOUND = frozenset({EvidenceType.TOOL_RESULT, EvidenceType.SKILL_OUTPUT, EvidenceType.USER_INPUT, EvidenceType.OTHER})
 _SEARCHED = frozenset({EvidenceType.RAG_DOC})
 LOOKED_THROUGH = 500
-"""How many of the newest results, and of the newest found pages, are read, so that a turn's cost has a bound."""
+"""Maximum number of newest results, and of newest found pages, that are read; it bounds the cost of a turn."""
 
 
 def candidate_filters(viewer: str | None) -> tuple[EvidenceFilter, ...]:
-    """Return what a turn reads of a session's evidence: the newest results, and the newest found pages, that are known on its
-    branch to its viewer. Memories that recall brought are candidates of their own chains.
+    """Return the filters for a turn's evidence: the newest results, and the newest found pages, known to its viewer on its
+    branch.
+
+    Recalled memories are candidates of their own chains.
     """
     known_to = frozenset(() if viewer is None else (viewer,))
     return tuple(
@@ -46,10 +48,10 @@ def candidate_filters(viewer: str | None) -> tuple[EvidenceFilter, ...]:
 
 
 _COMPARED = 96
-"""How many of the best are compared for contradictions."""
+"""Number of best candidates that are compared for contradictions."""
 
 _LISTED = 50
-"""How many candidates that are left out have a line each; the rest share one."""
+"""Maximum number of omitted candidates with a line each; the rest share one line."""
 
 _KEYWORD_WEIGHT = 0.5
 _RECENT_WEIGHT = 0.3
@@ -59,7 +61,7 @@ _PREVIEW_CHARS = 160
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvidenceQuery:
-    """What a turn asks of its evidence: words with their weights, and when the last reply was committed."""
+    """Words of a turn with their weights, and when the last reply was committed."""
 
     terms: Mapping[str, float]
     since: datetime | None = None
@@ -70,26 +72,24 @@ NO_QUERY = EvidenceQuery(terms={})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvidenceChoice:
-    """The evidence to show, with what was settled on all candidates, and the receipt's lines.
-
-    `chosen` is oldest first where all are shown, else best last, so that what comes last has the better rank in both. `newest` is
-    the mark of the newest candidates (`mark_newest`).
-    """
+    """Evidence to show, the resolved contradictions of all candidates, and the receipt's lines."""
 
     chosen: tuple[Evidence, ...]
+    """Oldest first if all are shown, else best last; in both, later items have the better rank."""
     settled: ConflictResolution
     decisions: tuple[CandidateDecision, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     newest: str = ""
+    """Mark of the newest candidates (`mark_newest`)."""
 
 
 def newest_texts(turn: Turn) -> tuple[str, ...]:
-    """Return the newest messages of the history, whose words count beside those of the input."""
+    """Return the newest messages of the history; their words count in addition to the input's."""
     return tuple(placed.message.content for placed in (turn.shown)[-_RECENT_MESSAGES:])
 
 
 def evidence_query(turn: Turn) -> EvidenceQuery:
-    """Return what a turn asks of its evidence; it reads the input and `newest_texts`."""
+    """Return the words of a turn for its evidence; it reads the input and `newest_texts`."""
     terms: dict[str, float] = {}
     for weight, texts in (
         (1.0, (turn.text,)),
@@ -110,12 +110,12 @@ async def choose_evidence(
     now: datetime,
     most: str = Sensitivity.SECRET,
 ) -> EvidenceChoice:
-    """Return the evidence to show, at most `config.limit`, and what became of every other candidate of those `listed`
-    (`candidate_filters`). Of items that are more sensitive than `most`, which the prompt withholds, nothing is told: neither their
-    text in the receipt nor that another item contradicts them.
+    """Return the evidence to show, at most `config.limit`, and the decision about every other candidate in `listed`
+    (`candidate_filters`).
 
-    Candidates are the session's results of tools, skills and searches, its user inputs and others, except documents, which recall
-    brings by their passages, and texts of models, which stand in the talk.
+    Candidates are the session's results of tools, skills and searches, its user inputs and others. Documents are not, because
+    recall finds their passages; nor are texts of models, which are in the conversation. Items more sensitive than `most` are
+    withheld, and the receipt shows neither their text nor that they contradict another item.
     """
     unread = any(len(each) == LOOKED_THROUGH for each in listed)
     found = [each for group in listed for each in group if not is_document(each)]
@@ -149,7 +149,7 @@ async def choose_evidence(
 
 
 def mark_newest(listed: Sequence[Sequence[Evidence]]) -> str:
-    """Return a text that changes when a session is given another candidate than those `listed` (`candidate_filters`)."""
+    """Return a text that changes if the session gets a candidate that is not in `listed` (`candidate_filters`)."""
     newest = (next((each.evidence_id for each in reversed(group) if not is_document(each)), "") for group in listed)
     return " ".join(newest).strip()
 
@@ -162,7 +162,7 @@ _NOT_READ = LeftOut(
 
 
 def _in_order(evidences: Sequence[Evidence], order: Sequence[Evidence] = ()) -> list[Evidence]:
-    """Return items oldest first: by an order, else by the time of storing, where both have one."""
+    """Return items oldest first: by an order, else by the time of storing, if both have one."""
     if order:
         wanted = {each.evidence_id for each in evidences}
         return [each for each in order if each.evidence_id in wanted]
@@ -179,7 +179,7 @@ def _decide(
     expired: Sequence[Evidence],
     floor: float,
 ) -> tuple[tuple[CandidateDecision, ...], tuple[LeftOut, ...]]:
-    """Return a decision on every candidate, best first, the expired last; many that are left out share one line."""
+    """Return a decision on every candidate, best first, expired ones last; many omitted ones share one line."""
     made: list[CandidateDecision] = []
     unlisted = 0
     for rank, each in enumerate(ranked, start=1):

@@ -1,7 +1,7 @@
-"""The context blocks of a session's document as prompt blocks (seed 001 section 3): assembled with the rest of the prompt.
+"""Context blocks of a session's document as prompt blocks, assembled with the rest of the prompt.
 
-These are the blocks that a host wrote or that came with a document; those that turns made of their own prompts are a record and are
-not shown again. It reads the session and writes nothing; it must not import a concrete store.
+These are the blocks that a host wrote or that came with a document. Blocks that turns made of their own prompts are a record
+and are not shown again. It only reads the session; it must not import a concrete store.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from mnemosyne.schema.redaction import RedactionRecord
 MADE_BY = "made_by"
 ENGINE = "jacquard"
 MADE_BY_ENGINE: Mapping[str, Any] = {MADE_BY: ENGINE}
-"""The field (in `extra`) of blocks that a turn made of its own prompt."""
+"""Field (in `extra`) of blocks that a turn made of its own prompt."""
 
 UNPINNED = "unpinned"
-"""The field (in `extra`) of the block of a memory that was pinned and is no longer; the block is empty."""
+"""Field (in `extra`) of the empty block of a memory that is no longer pinned."""
 
 _RECORDED = ("flesh:", "evidence:", "host:", "user-fact:")
-"""How the ids of recorded blocks begin that change from turn to turn; a session has many of them."""
+"""Prefixes of ids of recorded blocks that change from turn to turn; a session has many of them."""
 
 CONTEXT_BLOCKS = BlockFilter(without_prefixes=_RECORDED)
-"""What a turn reads of a session's context blocks."""
+"""Filter for the context blocks that a turn reads."""
 
 _PLACEMENT = Placement(position=Position.SYSTEM)
 _TRUST = {BlockType.CONVERSATION: Trust.USER, BlockType.EVIDENCE: Trust.TOOL}
@@ -47,12 +47,12 @@ _TRUST = {BlockType.CONVERSATION: Trust.USER, BlockType.EVIDENCE: Trust.TOOL}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvidenceBlocks:
-    """Evidence and context blocks of a session as blocks of a prompt, the best last, with the receipt's lines on them."""
+    """Evidence and context blocks of a session as prompt blocks, the best last, with the receipt's lines on them."""
 
     blocks: tuple[PromptBlock, ...] = ()
     conflicts: tuple[ConflictRecord, ...] = ()
     degradations: tuple[str, ...] = ()
-    """Everything that was done without, as `code: detail`."""
+    """Degradations as `code: detail`."""
     errors: tuple[str, ...] = ()
     decisions: tuple[CandidateDecision, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
@@ -60,14 +60,14 @@ class EvidenceBlocks:
     """Ids of all context blocks of the session's document, shown or not."""
     redactions: tuple[RedactionRecord, ...] = ()
     derived: tuple[ContextBlock, ...] = ()
-    """The blocks that a deriver made of other things than evidence."""
+    """Blocks that a deriver made of other things than evidence."""
     newest: str = ""
-    """The mark of the newest candidates."""
+    """Mark of the newest candidates."""
     audience: Audience = ()
     """Everyone who may know all that is shown (empty: everyone)."""
 
     def with_document(self, document: EvidenceBlocks) -> EvidenceBlocks:
-        """Return these blocks with those of the session's document."""
+        """Return these blocks together with those of the session's document."""
         return replace(
             self,
             blocks=(*document.blocks, *self.blocks),
@@ -90,11 +90,11 @@ async def load_context_blocks(
     parts: EvidenceParts | None = None,
     derived: Sequence[ContextBlock] = (),
 ) -> EvidenceBlocks:
-    """Return the context blocks of a session that belong into its prompts, and after them those that a deriver made. `count`
-    gives the tokens of a text.
+    """Return the context blocks for a session's prompts, followed by those that a deriver made; `count` returns the tokens of a
+    text.
 
-    A block of the talk whose words stand in the history or the summary is left out with a line, and so is one without a text. One
-    that refers to evidence of another branch, or that the viewer may not know, is not there.
+    A block of the conversation whose words are in the history or the summary is left out with a line, and so is a block without
+    a text. A block that refers to evidence of another branch, or that the viewer may not know, is left out without a line.
     """
     stored = turn.facts.blocks
     if stored is None:
@@ -149,7 +149,7 @@ async def load_context_blocks(
 async def _load_cited(
     store: Store, turn: Turn, blocks: Sequence[ContextBlock]
 ) -> tuple[dict[str, Evidence], frozenset[str]]:
-    """Return the evidence that blocks refer to and the turn may know, by id, and the ids of what it may not know."""
+    """Return the cited evidence that the turn may know, by id, and the ids of evidence that it may not know."""
     cited = frozenset(ref.evidence_id for block in blocks for ref in block.refs)
     if not cited:
         return {}, cited
@@ -175,8 +175,9 @@ def is_made_by_engine(block: ContextBlock) -> bool:
 
 
 def _is_recorded(block: ContextBlock, turn: Turn) -> bool:
-    """Return whether a turn made a block of its prompt. Releases before the present one did not mark theirs: such a block
-    stands in the record of the last turn, or is a directive.
+    """Return whether a turn made a block of its prompt.
+
+    Earlier releases did not mark such blocks: these are in the record of the last turn, or are directives.
     """
     if is_made_by_engine(block):
         return True
@@ -193,8 +194,8 @@ def _may_show(block: ContextBlock, viewer: str | None) -> bool:
 
 
 def _trust_of_text(block: ContextBlock) -> Trust:
-    """Return the trust of a block's own text: a document may have brought it, unless a host says otherwise. A pinned memory
-    keeps that of the memory.
+    """Return the trust of a block's own text: that of a document, unless a host states otherwise; a pinned memory keeps its
+    own.
     """
     if block.block_type in _TRUST:
         return _TRUST[block.block_type]

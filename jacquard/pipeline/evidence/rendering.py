@@ -1,7 +1,7 @@
-"""The parts that make text from evidence, as an engine has them: deriver, resolver, renderer (seed 002 sections 6.4 and 6.6).
+"""Parts of an engine that make text from evidence: deriver, resolver, renderer.
 
-A part of a host that fails never stops a turn: what it was asked for is left out, and the receipt says why. This module must not
-import a concrete store.
+A failing part of a host never stops a turn: its text is left out, and the receipt states why. This module must not import a
+concrete store.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from mnemosyne.schema.session import Ref
 
 _log = open_log(__name__)
 EVERYTHING = DeriveOptions()
-"""A prompt is derived from all that there is."""
+"""Options for deriving a prompt from everything."""
 
 NO_HINTS = RenderHints()
-"""Whole texts, as they are."""
+"""Hints for complete, unchanged texts."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvidenceParts:
-    """What derives, resolves and renders blocks, with the options and hints of the host."""
+    """Parts that derive, resolve and render blocks, with the options and hints of the host."""
 
     deriver: BlockDeriver
     resolver: EvidenceResolver
@@ -50,9 +50,7 @@ class EvidenceParts:
     async def derive(
         self, document: SessionDocument, evidences: Sequence[Evidence]
     ) -> tuple[tuple[ContextBlock, ...], tuple[str, ...]]:
-        """Return the blocks of a session and its evidence, and a sentence for each item that cannot be derived: it is left
-        out, the others are derived (seed 002 section 18.2).
-        """
+        """Return the blocks of a session and its evidence, and a sentence for each item that cannot be derived and is left out."""
         try:
             return tuple(await self.deriver.derive(document, evidences, self.options)), ()
         except Exception:
@@ -72,7 +70,7 @@ class EvidenceParts:
     async def render_all(
         self, session_id: str, blocks: Sequence[ContextBlock], loaded: Mapping[str, Evidence] = EMPTY
     ) -> list[ResolvedBlock]:
-        """Return blocks as `render` does, in order; all at once, because a text that lies elsewhere is fetched."""
+        """Return blocks as `render` does, in order; all at once, because texts in other places are fetched."""
         if not blocks:
             return []
         rendered: dict[int, ResolvedBlock] = {}
@@ -123,7 +121,7 @@ class EvidenceParts:
 
 
 def default_parts(store: Store, clock: Clock, count: Callable[[str], int]) -> EvidenceParts:
-    """Return the built-in parts. `count` gives the tokens of a text."""
+    """Return the built-in parts; `count` returns the tokens of a text."""
     return EvidenceParts(
         deriver=EvidenceBlockDeriver(clock, count), resolver=RefResolver(store, clock), renderer=RefRenderer()
     )
