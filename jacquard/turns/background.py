@@ -1,5 +1,4 @@
-"""The work that goes on behind turns: late choices of Stream B, summaries made ahead, consolidation, embedding ahead, the
-index.
+"""Background work of an engine: late selections of Stream B, summaries, consolidation, embedding ahead, indexing.
 
 It lives as long as the engine is open; no turn waits for it.
 """
@@ -27,7 +26,7 @@ from jacquard.turns.parts import EngineParts
 
 
 class BackgroundWork:
-    """The task group of an engine, and what starts work in it. Make and enter it in a running event loop.
+    """Task group of an engine, and the starters of work in it. Create and enter it in a running event loop.
 
     `hold` locks a session for one caller at a time.
     """
@@ -72,12 +71,12 @@ class BackgroundWork:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Cancel all of it; an error of the caller's is not wrapped in a group."""
+        """Cancel all work; an error of the caller is not wrapped in a group."""
         self.tasks.cancel_scope.cancel()
         await self.tasks.__aexit__(None, None, None)
 
     async def wait_until_idle(self) -> None:
-        """Return when nothing is under way."""
+        """Return when no work is running."""
         await self.deadline.wait_until_idle()
         await self.roller.wait_until_idle()
         await self.consolidator.wait_until_idle()
@@ -87,13 +86,13 @@ class BackgroundWork:
             await self._index_feed.wait_until_idle()
 
     def follow_turn(self, report: Report) -> None:
-        """Start what a prepared turn has shown to be missing."""
+        """Start the work that a prepared turn has shown to be missing."""
         lacks = any(each.code == DegradationCode.EMBEDDER_LOADING for each in report.degradations)
         if self._index_feed is not None and lacks:
             self._index_feed.begin_loading()
 
     def follow_commit(self, session_id: str, turn_id: str, config: RuntimeConfig) -> None:
-        """Start what follows a committed turn."""
+        """Start the work that follows a committed turn."""
         self.roller.begin_next_summary(session_id, turn_id, config)
         self.consolidator.begin(self.tasks, session_id, turn_id, config.consolidation, review=config.memory.review)
         if self._prefetcher is not None and config.curation.enabled:

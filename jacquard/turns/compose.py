@@ -1,6 +1,6 @@
-"""The prompt of one turn, from what both streams gave: decided inside the budget, degraded where that is short, built.
+"""Composes the prompt of one turn from both streams: decide within the budget, degrade blocks if needed, build.
 
-Writes nothing; the store is read only for the ids of recalled evidence. It must not import a concrete store.
+Writes nothing; reads the store only for the ids of recalled evidence. It must not import a concrete store.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ _Decided = tuple[PromptInputs, PromptLayout, PreparedTurn | None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
-    """What the prompt of the turn before shows, and what may stay."""
+class _ShownBlocks:
+    """Blocks of the previous turn's prompt, and those that may stay."""
 
     blocks: tuple[PromptBlock, ...]
 
@@ -74,7 +74,8 @@ class PromptComposer:
     async def compose(self, turn: Turn, skeleton: Skeleton, curation: Curation, log: TurnLog) -> PreparedTurn:
         """Return the prepared turn, without times.
 
-        BudgetExceededError when what must stay does not fit, LayoutError for a layout that is missing or has faults.
+        Raises BudgetExceededError if the blocks that must stay do not fit, and LayoutError if the layout is missing or not
+        valid.
         """
         inputs, layout, prompt = await self._decide_off_loop(turn, skeleton, curation, log)
         if prompt is not None:
@@ -94,10 +95,10 @@ class PromptComposer:
     async def compose_ahead(
         self, turn: Turn, skeleton: Skeleton, missed: Curation, log: TurnLog
     ) -> PreparedTurn | None:
-        """Return the prompt that goes out if Stream B misses its deadline, made before that.
+        """Return the prompt for the case that Stream B misses its deadline, made before the deadline.
 
-        None where a block would have to be degraded, which takes too long, or where the prompt cannot be made: the error is
-        raised when the real one is.
+        Returns None if a block would have to be degraded, which takes too long, or if the prompt cannot be made; the final
+        prompt then raises the error.
         """
         try:
             return (await self._decide_off_loop(turn, skeleton, missed, log))[2]
@@ -105,22 +106,22 @@ class PromptComposer:
             return None
 
     async def _decide_off_loop(self, turn: Turn, skeleton: Skeleton, curation: Curation, log: TurnLog) -> _Decided:
-        """Decide and build in a thread; in a layout that appends, what may stay is looked up in the store before."""
+        """Decide and build in a thread; in a layout that appends, the store is first asked which blocks may stay."""
         codes = self._codes_of(turn, log)
         ids = await evidence_ids_of(self._parts.store, turn.session_id, curation.entries, curation.evidences)
         decide = partial(self._decide_and_build, turn, skeleton, curation, codes, ids)
         decided = await to_thread.run_sync(decide)
-        if not isinstance(decided, _Shown):
+        if not isinstance(decided, _ShownBlocks):
             return decided
         standing = await self._find_standing_blocks(turn, skeleton, decided.blocks)
         decided = await to_thread.run_sync(partial(decide, standing=standing))
-        assert not isinstance(decided, _Shown)
+        assert not isinstance(decided, _ShownBlocks)
         return decided
 
     async def _find_standing_blocks(
         self, turn: Turn, skeleton: Skeleton, shown: tuple[PromptBlock, ...]
     ) -> tuple[PromptBlock, ...]:
-        """Return those of the blocks of the turn before that stay where they stand."""
+        """Return the blocks of the previous turn that keep their position."""
         store = self._parts.store
         read = await combined_reads(store).chosen_inputs(store, turn.session_id, addresses_of(shown))
         entries = {entry_uri(each): each for found in read.entries.values() for each in found}
@@ -134,7 +135,7 @@ class PromptComposer:
         return keep_standing_blocks(shown, entries, (each.block_id for each in skeleton.history), may_stand)
 
     def _codes_of(self, turn: Turn, log: TurnLog) -> tuple[str, ...]:
-        """Return what the turn was done without so far, with the damaged records that were passed by."""
+        """Return the degradations of the turn so far, including the damaged records that were skipped."""
         scopes = session_scope(turn.session_id), world_scope(turn.world.world_id)
         return (*log.degradations, *damage_codes(self._parts.store, log.damage_mark, *scopes))
 
@@ -146,15 +147,16 @@ class PromptComposer:
         codes: tuple[str, ...],
         evidence_ids: Mapping[str, str],
         standing: tuple[PromptBlock, ...] | None = None,
-    ) -> _Decided | _Shown:
-        """Decide, and build the prompt unless a block has to be degraded first, or it is not known yet which blocks of the turn
-        before stay (`standing`). Takes long: call it off the event loop.
+    ) -> _Decided | _ShownBlocks:
+        """Decide, and build the prompt unless a block must be degraded first or `standing` is not known yet.
+
+        `standing` are the blocks of the previous turn that stay. Slow: call it off the event loop.
         """
         template, previous = load_turn_layout(turn, template_roots(self._parts.roots, turn.world)), turn.window.previous
         if standing is None and previous is not None and appends_blocks(template):
             shown = read_shown_blocks(previous)
             if shown:
-                return _Shown(shown)
+                return _ShownBlocks(shown)
         inputs, layout = self._decide(turn, skeleton, curation, codes, evidence_ids, standing or (), template)
         return inputs, layout, None if layout.orders else _build(inputs, self._prompt_parts, layout, {})
 
@@ -210,7 +212,7 @@ class PromptComposer:
         return inputs, lay_out_prompt(inputs, self._prompt_parts)
 
     def _shortener_of(self, turn: Turn, usages: list[ModelUsage]) -> Shortener | None:
-        """Return what shortens texts of this turn; the model calls that it takes are added to `usages`."""
+        """Return the shortener of this turn; its model calls are added to `usages`."""
         if not isinstance(self._shortener, SummarizingShortener):
             return self._shortener
 
@@ -227,6 +229,6 @@ class PromptComposer:
 def _build(
     inputs: PromptInputs, parts: PromptParts, layout: PromptLayout, carried: Mapping[str, PromptBlock]
 ) -> PreparedTurn:
-    """Return the prepared turn with the snapshot that goes into its record."""
+    """Return the prepared turn with the snapshot for its record."""
     prepared = build_turn_prompt(inputs, parts, layout, carried)
     return replace(prepared, tape=snapshot_to_json(snapshot_prompt(inputs, parts, layout.limit_tokens, carried)))

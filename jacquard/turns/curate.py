@@ -1,6 +1,6 @@
-"""Stream B of a turn: an earlier choice where one still serves, else recall and selection under the deadline.
+"""Stream B of a turn: an earlier selection if it still applies, else recall and selection within the deadline.
 
-What comes too late for its turn is kept in the store for the next one. It must not import a concrete store, retriever or
+A result that comes too late for its turn is stored for the next one. It must not import a concrete store, retriever or
 selector.
 """
 
@@ -50,7 +50,7 @@ _log = open_log(__name__)
 
 
 class DeferredUsage:
-    """Writes the usage of model calls that a turn did not wait for, once they end, over their first records.
+    """Writes the usage of model calls that a turn did not wait for over their first records, once they end.
 
     `hold` locks a session for one caller at a time.
     """
@@ -65,7 +65,7 @@ class DeferredUsage:
         self._store, self._count, self._hold, self._emitter = store, count, hold, emitter
 
     async def write(self, session_id: str, turn_id: str, calls: CallBook) -> None:
-        """Write the calls that ended since the turn was made; it waits for the turn's own transaction. It never raises."""
+        """Write the calls that ended since the turn was made; waits for the turn's own transaction and never raises."""
         try:
             async with self._hold(session_id):
                 usages = calls.take_late_usages(turn_id, self._count)
@@ -79,22 +79,23 @@ class DeferredUsage:
 
 
 class TurnCurator:
-    """Runs Stream B for turns. `deferred_usage` writes the model calls that a turn does not wait for."""
+    """Runs Stream B for turns; `deferred_usage` writes the model calls that a turn does not wait for."""
 
     def __init__(self, parts: EngineParts, deadline: CurationDeadline, deferred_usage: DeferredUsage) -> None:
         self._parts, self._deadline, self._deferred_usage = parts, deadline, deferred_usage
 
     async def curate(self, turn: Turn, log: TurnLog, on_near: Near) -> Curation:
-        """Return what Stream B chose for a turn: an earlier late result if the scene still matches, else what it finds in time.
+        """Return the curation of a turn: an earlier late result if the scene still matches, else the result within the
+        deadline.
 
-        Recall and selection that fail raise nothing; StoreError where the store cannot be read or written. `on_near` is
-        awaited shortly before the deadline with what is returned if that is missed.
+        Failures of recall and selection raise nothing; StoreError is raised if the store cannot be read or written. `on_near`
+        is awaited shortly before the deadline with the result for the case that it is missed.
         """
         settings, head = turn.config.curation, turn.window.head
         if not (settings.enabled and turn.plan.search_intent.enabled):
             code = "numerical" if turn.action is not None else "disabled"
             return Curation.skipped(code, "The turn does not search memory.")
-        # What is shown is searched for memories only, which takes a fraction of what a state of this size does.
+        # Shown texts are only searched for memories, which takes a fraction of the time of a state of this size.
         size = size_of(turn.text, turn.window.state) + _count_shown_chars(turn) // 4
         query = await calculate(_build_query, turn, size=size)
         size = size_of(turn.text)
@@ -134,14 +135,14 @@ class TurnCurator:
         if settings.lease_turns and is_keepable(curation):
             await keep(curation, late=False)
         elif ended:
-            # An empty selection in its place, so that the lease does not come back when the conversation does (decision 0024).
+            # An empty selection replaces it, so that the lease does not come back when the conversation does (decision 0024).
             await keep(replace(curation, selection=Selection(entry_ids=())), late=False)
         if expected is not None and expected[0] is curation:
             return expected[1]  # Its entries were read before the deadline.
         return await self._load_entries(turn, with_refusals(curation, ended), query)
 
     async def _keep_choice(self, turn: Turn, choice: Curation, *, late: bool = True) -> None:
-        """Keep a choice for the next turn of the branch."""
+        """Store a selection for the next turn of the branch."""
         head, text = turn.window.head, turn.text
         build = partial(build_prefetch, viewer=turn.config.viewer, late=late)
         place = (turn.turn_id, head.branch_id, head.depth + 1)
@@ -149,9 +150,10 @@ class TurnCurator:
         await self._parts.store.save_prefetch(head.session_id, prefetch)
 
     async def _load_entries(self, turn: Turn, curation: Curation, query: RetrievalQuery) -> Curation:
-        """Return a choice with its full entries and the times of the story; quests come from the state, not from the store.
+        """Return a curation with its complete entries and the times of the story; quests come from the state, not from the
+        store.
 
-        What has become hidden since it was chosen is left out.
+        Entries that were hidden since the selection are left out.
         """
         chosen = curation.chosen
         if not chosen:
@@ -171,7 +173,7 @@ class TurnCurator:
         for entries in read.entries.values():
             found.update((place_of(e), e) for e in entries if query.may_know is None or query.may_know(e))
         entries = tuple(found[each.place] for each in chosen if each.place in found)
-        # Tokens of most messages that are shown were counted before.
+        # Tokens of most shown messages were counted before.
         size = sum(len(entry.text) for entry in entries) + _count_shown_chars(turn) // 4
         curation = replace(curation, entries=entries, evidences=read.evidences)
         curation = await calculate(limit_tokens, curation, turn, self._parts.estimator, size=size)
@@ -185,8 +187,9 @@ def _count_shown_chars(turn: Turn) -> int:
 
 
 def _find_told_turns(turn: Turn, chosen: Sequence[Candidate]) -> list[str]:
-    """Return the turns of which memories tell the time of the story, where the world says what tells it. Turns of the prologue
-    are not among them: the pack says only what the state is after all of them.
+    """Return the turns of the chosen memories, if the world states where the time of the story is.
+
+    Turns of the prologue are not among them, because the pack contains only the state after all of them.
     """
     first = len(turn.world.prologue)
     played = (each.turn_id for each in chosen if each.turn_id and (each.depth or 0) > first)
@@ -196,14 +199,14 @@ def _find_told_turns(turn: Turn, chosen: Sequence[Candidate]) -> list[str]:
 def _tell_times(
     entries: Sequence[MemoryEntry], states: Mapping[str, Mapping[str, Any]], paths: Sequence[str]
 ) -> dict[str, str]:
-    """Return the time of the story after the turn of each entry, by turn id, of those whose states were read."""
+    """Return the time of the story after each entry's turn, by turn id, if the state of that turn was read."""
     told = dict.fromkeys(entry.turn_id for entry in entries if entry.turn_id)
     views = {turn_id: view_state(without_hidden(states[turn_id])) for turn_id in told if turn_id in states}
     return {turn_id: ", ".join(filter(None, map(view.describe, paths))) for turn_id, view in views.items()}
 
 
 def limit_tokens(curation: Curation, turn: Turn, estimator: TokenEstimator) -> Curation:
-    """Return a choice without those entries that would take more than the limit together with the better ones."""
+    """Return a curation without entries that would exceed the limit together with the better ones."""
     count, is_overview = estimator.estimate, turn.plan.search_intent.overview is not None
     left = limit_memories(turn.config, turn.window, turn.shown, count, is_overview=is_overview)
     over = set[EntryPlace]()
@@ -225,8 +228,8 @@ def limit_tokens(curation: Curation, turn: Turn, estimator: TokenEstimator) -> C
 
 
 def order_by_time(curation: Curation) -> Curation:
-    """Return a choice in the order in which it happened; what has no time, such as lore, comes first, and an answer after the words
-    that it answers.
+    """Return a curation in the order of events; entries without a time, such as lore, come first, and an answer follows its
+    question.
     """
     times = {
         each.name: (-1 if each.depth is None else each.depth, each.trust is not Trust.USER)
@@ -246,7 +249,7 @@ def _build_query(turn: Turn) -> RetrievalQuery:
 
 
 def build_request(turn: Turn, query: RetrievalQuery, lease: Lease | None) -> CurationRequest:
-    """Return what a turn asks of Stream B; the keywords of a lease are searched for too."""
+    """Return the request of a turn for Stream B; the keywords of a lease are searched for too."""
     settings, names = turn.config.curation, party_names(turn.world)
     most = OVERVIEW_FACTOR if query.rate is not None else 1
     return CurationRequest(
@@ -270,7 +273,7 @@ def build_request(turn: Turn, query: RetrievalQuery, lease: Lease | None) -> Cur
 
 
 def _find_late_result(turn: Turn, query: RetrievalQuery) -> tuple[Curation | None, str]:
-    """Return an earlier late result if it may serve this turn, else None and why one of the last turn may not."""
+    """Return an earlier late result if it may serve this turn; else None, and the reason why one of the last turn may not."""
     kept, head = turn.window.prefetch, turn.window.head
     if kept is None or query.rate is not None or not is_late(kept):
         return None, ""
@@ -282,7 +285,7 @@ def _find_late_result(turn: Turn, query: RetrievalQuery) -> tuple[Curation | Non
 
 
 def _find_lease(turn: Turn) -> tuple[Lease | None, str]:
-    """Return the lease of an earlier choice if the scene holds, else None and why a recent one has ended."""
+    """Return the lease on an earlier selection if the scene is the same; else None, and the reason why a recent one has ended."""
     kept, config = turn.window.prefetch, turn.config
     if kept is None or turn.plan.search_intent.overview is not None:
         return None, ""

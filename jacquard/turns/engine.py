@@ -1,11 +1,11 @@
 """ContextEngine: joins the parts. Only the engine writes to the store.
 
-`_prepare` is the whole of one turn: load the session, plan, run Stream A beside Stream B, compose one prompt inside one budget,
-record it in one transaction. Each step is a module of this folder. Nothing of a turn is written before its prompt is complete,
-so a turn that fails leaves nothing behind.
+`_prepare` is the whole of one turn: load the session, plan, run Stream A and Stream B at the same time, compose one prompt
+within one budget, record it in one transaction. Each step is a module of this folder. Nothing of a turn is written before its
+prompt is complete, so a turn that fails leaves nothing behind.
 
-Calls on one session are serial: by a lock within the process and, where `EngineParts.locks` is given, by one among processes.
-A writer without the lock is noticed by the session's version; the decision is then made once more on what it wrote.
+Calls on one session are serial: by a lock within the process and, if `EngineParts.locks` is given, by one among processes. A
+write without the lock is detected by the session's version; the decision is then made once more on the new version.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ from mnemosyne.schema.world import WorldPack
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _OpenEngine:
-    """What an engine has only while it is open: the background work, and the steps of a turn that start some."""
+    """State of an engine while it is open: the background work, and the steps of a turn that start some."""
 
     background: BackgroundWork
     loader: TurnLoader
@@ -104,11 +104,18 @@ class _OpenEngine:
 
 
 class ContextEngine:
-    """Prepares and commits turns, and records what a host did between. ConfigError for experiments that cannot be.
+    """Prepares and commits turns, and records what a host did between them.
 
-    Late work of Stream B lives as long as the engine is open: in `async with`, or else from the first call to `close`, which a
-    host that leaves out `async with` awaits at its end. Calls on one session are serial; different sessions never wait for each
-    other.
+    Late work of Stream B lives as long as the engine is open. Use it in `async with`; or without it, in which case the engine
+    opens with its first call, and the host awaits `close` at its end. Calls on one session are serial; different sessions never
+    wait for each other.
+
+        async with create_context_engine(store) as engine:
+            turn = await engine.prepare_turn("s1", "Hello.")
+            reply = await call_your_model(turn.messages)
+            await engine.commit_assistant_message("s1", reply)
+
+    Raises ConfigError if the configured experiments are not valid.
     """
 
     def __init__(self, parts: EngineParts, config: RuntimeConfig | None = None) -> None:
@@ -147,19 +154,19 @@ class ContextEngine:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Cancel late work; an error of the caller's passes through as it is, not wrapped in a group."""
+        """Cancel late work; an error of the caller is passed on unchanged, not wrapped in a group."""
         opened, self._open = self._open, None
         if opened is not None:
             await opened.background.__aexit__(None, None, None)
 
     async def close(self) -> None:
-        """Cancel late work of an engine that is used without `async with`; it opens again with its next call."""
+        """Cancel late work of an engine used without `async with`; its next call opens it again."""
         task, self._own_task = self._own_task, None
         if task is not None:
             await task.close()
 
     async def _ensure_open(self) -> _OpenEngine:
-        """Return what the engine has while it is open; one that is used without `async with` opens itself."""
+        """Return the state of the open engine; an engine used without `async with` opens itself."""
         if self._own_task is None and self._open is not None:
             return self._open
         async with self._opening:
@@ -170,7 +177,7 @@ class ContextEngine:
         return self._open
 
     async def settle(self, seconds: float) -> bool:
-        """Wait at most `seconds` for late work of Stream B and for what is made behind turns; True when none is left."""
+        """Wait at most `seconds` for late work of Stream B and background work; return True if none is left."""
         background = (await self._ensure_open()).background
         with anyio.move_on_after(seconds):
             await background.wait_until_idle()
@@ -179,34 +186,34 @@ class ContextEngine:
 
     @property
     def parts(self) -> EngineParts:
-        """What this engine is made of. Read from its store as you like; only the engine writes to it."""
+        """Parts of this engine. You may read from its store; only the engine writes to it."""
         return self._parts
 
     @property
     def config(self) -> RuntimeConfig:
-        """The configuration of turns that bring none of their own."""
+        """Configuration of turns that have none of their own."""
         return self._config
 
     @property
     def emitter(self) -> EventEmitter:
-        """What emits this engine's events, with the tags of a session."""
+        """Emitter of this engine's events, with the tags of a session."""
         return self._emitter
 
     @property
     def worlds(self) -> WorldSource:
-        """The packs of this engine's sessions, from the store."""
+        """Packs of this engine's sessions, from the store."""
         return self._worlds
 
     async def start_session(self, session_id: str, world: WorldPack) -> SessionHead:
-        """Create a session from a world, which becomes the present version of it in the store.
+        """Create a session from a world, which becomes the world's present version in the store.
 
-        The session remembers the profile that the settings name: later turns without one have it too. SessionExistsError;
-        ConfigError where the world has not that profile.
+        The session remembers the profile in the settings for later turns without one. Raises SessionExistsError, and
+        ConfigError if the world does not have that profile.
         """
         return await self._start(session_id, world, self._config.profile)
 
     async def _start(self, session_id: str, world: WorldPack, profile: str) -> SessionHead:
-        # Before anything is written: a session whose profile is unknown could not be played.
+        # Before anything is written: a session with an unknown profile could not be played.
         await self._profiles.load(profile, world)
         await self._worlds.store_pack(world)
         extra = {} if profile == AUTO else {PROFILE: profile}
@@ -222,12 +229,14 @@ class ContextEngine:
         author: str = "host",
         viewer: str | None = None,
     ) -> SessionHead:
-        """Start a session with the memories of another one, all or those named, and a summary of it in every prompt.
+        """Start a session with memories of another one (all, or those named), and a summary of it in every prompt.
 
-        It has the world, the owner and the profile of the old one; state and quests begin as the world has them. Each memory names
-        its source, and goes when that is erased. The same call again returns the session that it made. With a `viewer`, only what
-        this character may know is taken along. SessionNotFoundError; SessionExistsError for any other session with the new id;
-        MemoryNotFoundError for an unknown memory; ConfigError for one that was superseded. Then nothing was written.
+        The new session has the world, owner and profile of the old one, with the world's initial state and quests. Each memory
+        names its source, and is erased with it. Repeating the call returns the same session. With a `viewer`, only memories
+        that this character may know are taken.
+
+        Raises SessionNotFoundError; SessionExistsError if another session has the new id; MemoryNotFoundError for an unknown
+        memory; ConfigError for a superseded one. Then nothing was written.
         """
         asked = Continuation(
             session_id=session_id,
@@ -256,15 +265,23 @@ class ContextEngine:
         dry_run: bool = False,
         finish: FinishTurn | None = None,
     ) -> PreparedTurn:
-        """Return the prompt of one turn with its receipt, by the engine's configuration or by one for this turn alone.
+        """Return the prompt of one turn with its receipt.
 
-        With `dry_run` nothing is written: neither the turn nor anything else of it, and a session that is not there is not started.
         The same turn id (or the same input after the same turn) with the same configuration is answered from its record.
-        A host whose call holds more than this prompt completes the receipt with `finish`, before it is written.
-        Secrets in the message (keys, cards, passwords) are masked, and the receipt says so (`report.redactions`).
-        Raises InputTooLargeError, SessionNotFoundError, WorldUnavailableError where the pack of its world is missing,
-        BudgetExceededError, TemplateError, LayoutError, AssemblerError, StoreError, RedactionError for a message that cannot be
-        searched for secrets; then nothing was written of the turn.
+        Secrets in the message (keys, cards, passwords) are masked, and the receipt lists them (`report.redactions`).
+
+        Args:
+            session_id: id of the session.
+            user_message: message to answer.
+            runtime_config: configuration of this turn (None: the engine's).
+            turn_id: id of the turn (None: derived from session and input).
+            branch_id: branch of the turn (None: the active one).
+            dry_run: write nothing, not even a missing session.
+            finish: completes the receipt before it is written, for a host whose call contains more than this prompt.
+
+        Raises InputTooLargeError, SessionNotFoundError, WorldUnavailableError if the pack of its world is missing,
+        BudgetExceededError, TemplateError, LayoutError, AssemblerError, StoreError, and RedactionError if the message cannot be
+        searched for secrets. Then nothing of the turn was written.
         """
         if dry_run:
             async with self._parts.overlay() as parts, ContextEngine(parts, self._config) as engine:
@@ -290,10 +307,10 @@ class ContextEngine:
         turn_id: str | None = None,
         finish: FinishTurn | None = None,
     ) -> PreparedTurn:
-        """Prepare the turn that `find_request` finds once the session is held."""
+        """Prepare the turn that `find_request` returns once the session is locked."""
         config = apply_experiments(runtime_config or self._config, session_id)
         emitter = self._emitter if runtime_config is None else self._emitter_of(runtime_config)
-        # Shared by both attempts: the model calls of one that a conflict discards have their cost too.
+        # Shared by both attempts, because the model calls of an attempt with a conflict cost something too.
         calls = CallBook()
 
         async def prepare(*degradations: str) -> PreparedTurn:
@@ -304,7 +321,7 @@ class ContextEngine:
         async with self._hold("prepare_turn", session_id, emitter, turn_id) as span:
             request = await find_request(config)
             request = replace(request, message=await self._keep_secrets_out(request.message, config))
-            # Before the session is created: an input that is refused leaves nothing behind.
+            # Before the session is created, so that a refused input leaves nothing behind.
             check_user_message(request.message.content, config.limits)
             check_parts(request.message, config.limits)
             await self._start_missing_session(session_id, config.profile)
@@ -313,7 +330,7 @@ class ContextEngine:
             return turn
 
     async def _prepare(self, request: TurnRequest, log: TurnLog, finish: FinishTurn | None) -> PreparedTurn:
-        """Prepare one turn as the session stands now: load, plan, run both streams, compose, record."""
+        """Prepare one turn on the session's present version: load, plan, run both streams, compose, record."""
         running = await self._ensure_open()
         log.degradations += running.background.consolidator.degradations(request.session_id)
         turn = await running.loader.load(request, log)
@@ -329,7 +346,7 @@ class ContextEngine:
                 try:
                     prompt = await self._composer.compose(turn, skeleton, curation, log)
                 except BudgetExceededError as error:
-                    # What must stay does not fit: the state is cut further, as long as there is some of it.
+                    # If the blocks that must stay do not fit, the state is cut further, as long as there is some of it.
                     limit.reduce(skeleton.state_tokens, error)
                     skeleton = await self._skeletons.render(turn, limit.tokens)
             span.put({"jacquard.prompt.tokens": prompt.report.budget.used_tokens})
@@ -343,10 +360,11 @@ class ContextEngine:
         return recorded
 
     async def assemble(self, session_id: str, turn_id: str, tail: Sequence[Mapping[str, Any]] = ()) -> list[Any]:
-        """Return the prompt of a prepared turn again, followed by the host's own tool calls and results, untouched.
+        """Return the prompt of a prepared turn again, followed by the host's own tool calls and results, unchanged.
 
-        The store is only read. ToolPairError for half of a tool call; BudgetExceededError when prompt and tail together pass
-        what the model takes (`budget.reserved_tail_tokens` keeps room for tails); ConfigError for a turn that was imported.
+        It only reads the store. Raises ToolPairError for half of a tool call, BudgetExceededError if prompt and tail together
+        exceed the model's limit (`budget.reserved_tail_tokens` reserves tokens for tails), and ConfigError for an imported
+        turn.
         """
         record = await self._parts.store.turn(session_id, turn_id)
         if record.prompt is None:
@@ -363,9 +381,9 @@ class ContextEngine:
         return [*prepared.to_openai(), *(dict(item) for item in tail)]
 
     async def estimate_messages(self, messages: Sequence[Any], model_hint: str | None = None) -> int:
-        """Return what messages cost in tokens, by this engine's estimator: values or mappings with `role` and `content`.
+        """Return the tokens of messages by this engine's estimator: values or mappings with `role` and `content`.
 
-        By default they are counted for the model of `model_hint` in the settings, with its tokenizer where that is at hand.
+        By default they are counted for the model of `model_hint` in the settings, with its tokenizer if that is available.
         """
         own, hint = self._parts.estimator, model_hint or self._config.model_hint
         counter = own if hasattr(own, "estimate_messages") else MessageTokenEstimator(own)
@@ -379,11 +397,11 @@ class ContextEngine:
         *,
         turn_id: str | None = None,
     ) -> CommitResult:
-        """Commit the model's reply to the pending turn (or `turn_id`): its text, and its ops all or none.
+        """Commit the model's reply to the pending turn (or `turn_id`): its text, and all of its ops or none.
 
-        A turn that is committed already is answered with the result of that commit. Raises TurnNotFoundError when nothing is
-        pending, TurnNotPendingError when another input took its place, EvidenceNotFoundError for a ref that leads nowhere,
-        WorldUnavailableError where the pack of its world is missing, InputTooLargeError for a reply that is too long; then the
+        A committed turn is answered with the result of its commit. Raises TurnNotFoundError if no turn is pending,
+        TurnNotPendingError if another input replaced it, EvidenceNotFoundError for a ref without a target,
+        WorldUnavailableError if the pack of its world is missing, and InputTooLargeError if the reply is too long; then the
         turn stays pending.
         """
         reply = to_reply(assistant_message)
@@ -401,21 +419,21 @@ class ContextEngine:
         turn_id: str | None = None,
         message_id: str = "",
     ) -> None:
-        """Take in a chunk of the reply to the pending turn (or `turn_id`); nothing is written before it is whole.
+        """Add a chunk of the reply to the pending turn (or `turn_id`); nothing is written before the reply is complete.
 
-        Chunks may come in any order and more than once. `message_id` tells replies to one turn apart. A reply that grows no
-        more for `chunks.expire_seconds` is forgotten, and so is the one that has not grown for longest if a session has more
-        than eight. ChunkConflictError; TurnNotFoundError for an unknown turn and when nothing is pending; InputTooLargeError for
-        a chunk with which the reply would be too long (those before it are kept).
+        Chunks may come in any order and more than once. `message_id` distinguishes replies to one turn. A reply without new
+        chunks for `chunks.expire_seconds` is dropped; of more than eight in a session, the one without new chunks for longest
+        is dropped. Raises ChunkConflictError; TurnNotFoundError for an unknown turn or if none is pending; InputTooLargeError
+        for a chunk that makes the reply too long (the earlier ones are kept).
         """
         await self._replies.add(session_id, turn_id, message_id, chunk_index, chunk)
 
     async def finalize_assistant_message(
         self, session_id: str, refs: Sequence[Ref] | None = None, *, turn_id: str | None = None, message_id: str = ""
     ) -> CommitResult:
-        """Join the chunks of a reply and commit it; they are let go once it is written.
+        """Join the chunks of a reply and commit it; they are dropped once it is written.
 
-        MissingChunksError when a chunk never came or none is held; else as `commit_assistant_message`.
+        Raises MissingChunksError if a chunk is missing or there is none, else as `commit_assistant_message`.
         """
         async with self._hold("finalize_assistant_message", session_id, self._emitter, turn_id):
             result = await self._replies.finish(session_id, turn_id, message_id, tuple(refs or ()))
@@ -425,14 +443,15 @@ class ContextEngine:
     async def abort_assistant_message(
         self, session_id: str, *, turn_id: str | None = None, message_id: str = ""
     ) -> int:
-        """Forget the chunks of a reply; return how many there were. The turn stays pending."""
+        """Drop the chunks of a reply; return their number. The turn stays pending."""
         return await self._replies.abort(session_id, turn_id, message_id)
 
     def ingestor_of(self, session_id: str) -> SessionIngestor:
-        """Return what takes texts from outside into a session as evidence. ConfigError where the engine has no ingestor.
+        """Return the ingestor that stores texts from outside in a session as evidence; raises ConfigError if the engine has
+        none.
 
-        With links that name a turn the evidence is what that turn found: it is known on its branch, to those who may know the turn.
-        Without, it is of the session.
+        If the links name a turn, the evidence belongs to that turn: it is known on its branch, to those who may know the turn.
+        Otherwise it belongs to the session.
         """
 
         async def place(links: EvidenceLinks, metadata: Mapping[str, Any]) -> tuple[EvidenceLinks, Mapping[str, Any]]:
@@ -449,17 +468,18 @@ class ContextEngine:
         result: str | None = None,
         options: IngestOptions | None = None,
     ) -> PutResult:
-        """Write a tool call, linked both ways with the evidence of its results, and with its task where it names one.
+        """Write a tool call, linked with the evidence of its results, and with its task if it names one.
 
-        It belongs to the turn that it names (`extra.turn_id`), else to the one that waits for its reply: what it returned is known
-        on the branch of that turn, to those who may know the turn. The result of a call outside of every turn is of the session.
+        It belongs to the turn in `extra.turn_id`, else to the pending turn: its results are known on the branch of that turn,
+        to those who may know the turn. The result of a call outside of every turn belongs to the session.
 
-        A call that has begun is recorded with the status RUNNING, and its end with the same id: what the end leaves out is that of
-        the beginning, and the duration is the time between, unless the end says one. Any other call with a stored id replaces that.
-        The arguments are redacted unless the settings switch that off. A `result` is taken
-        in as evidence first (`jacquard.pipeline.record.evidence`); what the prompt had shown is no news and becomes none.
-        EvidenceNotFoundError, SessionNotFoundError; ConfigError for a call that cannot be stored and for a result where the
-        engine has no ingestor; InputTooLargeError for one that is too long. Then nothing is written.
+        A started call is recorded with the status RUNNING, and its end with the same id: fields missing in the end are taken
+        from the start, and the duration is the time between, unless the end states one. Any other call replaces a stored one
+        with its id. The arguments are redacted unless the settings switch that off. A `result` is first stored as evidence
+        (`jacquard.pipeline.record.evidence`); text that the prompt had shown is not stored again.
+
+        Raises EvidenceNotFoundError, SessionNotFoundError; ConfigError for a call that cannot be stored, and for a result if
+        the engine has no ingestor; InputTooLargeError for a result that is too long. Then nothing is written.
         """
         async with self._hold("record_tool_call", session_id, self._emitter):
             named = tuple(result_evidence_ids or ())
@@ -512,8 +532,8 @@ class ContextEngine:
     ) -> PutResult:
         """Write a model call, linked with the evidence of its answer and with its turn (default: the newest).
 
-        What the provider reported corrects the token estimate of later turns; where it reported nothing, the estimate is
-        written and marked as one (`extra.counted`). EvidenceNotFoundError, SessionNotFoundError, TurnNotFoundError.
+        The provider's counts correct the token estimate of later turns; if there are none, the estimate is written and marked
+        as one (`extra.counted`). Raises EvidenceNotFoundError, SessionNotFoundError, TurnNotFoundError.
         """
         async with self._hold("record_model_usage", session_id, self._emitter, turn_id):
             done = await record_model_usage(
@@ -530,10 +550,10 @@ class ContextEngine:
         chapter_ends: bool = False,
         progress: Progress = ignore_progress,
     ) -> ConsolidationResult:
-        """Turn what was played on a branch into memory: turn summaries, events, narratives over many turns.
+        """Make memory from the turns of a branch: turn summaries, events, narratives over many turns.
 
-        It never holds a turn up, can be stopped and called again, and does nothing twice. `chapter_ends`: a chapter ends with
-        the head. ConfigError without a model (`consolidation.model`, else that of `summary`); SessionNotFoundError.
+        It never delays a turn, can be stopped and called again, and does nothing twice. `chapter_ends`: a chapter ends with the
+        head. Raises ConfigError without a model (`consolidation.model`, else that of `summary`), and SessionNotFoundError.
         """
         consolidator = (await self._ensure_open()).background.consolidator
         if not consolidator.is_able:
@@ -551,9 +571,10 @@ class ContextEngine:
         )
 
     async def summarize(self, session_id: str, *, branch_id: str | None = None) -> Summary | None:
-        """Sum up a branch now, all but its newest messages, whatever the triggers say (a session from elsewhere, say).
+        """Summarize a branch now, all but its newest messages, without regard to the triggers (for example an imported
+        session).
 
-        None when nothing is new. SummarizerError, SessionNotFoundError.
+        Returns None if nothing is new. Raises SummarizerError, SessionNotFoundError.
         """
         roller = (await self._ensure_open()).background.roller
         async with self._hold("summarize", session_id, self._emitter):
@@ -564,8 +585,8 @@ class ContextEngine:
     ) -> RepairResult:
         """Apply the host's own ops to the state, all or none, as a turn without messages.
 
-        They may do what rules forbid a model; types and limits hold. A turn that waits for its reply is abandoned.
-        ConfigError without ops, StateOpError for one that is refused, SessionNotFoundError, VersionConflictError.
+        They may do what rules forbid a model; types and limits apply. A turn that waits for its reply is abandoned. Raises
+        ConfigError without ops, StateOpError for a refused op, SessionNotFoundError, VersionConflictError.
         """
         async with self._hold("repair_state", session_id, self._emitter):
             return await repair_state(
@@ -573,24 +594,24 @@ class ContextEngine:
             )
 
     async def branches(self, session_id: str) -> tuple[SessionHead, ...]:
-        """Return the head of every branch, the active one first; SessionNotFoundError."""
+        """Return the head of every branch, the active one first; raises SessionNotFoundError."""
         return await self._parts.store.branches(session_id)
 
     async def fork(self, session_id: str, turn_id: str | None, branch_id: str | None = None) -> SessionHead:
         """Open a branch after a committed turn (None: before the first) and make it the active one.
 
-        BranchExistsError; TurnNotFoundError, also for a turn that is not committed; SessionNotFoundError.
+        Raises BranchExistsError; TurnNotFoundError, also for a turn that is not committed; SessionNotFoundError.
         """
         async with self._hold("fork", session_id, self._emitter, turn_id):
             return await open_branch(self._parts.store, session_id, turn_id, branch_id, "fork")
 
     async def switch(self, session_id: str, branch_id: str) -> SessionHead:
-        """Make another branch the active one; BranchNotFoundError, SessionNotFoundError."""
+        """Make another branch the active one; raises BranchNotFoundError, SessionNotFoundError."""
         async with self._hold("switch", session_id, self._emitter):
             return await self._parts.store.switch(session_id, branch_id)
 
     async def rollback(self, session_id: str, turn_id: str | None) -> SessionHead:
-        """Go back to a committed turn (None: before the first): what follows it stays on its branch. Errors as in `fork`."""
+        """Go back to a committed turn (None: before the first); the later turns stay on their branch. Errors as in `fork`."""
         async with self._hold("rollback", session_id, self._emitter, turn_id):
             return await open_branch(self._parts.store, session_id, turn_id, None, "back")
 
@@ -602,22 +623,22 @@ class ContextEngine:
         turn_id: str | None = None,
         finish: FinishTurn | None = None,
     ) -> PreparedTurn:
-        """Prepare the input of a committed turn (default: the newest) once more, on a new branch, for another reply.
+        """Prepare the input of a committed turn (default: the newest) again, on a new branch, for another reply.
 
-        Whoever wants an earlier reply back calls `switch`. TurnNotFoundError where nothing is committed; else as `prepare_turn`.
+        To return to an earlier reply, call `switch`. Raises TurnNotFoundError if no turn is committed, else as `prepare_turn`.
         """
         find_request = partial(self._find_swipe, session_id, turn_id)
         return await self._answer(session_id, find_request, runtime_config, turn_id, finish)
 
     async def retry(self, session_id: str, runtime_config: RuntimeConfig | None = None) -> PreparedTurn:
-        """Prepare the newest input again: that of the turn that waits for its reply, or else as `swipe` does."""
+        """Prepare the newest input again: that of the pending turn, else like `swipe`."""
 
         async def find_request(config: RuntimeConfig) -> TurnRequest:
             pending = (await self._parts.store.window(session_id, message_limit=1)).pending
             said = None if pending is None else find_input(pending)
             if pending is None or said is None:
                 return await self._find_swipe(session_id, None, config)
-            # By its id: where a writer without the lock commits it meanwhile, its input is not said once more.
+            # By its id: if a writer without the lock commits it meanwhile, its input is not sent again.
             return TurnRequest(session_id=session_id, message=said, config=config, turn_id=pending.turn_id)
 
         return await self._answer(session_id, find_request, runtime_config)
@@ -636,10 +657,10 @@ class ContextEngine:
     async def edit_message(
         self, session_id: str, message_id: str, content: str, *, branch_id: str | None = None
     ) -> SessionHead:
-        """Give a message of the active branch another text, on a new branch where all that follows it is as it was.
+        """Change the text of a message of the active branch, on a new branch with copies of all later turns.
 
-        State and ops stay as they are. Secrets in the text are masked, and receipts of later turns say so (`report.redactions`).
-        ConfigError for an unknown message or an empty text; InputTooLargeError.
+        State and ops stay unchanged. Secrets in the text are masked, and receipts of later turns list them
+        (`report.redactions`). Raises ConfigError for an unknown message or an empty text, and InputTooLargeError.
         """
         check_user_message(content, self._config.limits)
         said = await self._keep_secrets_out(Message(role=Role.USER, content=content))
@@ -647,8 +668,10 @@ class ContextEngine:
             return await edit_message(self._parts.store, session_id, message_id, said, branch_id)
 
     async def retell(self, session_id: str, after: str | None, turns: Sequence[RetoldTurn]) -> SessionHead:
-        """Open a branch after a committed turn (None: before the first) and write turns there: copies of stored ones, which keep
-        the ops of their replies, and messages that were exchanged elsewhere. TurnNotFoundError, SessionNotFoundError.
+        """Open a branch after a committed turn (None: before the first) and write turns there.
+
+        A turn is a copy of a stored one with the ops of its reply, or has messages that were exchanged elsewhere. Raises
+        TurnNotFoundError, SessionNotFoundError.
         """
         kept = []
         for turn in turns:
@@ -659,9 +682,9 @@ class ContextEngine:
             return await retell(self._parts.store, session_id, after, kept)
 
     async def adopt_messages(self, session_id: str, messages: Sequence[ChatMessage]) -> SessionHead:
-        """Take in messages that were exchanged elsewhere, oldest first, with their roles, authors, times, ids and tool calls.
+        """Store messages that were exchanged elsewhere, oldest first, with their roles, authors, times, ids and tool calls.
 
-        They follow the head; a session that is not there is started. The same messages again change nothing.
+        They follow the head; a missing session is started. Repeating the call changes nothing.
         """
         read = await calculate(_read_adopted, messages, self._config.limits, size=MESSAGE_CHARS * len(messages))
         adopted = [await self._keep_secrets_out(message) for message in read]
@@ -674,14 +697,14 @@ class ContextEngine:
         return head
 
     async def remember(self, user_id: str, facts: Sequence[UserFact], *, dry_run: bool = False) -> tuple[UserFact, ...]:
-        """Store facts about a user, which the prompts of all their sessions show; return them as they are stored.
+        """Store facts about a user for the prompts of all their sessions; return them as they are stored.
 
-        They are kept as written, except for secrets (keys, cards, passwords), which `redacted` tells of. With `dry_run` nothing is
-        stored.
+        They are stored as written, except for secrets (keys, cards, passwords), which `redacted` lists. With `dry_run` nothing
+        is stored. A later fact of the same kind and topic ends an earlier one, which is kept. A session belongs to the user in
+        its `meta.actor.user_id` or to the author of the message. An erasure of the user erases the facts.
 
-        A later fact of the same kind and topic ends an earlier one, which is kept. A session is the user's where its
-        `meta.actor.user_id` or the author of the message names them. An erasure of the user erases the facts. ConfigError for an
-        empty text or id and for times that cannot be; RedactionError where a text cannot be searched; InputTooLargeError.
+        Raises ConfigError for an empty text or id and for impossible times, RedactionError if a text cannot be searched, and
+        InputTooLargeError.
         """
         for fact in facts:
             check_user_message(fact.text, self._config.limits)
@@ -694,8 +717,9 @@ class ContextEngine:
         return stored
 
     async def user_facts(self, user_id: str, *, at: datetime | None = None) -> tuple[UserFact, ...]:
-        """Return what is remembered about a user, in the order in which it began: all of it with the times of its validity, or
-        what held at a time. None for an unknown user; ConfigError for a time without a zone.
+        """Return the facts about a user, oldest first: all with their validity, or those true at a time (`at`).
+
+        Empty for an unknown user. Raises ConfigError if `at` has no time zone.
         """
         if at is not None and at.tzinfo is None:
             raise ConfigError("user_facts: `at` has no time zone; give an aware datetime.")
@@ -703,7 +727,7 @@ class ContextEngine:
         return facts if at is None else facts_at(facts, at)
 
     async def upsert_tasks(self, session_id: str, tasks: Sequence[Task]) -> PutResult:
-        """Write or replace tasks of the to-do list by id; ConfigError for one that waits for an unknown task or for itself."""
+        """Write or replace tasks of the to-do list by id; raises ConfigError if one waits for an unknown task or for itself."""
         async with self._hold("upsert_tasks", session_id, self._emitter):
             check_tasks(tasks, await self.tasks(session_id))
             done = await self._parts.store.upsert_tasks(session_id, tasks)
@@ -713,11 +737,11 @@ class ContextEngine:
         return done
 
     async def tasks(self, session_id: str) -> tuple[Task, ...]:
-        """Return the to-do list; SessionNotFoundError."""
+        """Return the to-do list; raises SessionNotFoundError."""
         return (await self._parts.store.window(session_id, message_limit=1)).tasks
 
     async def _keep_secrets_out(self, message: Message, config: RuntimeConfig | None = None) -> Message:
-        """Return a message of a user without its secrets, any other unchanged; RedactionError for one that cannot be searched."""
+        """Return a user's message without its secrets, any other unchanged; raises RedactionError if it cannot be searched."""
         settings, redactor = (config or self._config).redaction, self._parts.redactor
         if redactor is None or not settings.enabled:
             return message
@@ -732,7 +756,7 @@ class ContextEngine:
     async def _hold(
         self, name: str, session_id: str, emitter: EventEmitter, turn_id: str | None = None
     ) -> AsyncIterator[Span]:
-        """Hold a session for one call, in a span of its own with the session's tags; an error that leaves it is emitted."""
+        """Lock a session for one call, in a span with the session's tags; an error that leaves it is emitted as an event."""
         facts = {f"jacquard.tag.{tag}": value for tag, value in emitter.tags_of(session_id).items()}
         facts["gen_ai.conversation.id"] = session_id
         with self._parts.tracing.span(f"jacquard.{name}", facts) as span:
@@ -744,13 +768,13 @@ class ContextEngine:
                 raise
 
     async def _start_missing_session(self, session_id: str, profile: str) -> None:
-        """Start a session with its first turn, where the engine has a world to start from."""
+        """Start a session with its first turn, if the engine has a world for it."""
         if self._parts.opening is None:
             return
         try:
             await self._parts.store.head(session_id)
         except SessionNotFoundError:
-            # Another process may be sooner; then this one goes on with its session.
+            # Another process may start it first; then this one continues with that session.
             with suppress(SessionExistsError):
                 await self._start(session_id, self._parts.opening, profile)
 

@@ -1,6 +1,6 @@
-"""The first steps of a turn: its session and world are loaded, an answer that is stored already is found, a plan is made.
+"""First steps of a turn: load its session and world, find a stored answer, make a plan.
 
-It reads the store; only a rolling summary that was due is written, by `jacquard.memory.summarize`. It must not import a
+It only reads the store, except that a due rolling summary is written by `jacquard.memory.summarize`. It must not import a
 concrete store.
 """
 
@@ -63,11 +63,11 @@ from mnemosyne.schema.session import TurnStatus, WindowMessage
 from mnemosyne.schema.world import BARE_DIGEST, WorldPack
 
 _MOST_TRANSLATED = 8
-"""How many worlds are held in another language than their own."""
+"""Maximum number of worlds cached in another language than their own."""
 
 
 class TurnLoader:
-    """Loads and plans turns. Work that is begun ahead runs in `tasks`, which outlives the turn."""
+    """Loads and plans turns; work started ahead runs in `tasks`, which outlives the turn."""
 
     def __init__(
         self,
@@ -87,9 +87,9 @@ class TurnLoader:
         self._translated: dict[tuple[str, str, str], WorldPack] = {}
 
     async def load(self, request: TurnRequest, log: TurnLog) -> Turn:
-        """Return the turn as its session and world make it, without a plan. The world is in the language of the session.
+        """Return the turn with its session and world, without a plan. The world is in the language of the session.
 
-        SessionNotFoundError; WorldUnavailableError where the pack is missing; ConfigError for an unknown profile.
+        Raises SessionNotFoundError, WorldUnavailableError if the pack is missing, and ConfigError for an unknown profile.
         """
         config, message = request.config, request.message
         inputs = await self._read_inputs(request)
@@ -99,7 +99,7 @@ class TurnLoader:
         world = await self._worlds.world(window.head.world_id, digest=window.world_digest)
         gated, written = inputs.gated, inputs.written
         if world.digest not in (window.world_digest, BARE_DIGEST):
-            # The pack became the world's present version just now, and its lore with it.
+            # The pack has just become the world's present version, with its lore.
             scopes = world_scope(world.world_id), session_scope(request.session_id)
             gated, written = await self._parts.store.gated_entries(scopes), None
         profile = await self._profiles.load(find_profile_setting(config, window), world)
@@ -125,11 +125,11 @@ class TurnLoader:
         )
 
     def _digest_of(self, world: WorldPack, user_facts: Sequence[UserFact]) -> str:
-        """Return a digest of what a stored answer depends on, besides the request and the session."""
+        """Return a digest of everything that a stored answer depends on, besides the request and the session."""
         is_translated = (world.world_id, world.digest, world.locale) in self._translated
         digest = f"{world.digest}\0{world.locale}" if is_translated else world.digest
         if user_facts:
-            # What is remembered since the turn was prepared belongs into the prompt that is asked for again.
+            # Facts remembered since the turn was prepared belong into a repeated prompt.
             digest = "\0".join((digest, *(f"{fact.fact_id} {fact.valid_to}" for fact in user_facts)))
         return f"{digest}\0{self._host_mark}" if self._host_mark else digest
 
@@ -151,16 +151,16 @@ class TurnLoader:
                 return None
         if record.fingerprint != turn.fingerprint or record.prompt is None:
             return None
-        # A result of a tool that the model called meanwhile belongs into the prompt that is asked for again.
+        # Results of tools called meanwhile belong into a repeated prompt.
         given, evidences = record.prompt.get("newest_evidence"), turn.facts.evidences
         if given is None or evidences is None:
             return record
         return record if given == mark_newest(evidences) else None
 
     async def plan(self, turn: Turn, log: TurnLog, trigger: str = "normal") -> Turn:
-        """Return the turn with its history and plan; a declared action that the message names has been applied to its state.
+        """Return the turn with its history and plan; a declared action in the message has been applied to its state.
 
-        `trigger` as in `TurnRequest`. ConfigError, StateOpError and TemplateError for an action that cannot be applied.
+        `trigger` as in `TurnRequest`. Raises ConfigError, StateOpError and TemplateError if an action cannot be applied.
         """
         config, text = turn.config, turn.text
         window, history = await self._load_history(turn, log)
@@ -188,7 +188,7 @@ class TurnLoader:
         return await self._activate(turn, log, trigger)
 
     async def _describe_waiting(self, turn: Turn) -> tuple[LeftOut, ...]:
-        """Return the receipt's line on what models would remember and nobody has decided on."""
+        """Return the receipt's line on memories proposed by models that nobody has decided on."""
         if not turn.config.memory.review:
             return ()
         count = len(await load_waiting(self._parts.store, turn.session_id))
@@ -196,8 +196,9 @@ class TurnLoader:
         return (LeftOut(what="proposals", code="waiting", reason=reason, count=count),) if count else ()
 
     def _in_language_of(self, window: SessionWindow, world: WorldPack, setting: str) -> WorldPack:
-        """Return a world whose locale decides the language of our own words: that of the session's document, where that names
-        one; without a pack, that of the settings.
+        """Return a world whose locale decides the language of our own words.
+
+        The session's document states the locale, if it names one; without a pack, the settings do.
         """
         is_bare = world.digest == BARE_DIGEST
         locale = find_locale(window) or (setting if is_bare else "")
@@ -222,9 +223,9 @@ class TurnLoader:
         )
 
     async def _load_history(self, turn: Turn, log: TurnLog) -> tuple[SessionWindow, ShownHistory]:
-        """Return the window with its rolling summary, made now if it was due, and the history that goes with it.
+        """Return the window with its rolling summary, made now if due, and the history to show with it.
 
-        Where another turn waits for its reply, the window is that after it, with its message as unanswered.
+        If another turn waits for its reply, the window is that after it, with its message as unanswered.
         """
         config, window, waiting = turn.config, turn.window, _find_waiting(turn)
         other_tokens, whole = find_other_tokens(window), config.budget.prompt_tokens()
@@ -242,7 +243,7 @@ class TurnLoader:
             codes = (*own, *codes)
         log.degradations += codes
         if waiting is not None:
-            # The turn follows the one that waits, which is committed with it; a summary belongs to a committed turn.
+            # The turn follows the waiting one and is committed with it; a summary belongs to a committed turn.
             window = replace(window, head=head_after(window.head, waiting))
         return window, history
 
@@ -254,14 +255,14 @@ class TurnLoader:
         config: RuntimeConfig,
         plan: PlanContext,
     ) -> None:
-        """Begin with the vectors of what is searched for, unless a memory of the turn before may do."""
+        """Start computing the vectors of the search, unless a memory of the previous turn may serve."""
         recalls = window.prefetch is None or not is_late(window.prefetch)
         if self._parts.ahead is not None and config.curation.enabled and recalls:
             texts = searched_text, recent_texts(history), known_keywords(plan)
             self._tasks.start_soon(self._parts.ahead.prefetch, *texts)
 
     async def _activate(self, turn: Turn, log: TurnLog, trigger: str) -> Turn:
-        """Return the turn with the world info that it sets off, where the rules of SillyTavern decide."""
+        """Return the turn with its activated world info, if the rules of SillyTavern decide."""
         before = self._find_world_info_state(turn)
         if not scans_world_info(turn):
             return turn if before is None else carry_world_info(turn, before)
@@ -288,12 +289,12 @@ class TurnLoader:
 
 
 def find_locale(window: SessionWindow) -> str:
-    """Return the locale that the session's document names; empty where it names none."""
+    """Return the locale in the session's document; '' if there is none."""
     return "" if window.meta is None else window.meta.locale.strip()
 
 
 def find_profile_setting(config: RuntimeConfig, window: SessionWindow) -> str:
-    """Return the profile that a turn's configuration names, else the one that the session was started with, else `auto`."""
+    """Return the profile in a turn's configuration, else the one with which the session was started, else `auto`."""
     if config.profile != AUTO or window.meta is None:
         return config.profile
     named = window.meta.extra.get(PROFILE)
@@ -301,13 +302,14 @@ def find_profile_setting(config: RuntimeConfig, window: SessionWindow) -> str:
 
 
 def _without_prompt_if_lost(record: TurnRecord) -> TurnRecord:
-    """Return a waiting turn; without a prompt, so that it is prepared again, where a part of its record is damaged."""
+    """Return a waiting turn; without its prompt, so that it is prepared again, if a part of its record is damaged."""
     return replace(without_lost(record), prompt=None) if has_lost(record) else record
 
 
 def show_window(window: SessionWindow, viewer: str | None, *, is_followed: bool = False) -> SessionWindow:
-    """Return a window without damaged parts, and without what a viewer may not know; `is_followed`: its pending turn gets no
-    reply any more.
+    """Return a window without damaged parts, and without parts that a viewer may not know.
+
+    `is_followed`: its pending turn gets no reply any more.
     """
     whole = replace(
         window,
@@ -324,7 +326,7 @@ def keep_known(window: SessionWindow, viewer: str | None) -> SessionWindow:
 
 
 def turn_id_after(window: SessionWindow, text: str, viewer: str | None) -> str:
-    """Return the id of the turn that this input makes: in the place of the waiting one for its own input, else after it."""
+    """Return the id of this input's turn: it replaces the waiting turn if that has the same input, else it follows it."""
     head, pending = window.head, window.pending
     if pending is None or is_retry(pending, text, viewer):
         return turn_id_of(head.session_id, head.branch_id, head.turn_id, head.depth + 1, text)
@@ -332,16 +334,14 @@ def turn_id_after(window: SessionWindow, text: str, viewer: str | None) -> str:
 
 
 def is_retry(pending: TurnRecord, text: str, viewer: str | None) -> bool:
-    """Return whether an input is that of the waiting turn once more, whatever the turn is called now. The same words of another
-    viewer are another input.
-    """
+    """Return whether an input repeats that of the waiting turn, whatever the turn's present id; not for another viewer."""
     if not pending.messages or pending.messages[-1].content != text:
         return False
     return pending.prompt is None or viewer_of(pending) == viewer
 
 
 def _find_waiting(turn: Turn) -> TurnRecord | None:
-    """Return the turn that waits for its reply and that this one follows, or None."""
+    """Return the waiting turn that this one follows, or None."""
     pending = turn.window.pending
     if pending is None or pending.turn_id == turn.turn_id or is_retry(pending, turn.text, turn.config.viewer):
         return None
@@ -353,7 +353,7 @@ def _use_configured_template(plan: PlanContext, config: RuntimeConfig) -> PlanCo
 
 
 def _apply_action(turn: Turn) -> Turn:
-    """Return the turn after its planned action: the state as it is then, the reply, and the ops."""
+    """Return the turn after its planned action: with the new state, the reply, and the ops."""
     found = read_input(turn.text, turn.world, turn.plan.action_id)
     if found.action is None:
         reason = f"The plan names action {turn.plan.action_id!r}, but the input does not match it."
@@ -367,14 +367,14 @@ _MOST_HELD = 64
 
 
 class ProfileSource:
-    """Gives profiles; each is read once for a version of a pack."""
+    """Returns profiles; each is read once for a version of a pack."""
 
     def __init__(self, roots: Sequence[TemplateRoot]) -> None:
         self._roots = tuple(roots)
         self._held: dict[tuple[str, str, str], Profile] = {}
 
     async def load(self, setting: str, world: WorldPack) -> Profile:
-        """Return the profile that a setting means in a world; ConfigError where there is none."""
+        """Return the profile that a setting means in a world; raises ConfigError if there is none."""
         key = (find_profile_id(setting, world), world.world_id, world.digest)
         if key not in self._held:
             if len(self._held) >= _MOST_HELD:

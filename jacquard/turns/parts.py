@@ -1,4 +1,4 @@
-"""What an engine is made of."""
+"""Parts of an engine."""
 
 from __future__ import annotations
 
@@ -54,81 +54,88 @@ from mnemosyne.stores.overlay import OverlayStore
 
 @dataclass(frozen=True, slots=True)
 class ModelFailures:
-    """Why the last summary and the last consolidation of a session failed, by session, as far as this process made them."""
+    """Reasons why the last summary and consolidation of a session failed, by session, in this process."""
 
     summaries: dict[str, str] = field(default_factory=dict)
     memories: dict[str, str] = field(default_factory=dict)
 
     def copy(self) -> ModelFailures:
-        """Return a copy, which changes on its own."""
+        """Return an independent copy."""
         return ModelFailures(dict(self.summaries), dict(self.memories))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EngineParts:
-    """The parts of an engine; `open_runtime` and `create_context_engine` join the usual ones.
-
-    - `roots`: template roots; the first that has a file wins.
-    - `worlds`: packs that the host has at hand. Each becomes the present version of its world in the store when a session of it
-      is first worked on; the packs of all other worlds are read from the store (`jacquard.pipeline.worlds`).
-    - `opening`: the world in which a session that is not there starts with its first turn; None: that is an error.
-    - `pruner`: the one that always prunes, or pruners of the host by name. The turn's `prune.policy` chooses from these and
-      the shipped ones.
-    - `shortener`: shortens texts; None: the `summarizer` does, and without that texts are cut by sentences.
-    - `summarizer`: None: a rolling summary is made of the sentences that tell most, without a model.
-    - `consolidator`: the model that turns play into memory; None: nothing is consolidated.
-    - `redactor` searches what users say for secrets, and arguments of tools and fetched texts for personal data too; None: nothing
-      is searched.
-    - `ingestor`: takes in results of tools, by `ingest_options`; None: the host stores evidence itself.
-    - `refiner`: tier 1 of the planner.
-    - `ahead`: embeds the user's message while it is planned, and the newest messages after a committed turn.
-    - `feeder`: indexes what committed turns wrote, behind them; None: recall does so itself, in the next turn.
-    - `deriver`, `resolver` and `renderer` make text of evidence and of the session's context blocks, by `derive_options` and
-      `render_hints`; None: the built-in ones. `fetchers`, by scheme, give the built-in resolver the texts of pointers to other
-      places; `ref_selector` follows selectors, `hasher` names texts, in all of them.
-    - `assembler` joins the blocks into messages.
-    - `events` receives the events, `tracing` the spans.
-    - `waiting` holds what is known of prepared turns; an erasure clears it. `failures` holds why work behind turns failed.
-    - `locks`: make calls on a session serial among processes; None: among the tasks of this process alone.
-    """
+    """Parts of an engine; `open_runtime` and `create_context_engine` join the usual ones."""
 
     store: Store
     planner: Planner
     automation: AutomationStream
     curation: CurationStream
     pruner: Pruner | Mapping[str, Pruner] | None
+    """Pruner of all turns, or the host's pruners by name; `prune.policy` chooses from these and the shipped ones."""
     estimator: TokenEstimator
     clock: Clock
     roots: tuple[Path, ...]
+    """Roots of templates; the first that has a file wins."""
     worlds: Mapping[str, WorldPack] = field(default_factory=lambda: EMPTY)
+    """Packs of the host. Each becomes its world's present version in the store with the first session of the world.
+
+    The packs of all other worlds are read from the store (`jacquard.pipeline.worlds`).
+    """
     shortener: Shortener | None = None
+    """Shortens texts. None: `summarizer` does; without that, texts are cut by sentences."""
     summarizer: Summarizer | None = None
+    """None: a rolling summary consists of the most informative sentences, without a model."""
     consolidator: LlmAdapter | None = None
+    """Model that makes memory from turns. None: there is no consolidation."""
     redactor: Redactor | None = None
+    """Removes secrets from user messages, and also personal data from tool arguments and fetched texts. None: nothing is
+    searched.
+    """
     ingestor: EvidenceIngestor | None = None
+    """Stores results of tools, by `ingest_options`. None: the host stores evidence itself."""
     ingest_options: IngestOptions | None = None
     refiner: PlanRefiner | None = None
+    """Tier 1 of the planner."""
     events: EventBus | None = None
+    """Receives the events."""
     locks: SessionLocks | None = None
+    """Make calls on a session serial among processes. None: only among the tasks of this process."""
     tracing: Tracing = NO_TRACING
+    """Receives the spans."""
     ahead: QueryPrefetcher | None = None
+    """Embeds the user's message while it is planned, and the newest messages after a committed turn."""
     feeder: IndexFeeder | None = None
+    """Indexes the entries of committed turns in the background. None: recall does so in the next turn."""
     opening: WorldPack | None = None
+    """World of a missing session that its first turn starts. None: a missing session is an error."""
     deriver: BlockDeriver | None = None
+    """Makes blocks of evidence and the session's context blocks, by `derive_options`. None: the built-in one."""
     resolver: EvidenceResolver | None = None
+    """Resolves refs. None: the built-in one."""
     renderer: Renderer | None = None
+    """Renders blocks, by `render_hints`. None: the built-in one."""
     derive_options: DeriveOptions = EVERYTHING
     render_hints: RenderHints = NO_HINTS
     fetchers: Mapping[str, Fetch] = field(default_factory=lambda: EMPTY)
+    """Fetch the texts of pointers to other places for the built-in resolver, by scheme."""
     ref_selector: TextSelector | None = None
+    """Follows selectors, for all of these."""
     hasher: Hasher = DEFAULT_HASHER
+    """Names texts, for all of these."""
     assembler: Assembler = ROLE_MESSAGES
+    """Joins the blocks into messages."""
     waiting: WaitingTurns = field(default_factory=WaitingTurns)
+    """Cache of prepared turns; an erasure clears it."""
     failures: ModelFailures = field(default_factory=ModelFailures)
+    """Reasons for failed background work."""
 
     def host_mark(self) -> str:
-        """Return what tells the parts of a host apart from others: the class of each, with its `name` and `version` where it has
-        them, and its options; empty where all are built in. A prompt that other parts made is no answer to a repeated request.
+        """Return a fingerprint of the host's own parts ('' if all are built in); it is part of the request fingerprint.
+
+        It consists of their classes, `name` and `version` if they have them, and options, because other parts make other
+        prompts.
         """
         given: dict[str, object] = {
             "deriver": self.deriver,
@@ -148,8 +155,9 @@ class EngineParts:
         return "\n".join(marks)
 
     def evidence_parts(self, *, redacts: bool = True) -> EvidenceParts:
-        """Return what derives, resolves and renders evidence, the built-in part where the host brings none. `redacts`: whether a
-        fetched text is redacted.
+        """Return the parts that derive, resolve and render evidence; built-in ones if the host provides none.
+
+        `redacts`: redact fetched texts.
         """
         hash_text, selector = self.hasher.digest, self.ref_selector
         resolver = RefResolver(
@@ -172,7 +180,7 @@ class EngineParts:
 
     @asynccontextmanager
     async def overlay(self) -> AsyncIterator[EngineParts]:
-        """Give parts of an engine that decides as one of these does and writes nothing: what it would write is in memory."""
+        """Yield parts of an engine that decides like this one and writes only to memory."""
         store = OverlayStore(self.store)
         async with self.curation.overlay(store, store.own_scopes) as curation:
             yield replace(
@@ -192,7 +200,7 @@ def _pruners_of(pruner: Pruner | Mapping[str, Pruner] | None) -> Mapping[str, ob
 
 
 def _name_of(part: object) -> str:
-    """Return how a part is called: its function or class, with its `name` and `version`."""
+    """Return the name of a part: its function or class, with its `name` and `version`."""
     kind = part if hasattr(part, "__qualname__") else type(part)
     said = (getattr(part, name, "") for name in ("name", "version"))
     return " ".join(
@@ -201,7 +209,7 @@ def _name_of(part: object) -> str:
 
 
 def _mark_authored(options: DeriveOptions) -> DeriveOptions:
-    """Return options whose instructions, which the host wrote, have the label of that unless they have one."""
+    """Return options that label instructions as authored, unless they have a label, because the host wrote them."""
     marked = tuple(
         replace(block, extra={TRUST: Trust.AUTHORED.value, **block.extra}) for block in options.custom_instructions
     )
@@ -210,27 +218,28 @@ def _mark_authored(options: DeriveOptions) -> DeriveOptions:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HostParts:
-    """What a host puts in the place of built-in parts of an engine that `open_runtime` opens; None, or
-    what is left out: the built-in one.
+    """Parts of a host that replace built-in parts of an engine opened by `open_runtime`.
 
-    Each is described at its Protocol. `pruner` prunes always, or is chosen by the name in `prune.policy`. `fetchers`, by scheme,
-    fetch the texts of evidence that lies elsewhere. `id_generator` names new evidence.
+    None, or a missing part, means the built-in one. Each is described at its Protocol.
     """
 
     deriver: BlockDeriver | None = None
     renderer: Renderer | None = None
     assembler: Assembler = ROLE_MESSAGES
     resolver: EvidenceResolver | None = None
+    """Fetch the texts of evidence in other places, by scheme."""
     fetchers: Mapping[str, Fetch] = field(default_factory=lambda: EMPTY)
     ref_selector: TextSelector | None = None
     id_generator: IdGenerator | None = None
+    """Names new evidence."""
     hasher: Hasher = DEFAULT_HASHER
     derive_options: DeriveOptions = EVERYTHING
     render_hints: RenderHints = NO_HINTS
     pruner: Pruner | Mapping[str, Pruner] | None = None
+    """Pruner of all turns, or pruners by name for `prune.policy`."""
 
     def put_into(self, parts: EngineParts) -> EngineParts:
-        """Return the parts of an engine with these."""
+        """Return the parts of an engine with these parts put in."""
         return replace(
             parts,
             deriver=self.deriver,

@@ -1,4 +1,4 @@
-"""The last step of a turn: it is written in one transaction and its events are emitted. It must not import a concrete store."""
+"""Last step of a turn: write it in one transaction and emit its events. It must not import a concrete store."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from mnemosyne.schema.session import Message
 
 
 async def amend_sent(parts: EngineParts, turn: PreparedTurn) -> None:
-    """Write what was sent of a turn that waits for its reply once more, since another call was made than it was prepared for.
+    """Rewrite the sent messages of a pending turn, because the actual call differed from the prepared one.
 
-    StoreError, and ValueError if the session went on meanwhile; then nothing was written.
+    Raises StoreError, and ValueError if the session was continued meanwhile; then nothing was written.
     """
     record = await parts.store.turn(turn.session_id, turn.turn_id)
     head = await parts.store.head(turn.session_id, record.branch_id)
@@ -34,11 +34,10 @@ async def record_turn(
     anchors: Mapping[str, str],
     log: TurnLog,
 ) -> PreparedTurn:
-    """Write a composed turn in one transaction, with its evidence and the model calls that it took; return it with its version.
-    `message` is its input as it is kept.
-    If it waits for a reply, `parts.waiting` has it from then on.
+    """Write a composed turn in one transaction, with its evidence and its model calls; return it with its version.
 
-    VersionConflictError when another writer came first, and StoreError; then nothing was written.
+    `message` is its input in stored form. If the turn waits for a reply, `parts.waiting` has it from then on. Raises
+    VersionConflictError if another writer came first, and StoreError; then nothing was written.
     """
     store, emitter, version = parts.store, log.emitter, turn.window.head.version
     spent = log.calls.usages(turn.turn_id, parts.estimator.estimate)

@@ -1,4 +1,4 @@
-"""Both streams of a turn, side by side: the skeleton is rendered while Stream B recalls and selects under its deadline."""
+"""Runs both streams of a turn at the same time: the skeleton is rendered while Stream B recalls and selects."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from jacquard.turns.turn_log import TurnLog
 from mnemosyne.core.errors import ContextEngineError
 
 ComposeAhead = Callable[[Skeleton, Curation], Awaitable[PreparedTurn | None]]
-"""Makes the prompt of a skeleton with what Stream B will have been if it misses its deadline."""
+"""Makes the prompt of a skeleton with Stream B's result for the case that it misses its deadline."""
 
 
 class StreamRunner:
-    """Runs Stream A (`skeletons`) beside Stream B (`curator`)."""
+    """Runs Stream A (`skeletons`) and Stream B (`curator`) at the same time."""
 
     def __init__(self, skeletons: SkeletonStream, curator: TurnCurator, tracing: Tracing) -> None:
         self._skeletons, self._curator, self._tracing = skeletons, curator, tracing
@@ -30,10 +30,10 @@ class StreamRunner:
     async def run(
         self, turn: Turn, state_tokens: int, log: TurnLog, compose_ahead: ComposeAhead
     ) -> tuple[Skeleton, Curation, PreparedTurn | None]:
-        """Return what both streams gave, and the prompt if `compose_ahead` made it and Stream B did miss its deadline.
+        """Return the results of both streams, and the prompt if `compose_ahead` made it and Stream B did miss its deadline.
 
-        TemplateError from Stream A, and StoreError from either stream; the other stream is ended. Recall and selection that
-        fail raise nothing.
+        Raises TemplateError from Stream A, and StoreError from either stream; the other stream is cancelled. Failures of recall
+        and selection raise nothing.
         """
         curation = Curation.skipped("not_started", "Stream B has not started.")
         waiting = _CurationWait()
@@ -76,26 +76,26 @@ class StreamRunner:
 
 
 class _CurationWait:
-    """The wait for Stream B: `over` once it has ended or its deadline is near; `missed` is what a miss will then be."""
+    """Wait for Stream B: `over` once it has ended or its deadline is near; `missed` is its result if it misses the deadline."""
 
     def __init__(self) -> None:
         self.over = anyio.Event()
         self.missed: Curation | None = None
 
     async def expect(self, missed: Curation) -> None:
-        """Note that the deadline is near."""
+        """Record that the deadline is near."""
         self.missed = missed
         self.over.set()
 
     def end(self, curation: Curation | None) -> None:
-        """Note how Stream B ended (None: with a fault); what was expected stays only if that is what came."""
+        """Record how Stream B ended (None: with a fault); the expected result is kept only if it is the actual one."""
         if self.missed != curation:
             self.missed = None
         self.over.set()
 
 
 def stream_facts(curation: Curation) -> dict[str, Fact]:
-    """Return the attributes of Stream B's span: its path, and how many of how many it chose; no texts."""
+    """Return the attributes of Stream B's span: its path, and how many of how many candidates it chose; no texts."""
     return {
         "jacquard.stream_b.path": curation.path.value,
         "jacquard.stream_b.code": curation.code,

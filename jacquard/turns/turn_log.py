@@ -14,7 +14,8 @@ from mnemosyne.schema.document import ModelUsage
 from mnemosyne.schema.session import Message
 
 FinishTurn = Callable[[PreparedTurn], PreparedTurn]
-"""Completes the receipt of a turn, in a worker thread, before it is written: what is sent may be more than our own prompt."""
+"""Completes the receipt of a turn before it is written, in a worker thread, because the call may contain more than our prompt.
+"""
 
 
 class Stopwatch:
@@ -25,17 +26,17 @@ class Stopwatch:
         self._steps: dict[str, float] = {}
 
     def lap(self, name: str) -> None:
-        """Book the time since the last lap under `name`."""
+        """Record the time since the last lap under `name`."""
         now = perf_counter()
         self._steps[name] = self._steps.get(name, 0.0) + (now - self._last) * 1000
         self._last = now
 
     def mark(self, name: str) -> None:
-        """Book the time since the last lap under `name` without ending the lap."""
+        """Record the time since the last lap under `name` without ending the lap."""
         self._steps[name] = (perf_counter() - self._last) * 1000
 
     def note(self, steps_ms: Mapping[str, float]) -> None:
-        """Take over times that were measured elsewhere."""
+        """Add times that were measured elsewhere."""
         self._steps.update(steps_ms)
 
     def timings_ms(self) -> dict[str, float]:
@@ -46,7 +47,7 @@ class Stopwatch:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnRequest:
-    """What a host asked for: the message to answer, and how."""
+    """Request of a host: the message to answer, and its options."""
 
     session_id: str
     message: Message
@@ -54,20 +55,20 @@ class TurnRequest:
     turn_id: str | None = None
     branch_id: str | None = None
     trigger: str = "normal"
-    """Why a reply is made, in the words of world info (`normal`, `swipe`)."""
+    """Reason for making a reply, in the words of world info (`normal`, `swipe`)."""
 
 
 @dataclass(kw_only=True, slots=True)
 class TurnLog:
-    """What one attempt to prepare a turn takes down on its way: times, model calls, degradations."""
+    """Record of one attempt to prepare a turn: times, model calls, degradations."""
 
     emitter: EventEmitter
     calls: CallBook = field(default_factory=CallBook)
-    """The model calls of Stream B, those of an attempt that met a conflict too."""
+    """Model calls of Stream B, including those of an attempt with a conflict."""
     usages: list[ModelUsage] = field(default_factory=list)
-    """The model calls of planning."""
+    """Model calls of planning."""
     degradations: list[str] = field(default_factory=list)
-    """Codes of everything that was done without so far."""
+    """Degradation codes so far."""
     stopwatch: Stopwatch = field(default_factory=Stopwatch)
     damage_mark: int = 0
-    """Where the store's notes on damaged records that this turn met begin."""
+    """Beginning of the store's notes on damaged records that this turn met."""

@@ -210,7 +210,7 @@ async def test_another_conversation_is_refused(store, chat_file, tmp_path: Path)
     before = await everything(store)
     other = tmp_path / "other.jsonl"
     other.write_text(json.dumps(user("Who are you?")), encoding="utf-8")
-    with pytest.raises(CorpusError, match=r"'s' holds another conversation.*session of its own"):
+    with pytest.raises(CorpusError, match=r"'s' has another conversation.*session of its own"):
         await bring(store, other)
     assert await everything(store) == before
 

@@ -1,7 +1,7 @@
-"""Keeps a context open in a task of its own, for hosts that use an engine without `async with`.
+"""Keeps a context open in its own task, for hosts that use an engine without `async with`.
 
-A task group belongs to the task that entered it. A host may call the engine from any task and never says which of them ends last,
-so the engine's own group lives in a task that ends with `close` or with the event loop.
+A task group belongs to the task that entered it. A host may call the engine from any task, and it is unknown which of them ends
+last; so the engine's group lives in a task that ends with `close` or with the event loop.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from jacquard.core.errors import ConfigError
 
 
 class OwnTask:
-    """Enters a context in a task of its own and leaves it there. It serves one event loop."""
+    """Enters a context in its own task and leaves it there. It serves one event loop."""
 
     def __init__(self, context: AbstractAsyncContextManager[object]) -> None:
         self._context = context
@@ -24,11 +24,13 @@ class OwnTask:
 
     @property
     def is_running(self) -> bool:
-        """Whether the context is open; false once its event loop has ended."""
+        """True while the context is open; False once its event loop has ended."""
         return self._task is not None and not self._task.done()
 
     async def start(self) -> None:
-        """Enter the context. ConfigError on another event loop than that of asyncio, which has no tasks without a parent."""
+        """Enter the context; raises ConfigError on an event loop other than asyncio's, because those have no tasks without a
+        parent.
+        """
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -37,7 +39,7 @@ class OwnTask:
         await self._entered.wait()
 
     async def close(self) -> None:
-        """Leave the context; what was under way in it is cancelled."""
+        """Leave the context; work running in it is cancelled."""
         task, self._task = self._task, None
         if task is not None:
             self._left.set()

@@ -1,4 +1,4 @@
-"""Messages of users, kept as they are written except for secrets. Pure, but for the redactor."""
+"""Removes secrets from user messages and keeps the rest as written. Pure, except for the redactor."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from mnemosyne.schema.session import Message, Role
 
 
 async def mask_secrets(message: Message, redactor: Redactor, *, pass_through: bool) -> Message:
-    """Return a message of a user without its secrets, and with a field that says by which rules they were found; any other message,
-    and one without secrets, unchanged.
+    """Return a user's message without its secrets, and with a field that names the rules by which they were found.
 
-    RedactionError for one that cannot be searched; `pass_through` returns it unchanged.
+    Any other message, and one without secrets, is returned unchanged. Raises RedactionError if it cannot be searched, unless
+    `pass_through`, which returns it unchanged.
     """
     if message.role is not Role.USER:
         return message

@@ -1,6 +1,6 @@
 """One call at a time on a session: a lock within the process, and the store's lock among processes.
 
-Locks are made when they are needed and removed when nothing waits for them. This module must not import a store.
+Locks are created when they are needed and removed when nothing waits for them. This module must not import a store.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class _Gate:
 
 
 class SessionLock:
-    """Lets one caller at a time at each session; callers come in the order in which they asked. Sessions never wait for others.
+    """Admits one caller at a time to each session, in the order of their calls. Sessions never wait for others.
 
-    `locks` (None: this process is the only one) are asked once the process's own lock is held.
+    `locks` (None: this process is the only one) are acquired once the process's own lock is held.
     """
 
     def __init__(self, locks: SessionLocks | None = None) -> None:
@@ -35,7 +35,7 @@ class SessionLock:
 
     @asynccontextmanager
     async def acquire(self, session_id: str) -> AsyncIterator[None]:
-        """Hold a session as long as the block lasts; StoreBusyError when another process does not let go."""
+        """Hold a session for the duration of the block; raises StoreBusyError if another process does not release it."""
         gate = self._gates.setdefault(session_id, _Gate())
         gate.wanted += 1
         try:

@@ -1,4 +1,4 @@
-"""What a host passes to an engine, as the values that the engine works on: texts as messages, ISO times as aware ones. Pure."""
+"""Converts a host's inputs to the engine's values: texts to messages, ISO times to aware datetimes. Pure."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from mnemosyne.schema.document import ToolCall
 from mnemosyne.schema.session import Message, Role
 
 ChatMessage = Message | str | Mapping[str, Any]
-"""A message as a host passes it: a `Message`, its text, or the dict of a chat API (`role`, `content`, `tool_calls`…)."""
+"""Message from a host: a `Message`, its text, or the dict of a chat API (`role`, `content`, `tool_calls`…)."""
 
 
 def to_user_message(message: ChatMessage) -> Message:
-    """Return what the user said as a message; ConfigError where it is empty, is of another role, or its time is none."""
+    """Return the user's input as a message; raises ConfigError if it is empty, has another role, or an invalid time."""
     made = to_message(message, Role.USER)
     if made.role is not Role.USER:
         raise ConfigError(
@@ -29,18 +29,18 @@ def to_user_message(message: ChatMessage) -> Message:
 
 
 def to_reply(message: ChatMessage) -> Message:
-    """Return a model's reply as a message; ConfigError where its time is none."""
+    """Return a model's reply as a message; raises ConfigError if its time is not valid."""
     return to_message(message, Role.ASSISTANT)
 
 
 def to_tool_call(call: ToolCall) -> ToolCall:
-    """Return a tool call with an aware time; ConfigError where its time is none."""
+    """Return a tool call with an aware time; raises ConfigError if its time is not valid."""
     at = _to_time(call.called_at, "ToolCall.called_at")
     return call if at is call.called_at else replace(call, called_at=at)
 
 
 def to_message(message: ChatMessage, role: Role = Role.USER) -> Message:
-    """Return a message with an aware time; a text is of `role`. ConfigError, which says what is wrong with it."""
+    """Return a message with an aware time; a text gets `role`. Raises ConfigError with the fault."""
     if isinstance(message, str):
         return Message(role=role, content=message)
     if not isinstance(message, Message):
@@ -56,7 +56,7 @@ def to_message(message: ChatMessage, role: Role = Role.USER) -> Message:
 
 
 def _to_time(at: Any, place: str) -> Any:
-    """Return the time that ISO text means; any other value is returned itself."""
+    """Return the time of an ISO text; any other value unchanged."""
     if at == "":
         return None
     if not isinstance(at, str):

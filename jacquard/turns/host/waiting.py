@@ -1,6 +1,7 @@
-"""What the engine knows of turns that it prepared and that wait for their reply, so that a commit does not read them again.
+"""Cache of prepared turns that wait for their reply, so that a commit does not read them again.
 
-It holds only while the session has the version that the prepared turn gave it: whoever asks compares that with the store's.
+An entry is valid only while the session has the version that the prepared turn gave it; the caller compares it with the
+store's.
 """
 
 from __future__ import annotations
@@ -18,14 +19,16 @@ MOST_HELD = 256
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WaitingTurn:
-    """A prepared turn: its record, which needs of the prompt only the form of the reply and of the receipt only the tags, the
-    state that it started from, the name of the world's agent, and the version of the session after it was written.
-    """
+    """Prepared turn that waits for its reply."""
 
     record: TurnRecord
+    """Needs only the form of the reply from its prompt, and only the tags from its receipt."""
     state: Mapping[str, Any]
+    """State before the turn."""
     agent: str
+    """Name of the world's agent."""
     version: int
+    """Version of the session after the turn was written."""
 
 
 def agent_of(world: WorldPack) -> str:
@@ -34,13 +37,13 @@ def agent_of(world: WorldPack) -> str:
 
 
 class WaitingTurns:
-    """The last prepared turn of each of the sessions that were played last."""
+    """Last prepared turn of each of the most recently played sessions."""
 
     def __init__(self) -> None:
         self._held: OrderedDict[str, WaitingTurn] = OrderedDict()
 
     def keep(self, turn: WaitingTurn) -> None:
-        """Keep the prepared turn of its session."""
+        """Store the prepared turn of its session."""
         self._held[turn.record.session_id] = turn
         self._held.move_to_end(turn.record.session_id)
         if len(self._held) > MOST_HELD:
@@ -52,9 +55,9 @@ class WaitingTurns:
         return held if held is not None and turn_id in (None, held.record.turn_id) else None
 
     def drop(self, session_id: str) -> None:
-        """Forget the prepared turn of a session."""
+        """Remove the prepared turn of a session."""
         self._held.pop(session_id, None)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all."""
         self._held.clear()

@@ -1,1 +1,1 @@
-"""Writes what a model or a host hands back: replies, whole or in chunks, and repairs of the state."""
+"""Writes the results of models and hosts: replies, complete or in chunks, and repairs of the state."""

@@ -1,6 +1,6 @@
-"""Other ways that a session might go: a branch for another reply, for an earlier turn, for an edited message.
+"""Branch operations: swipe, rollback, edit, retell, adopt.
 
-Nothing is overwritten: what was said stays on its branch, and the one that a method names goes on from there. The caller holds the
+Nothing is overwritten: old messages stay on their branch, and a new branch continues from the named turn. The caller holds the
 session.
 """
 
@@ -47,7 +47,7 @@ async def _free_name(store: Store, session_id: str, stem: str) -> str:
 async def find_answered_turn(store: Store, session_id: str, turn_id: str | None) -> TurnRecord:
     """Return a committed turn with an input of the user (None: the newest on the active branch).
 
-    TurnNotFoundError where there is none, ConfigError for a turn in which the user said nothing.
+    Raises TurnNotFoundError if there is none, and ConfigError for a turn without a user message.
     """
     if turn_id is None:
         newest = (await store.head(session_id)).turn_id
@@ -63,16 +63,18 @@ async def find_answered_turn(store: Store, session_id: str, turn_id: str | None)
 
 
 def find_input(record: TurnRecord) -> Message | None:
-    """Return what the user said in a turn."""
+    """Return the user's message in a turn."""
     return next((message for message in record.messages if message.role is Role.USER), None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RetoldTurn:
-    """A turn of a path that is written once more: a copy of a stored one, with other messages, or one that is new (None)."""
+    """Turn to write on a new branch."""
 
     messages: tuple[Message, ...]
+    """Messages of the turn."""
     copied: TurnRecord | None = None
+    """Stored turn that it copies (None: it is new)."""
 
 
 async def retell(
@@ -85,13 +87,13 @@ async def retell(
 ) -> SessionHead:
     """Open a branch after a committed turn (None: before the first) and write turns there.
 
-    A copy has the ops of its turn as long as it has a reply; the others leave the state as it is.
+    A copy has the ops of its turn as long as it has a reply; other turns leave the state unchanged.
     """
     head = await open_branch(store, session_id, after, branch_id, stem)
     told: str | None = after
     for turn in turns:
         if turn.copied is None:
-            # The same words may be said again later, so the place is part of the ids.
+            # The same words may occur again later, so the place is part of the ids.
             place = "\0".join((head.branch_id, head.turn_id or ""))
             said = [replace(each, message_id=digest_of([place, str(at)])) for at, each in enumerate(turn.messages)]
             head = await adopt_messages(store, session_id, said)
@@ -105,9 +107,9 @@ async def retell(
 async def edit_message(
     store: Store, session_id: str, message_id: str, said: Message, branch_id: str | None
 ) -> SessionHead:
-    """Write the path of the active branch once more from the turn of a message on, with the text of `said` for that message.
+    """Copy the path of the active branch from a message's turn on, with the text of `said` for that message.
 
-    The turns after it keep their messages, ops and states. ConfigError for an unknown message and for an empty text.
+    The later turns keep their messages, ops and states. Raises ConfigError for an unknown message and for an empty text.
     """
     if not said.content.strip():
         raise ConfigError("An edited message needs a text; to leave a message out, go back to the turn before it.")
@@ -122,7 +124,7 @@ async def edit_message(
 
 
 def _with_text(message: Message, said: Message) -> Message:
-    """Return a message with the text of another, and with what was masked in that one; its parts stay, masked as they are."""
+    """Return a message with the text and the masks of another; its other parts stay, masked as before."""
     kept = message.extra if PARTS in message.extra else {k: v for k, v in message.extra.items() if k != REDACTION}
     return replace(message, content=said.content, extra={**kept, **said.extra})
 
@@ -143,9 +145,9 @@ async def read_path(store: Store, session_id: str, *, from_turn: str | None = No
 async def _copy_turn(
     store: Store, turn: TurnRecord, messages: Sequence[Message], head: SessionHead, *, is_in_line: bool
 ) -> tuple[SessionHead, bool]:
-    """Commit the copy of a turn after a head, and return the new head, and whether the copy has the ops of the turn.
+    """Commit the copy of a turn after a head; return the new head, and whether the copy has the ops of the turn.
 
-    `is_in_line`: the state at the head is the one that the turn began with.
+    `is_in_line`: the state at the head is the one before the original turn.
     """
     said = [replace(message, message_id="") for message in messages]
     words = "\x00".join((turn.turn_id, *(message.content for message in said)))
@@ -165,7 +167,7 @@ async def _copy_turn(
     has_reply = not turn.messages or any(message.role is Role.ASSISTANT for message in said)
     ops, state, report = turn.ops if has_reply else (), None, turn.report
     if ops:
-        # A path is read without reports; a later copy of this one reads the ops from the reply in it.
+        # A path is read without reports; a later copy of this turn reads the ops from its reply.
         whole = await store.turn(head.session_id, turn.turn_id)
         report = whole.report
         if is_in_line:
@@ -186,10 +188,9 @@ async def _copy_turn(
 async def _repeat_ops(
     store: Store, turn: TurnRecord, head: SessionHead
 ) -> tuple[tuple[Mapping[str, Any], ...], Mapping[str, Any] | None]:
-    """Return the ops of a turn as they change the state at a head, and that state after them.
+    """Return the ops of a turn applied to the state at a head, and the state after them.
 
-    They are read once more from the reply, because what was written changes a state to fixed values. Ops that would be refused
-    there change nothing.
+    They are read again from the reply, because the stored ops set fixed values. Ops that would be refused there change nothing.
     """
     told = str((turn.report or {}).get("raw", ""))
     said = "\n".join(message.content for message in turn.messages if message.role is not Role.ASSISTANT)
@@ -200,9 +201,9 @@ async def _repeat_ops(
 
 
 async def adopt_messages(store: Store, session_id: str, messages: Sequence[Message]) -> SessionHead:
-    """Commit messages that were exchanged elsewhere, after the head: a turn begins with each message of the user.
+    """Commit messages that were exchanged elsewhere, after the head; each user message begins a turn.
 
-    Their roles, authors, times and ids stay. Messages that the session has already (by id) begin no second turn.
+    Their roles, authors, times and ids stay. Messages that the session already has (by id) do not begin a second turn.
     """
     head = await store.head(session_id)
     turns = await calculate(_group_turns, head, messages, size=MESSAGE_CHARS * len(messages))

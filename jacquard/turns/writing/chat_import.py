@@ -1,8 +1,8 @@
-"""Brings a chat of another program into a session, page by page, and its other replies as branches.
+"""Imports a chat of another program into a session, page by page, with its alternative replies as branches.
 
-An import can be stopped at any moment and begun again. Turns are known by their ids and by what was said in them: what the session
-holds already is not written twice, a chat that has grown brings its new turns, and one that goes another way than the session
-becomes a branch where the two part. The active branch stays. The caller holds the session.
+An import can be stopped at any time and repeated. Turns are recognised by their ids and messages: stored ones are not written
+twice, a longer chat adds its new turns, and a chat that differs becomes a branch from the first difference. The active branch
+does not change. The caller holds the session.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mnemosyne.schema.session import Message, SessionHead
 
 PAGE_TURNS = 200
 PAGE_CHARS = 2_000_000
-"""After how many characters of text a page ends, however few turns it has."""
+"""Maximum characters of a page, however few turns it has."""
 
 Progress = Callable[[int], None]
 
@@ -41,13 +41,14 @@ async def import_chat(
     page: int = PAGE_TURNS,
     progress: Progress = ignore_progress,
 ) -> SessionHead:
-    """Bring the turns of a chat into a session that exists, and return the head of the branch that the chat ends on.
+    """Import the turns of a chat into an existing session; return the head of the branch on which the chat ends.
 
-    The chat begins in an empty session, and else goes on from the turns that the session has of it. Where the session went on
-    otherwise, the rest of the chat is a branch `chat-…`. Each other reply is a branch `swipe-…` beside its turn. `progress` is
+    In an empty session the chat begins it, else it continues the turns that the session already has. If the session continued
+    in another way, the rest of the chat is a branch `chat-…`. Each alternative reply is a branch `swipe-…`. `progress` is
     called after each page with the number of turns so far.
 
-    CorpusError when the session holds turns, but not the first of this chat: then it is another conversation. SessionNotFoundError.
+    Raises CorpusError if the session has turns, but not the first of this chat, because then it is another conversation; and
+    SessionNotFoundError.
     """
     chat = _ChatImport(store, await store.window(session_id, message_limit=1), page)
     done = 0
@@ -68,16 +69,18 @@ def _take_page(turns: Iterator[ImportedTurn], page: int) -> list[ImportedTurn]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Settled:
-    """A turn of the chat as the session has it: the turn that it follows, and what the session has in its place already."""
+class _PlacedTurn:
+    """Turn of the chat with its place in the session."""
 
     turn: ImportedTurn
     after: str | None
+    """Turn before it."""
     known: frozenset[str]
+    """Ids of replies that the session already has."""
 
 
 class _ChatImport:
-    """Walks a chat and a session side by side. `branch_id` and `_last` are the branch and the turn that the walk has come to."""
+    """Walks a chat and a session in parallel; `branch_id` and `_last` are the present branch and turn of the walk."""
 
     def __init__(self, store: Store, window: SessionWindow, page: int) -> None:
         head = window.head
@@ -92,7 +95,7 @@ class _ChatImport:
         self._read_branches: set[str] = set()
 
     async def add(self, turns: Sequence[ImportedTurn]) -> None:
-        """Bring in the next turns, and then the other replies to them."""
+        """Import the next turns, and then the alternative replies to them."""
         known = await self._store.committed_turns(self._session_id, [turn.turn_id for turn in turns])
         settled = [await self._settle(turn, turn.turn_id in known) for turn in turns]
         await self._write()
@@ -100,8 +103,8 @@ class _ChatImport:
         self._records.clear()
         self._read_branches.clear()
 
-    async def _settle(self, turn: ImportedTurn, is_known: bool) -> _Settled:
-        """Walk over a turn that the session has, or put it among those that wait to be written."""
+    async def _settle(self, turn: ImportedTurn, is_known: bool) -> _PlacedTurn:
+        """Walk over a turn that the session has, or queue it for writing."""
         record = await self._read(turn.turn_id) if is_known else None
         if not self._is_begun:
             self._begin(record)
@@ -115,15 +118,15 @@ class _ChatImport:
                 found = await self._store.committed_turns(self._session_id, [each.turn_id])
                 record = await self._read(each.turn_id) if found else None
             rest.extend(await self._walk(each, record))
-        return _Settled(turn=turn, after=after, known=frozenset(known))
+        return _PlacedTurn(turn=turn, after=after, known=frozenset(known))
 
     def _begin(self, record: TurnRecord | None) -> None:
-        """Find the place of the first turn; CorpusError when the session holds another conversation."""
+        """Find the place of the first turn; raises CorpusError if the session has another conversation."""
         if record is not None:
             self.branch_id, self._last, self._depth = record.branch_id, record.parent_id, record.depth - 1
         elif not self._is_empty:
             raise CorpusError(
-                f"Session {self._session_id!r} holds another conversation: its first turn is not that of this chat. "
+                f"Session {self._session_id!r} has another conversation: its first turn is not that of this chat. "
                 "Import the chat into a session of its own."
             )
         self._is_begun = True
@@ -133,7 +136,7 @@ class _ChatImport:
         return self._waiting[-1].turn_id if self._waiting else self._last
 
     async def _walk(self, turn: ImportedTurn, record: TurnRecord | None) -> tuple[ImportedTurn, ...]:
-        """Take one turn; return what is left of it where the session has its beginning."""
+        """Take one turn; return the rest of it if the session has its beginning."""
         after = self._after
         if record is not None and record.parent_id == after:
             said = _said(record.messages)
@@ -169,7 +172,7 @@ class _ChatImport:
         return self._records[turn_id]
 
     async def _write(self) -> None:
-        """Write the turns that wait: after the last one where it is the head of its branch, else in a branch of their own."""
+        """Write the queued turns: after the last one if it is the head of its branch, else in a new branch."""
         if not self._waiting:
             return
         turns, self._waiting = tuple(self._waiting), []
@@ -187,11 +190,11 @@ class _ChatImport:
 
     async def _is_last_at_head(self) -> bool:
         window = await self._store.window(self._session_id, message_limit=1, branch_id=self.branch_id)
-        # A turn that waits for its reply would come between the chat and what follows it.
+        # A turn that waits for its reply would come between the chat and the turns after it.
         return window.head.turn_id == self._last and window.pending is None
 
-    async def _add_others(self, settled: Sequence[_Settled]) -> None:
-        """Open a branch for each other reply that the session has not yet."""
+    async def _add_others(self, settled: Sequence[_PlacedTurn]) -> None:
+        """Open a branch for each alternative reply that the session does not have."""
         branches: dict[str, ImportedBranch] = {}
         for each in settled:
             inputs = each.turn.messages[: count_inputs(each.turn.messages)]
@@ -210,12 +213,12 @@ class _ChatImport:
 
 
 def _copy(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return messages of which all but the last have no id, as copies of those that another turn has."""
+    """Return copies of messages without ids, except the last one's, because another turn has these ids."""
     return (*(replace(message, message_id="") for message in messages[:-1]), *messages[-1:])
 
 
 def _said(messages: Sequence[Message]) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Return what makes two turns the same: who spoke, what was said, and who may know it."""
+    """Return the parts by which two turns are equal: speaker, text and audience."""
     return [(message.role.value, message.content, read_audience(message.extra)) for message in messages]
 
 

@@ -1,6 +1,6 @@
-"""Replies that come in chunks, kept in memory until they are whole. Pure; the time is passed in.
+"""Buffer for replies that come in chunks, in memory until they are complete. Pure; the time is passed in.
 
-Keyed by session, turn and message. Chunks carry their index, so any order will do; the same chunk twice counts once; two
+Keyed by session, turn and message. Chunks carry their index, so they may come in any order; a repeated chunk counts once; two
 different chunks with one index are an error of the host and refused.
 """
 
@@ -15,16 +15,16 @@ from jacquard.config.sections import LimitsConfig
 from jacquard.core.errors import ChunkConflictError, MissingChunksError
 
 MAX_CHUNKS = 100_000
-"""Empty chunks add nothing to a reply, so its characters alone would not bound their number."""
+"""Maximum number of chunks of a reply, because empty chunks do not count as characters."""
 
 MOST_HELD_CHARS = 16_000_000
-"""What replies under way may take together, in characters."""
+"""Maximum size of all unfinished replies together, in characters."""
 
 MOST_OF_A_SESSION = 8
-"""A session has at most so many replies under way."""
+"""Maximum number of unfinished replies of a session."""
 
 _REPLY_CHARS, _CHUNK_CHARS = 2_000, 100
-"""Cost in memory of a reply and of a chunk, in characters, besides its text."""
+"""Memory cost of a reply and of a chunk besides its text, in characters."""
 
 Key = tuple[str, str, str]
 
@@ -41,10 +41,10 @@ class _Reply:
 
 
 class ChunkBuffer:
-    """Holds the replies under way.
+    """Unfinished replies.
 
-    One that has grown no more for `expire_seconds` is forgotten when the buffer is next used; so is the one that has not grown for
-    longest where a session, or the buffer, has too many. `pop_expired` hands out, once, the keys of those that were.
+    A reply without new chunks for `expire_seconds` is dropped when the buffer is next used. If a session or the buffer has too
+    many, the one without new chunks for longest is dropped. `pop_expired` returns the keys of dropped replies, once.
     """
 
     def __init__(
@@ -53,15 +53,16 @@ class ChunkBuffer:
         self._lifetime = timedelta(seconds=expire_seconds)
         self._max_chars = max_chars
         self._limits = limits or LimitsConfig()
-        # The one that grew last is the last.
+        # Sorted by the last chunk, newest last.
         self._replies: OrderedDict[Key, _Reply] = OrderedDict()
         self._size = 0
         self._expired: list[Key] = []
 
     def add(self, key: Key, index: int, text: str, now: datetime) -> bool:
-        """Take in a chunk (`index` from 0); return whether it was new.
+        """Add a chunk (`index` from 0); return whether it is new.
 
-        ChunkConflictError; InputTooLargeError where the reply would pass `limits.reply_chars`. What came before it is kept.
+        Raises ChunkConflictError, and InputTooLargeError if the reply would exceed `limits.reply_chars`; the earlier chunks are
+        kept.
         """
         self._sweep(now)
         if index < 0:
@@ -97,7 +98,7 @@ class ChunkBuffer:
         return True
 
     def whole(self, key: Key, now: datetime) -> str | None:
-        """Return the reply as far as it is whole from 0 on, None if nothing of it came. MissingChunksError names gaps."""
+        """Return the reply if it is complete from 0 on, None if there are no chunks; raises MissingChunksError with the gaps."""
         self._sweep(now)
         reply = self._replies.get(key)
         if reply is None:
@@ -108,7 +109,7 @@ class ChunkBuffer:
         return "".join(reply.parts[index] for index in range(len(reply.parts)))
 
     def drop(self, key: Key) -> int:
-        """Forget a reply; return how many chunks it had."""
+        """Drop a reply; return how many chunks it had."""
         reply = self._replies.pop(key, None)
         if reply is None:
             return 0
@@ -116,15 +117,15 @@ class ChunkBuffer:
         return len(reply.parts)
 
     def has(self, key: Key) -> bool:
-        """Return whether a reply is under way."""
+        """Return whether a reply is unfinished."""
         return key in self._replies
 
     def turns(self, session_id: str) -> tuple[tuple[str, str], ...]:
-        """Return (turn, message) of the replies under way in a session."""
+        """Return (turn, message) of the unfinished replies of a session."""
         return tuple((turn, message) for session, turn, message in self._replies if session == session_id)
 
     def pop_expired(self, now: datetime) -> tuple[Key, ...]:
-        """Return the keys that were forgotten since this was asked last."""
+        """Return the keys dropped since the last call."""
         self._sweep(now)
         keys, self._expired = tuple(self._expired), []
         return keys

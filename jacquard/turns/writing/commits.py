@@ -1,7 +1,7 @@
-"""Writes replies of the main model, whole or in chunks, into the store.
+"""Writes replies of the main model, complete or in chunks, into the store.
 
-Each function runs while its session is locked (chunks alone need no lock: they are in memory only). This module must not
-import a concrete store.
+Each function runs while its session is locked (adding chunks needs no lock, because they are only in memory). This module must
+not import a concrete store.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ T = TypeVar("T")
 
 
 async def retry_on_conflict(decide: Callable[..., Awaitable[T]], session_id: str, emitter: EventEmitter) -> T:
-    """Return what was decided; when another writer came first, decide once more on what it wrote.
+    """Return the result of `decide`; if another writer came first, call it again on the new version.
 
-    The second call of `decide` gets the code `version_conflict` as its argument.
+    The second call gets the code `version_conflict` as its argument.
     """
     try:
         return await decide()
@@ -78,7 +78,7 @@ class ReplyCommitter:
         )
 
     async def commit(self, session_id: str, reply: Message, turn_id: str | None, refs: tuple[Ref, ...]) -> CommitResult:
-        """Write a whole reply; once more if another writer came first."""
+        """Write a complete reply; once more if another writer came first."""
 
         async def commit(*_: str) -> CommitResult:
             return await self._commit(session_id, reply, turn_id, refs)
@@ -89,7 +89,7 @@ class ReplyCommitter:
         """Add a chunk and emit it."""
         turn = turn_id or await self._turn(session_id, message_id, pending=True)
         if not self._chunks.has((session_id, turn, message_id)):
-            # There has to be such a turn.
+            # The turn must exist.
             await self._parts.store.turn(session_id, turn)
         is_new = self._chunks.add((session_id, turn, message_id), index, chunk, self._parts.clock.now())
         await self._emit_expired()
@@ -101,7 +101,7 @@ class ReplyCommitter:
     async def finish(
         self, session_id: str, turn_id: str | None, message_id: str, refs: tuple[Ref, ...]
     ) -> CommitResult:
-        """Join the chunks of a reply and write it; they are let go once it is written."""
+        """Join the chunks of a reply and write it; they are dropped once it is written."""
         turn = turn_id or await self._turn(session_id, message_id)
         key = (session_id, turn, message_id)
         text = self._chunks.whole(key, self._parts.clock.now())
@@ -121,7 +121,7 @@ class ReplyCommitter:
         return result
 
     async def abort(self, session_id: str, turn_id: str | None, message_id: str) -> int:
-        """Forget the chunks of a reply; return how many there were."""
+        """Drop the chunks of a reply; return their number."""
         turn = turn_id or await self._turn(session_id, message_id)
         return self._chunks.drop((session_id, turn, message_id))
 
@@ -140,7 +140,7 @@ class ReplyCommitter:
         decide = partial(_decide, agent=waiting.agent, at=at, refs=refs, config=self._config)
         commit, result = await calculate(decide, record, state, reply, size=size_of(reply.content, state))
         if unchanged is not None and UNTAGGED in (commit.report or {}):
-            # Such changes are compared with the prompt, which a turn that waits does not keep in memory.
+            # Such changes are compared with the prompt, which is not cached for a waiting turn.
             record = (await self._load_waiting(session_id, record.turn_id)).record
             commit, result = await calculate(decide, record, state, reply, size=size_of(reply.content, state))
         commit = await self._follow_threads(record, commit, at)
@@ -165,7 +165,9 @@ class ReplyCommitter:
         return replace(result, version=head.version)
 
     async def _follow_threads(self, record: TurnRecord, commit: TurnCommit, at: datetime) -> TurnCommit:
-        """Return a commit that names whom its threads are about, and ends those that the turn keeps; most turns have neither."""
+        """Return a commit that names the subjects of its threads, and ends the threads that the turn keeps; most turns have
+        neither.
+        """
         told = commit.messages[-1].content
         keeping = find_keeping("\n".join(each.content for each in record.messages if each.role is Role.USER), told)
         ends = bool(keeping) or any(CLOSED.intersection(each.tags) for each in commit.entries)
@@ -185,7 +187,7 @@ class ReplyCommitter:
         return replace(commit, entries=tuple(entries))
 
     async def _find_waiting(self, session_id: str, turn_id: str | None) -> WaitingTurn | None:
-        """Return the turn that waits for its reply as this engine prepared it, if nothing was written to the session since."""
+        """Return the waiting turn that this engine prepared, if nothing was written to the session since."""
         held = self._parts.waiting.find(session_id, turn_id)
         if held is None:
             return None
@@ -211,12 +213,12 @@ class ReplyCommitter:
         return WaitingTurn(record=record, state=window.state, agent=agent, version=window.head.version)
 
     def _emitter_of(self, record: TurnRecord) -> EventEmitter:
-        """Return an emitter with the tags of a turn, which may have had a configuration of its own."""
+        """Return an emitter with the tags of a turn, which may have had its own configuration."""
         tags = (record.receipt or {}).get("tags")
         return self._emitter.with_tags(tags) if isinstance(tags, Mapping) and tags else self._emitter
 
     async def _answer_finished(self, key: Key) -> CommitResult:
-        """Answer a second call for a reply that is written; MissingChunksError when it never was."""
+        """Answer a second call for a written reply; raises MissingChunksError if there was none."""
         session_id, turn_id, _ = key
         record = await self._parts.store.turn(session_id, turn_id)
         if record.status is not TurnStatus.COMMITTED:
@@ -225,9 +227,9 @@ class ReplyCommitter:
         return read_commit_result(record, head.version)
 
     async def _turn(self, session_id: str, message_id: str, *, pending: bool = False) -> str:
-        """Return the turn that a reply without a turn id answers: the one under way, else the pending one.
+        """Return the turn of a reply without a turn id: the one with chunks, else the pending one.
 
-        Where none is pending it is the last one, unless it must be `pending`.
+        If none is pending it is the last one, unless `pending` is required.
         """
         under_way = [turn for turn, message in self._chunks.turns(session_id) if message == message_id]
         if len(under_way) == 1:
@@ -253,7 +255,7 @@ class ReplyCommitter:
 def _decide(
     record: TurnRecord, state: Mapping[str, Any], reply: Message, *, at: datetime, **how: Any
 ) -> tuple[TurnCommit, CommitResult]:
-    """Return what `build_commit` does, with what the turn leaves open."""
+    """Return the result of `build_commit`, with the threads that the turn leaves open."""
     commit, result = build_commit(record, state, reply, at=at, **how)
     threads = make_threads(record, commit.messages[-1], at)
     return (replace(commit, entries=(*commit.entries, *threads)) if threads else commit), result

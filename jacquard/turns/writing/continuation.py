@@ -1,7 +1,7 @@
-"""Starts a session with the memories of another one: what was remembered, what became of its turns, and a summary of the whole.
+"""Starts a session with the memories of another one: remembered texts, memories of its turns, and a summary.
 
-The new session begins as its world does. Each memory is a copy that names its source, so that an erasure of the source finds it.
-The source's log is written first and names the new session; then the new session is written at once, or not at all.
+The new session begins like its world. Each memory is a copy that names its source, so that an erasure of the source finds it.
+The source's log is written first and names the new session; then the new session is written in one transaction.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ from mnemosyne.schema.session import Role, SessionHead
 from mnemosyne.schema.world import WorldPack
 
 TOLD_TURN = "turn"
-"""The kind of a narrative that is what was said in a turn of another session."""
+"""Kind of a narrative that consists of the messages of another session's turn."""
 
 CONTINUED_FROM = "continued_from"
-"""The field of a session's metadata that says which session it continues, and which memories were asked for."""
+"""Field of a session's metadata with the session that it continues, and the requested memories."""
 
 _IDS = UUID("5b1d8a7e-6a0c-5d0f-8f7e-2f6d3c9b4e11")
 _SUMMARY = "summary"
@@ -80,30 +80,30 @@ _OF_ONE_SESSION = frozenset({TARGET, BEFORE, TAKES_FROM_RECALL, WAS_PINNED, "fro
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Continuation:
-    """A request to continue a session in a new one. `memory_ids` are the memories to take along (None: all); `viewer`: only what
-    this character may know.
-    """
+    """Request to continue a session in a new one."""
 
     session_id: str
     new_session_id: str
     memory_ids: tuple[str, ...] | None = None
+    """Memories to copy (None: all)."""
     author: str = "host"
     viewer: str | None = None
+    """Copy only memories that this character may know."""
 
     def may_know(self, audience: Audience) -> bool:
-        """Return whether the caller may know what has this audience."""
+        """Return whether the caller may know a text with this audience."""
         return self.viewer is None or may_read(audience, self.viewer)
 
     def field(self) -> dict[str, Any]:
-        """Return the field of the new session's metadata that says what was asked for."""
+        """Return the field of the new session's metadata that states the request."""
         asked = None if self.memory_ids is None else sorted(set(self.memory_ids))
         return {CONTINUED_FROM: {"session_id": self.session_id, "memory_ids": asked, "viewer": self.viewer}}
 
 
 async def find_continued(store: Store, asked: Continuation) -> SessionHead | None:
-    """Return the head of the new session if the same request made it; None if there is none with its id.
+    """Return the head of the new session if the same request made it; None if its id is free.
 
-    SessionExistsError for any other session with this id, ConfigError for an empty id.
+    Raises SessionExistsError if another session has this id, and ConfigError for an empty id.
     """
     if not asked.new_session_id.strip():
         raise ConfigError("The id of the new session is empty; give it one.")
@@ -122,7 +122,7 @@ async def continue_session(
 ) -> SessionHead:
     """Start the new session and return its head. The caller holds the old one.
 
-    SessionNotFoundError, MemoryNotFoundError, SessionExistsError.
+    Raises SessionNotFoundError, MemoryNotFoundError, SessionExistsError.
     """
     window = await store.window(asked.session_id, message_limit=6)
     copies = _Copies(asked, world, at)
@@ -170,9 +170,10 @@ async def _copy_memories(store: Store, head: SessionHead, asked: Continuation, c
 
 
 async def _name_of(store: Store, asked: Continuation, memory_id: str) -> str:
-    """Return the id under which a memory that was asked for is copied: of a message the turn, so that a question has its answer.
+    """Return the id under which a requested memory is copied; for a message it is its turn, so that a question keeps its
+    answer.
 
-    MemoryNotFoundError; ConfigError for one that was superseded.
+    Raises MemoryNotFoundError, and ConfigError for a superseded memory.
     """
     memory = await find_memory(store, asked.session_id, memory_id, asked.viewer, all_viewers=asked.viewer is None)
     for entry in await store.entries(session_scope(asked.session_id), memory.entry_ids[:1]):
@@ -182,7 +183,7 @@ async def _name_of(store: Store, asked: Continuation, memory_id: str) -> str:
 
 
 def _is_memory(asked: Continuation, evidence: Evidence, replaced: set[str]) -> bool:
-    """Return whether an evidence item is a document or a remembered text that holds, and that the caller may know."""
+    """Return whether an evidence item is a valid document or remembered text that the caller may know."""
     if not is_document(evidence) or is_undone(evidence) or not evidence.content:
         return False
     passages = memory_of_evidence(asked.session_id, evidence).entry_ids
@@ -191,7 +192,7 @@ def _is_memory(asked: Continuation, evidence: Evidence, replaced: set[str]) -> b
 
 @dataclass(slots=True)
 class _Copies:
-    """The copies made so far, each with the memory that it is in the new session, by the id of its source."""
+    """Copies made so far."""
 
     asked: Continuation
     world: WorldPack
@@ -200,9 +201,10 @@ class _Copies:
     entries: list[MemoryEntry] = field(default_factory=list)
     blocks: list[ContextBlock] = field(default_factory=list)
     memories: dict[str, tuple[Memory, Mapping[str, Any]]] = field(default_factory=dict)
+    """Memory in the new session and its fields, by the id of its source."""
 
     def id_of(self, memory_id: str) -> str:
-        """Return the id of the copy of a memory: the same for the same request."""
+        """Return the id of a memory's copy; equal requests give equal ids."""
         return str(uuid5(_IDS, "\0".join((self.asked.session_id, self.asked.new_session_id, memory_id))))
 
     def _source(
@@ -240,7 +242,7 @@ class _Copies:
         self.memories[entry.entry_id] = memory_of_entry(copied), told
 
     def add_turn(self, turn: TurnRecord) -> None:
-        """Copy what was said in a turn as one narrative."""
+        """Copy the messages of a turn as one narrative."""
         messages = [
             each for each in told_messages(turn.messages) if each.role is not Role.SYSTEM and each.content.strip()
         ]
@@ -264,7 +266,7 @@ class _Copies:
             self.add_entry(entry)
 
     def add_summary(self, summary: Summary | None, said: str) -> None:
-        """Remember the summary of the old session, shown in every prompt."""
+        """Add the summary of the old session, shown in every prompt."""
         if summary is None or not self.asked.may_know(read_audience(summary.extra)):
             return
         language = "zh" if find_text_language(summary.content or said).startswith("zh") else "en"
@@ -308,7 +310,7 @@ class _Copies:
         self.blocks.append(replace(block, extra={**block.extra, **source}))
 
     def start_of(self, window: SessionWindow) -> SessionStart:
-        """Return the new session: its world as it begins, the owner and profile of the old one, and the copies."""
+        """Return the new session: its world's initial state, the owner and profile of the old one, and the copies."""
         extra = {} if window.meta is None else {k: v for k, v in window.meta.extra.items() if k == PROFILE}
         start = session_start(self.asked.new_session_id, self.world, self.at, extra={**extra, **self.asked.field()})
         return replace(

@@ -1,4 +1,4 @@
-"""A host repairs the state of a session: ops of its own, recorded as a turn without messages.
+"""Repairs of a session's state by the host: its own ops, recorded as a turn without messages.
 
 So a repair follows the branch, is in the op log, and is undone by a fork before it. It must not import a concrete store.
 """
@@ -29,12 +29,12 @@ from mnemosyne.schema.record import SessionWindow, TurnCommit, TurnRecord
 from mnemosyne.schema.session import SessionHead, TurnKind, TurnStatus
 
 REPAIR = "repair"
-"""The key under which the report of a repair's turn says why it was made."""
+"""Key of the reason in the report of a repair's turn."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RepairResult:
-    """A repair of the state: its turn, the session's version after it, the ops as JSON Patch, and a verdict on each op."""
+    """Repair of the state: its turn, the session's version after it, the ops as JSON Patch, and a verdict on each op."""
 
     turn_id: str
     version: int
@@ -51,10 +51,10 @@ async def repair_state(
     reason: str,
     branch_id: str | None,
 ) -> RepairResult:
-    """Apply ops of the host to the head of a branch. A turn that waits for its reply is committed without one.
+    """Apply ops of the host to the head of a branch; a turn that waits for its reply is committed without one.
 
-    ConfigError where there are no ops or nothing changes; StateOpError for the first op that is refused, and then nothing
-    is written.
+    Raises ConfigError if there are no ops or nothing changes, and StateOpError for the first refused op; then nothing is
+    written.
     """
     window = await parts.store.window(session_id, message_limit=1, branch_id=branch_id)
     if (pending := window.pending) is not None:
@@ -86,7 +86,7 @@ async def _write(parts: EngineParts, window: SessionWindow, judged: JudgedOps, r
         kind=TurnKind.NUMERICAL,
         status=TurnStatus.PREPARED,
         messages=(),
-        # The focus and the schedule of texts go on over the repair.
+        # Focus and schedule of texts continue over the repair.
         plan=None if window.previous is None else window.previous.plan,
         created_at=at,
     )
