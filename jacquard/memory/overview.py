@@ -1,4 +1,4 @@
-"""Rates memories for an overview: what a memory tells of the subject that the prompt does not show already. Pure."""
+"""Rates memories for an overview by the content about its subject that the prompt does not show already. Pure."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from mnemosyne.schema.query import RatedEntry
 
 _READ_CHARS = 4_000
 _MOST_SENTENCES = 2
-"""So many sentences of an entry count: its length must not make it worth more."""
+"""Maximum number of sentences of an entry that count, so that long entries are not preferred."""
 _DIGEST_WORTH = 4.0
 _CHANGE_WORTH = 3.0
 _SUBJECT_WORTH, _LORE_WORTH = 20.0, 3.0
 _LEAST_OF_MESSAGE = 2.5
-"""A message of less worth tells of weather and gestures."""
+"""Minimum worth of a message; below it there are only weather and gestures."""
 _OWN_WORTH, _OWN_THREAD = 4.0, 3
 _QUESTION_SHARE, _SAID_SHARE = 0.3, 0.6
 _ASKS = re.compile(r"(?i)\W*i (?:\w+ ){0,2}?(?:ask|question|inquire)\b|[^，。]{0,2}我[^，。]{0,8}(?:问|打听|询问)")
-"""A player's question in indirect speech: alone it says nothing."""
+"""A player's question in indirect speech, which is worthless without its answer."""
 _COVERED_SHARE = 0.5
 _SAME_SHARE = 0.6
 _KINDS = {OverviewScope.PERSON: "person", OverviewScope.PLACE: "place"}
@@ -45,18 +45,22 @@ _OWN = re.compile(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Subject:
-    """Subject of an overview: ids of entities and quests (empty: all of the scope). `names` and `kinds` are those of the world."""
+    """Subject of an overview."""
 
     scope: OverviewScope
     entities: frozenset[str]
+    """Ids of entities (both empty: all of the scope)."""
     quests: frozenset[str]
+    """Ids of quests."""
     members: Mapping[str, frozenset[str]]
     names: NameDictionary
+    """Names of the world's entities."""
     kinds: Mapping[str, str]
+    """Kinds of the world's entities."""
 
 
 def overview_rating(turn: Turn) -> Callable[[Sequence[MemoryEntry]], list[RatedEntry]] | None:
-    """Return what rates memories for the overview that the input of a turn asks for; None where it asks for none."""
+    """Return the function that rates memories for the overview that a turn's input asks for; None if it does not ask for one."""
     scope = turn.plan.search_intent.overview
     if scope is None:
         return None
@@ -72,7 +76,7 @@ def rate_entries(entries: Sequence[MemoryEntry], *, subject: _Subject, summary: 
     for entry in named:
         if entry.quest_id is not None and entry.depth is not None:
             quests.setdefault(entry.depth, set()).add(entry.quest_id)
-    told = _Told.of(summary, [entry for entry in named if entry.kind == MACRO])
+    told = _SummaryLines.of(summary, [entry for entry in named if entry.kind == MACRO])
     return [
         RatedEntry(entry, _rate(entry, subject, told))
         for entry in named
@@ -81,15 +85,15 @@ def rate_entries(entries: Sequence[MemoryEntry], *, subject: _Subject, summary: 
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """Text of the summary, its words by turn, and the turns that a digest of several covers."""
+class _SummaryLines:
+    """Text of the summary, its words by turn, and the turns covered by a digest of several."""
 
     text: str
     lines: Mapping[int, frozenset[str]]
     covered: frozenset[int]
 
     @classmethod
-    def of(cls, summary: str, digests: Iterable[MemoryEntry]) -> _Told:
+    def of(cls, summary: str, digests: Iterable[MemoryEntry]) -> _SummaryLines:
         lines = {
             int(line.turn): frozenset(word_tokens(" ".join((*line.asked, *line.told, line.changes))))
             for line in read_lines(summary)
@@ -99,7 +103,7 @@ class _Told:
         return cls(squeeze(summary), lines, frozenset(covered))
 
     def tells(self, sentence: str, depth: int | None) -> bool:
-        """Return whether the summary says what a sentence of a turn does."""
+        """Return whether the summary contains what a sentence of a turn states."""
         if squeeze(sentence) in self.text:
             return True
         words = frozenset(word_tokens(sentence))
@@ -130,7 +134,7 @@ def _find_subject(turn: Turn, scope: OverviewScope) -> _Subject:
 
 
 def _with_entities(entry: MemoryEntry, names: NameDictionary) -> MemoryEntry:
-    """Return an entry with the entities that it names beside its own."""
+    """Return an entry with the entities that its text names added to its own."""
     found = (
         each
         for match in names.find(entry.text[:_READ_CHARS])
@@ -142,7 +146,7 @@ def _with_entities(entry: MemoryEntry, names: NameDictionary) -> MemoryEntry:
 
 
 def _belongs(entry: MemoryEntry, subject: _Subject, met: Collection[str], quests: Collection[str]) -> bool:
-    """Return whether an entry is of the scope. Lore must be of what is asked for, or else of persons and places that were met."""
+    """Return whether an entry belongs to the scope; lore must be about the subject, or about persons and places that were met."""
     scope, own = subject.scope, frozenset(entry.entities)
     if entry.chain is Chain.LORE:
         if entry.kind not in (LoreCategory.AGENT, LoreCategory.ENCYCLOPEDIA):
@@ -166,12 +170,12 @@ def _belongs(entry: MemoryEntry, subject: _Subject, met: Collection[str], quests
 
 
 def _titled(entry: MemoryEntry, subject: _Subject) -> frozenset[str]:
-    """Return the entities that the title of an entry of lore names."""
+    """Return the entities named by the title of a lore entry."""
     found = (each for match in subject.names.find(entry.title) for each in match.entity_ids)
     return frozenset(found) & frozenset(entry.entities)
 
 
-def _rate(entry: MemoryEntry, subject: _Subject, told: _Told) -> float:
+def _rate(entry: MemoryEntry, subject: _Subject, told: _SummaryLines) -> float:
     if entry.chain is Chain.LORE:
         is_subject = _titled(entry, subject) & (subject.entities or subject.kinds.keys())
         return _SUBJECT_WORTH if is_subject else _LORE_WORTH

@@ -1,4 +1,4 @@
-"""Reads the memories of one branch: its entries, and its turns that have no summary yet. It must not import a concrete store."""
+"""Reads the memories of one branch: its entries, and its turns without a summary. It must not import a concrete store."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The system messages of a session's path: they are in every prompt, however old they are.
+"""System messages of a session's path: they are in every prompt, however old they are.
 
-A played turn has none; they come with documents and imports. Where they are is asked of the store once for a process and a branch;
-later turns read only what was written since. It must not import a concrete store.
+A played turn has none; they come with documents and imports. The store is searched for them once per process and branch; later
+turns only read the turns written since. It must not import a concrete store.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ _KEPT = 1024
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Scan:
-    """A path read up to a turn; `depths` are those of its turns with system messages, ascending. No text is kept."""
+    """Path read up to a turn; contains no text."""
 
     turn_id: str | None = None
     depth: int = 0
     depths: tuple[int, ...] = ()
+    """Depths of its turns with system messages, ascending."""
 
 
 class SystemMessages:
@@ -36,8 +37,9 @@ class SystemMessages:
     async def load(
         self, head: SessionHead, shown: Iterable[WindowMessage], newest: TurnRecord | None = None
     ) -> tuple[WindowMessage, ...]:
-        """Return the system messages on the path to a head that are not among those shown, oldest first. `newest`: the turn at
-        the head, where it is at hand.
+        """Return the system messages on the path to a head that are not among `shown`, oldest first.
+
+        `newest` is the turn at the head, if the caller has it.
         """
         scan = await self._scan(head, newest)
         seen = {placed.message.message_id for placed in shown}
@@ -63,8 +65,9 @@ class SystemMessages:
         return scan
 
     async def _find_new(self, head: SessionHead, scan: _Scan, newest: TurnRecord | None) -> list[int] | None:
-        """Return the depths of turns with system messages behind a scan; None where the turn that it read last is there no
-        more: another session may have taken the name.
+        """Return the depths of new turns with system messages; None if the last turn of the scan is gone.
+
+        That happens if another session has taken the name.
         """
         if scan.depth > head.depth:
             return None
@@ -82,7 +85,7 @@ class SystemMessages:
         found = await combined_reads(self._store).depths_with_system_messages(
             self._store, head.session_id, branch_id=head.branch_id, after_depth=depth
         )
-        # Another process may have gone on meanwhile.
+        # Another process may have written more turns meanwhile.
         return [each for each in found if each <= head.depth]
 
     async def _read(self, head: SessionHead, upto: int, limit: int) -> tuple[TurnRecord, ...]:

@@ -1,7 +1,9 @@
-"""Open threads: promises, debts and questions that a turn leaves open, and what keeps them, by rules in English and Chinese.
+"""Open threads: promises, debts and questions that a turn leaves open, and their ends, by rules in English and Chinese. Pure.
 
-Pure. A thread is an event of its turn, found by recall where a person, a place or a date of it comes up; what keeps it is an event
-too, so both follow the branch. Only what is said plainly counts: what is denied, asked, supposed or done leaves nothing open.
+A thread is an event of its turn, recalled when a person, place or date of it is mentioned. Its end is an event too, so both
+follow the branch. Only plain statements count: a thing denied, asked, supposed or done leaves nothing open.
+
+Example: the reply "I will bring you the lantern tomorrow." leaves a promise open.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from mnemosyne.schema.session import Message, Role
 PROMISE, DEBT, QUESTION = "promise", "debt", "question"
 KINDS = (PROMISE, DEBT, QUESTION)
 THREAD_KEPT = "thread_kept"
-"""The kind of an event that keeps a thread, which recall then leaves out."""
+"""Kind of an event that ends a thread, which recall then leaves out."""
 
 MOST_OF_A_TURN = 3
 SENTENCE_CHARS = 300
@@ -40,7 +42,7 @@ _READ_CHARS = 8_000
 _KEYS = 12
 _SHARED = 2
 _EVADED_WITHIN = 3
-"""An evasion stands among so many of the first sentences of a reply."""
+"""An evasion is within this many first sentences of a reply."""
 _LEAST_ZH = 6
 
 _HINT_TEXT = (
@@ -53,7 +55,7 @@ _KEPT_TEXT = (
     "说到做到|兑现|履行|守信|守约|守诺|守住|守了|如约|依约|答应|清|还给|还了|债|你问|问过"
 )
 _HINTS, _HINTS_KEPT = tuple(_HINT_TEXT.split("|")), tuple(_KEPT_TEXT.split("|"))
-"""Words without which nothing is promised or owed, and nothing kept: most texts are read no further."""
+"""Every promise, debt or end of one contains one of these words; texts without them are not read further."""
 _FUTURE = re.compile(
     r"(?i)\b(?:will|shall|would|won['’]t|going to|nobody|no one|never again)\b|['’]ll\b"
     r"|\b(?:promise|swear|swore|vow|pledge)\w*(?: \w+)? (?:to|never|not to)\b"
@@ -154,17 +156,20 @@ _NOT_KEPT = re.compile(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpenThread:
-    """What a turn leaves open: `kind` is one of KINDS, `text` the sentence that says it, `is_users` whether the user said it."""
+    """Thing that a turn leaves open."""
 
     kind: str
+    """One of KINDS."""
     text: str
+    """The sentence that states it."""
     is_users: bool = False
+    """True if the user said it."""
 
 
 def find_threads(asked: str, told: str) -> tuple[OpenThread, ...]:
-    """Return what a user's message and the reply to it leave open, at most MOST_OF_A_TURN; of what is said twice the later.
+    """Return the threads that a user's message and its reply leave open, at most MOST_OF_A_TURN; of repeated ones the later.
 
-    A question counts only if the reply says that it is not answered.
+    A question counts only if the reply states that it is not answered.
     """
     asked, told = asked[:_READ_CHARS], told[:_READ_CHARS]
     is_evaded = ("?" in asked or "？" in asked) and _EVADES.search(told[: 2 * SENTENCE_CHARS]) is not None
@@ -190,13 +195,14 @@ def find_threads(asked: str, told: str) -> tuple[OpenThread, ...]:
 
 
 def _has_any(text: str, words: Sequence[str]) -> bool:
-    # Each commit looks for them: a generator would be a call for each word.
+    # Every commit searches for them, and a generator would cost a call for each word.
     return any(map(f" {text.lower()}".__contains__, words))
 
 
 def _sentences(text: str) -> list[tuple[str, str, str]]:
-    """Return the sentences of a text, each with what is to be remembered of it and the sentence before it: speech without its
-    speaker and a bare vow are remembered with that.
+    """Return the sentences of a text, each with the text to remember and the previous sentence.
+
+    Speech without its speaker and a bare vow are remembered together with the previous sentence.
     """
     found: list[tuple[str, str, str]] = []
     before = ""
@@ -211,7 +217,7 @@ def _sentences(text: str) -> list[tuple[str, str, str]]:
 
 
 def _kind_of(before: str, sentence: str) -> str | None:
-    """Return whether a sentence is a promise or a debt, which is a promise to pay; None for neither."""
+    """Return the kind of a sentence: a promise, a debt (a promise to pay), or None."""
     if is_question(sentence) or not _has_any(sentence, _HINTS):
         return None
     if (_OWES.search(sentence) and not _NO_DEBT.search(sentence)) or (
@@ -227,7 +233,7 @@ def _kind_of(before: str, sentence: str) -> str | None:
 
 
 def _is_evaded(told: Sequence[str]) -> bool:
-    """Return whether a reply begins with an evasion, and nothing else is said in it."""
+    """Return whether a reply consists of an evasion."""
     place = next((place for place, sentence in enumerate(told[:_EVADED_WITHIN]) if _EVADES.search(sentence)), None)
     if place is None:
         return False
@@ -236,7 +242,7 @@ def _is_evaded(told: Sequence[str]) -> bool:
 
 
 def _is_worth_an_answer(sentence: str) -> bool:
-    """Return whether a sentence asks for something that can be told, and not how somebody is."""
+    """Return whether a sentence asks for information, and not how somebody is."""
     if not is_question(sentence) or is_idle(sentence):
         return False
     if _ASKS_ZH.search(sentence):
@@ -249,7 +255,7 @@ def _share(one: str, other: str) -> bool:
 
 
 def make_threads(record: TurnRecord, reply: Message, at: datetime | None) -> tuple[MemoryEntry, ...]:
-    """Return what a turn leaves open as events of it."""
+    """Return the open threads of a turn as events of it."""
     asked = [each for each in told_messages(record.messages) if each.role is Role.USER]
     found = find_threads("\n".join(each.content for each in asked), reply.content)
     speaker = asked[-1].author.id if asked and asked[-1].author is not None else Role.USER.value
@@ -308,7 +314,7 @@ def name_entities(threads: Iterable[MemoryEntry], lexicon: NameDictionary) -> tu
 
 
 def find_keeping(asked: str, told: str) -> dict[str, str]:
-    """Return, by kind of thread, the sentence of a turn that says that one is kept; empty for most turns."""
+    """Return, by kind of thread, the sentence of a turn that ends one; empty for most turns."""
     found: dict[str, str] = {}
     for text in (asked[:_READ_CHARS], told[:_READ_CHARS]):
         if _has_any(text, _HINTS_KEPT):
@@ -322,7 +328,7 @@ def find_keeping(asked: str, told: str) -> dict[str, str]:
 def find_kept(
     threads: Sequence[MemoryEntry], keeping: dict[str, str], events: Iterable[MemoryEntry]
 ) -> list[tuple[MemoryEntry, str]]:
-    """Return which open threads a turn keeps, each with what says so: the one that fits a sentence best, and those of a quest that
+    """Return the open threads that a turn ends, each with its reason: the best match of a sentence, and those of a quest that
     ends.
     """
     kept: dict[str, tuple[MemoryEntry, str]] = {}
@@ -340,7 +346,7 @@ def find_kept(
 
 
 def _overlap(thread: MemoryEntry, sentence: str) -> int:
-    """Return how many words a thread shares with a sentence; none if they name others."""
+    """Return how many words a thread shares with a sentence; 0 if they name others."""
     names, theirs = names_in(thread.text), names_in(sentence)
     if names and theirs and not any(one in other or other in one for one in names for other in theirs):
         return 0
@@ -348,7 +354,7 @@ def _overlap(thread: MemoryEntry, sentence: str) -> int:
 
 
 def build_keeping(turn: TurnRecord, entry_id: str, thread: MemoryEntry, text: str, at: datetime | None) -> MemoryEntry:
-    """Return the event that keeps a thread; nobody may know it itself."""
+    """Return the event that ends a thread; it is not shown to anybody."""
     return MemoryEntry(
         entry_id=entry_id,
         scope=session_scope(turn.session_id),
@@ -364,6 +370,6 @@ def build_keeping(turn: TurnRecord, entry_id: str, thread: MemoryEntry, text: st
 
 
 def open_threads(events: Sequence[MemoryEntry]) -> list[MemoryEntry]:
-    """Return the threads among the events of a path that no other of them keeps, in order."""
+    """Return the threads among the events of a path that no later event ends, in order."""
     kept = {each.metadata.get(TAKES_FROM_RECALL) for each in events if each.kind == THREAD_KEPT}
     return [each for each in events if each.kind == THREAD and each.entry_id not in kept]

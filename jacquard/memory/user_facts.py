@@ -1,8 +1,8 @@
-"""Facts about users across their sessions: what is remembered is never overwritten.
+"""Facts about users across their sessions; stored facts are never overwritten.
 
-The facts of a user are the evidence of one session that belongs to that user and holds nothing else. So every store keeps them,
-every copy and check covers them, and an erasure of the user removes them with the user's other sessions. This module must not
-import a concrete store.
+The facts of a user are the evidence of one session that belongs to that user and contains nothing else. So every store keeps
+them, every copy and check covers them, and an erasure of the user removes them with the user's other sessions. This module must
+not import a concrete store.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from mnemosyne.schema.query import EvidenceFilter
 from mnemosyne.schema.session import Message
 
 FACTS_READ = 1_000
-"""How many of the newest facts about a user are read, so that a turn's cost has a bound."""
+"""Maximum number of newest facts about a user that are read; it bounds the cost of a turn."""
 
 _MOMENT = timedelta(microseconds=1)
 _IDS = UUID("0d6d3f52-0b7a-5c9e-8a51-5f6a1d0f9c33")
@@ -36,8 +36,9 @@ _TOPIC, _FROM, _TO, _SOURCE = "topic", "valid_from", "valid_to", "source"
 
 
 class UserFacts:
-    """Remembers facts about users. `redactor` removes secrets from their texts first (None: they are stored as they are); with
-    `pass_through`, a text that it cannot search is stored as it is.
+    """Stores facts about users. `redactor` first removes secrets from their texts (None: they are stored unchanged).
+
+    With `pass_through`, a text that it cannot search is stored unchanged.
     """
 
     def __init__(
@@ -48,8 +49,8 @@ class UserFacts:
     async def remember(self, user_id: str, facts: Sequence[UserFact], *, dry_run: bool = False) -> tuple[UserFact, ...]:
         """Store facts about a user; return them as they are stored, in the order given. With `dry_run` nothing is stored.
 
-        What the user's facts say already is returned and not stored again; the same fact with a `valid_to` ends it.
-        ConfigError for an empty text or id and for times that cannot be; RedactionError where a text cannot be searched. Then
+        A fact that is stored already is returned and not stored again; the same fact with a `valid_to` ends it. Raises
+        ConfigError for an empty text or id and for impossible times, and RedactionError if a text cannot be searched. Then
         nothing is written.
         """
         if not user_id.strip():
@@ -78,12 +79,12 @@ class UserFacts:
                 await self._store.put_evidence(session_id, _to_evidence(made))
             alike[made.fact_id] = made
             done.append(made)
-        # More than the newest may have been given.
+        # More facts than are read may have been given.
         settled = {fact.fact_id: fact for fact in await self.facts(user_id)}
         return tuple(settled.get(fact.fact_id, fact) for fact in done)
 
     async def facts(self, user_id: str) -> tuple[UserFact, ...]:
-        """Return the newest facts about a user, former ones too, in the order in which they began; none for an unknown user."""
+        """Return the newest facts about a user, former ones too, oldest first; none for an unknown user."""
         where = EvidenceFilter(types=frozenset({EvidenceType.OTHER}), limit=FACTS_READ, newest=True)
         try:
             found = await self._store.list_evidences(profile_session_id(user_id), where)
@@ -94,7 +95,7 @@ class UserFacts:
     async def _clean(self, fact: UserFact) -> UserFact:
         text = fact.text.strip()
         if not text:
-            raise ConfigError("remember: a fact has no text; say in a sentence what holds of the user.")
+            raise ConfigError("remember: a fact has no text; state in a sentence what is true about the user.")
         for name, at in ((_FROM, fact.valid_from), (_TO, fact.valid_to)):
             if at is not None and at.tzinfo is None:
                 raise ConfigError(f"remember: {name} of {text!r} has no time zone; give an aware datetime.")
@@ -119,17 +120,17 @@ async def ensure_profile_session(store: Store, session_id: str, clock: Clock, ac
         try:
             await store.put_session(session_id, document, expected_version=0)
         except VersionConflictError:
-            # Another process was sooner.
+            # Another process wrote it first.
             await store.head(session_id)
 
 
 def _later_than(stored: Iterable[UserFact], now: datetime) -> datetime:
-    """Return the present, or a moment after what was recorded last: what is said later counts."""
+    """Return the present time, or a moment after the newest record, because the later of two facts counts."""
     return max([now, *(fact.recorded_at + _MOMENT for fact in stored if fact.recorded_at is not None)])
 
 
 def find_user(message: Message, meta: Meta | None) -> str:
-    """Return the user of a turn: the writer of its message where it names one, else the one whose session it is; '' for none."""
+    """Return the user of a turn: the author of its message if it names one, else the owner of the session; '' for none."""
     owner = meta.actor.user_id if meta is not None and meta.actor is not None else ""
     return read_user(message) or owner
 
@@ -139,7 +140,7 @@ def _meaning(fact: UserFact) -> tuple[FactKind, str, str]:
 
 
 def _find_known(fact: UserFact, same: Iterable[UserFact]) -> UserFact | None:
-    """Return which of the stored facts that say the same is meant: one that still holds, or one that began at the same time."""
+    """Return the stored fact that equals this one: one that is still true, or one that began at the same time."""
     if fact.valid_from is not None:
         return next((each for each in same if each.valid_from == fact.valid_from), None)
     return next((each for each in same if each.valid_to is None), None)
@@ -152,7 +153,7 @@ def _id_of(user_id: str, fact: UserFact, now: datetime) -> str:
 
 def _to_evidence(fact: UserFact) -> Evidence:
     told: dict[str, Any] = {_TOPIC: fact.topic, _SOURCE: fact.source}
-    # An end that another fact puts is found again when facts are read; only the host's own is stored.
+    # An end set by another fact is derived again when facts are read; only the host's own is stored.
     ends = None if fact.superseded_by else fact.valid_to
     told |= {name: format_time(at) for name, at in ((_FROM, fact.valid_from), (_TO, ends)) if at is not None}
     return Evidence(
@@ -168,7 +169,7 @@ def _to_evidence(fact: UserFact) -> Evidence:
 
 
 def _from_evidence(evidence: Evidence) -> UserFact | None:
-    """Return the fact of an evidence item; None for one that is no fact."""
+    """Return the fact of an evidence item; None if it is not a fact."""
     told: Mapping[str, Any] = evidence.metadata
     try:
         begins, ends = (None if told.get(name) is None else parse_time(str(told[name])) for name in (_FROM, _TO))

@@ -1,8 +1,8 @@
-"""Makes the memory of one branch: summaries and events of its turns, batch by batch, then narratives over many of them.
+"""Makes the memory of one branch: summaries and events of its turns, batch by batch, then narratives over many turns.
 
-This runs in the background. Each batch is written as soon as it is made, under ids that are derived from the turns, so
-the work can be stopped at any time, continued, and repeated without harm. Each entry belongs to its turn and so follows
-the branch. A batch that fails is reported and left for the next run; the later batches are still tried once.
+This runs in the background. Each batch is written as soon as it is made, under ids derived from the turns, so the work can be
+stopped at any time, continued, and repeated without harm. Each entry belongs to its turn and so follows the branch. A failed
+batch is reported and left for the next run; the later batches are still tried once.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ from mnemosyne.schema.record import TurnRecord
 from mnemosyne.schema.session import SessionHead
 
 KEPT_BACK = 2
-"""How many of the newest turns a background run leaves to the next run."""
+"""Number of newest turns that a background run leaves to the next run."""
 
 _log = open_log(__name__)
 Hold = Callable[[str], AbstractAsyncContextManager[None]]
@@ -78,26 +78,30 @@ def ignore_progress(done: int, total: int) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConsolidationResult:
-    """The numbers of turn summaries, events and narratives that one run made.
-
-    `left` turns still have no summary; `failures` say why, one sentence each. `proposed` of them wait for a person's yes
-    (`memory.review`), and `waiting` is how many wait by now.
-    """
+    """Result of one run."""
 
     session_id: str
     branch_id: str
     summaries: int = 0
+    """Turn summaries made."""
     events: int = 0
+    """Events made."""
     narratives: int = 0
+    """Narratives made."""
     left: int = 0
+    """Turns that still have no summary."""
     failures: tuple[str, ...] = ()
+    """Reasons for that, one sentence each."""
     proposed: int = 0
+    """Entries of this run that wait for a person's decision (`memory.review`)."""
     waiting: int = 0
+    """All entries that wait by now."""
 
 
 class Consolidator:
-    """Makes memory with a small model. `hold` locks a session while its memory is written; `failures` has, by session, why the
-    last run failed.
+    """Makes memory with a small model.
+
+    `hold` locks a session while its memory is written; `failures` has the reason why the last run failed, by session.
     """
 
     def __init__(
@@ -118,16 +122,16 @@ class Consolidator:
 
     @property
     def is_able(self) -> bool:
-        """Whether a model for consolidation is configured."""
+        """True if a model for consolidation is configured."""
         return self._model is not None
 
     def degradations(self, session_id: str) -> tuple[str, ...]:
-        """Return the degradation of a session whose last run of this process failed, as `code: detail`."""
+        """Return the degradation of a session whose last run in this process failed, as `code: detail`."""
         failure = self._failures.get(session_id)
         return () if failure is None else (f"{DegradationCode.CONSOLIDATE_FAILED}: {failure}",)
 
     async def wait_until_idle(self) -> None:
-        """Return when no background run is under way."""
+        """Return when no background run is running."""
         while self._behind:
             await next(iter(self._behind.values())).wait()
 
@@ -136,7 +140,7 @@ class Consolidator:
     ) -> None:
         """Start consolidation after a committed turn, if it is due; one run at a time for each session.
 
-        The newest turns are left out, since a player may still replace their answers.
+        The newest turns are left out, because a player may still replace their answers.
         """
         if self.is_able and config.every_turns and session_id not in self._behind:
             self._behind[session_id] = anyio.Event()
@@ -163,12 +167,19 @@ class Consolidator:
         review: bool = False,
         progress: Progress = ignore_progress,
     ) -> ConsolidationResult:
-        """Consolidate a branch up to its head, or up to `keep_back` turns before it; with `chapter_ends` a chapter ends
-        there. With `review` what is made are proposals.
+        """Consolidate a branch up to its head, or up to `keep_back` turns before it.
 
-        `progress` is called with (done, all) turns. Failures of the model are in the result. Raises
-        SessionNotFoundError and BranchNotFoundError for an unknown session or branch, and StoreError when the store
-        fails; what was written before stays.
+        Failures of the model are in the result. Raises SessionNotFoundError and BranchNotFoundError for an unknown session or
+        branch, and StoreError if the store fails; entries written before stay.
+
+        Args:
+            session_id: id of the session.
+            config: settings of consolidation.
+            branch_id: branch (None: the active one).
+            keep_back: number of newest turns to leave out.
+            chapter_ends: a chapter ends with the last turn.
+            review: make proposals instead of entries.
+            progress: called with (done, all) turns.
         """
         await warm_prompts()
         head = await self._store.head(session_id, branch_id)
@@ -190,7 +201,7 @@ class Consolidator:
             except (ModelError, SummarizerError) as error:
                 failures.append(f"turns {batch[0].depth}-{batch[-1].depth}: {error}")
             else:
-                # Each batch is stored at once: an interruption loses no more than one.
+                # Each batch is stored at once, so an interruption loses no more than one.
                 made = [*make_entries(batch, memories, names, shown)]
                 threads = open_threads([*threads, *made])
                 keep = partial(self._keep, session_id, review=review)
@@ -230,9 +241,7 @@ class Consolidator:
     async def _write_due_narratives(
         self, head: SessionHead, config: ConsolidationConfig, *, chapter_ends: bool, upto: int, review: bool
     ) -> tuple[int, list[str]]:
-        """Write the narratives that are due. The first failure ends this, because later narratives continue from
-        earlier ones.
-        """
+        """Write the narratives that are due; the first failure ends this, because later narratives continue earlier ones."""
         narratives = await self._load_narratives(head)
         texts = {entry.depth: entry for entry in narratives if entry.kind == TURN_SUMMARY and entry.depth is not None}
         chapters = chapter_depths(narratives, await load_path_entries(self._store, head, Chain.EVENT))
@@ -361,12 +370,12 @@ class Consolidator:
         return usage_of(usage_id, timed, self._count, stage=stage, purpose="memory", turn_id=head.turn_id, error=error)
 
     async def _load_narratives(self, head: SessionHead) -> list[MemoryEntry]:
-        """Return the narratives of a branch without those that came from another session: they tell of other turns."""
+        """Return the narratives of a branch without those from another session, which are about other turns."""
         found = await load_path_entries(self._store, head, Chain.NARRATIVE)
         return [entry for entry in found if COPIED_FROM not in entry.metadata]
 
     async def _load_proposed(self, head: SessionHead) -> list[MemoryEntry]:
-        """Return the entries that were proposed on a branch, whatever became of them: they are not proposed again."""
+        """Return all entries proposed on a branch, decided or not, because they are not proposed again."""
         return proposed_entries(await load_proposals(self._store, head.session_id, head.branch_id))
 
     async def _keep(self, session_id: str, entries: Sequence[MemoryEntry], *, review: bool) -> int:

@@ -1,4 +1,4 @@
-"""Makes memories of turns from what a model told of them. Pure."""
+"""Makes memory entries from a model's answers about turns. Pure."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ def make_entries(
     lexicon: NameDictionary,
     threads: Sequence[MemoryEntry] = (),
 ) -> list[MemoryEntry]:
-    """Return the summaries and events of turns, each for the viewers who may know its turn. `threads` are those that were open:
-    what one of them tells of a turn is not told again.
+    """Return the summaries and events of turns, each for the viewers who may know its turn.
+
+    An event that repeats one of the open `threads` is left out.
     """
     turns = {turn.depth: turn for turn in batch}
     made: list[MemoryEntry] = []
@@ -73,7 +74,7 @@ def make_entries(
 def _make_threads(
     turn: TurnRecord, memory: TurnMemory, lexicon: NameDictionary, threads: Sequence[MemoryEntry]
 ) -> list[MemoryEntry]:
-    """Return what a turn leaves open and what it keeps."""
+    """Return the threads that a turn opens and ends."""
     known = {kind for each in threads if each.turn_id == turn.turn_id for kind in each.tags}
     found = [
         build_thread(turn, f"{turn.turn_id}.open.{number}", each.kind, each.text, at=turn.created_at)

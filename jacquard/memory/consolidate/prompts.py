@@ -1,7 +1,7 @@
-"""The prompts with which a small model turns turns into memory, and its answers read as data. Pure.
+"""Prompts with which a small model makes memory from turns, and the reading of its answers. Pure.
 
-Turns are named by their number on the branch, so that an answer cannot name a turn of another session. Everything that is sent
-besides the rules is escaped; of an answer, which is unescaped, only known numbers, bounded texts and plain words are used.
+Turns are named by their number on the branch, so that an answer cannot name a turn of another session. Everything sent except
+the rules is escaped; of an answer, which is unescaped, only known numbers, bounded texts and plain words are used.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ EVENT_CHARS = 240
 EVENTS_A_TURN = 3
 THREADS_A_TURN = 2
 OPEN_SHOWN = 20
-"""The most open threads that the model is shown, the newest."""
+"""Maximum number of open threads shown to the model; the newest are shown."""
 NAMES = 8
 NAME_CHARS = 60
 TITLE_CHARS = 80
@@ -39,7 +39,7 @@ _DECODER = json.JSONDecoder(strict=False)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnEvent:
-    """A fact that a turn changed for good."""
+    """Fact that a turn changed permanently."""
 
     type: str
     text: str
@@ -49,7 +49,7 @@ class TurnEvent:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnThread:
-    """A promise, a debt or a question that a turn leaves open."""
+    """Promise, debt or question that a turn leaves open."""
 
     kind: str
     text: str
@@ -57,14 +57,16 @@ class TurnThread:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnMemory:
-    """Memories of one turn; `depth` is its number, `kept` are the numbers of open threads that it ends."""
+    """Memory of one turn."""
 
     depth: int
+    """Number of the turn."""
     summary: str
     events: tuple[TurnEvent, ...] = ()
     is_chapter_end: bool = False
     threads: tuple[TurnThread, ...] = ()
     kept: tuple[int, ...] = ()
+    """Numbers of open threads that it ends."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,7 +80,7 @@ class Narrative:
 def turns_request(
     turns: Sequence[ConversationTurn], locale: str, timeout_seconds: float, threads: Sequence[str] = ()
 ) -> LlmRequest:
-    """Return the call that asks for the memory of turns; `threads` are what is open, numbered from 1 in the call."""
+    """Return the call that asks for the memory of turns; `threads` are the open ones, numbered from 1 in the call."""
     lines = "\n".join(
         f'<thread n="{number}">{escape_text(text)}</thread>' for number, text in enumerate(threads, start=1)
     )
@@ -98,7 +100,7 @@ def turns_request(
 
 
 def macro_request(summaries: Sequence[tuple[int, str]], before: str, locale: str, timeout_seconds: float) -> LlmRequest:
-    """Return the call that asks for a narrative over turns, given as (number, summary); `before` is the one before it."""
+    """Return the call that asks for a narrative over turns, given as (number, summary); `before` is the previous narrative."""
     lines = "\n".join(f'<turn n="{depth}">{escape_text(text)}</turn>' for depth, text in summaries)
     earlier = f"<before>\n{escape_text(before)}\n</before>\n" if before else ""
     return LlmRequest(
@@ -110,9 +112,9 @@ def macro_request(summaries: Sequence[tuple[int, str]], before: str, locale: str
 
 
 def read_turns(answer: str, depths: Sequence[int]) -> tuple[TurnMemory, ...]:
-    """Return the memories that an answer holds, by number, each asked turn at most once; SummarizerError for none.
+    """Return the memories in an answer, in order of turns, each requested turn at most once.
 
-    An answer that was cut in the middle gives the turns that are whole in it.
+    An answer that was cut off gives the turns that are complete in it. Raises SummarizerError if there is none.
     """
     found: dict[int, TurnMemory] = {}
     for item in _items(answer):
@@ -127,18 +129,18 @@ def read_turns(answer: str, depths: Sequence[int]) -> tuple[TurnMemory, ...]:
                 kept=_numbers(item.get("kept")),
             )
     if not found:
-        raise SummarizerError(f"The answer holds the memory of none of the {len(depths)} turns: {answer[:120]!r}.")
+        raise SummarizerError(f"The answer contains no memory of any of the {len(depths)} turns: {answer[:120]!r}.")
     return tuple(found[depth] for depth in sorted(found))
 
 
 def read_narrative(answer: str) -> Narrative:
-    """Return the narrative that an answer holds; SummarizerError for none."""
+    """Return the narrative in an answer; raises SummarizerError if there is none."""
     for item in _find_objects(answer):
         text = item.get("text")
         if isinstance(text, str) and text.strip():
             kept, _ = keep_last_sentences(unescape(text), NARRATIVE_CHARS, len)
             return Narrative(title=_line(item.get("title"), TITLE_CHARS), text=kept)
-    raise SummarizerError(f"The answer holds no narrative: {answer[:120]!r}.")
+    raise SummarizerError(f"The answer contains no narrative: {answer[:120]!r}.")
 
 
 def _render_messages(turns: Sequence[ConversationTurn]) -> str:
@@ -155,7 +157,7 @@ def _render_messages(turns: Sequence[ConversationTurn]) -> str:
 
 
 def _items(answer: str) -> list[Mapping[str, Any]]:
-    """Return the objects of an answer that tell of a turn: those of its list, else each that can be read on its own."""
+    """Return the objects of an answer that describe a turn: those of its list, else each that can be read by itself."""
     objects = _find_objects(answer)
     for each in objects:
         if isinstance(turns := each.get("turns"), list):
@@ -164,7 +166,7 @@ def _items(answer: str) -> list[Mapping[str, Any]]:
 
 
 def _find_objects(answer: str) -> list[dict[str, Any]]:
-    """Return the JSON objects in a text, outermost first; those within one that was read are not looked for."""
+    """Return the JSON objects in a text, outermost first; objects inside a readable one are skipped."""
     text = strip_thoughts(answer[:ANSWER_CHARS])
     found: list[dict[str, Any]] = []
     at, tries = text.find("{"), 0

@@ -1,4 +1,4 @@
-"""Finds which turns are summarized together, and where a narrative over many turns ends. Pure."""
+"""Finds which turns are summarized together, and the ends of narratives over many turns. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mnemosyne.schema.record import TurnRecord
 
 TURN_SUMMARY = "turn_summary"
 CHAPTER_END = "chapter_end"
-"""The tag of a turn's summary where a chapter ends."""
+"""Tag of a turn's summary that ends a chapter."""
 
 CLOSED = frozenset({"completed", "failed"})
 
@@ -46,7 +46,7 @@ def find_narrated_depth(narratives: Sequence[MemoryEntry]) -> int:
 
 
 def chapter_depths(narratives: Sequence[MemoryEntry], events: Sequence[MemoryEntry]) -> frozenset[int]:
-    """Return the depths at which chapters end: turns that are marked so, and turns that completed a quest."""
+    """Return the depths at which chapters end: turns with that mark, and turns that completed a quest."""
     marked = {entry.depth for entry in narratives if entry.kind == TURN_SUMMARY and CHAPTER_END in entry.tags}
     closed = {entry.depth for entry in events if entry.kind == QUEST_UPDATE and CLOSED.intersection(entry.tags)}
     return frozenset(depth for depth in marked | closed if depth is not None)
@@ -57,9 +57,8 @@ def macro_spans(
 ) -> tuple[MacroSpan, ...]:
     """Return the narratives that are due, oldest first; `summarised` are the depths of turns with a summary, in order.
 
-    A narrative ends where a chapter ends, if it has `chapter_least_turns` by then, else with its `macro_turns`-th turn.
-    Turns after the last end wait for the next run. Spans follow each other without gaps; none includes a turn without a
-    summary.
+    A narrative ends with a chapter if it has `chapter_least_turns` by then, else with its `macro_turns`-th turn. Turns after
+    the last end wait for the next run. Spans follow each other without gaps; none includes a turn without a summary.
     """
     spans: list[MacroSpan] = []
     start: list[int] = []
@@ -77,7 +76,7 @@ def macro_spans(
 
 
 def split_batches(turns: Sequence[TurnRecord], size: int) -> Iterator[Sequence[TurnRecord]]:
-    """Yield runs of turns that the same viewers may know, so that no call of the model mixes what is told with what is not."""
+    """Yield runs of turns that the same viewers may know, so that no model call mixes guarded and open texts."""
     for _, run in groupby(turns, key=lambda turn: audience_of_messages(told_messages(turn.messages))):
         same = tuple(run)
         for start in range(0, len(same), size):
@@ -85,8 +84,9 @@ def split_batches(turns: Sequence[TurnRecord], size: int) -> Iterator[Sequence[T
 
 
 def tell_together(told: list[tuple[int, MemoryEntry]]) -> tuple[list[tuple[int, MemoryEntry]], Audience]:
-    """Return the summaries that one narrative tells, and who may know it; those for viewers who may not know all the others
-    are left out where that leaves any.
+    """Return the summaries for one narrative, and who may know it.
+
+    Summaries for viewers who may not know all the others are left out, unless none would remain.
     """
     audience = join_audiences(audience_of_entry(entry) for _, entry in told)
     known_to_all = [(depth, entry) for depth, entry in told if not audience_of_entry(entry)]

@@ -46,7 +46,7 @@ MOST_CHANGES = 6
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RollingSummary:
-    """A new summary with its cost; where `summary` is None, `failure` says why."""
+    """New summary with its cost; if `summary` is None, `failure` states why."""
 
     head: SessionHead
     summary: Summary | None
@@ -84,13 +84,13 @@ class BatchSummarizer:
     async def summarize(
         self, window: SessionWindow, coverage: Coverage, upto: int, config: RuntimeConfig
     ) -> RollingSummary:
-        """Return the summary up to a depth, made batch by batch; what was reached before a failure is kept."""
+        """Return the summary up to a depth, made batch by batch; batches before a failure are kept."""
         head, at = window.head, self._clock.now()
         text = window.summary.summary.content if window.summary is not None else ""
         await warm_prompts()
         world = await self._worlds.world(head.world_id, write=False, digest=window.world_digest)
         parties = party_names(world)
-        # A summary speaks as the conversation does.
+        # The summary is in the language of the conversation.
         locale = find_text_language("".join(placed.message.content for placed in window.messages[-6:]))
         summary: Summary | None = None
         usages: list[ModelUsage] = []
@@ -103,7 +103,7 @@ class BatchSummarizer:
                 break
             told = await self._load_messages(window, turns, coverage, parties)
             if not any(turn.lines for turn in told):
-                # Nothing but actions and system messages: the summary covers them and says no more than before.
+                # Only actions and system messages: the summary covers them without new text.
                 coverage = _extend_coverage(coverage, turns)
                 summary = _summary_of(text, coverage, turns[-1].turn_id, at, {THINNED: thinned, CUT: cut}, audience)
                 continue
@@ -176,7 +176,7 @@ class BatchSummarizer:
                 lines=tuple(
                     (name_of_speaker(message, parties), message.content)
                     for message in told_messages(turn.messages)
-                    # System messages are in every prompt as they are.
+                    # System messages are in every prompt unchanged.
                     if message.role is not Role.SYSTEM
                     and message.content.strip()
                     and message.message_id not in coverage.message_ids
@@ -185,14 +185,14 @@ class BatchSummarizer:
                 changes=describe_changes(turn.ops, window.state),
             )
             for turn in turns
-            # A numerical turn changes numbers, which the state shows; it is not part of the story.
+            # A numerical turn changes numbers, which the state shows; it does not belong to the story.
             if turn.kind is TurnKind.NARRATIVE
         )
 
     def _usage_records(
         self, calls: Sequence[Call], head: SessionHead, began: float, before: int, error: str = ""
     ) -> list[ModelUsage]:
-        """Return the records of calls; `before` records of this job stand before them."""
+        """Return the records of calls; `before` is the number of earlier records of this job."""
         ms, stage = (perf_counter() - began) * 1000, ModelUsageStage.SUMMARIZE
         name = f"summary-{head.turn_id}-{'failed-' if error and error is not _UNUSED else ''}"
         return [
@@ -210,7 +210,7 @@ class BatchSummarizer:
 
 
 def describe_who_occurs(turns: Sequence[ConversationTurn], world: WorldPack) -> str:
-    """Return the first sentence of the lore of those who occur in turns, a line each; nothing that not everyone may know."""
+    """Return the first sentence of the lore about the entities in turns, a line each; only lore that everyone may know."""
     said = "\n".join(text for turn in turns for _, text in turn.lines)
     names = {entity.entity_id: (entity.name, *entity.aliases) for entity in world.entities}
     lines = [
@@ -224,7 +224,7 @@ def describe_who_occurs(turns: Sequence[ConversationTurn], world: WorldPack) -> 
 
 
 def describe_changes(patch: Sequence[Mapping[str, Any]], state: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what a patch changed, one short text a change: `hero.coins 9`, `+ brass pin`, `- lamp`; nothing that `state` hides."""
+    """Return the changes of a patch, one short text each: `hero.coins 9`, `+ brass pin`, `- lamp`; nothing that `state` hides."""
     told: list[str] = []
     for op in patch:
         places, value = str(op.get("path", "")).split("/")[1:], op.get("value")
@@ -232,7 +232,7 @@ def describe_changes(patch: Sequence[Mapping[str, Any]], state: Mapping[str, Any
         if is_hidden_at(state, places):
             continue
         if path[:2] == ["$meta", "gone"]:
-            # The names of what was removed.
+            # Names of removed things.
             told += [f"- {name}" for name in (value.values() if isinstance(value, Mapping) else (value,)) if name]
             continue
         if isinstance(value, Mapping):

@@ -1,9 +1,9 @@
-"""Summarizes without a model: the sentences of the conversation that tell most, by turn, as they were written. Pure.
+"""Summarizes without a model: the most informative sentences of the conversation, by turn, unchanged. Pure.
 
-A line is `- [turn] what the user said → what was answered [what changed in the state]`. Its sentences are whole, with what they
-quote: a sentence without the words that it quotes may say what is not true. The summary of a turn in the narrative chain (written
-by the pack's author or by consolidation) stands for its sentences where there is one. What does not fit is left out by its worth
-(`jacquard.memory.summarize.worth`), whatever its age. This module must not import a model.
+A line is `- [turn] the user's sentences → the answer's sentences [changes of the state]`. Sentences are complete, with their
+quotations, because a sentence without the words that it quotes may be false. If the narrative chain has a summary of a turn
+(written by the pack's author or by consolidation), it replaces the sentences. Sentences that do not fit are left out by their
+worth (`jacquard.memory.summarize.worth`), whatever their age. This module must not import a model.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SENTENCE_CHARS = 240
 TURN_CHARS = 400
 MARK = "- "
 ARROW = " → "
-"""Stands between input and answer in an extracted line."""
+"""Separates input and answer in an extracted line."""
 
 _READ_CHARS = 20_000
 _LINE = re.compile(r"- (?:\[(\d+)\] )?(.*?)(?: \[([^\[\]]*)\])?", re.DOTALL)
@@ -44,22 +44,26 @@ _WORD = re.compile(r"[^\W_]+")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Line:
-    """The sentences of a turn: `asked` by the user, `told` in the answer. A written line has only `told`, and one that
-    is foreign came with a document.
-    """
+    """Sentences of a turn."""
 
     turn: str = ""
+    """Number of the turn."""
     asked: tuple[str, ...] = ()
+    """Sentences of the user."""
     told: tuple[str, ...] = ()
+    """Sentences of the answer; the only ones of a written line."""
     changes: str = ""
     is_written: bool = False
+    """True for a line that was written by an author, a model or consolidation."""
     is_foreign: bool = False
+    """True for a line that came with a document."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Piece:
-    """A sentence with its place: the line, and whether it is of the answer. `needs_asked`: it names nobody, so that it is not
-    understood without the question.
+    """Sentence with its place: the line, and whether it belongs to the answer.
+
+    `needs_asked`: it names nobody, so that it cannot be understood without the question.
     """
 
     line: int
@@ -71,7 +75,7 @@ class _Piece:
 
 
 @dataclass(slots=True)
-class _Chosen:
+class _ChosenSentences:
     """Places of chosen sentences of one line."""
 
     asked: set[int] = field(default_factory=set)
@@ -79,7 +83,7 @@ class _Chosen:
 
 
 class ExtractSummarizer:
-    """Keeps the sentences that tell most, in the order in which they were said."""
+    """Keeps the most informative sentences, in the order of the conversation."""
 
     name = "extract"
 
@@ -87,16 +91,16 @@ class ExtractSummarizer:
         self._count = count
 
     async def summarize(self, request: SummaryRequest) -> SummaryText:
-        """Return the lines of the turns so far. Raises SummarizerError for a conversation without words."""
+        """Return the lines of the turns so far; raises SummarizerError for a conversation without words."""
         return await to_thread.run_sync(extract_summary, request, self._count)
 
 
 def extract_summary(request: SummaryRequest, count: Callable[[str], int]) -> SummaryText:
-    """Return the lines of the turns so far. Raises SummarizerError for a conversation without words."""
+    """Return the lines of the turns so far; raises SummarizerError for a conversation without words."""
     spoken = [turn for turn in request.turns if turn.gist.strip() or any(text.strip() for _, text in turn.lines)]
     before = read_lines(request.previous)
     if not request.previous.strip() and not spoken:
-        raise SummarizerError("There is nothing to sum up: the conversation holds no words.")
+        raise SummarizerError("There is nothing to sum up: the conversation has no words.")
     lines = [*before, *(line_of_turn(turn, request) for turn in spoken)]
     language = "zh" if request.locale.lower().startswith("zh") else "en"
     head = _HEADS[language].format(player=request.player) if request.player else ""
@@ -114,12 +118,12 @@ def extract_summary(request: SummaryRequest, count: Callable[[str], int]) -> Sum
 def _choose(
     lines: Sequence[_Line], names: Sequence[str], limit_tokens: int, count: Callable[[str], int]
 ) -> tuple[list[str], int]:
-    """Return the lines with the sentences of most worth that fit, and how many sentences did not fit."""
-    chosen: dict[int, _Chosen] = {}
+    """Return the lines with the most valuable sentences that fit, and how many sentences did not fit."""
+    chosen: dict[int, _ChosenSentences] = {}
     room, dropped = limit_tokens, 0
     said: list[frozenset[str]] = []
     for piece in sorted(_pieces(lines, names), key=lambda piece: (-piece.worth, -piece.line, piece.place)):
-        before = chosen.get(piece.line, _Chosen())
+        before = chosen.get(piece.line, _ChosenSentences())
         after = _add(before, piece, lines[piece.line])
         cost = count(_show(lines[piece.line], after)) + 1
         cost -= count(_show(lines[piece.line], before)) + 1 if piece.line in chosen else 0
@@ -139,7 +143,7 @@ def _choose(
 
 
 def read_lines(summary: str) -> list[_Line]:
-    """Return the lines of a summary: extracted ones of this or of an older form, and as they are those that somebody else wrote."""
+    """Return the lines of a summary: extracted ones in the present or an older form, and other lines unchanged."""
     lines = []
     for text in map(str.strip, summary.splitlines()):
         found = _LINE.fullmatch(text)
@@ -165,14 +169,14 @@ def read_lines(summary: str) -> list[_Line]:
 
 
 def line_of_turn(turn: ConversationTurn, request: SummaryRequest) -> _Line:
-    """Return the sentences of a turn that may stand in a summary."""
+    """Return the sentences of a turn that a summary may contain."""
     number, changes = str(turn.depth), "; ".join(turn.changes).replace("[", "(").replace("]", ")")
     if turn.gist.strip():
         return _Line(turn=number, told=_sentences(turn.gist), changes=changes, is_written=True)
     spoken = [(speaker, text[:_READ_CHARS]) for speaker, text in turn.lines if text.strip()]
     asked, told = (spoken[:1], spoken[1:]) if len(spoken) > 1 else ([], spoken)
     if any(is_outside(text) for _, text in asked):
-        # The answer is not of the story either, unless it changed something.
+        # The answer does not belong to the story either, unless it changed something.
         asked, told = [], told if changes else []
     known = {request.player, request.narrator, *_GENERIC}
     return _Line(
@@ -184,13 +188,13 @@ def line_of_turn(turn: ConversationTurn, request: SummaryRequest) -> _Line:
 
 
 def _sentences(text: str) -> tuple[str, ...]:
-    """Return the sentences of a text that are short enough and say something of the story."""
+    """Return the sentences of a text that are short enough and belong to the story."""
     found = (join_sentences((each,)) for each in split_sentences(text))
     return tuple(each for each in found if len(each) <= SENTENCE_CHARS and not is_protocol(each) and not is_idle(each))
 
 
 def _named(speaker: str, sentences: tuple[str, ...], known: Container[str]) -> tuple[str, ...]:
-    """Return sentences with their speaker before the first, unless the head of the summary says who speaks."""
+    """Return sentences with their speaker before the first, unless the head of the summary names the speaker."""
     return sentences if not sentences or speaker in known else (f"{speaker}: {sentences[0]}", *sentences[1:])
 
 
@@ -208,7 +212,7 @@ def _pieces(lines: Sequence[_Line], names: Sequence[str]) -> Iterable[_Piece]:
             )
             for is_told, sentences in ((False, line.asked), (True, line.told))
             for place, text in enumerate(sentences)
-            # The question of a user is shown with its answer only.
+            # A user's question is only shown with its answer.
             if is_told or not is_question(text)
         ]
         room = TURN_CHARS
@@ -218,15 +222,15 @@ def _pieces(lines: Sequence[_Line], names: Sequence[str]) -> Iterable[_Piece]:
                 yield piece
 
 
-def _add(chosen: _Chosen, piece: _Piece, line: _Line) -> _Chosen:
-    """Return what is chosen of a line with one sentence more, and the user's words with it where these are needed."""
+def _add(chosen: _ChosenSentences, piece: _Piece, line: _Line) -> _ChosenSentences:
+    """Return the chosen sentences of a line with one more, and the user's words if it needs them."""
     if not piece.is_told:
-        return _Chosen(asked=chosen.asked | {piece.place}, told=chosen.told)
+        return _ChosenSentences(asked=chosen.asked | {piece.place}, told=chosen.told)
     asked = {0} if piece.needs_asked and line.asked and not chosen.asked and not line.is_written else set()
-    return _Chosen(asked=chosen.asked | asked, told=chosen.told | {piece.place})
+    return _ChosenSentences(asked=chosen.asked | asked, told=chosen.told | {piece.place})
 
 
-def _show(line: _Line, chosen: _Chosen) -> str:
+def _show(line: _Line, chosen: _ChosenSentences) -> str:
     asked, told = (
         join_sentences([text for place, text in enumerate(sentences) if place in places])
         for sentences, places in ((line.asked, chosen.asked), (line.told, chosen.told))
@@ -239,7 +243,7 @@ def _show(line: _Line, chosen: _Chosen) -> str:
 
 
 def _features(sentence: str) -> frozenset[str]:
-    """Return the words of a sentence, and the pairs of signs of Chinese."""
+    """Return the words of a sentence, and the character pairs of Chinese."""
     words = _WORD.findall(sentence.casefold())
     pairs = (word[place : place + 2] for word in words if not word.isascii() for place in range(max(1, len(word) - 1)))
     return frozenset((*(word for word in words if word.isascii()), *pairs))

@@ -1,5 +1,6 @@
-"""Summarizes with a small model, which is asked once more after an answer that is too long, cut off or has
-lost too much. It must not import a model.
+"""Summarizes with a small model; calls it again if the answer is too long, cut off, or lost too much.
+
+It must not import a model.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ class ModelSummarizer:
         self._llm, self._count, self._timeout_seconds = llm, count, timeout_seconds
 
     async def summarize(self, request: SummaryRequest) -> SummaryText:
-        """Return the new summary with the cost of its calls; what is too long even then loses its oldest sentences.
+        """Return the new summary with the cost of its calls; if it is still too long, it loses its oldest sentences.
 
-        Raises SummarizerError when the model cannot be called or its answer cannot be used.
+        Raises SummarizerError if the model cannot be called or its answer cannot be used.
         """
         await warm_prompts()
         answer = await self._ask(request)
@@ -78,7 +79,7 @@ class ModelSummarizer:
     async def _ask(self, request: SummaryRequest, refused: str = "") -> _Answer:
         asked = LlmRequest(
             messages=summary_prompt(request, refused),
-            # Twice the limit, so that an answer which is somewhat too long comes whole and can be shortened where it is old.
+            # Twice the limit, so that an answer that is somewhat too long arrives complete and its oldest part can be cut.
             max_tokens=request.limit_tokens * 2 + 256,
             timeout_seconds=self._timeout_seconds,
         )
@@ -87,7 +88,7 @@ class ModelSummarizer:
             reply = await self._llm.generate(asked)
         except ModelError as error:
             spent = Call(model=self._llm.model, prompt=prompt)
-            raise SummarizerError(f"The model could not be asked for a summary: {error}.", spent) from error
+            raise SummarizerError(f"The model could not be called for a summary: {error}.", spent) from error
         return self._read_answer(reply, prompt, request)
 
     def _read_answer(self, reply: LlmResponse, prompt: str, request: SummaryRequest) -> _Answer:

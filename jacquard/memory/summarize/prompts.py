@@ -1,7 +1,7 @@
-"""The prompts with which a small model summarizes, and its answer read as data. Pure.
+"""Prompts with which a small model summarizes, and the reading of its answer. Pure.
 
-Everything that is summarized is escaped and marked as data. The answer is untrusted text: it is bounded, unescaped, cleaned of
-what models put around an answer, and refused when it is empty or so short that it must have lost what the previous summary held.
+All summarized text is escaped and marked as data. The answer is untrusted: it is bounded, unescaped, stripped of thoughts and
+fences, and refused if it is empty or so short that it must have lost content of the previous summary.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from jacquard.pipeline.truncation import keep_last_sentences
 LINE_CHARS = 4000
 ANSWER_CHARS = 20_000
 SHRUNKEN = 0.65
-"""A new summary that counts less than this share of the one before, or of the limit, is refused."""
+"""A new summary shorter than this share of the previous one, or of the limit, is refused."""
 
 SHRUNKEN_WITH_ROOM = 0.9
-"""The share where the summary before takes less than ROOMY of the limit: nothing has to be said more briefly yet."""
+"""The same share if the previous summary takes less than ROOMY of the limit, because nothing needs to be shortened yet."""
 
 ROOMY = 0.7
 
 KEPT_TOKENS = 60
-"""Below this a summary is so short that it may well be said in less."""
+"""Summaries below this length may shrink."""
 
 MAY_GO = 0.2
-"""The share of the names and numbers of the summary before that may go where it is so long that it must be said more briefly."""
+"""Share of the previous summary's names and numbers that may go if it is so long that it must be shortened."""
 
 NAMED_LOST = 5
 
 LONGER = 1.25
-"""An answer may pass its limit by this factor before sentences are cut from it."""
+"""An answer may exceed its limit by this factor before sentences are cut from it."""
 
 _WRAPPED = re.compile(r"\A<(summary|new_summary|summary_so_far)>(.*?)(?:</\1>)?\Z", re.DOTALL)
 _LABEL = re.compile(
@@ -54,7 +54,7 @@ _BLANKS = re.compile(r"[ \t]{2,}")
 def summary_prompt(request: SummaryRequest, refused: str = "") -> tuple[MessagePart, ...]:
     """Return the messages of a summarizer's call: rules as system, the summary so far and the new messages as user.
 
-    `refused` is an answer to the same request that could not be used.
+    `refused` is an earlier answer to the same request that could not be used.
     """
     so_far = without_cut_marks(request.previous)
     background = f"<who_is_who>\n{escape_text(request.background)}\n</who_is_who>\n" if request.background else ""
@@ -86,8 +86,10 @@ def render_conversation(turns: Sequence[ConversationTurn]) -> str:
 
 
 def read_summary(answer: str, request: SummaryRequest, count: Callable[[str], int]) -> str:
-    """Return the summary that an answer holds, however long; SummarizerError for one that is empty, has shrunk too far, ends in the
-    middle of a sentence, or lacks names or numbers of the one before.
+    """Return the summary in an answer, however long.
+
+    Raises SummarizerError if it is empty, has shrunk too far, ends in the middle of a sentence, or lacks names or numbers of
+    the previous one.
     """
     text = clean_answer(answer)
     if not text:
@@ -105,31 +107,29 @@ def read_summary(answer: str, request: SummaryRequest, count: Callable[[str], in
 
 
 def find_lost(request: SummaryRequest, text: str) -> list[str]:
-    """Return the names and numbers of the previous summary that another one does not have."""
+    """Return the names and numbers of the previous summary that another one lacks."""
     return [word for word in _kept_words(request) if word not in text]
 
 
 def _kept_words(request: SummaryRequest) -> list[str]:
-    """Return the names of the world and the numbers in the previous summary; of a name in another, the shorter."""
+    """Return the names of the world and the numbers in the previous summary; if one name is part of another, the shorter."""
     names = [name for name in request.names if len(name) > 1 and name in request.previous]
     shortest = [name for name in names if not any(other != name and other in name for other in names)]
     return list(dict.fromkeys((*shortest, *_NUMBER.findall(_BRACKETS.sub("", request.previous)))))
 
 
 def is_too_long(text: str, limit_tokens: int, count: Callable[[str], int]) -> bool:
-    """Return whether a summary is so far over its limit that it cannot stay whole."""
+    """Return whether a summary exceeds its limit so far that it must be cut."""
     return count(text) > limit_tokens * LONGER
 
 
 def shorten_summary(text: str, limit_tokens: int, count: Callable[[str], int]) -> tuple[str, int]:
-    """Return a summary whose oldest sentences are left out if it is too long, and how many these are."""
+    """Return a summary without its oldest sentences if it is too long, and the number of omitted sentences."""
     return keep_last_sentences(text, limit_tokens, count) if is_too_long(text, limit_tokens, count) else (text, 0)
 
 
 def clean_answer(answer: str) -> str:
-    """Return the text of a model's answer, unescaped and without what models put around it: thoughts, fences, labels, blank
-    lines, marks of cuts.
-    """
+    """Return the text of a model's answer, unescaped and without thoughts, fences, labels, blank lines and cut marks."""
     text = strip_thoughts(answer[:ANSWER_CHARS]).strip()
     fenced = read_fence(text, own_line=True)
     text = text if fenced is None else fenced
@@ -140,7 +140,7 @@ def clean_answer(answer: str) -> str:
 
 
 def without_cut_marks(text: str) -> str:
-    """Return a summary without the marks of what was cut from it, which would be taken for a part of the story."""
+    """Return a summary without its cut marks, which would be read as part of the story."""
     return _BLANKS.sub(" ", _CUT_MARK.sub("", text)).strip() if "[…" in text else text.strip()
 
 

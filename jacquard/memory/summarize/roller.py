@@ -1,10 +1,9 @@
 """Makes and stores rolling summaries; a turn waits for them for a bounded time.
 
-There is one job for a branch at a time. A turn with messages outside both the summary and the window waits for the job
-at most `summary.timeout_ms`; a later result is written for the following turns. While the summary is missing, the
-history stays longer and the report says so. A summary belongs to the turn that was the head when it was made, so it
-follows the branch: a fork before that turn still has the summary that belongs to its window. The messages themselves
-are never changed.
+There is one job for a branch at a time. A turn with messages outside both the summary and the window waits for the job at most
+`summary.timeout_ms`; a later result is written for the following turns. While the summary is missing, the history stays longer
+and the report states it. A summary belongs to the turn that was the head when it was made, so it follows the branch: a fork
+before that turn still has the summary that belongs to its window. The messages themselves are never changed.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ _ALL = 1_000_000_000
 _log = open_log(__name__)
 
 Shown = tuple[SessionWindow, ShownHistory, tuple[str, ...]]
-"""A window with its summary, the history to show, and the codes of degradations."""
+"""Window with its summary, the history to show, and degradation codes."""
 
 Hold = Callable[[str], AbstractAsyncContextManager[None]]
 
@@ -67,8 +66,10 @@ class _Job:
 
 
 class SummaryRoller:
-    """Rolls the summaries of all sessions. `hold` locks a session for a write in the background; `tasks` outlives
-    turns. `failures` has, by session, why the last summary failed.
+    """Rolls the summaries of all sessions.
+
+    `hold` locks a session for a write in the background; `tasks` outlives turns; `failures` has the reason why the last summary
+    failed, by session.
     """
 
     def __init__(
@@ -99,18 +100,18 @@ class SummaryRoller:
         self._failures = failures
 
     async def wait_until_idle(self) -> None:
-        """Return when no summary is under way."""
+        """Return when no summary is being made."""
         while self._searches or self._jobs:
             await (self._searches[0] if self._searches else next(iter(self._jobs.values())).ended).wait()
 
     async def prepare_summary(
         self, window: SessionWindow, config: RuntimeConfig, limits: WindowLimits, most_tokens: int
     ) -> Shown | tuple[SessionWindow, WindowLimits, tuple[str, ...]]:
-        """Return the window and history that a turn may show, after rolling the summary if it was due, with codes of degradations.
+        """Return the window and history that a turn may show, after rolling the summary if due, with degradation codes.
 
-        If writing the summary changed more of the session, the limits of the history stand in its place: the caller, who holds the
-        session, reads the window again and asks `show`. `limits` are those of the history window, `most_tokens` the most that it
-        may take while a summary is missing.
+        If writing the summary changed more of the session, the history limits are returned instead of the history: the caller,
+        who holds the session, reads the window again and calls `show`. `limits` are those of the history window, `most_tokens`
+        its maximum while a summary is missing.
         """
         if not config.summary.enabled or not _is_readable(window, config.viewer):
             return await self.show(window, config, limits)
@@ -136,7 +137,7 @@ class SummaryRoller:
         return window, _describe_history(window, coverage, history), (*_find_codes(window), code)
 
     async def show(self, window: SessionWindow, config: RuntimeConfig, limits: WindowLimits) -> Shown:
-        """Return a window with the history to show, by the summary that it has; without it if the viewer may not know it."""
+        """Return a window with the history to show by its summary; without the summary if the viewer may not know it."""
         coverage = Coverage()
         if config.summary.enabled and _is_readable(window, config.viewer):
             coverage = await self._load_coverage(window)
@@ -159,9 +160,7 @@ class SummaryRoller:
         return shown, await calculate(find_due_depth, window, coverage, shown, config.summary, self._count, size=size)
 
     def begin_next_summary(self, session_id: str, turn_id: str, config: RuntimeConfig) -> None:
-        """Start, after a committed turn, the summary that the next turn will need. Only a model is slow enough to need
-        this.
-        """
+        """Start, after a committed turn, the summary that the next turn will need; only a model is slow enough to need this."""
         if not self._is_local and config.summary.enabled:
             finished = anyio.Event()
             self._searches.append(finished)
@@ -190,11 +189,10 @@ class SummaryRoller:
             finished.set()
 
     async def roll(self, session_id: str, config: RuntimeConfig, branch_id: str | None = None) -> Summary | None:
-        """Summarize a branch now except its last `preserve_recent_messages`, without regard to the triggers; None:
-        nothing new.
+        """Summarize a branch now except its last `preserve_recent_messages`, without regard to the triggers; None if nothing is
+        new.
 
-        For sessions from elsewhere. Raises SummarizerError when no summary can be made, SessionNotFoundError for an
-        unknown session.
+        For imported sessions. Raises SummarizerError if no summary can be made, SessionNotFoundError for an unknown session.
         """
         least = max(1, config.summary.preserve_recent_messages)
         window = await self._store.window(session_id, message_limit=least, branch_id=branch_id)
@@ -209,8 +207,9 @@ class SummaryRoller:
         return made.summary
 
     async def tell_whole(self, window: SessionWindow, config: RuntimeConfig) -> Summary | None:
-        """Return a summary of a branch up to its head, made of the present one and the turns since without a model, and stored
-        nowhere; None where nothing was said.
+        """Return a summary of a branch up to its head, from the present one and the turns since, without a model.
+
+        It is not stored. None if there are no words.
         """
         batches = BatchSummarizer(
             self._store,
@@ -232,7 +231,7 @@ class SummaryRoller:
         return coverage_of_summary(window.summary.summary, path)
 
     def _start_job(self, window: SessionWindow, coverage: Coverage, upto: int, config: RuntimeConfig) -> _Job:
-        """Return the branch's job: the one under way, or a new one."""
+        """Return the branch's job: the running one, or a new one."""
         key = (window.head.session_id, window.head.branch_id)
         job = self._jobs.get(key)
         if job is None:
@@ -241,7 +240,7 @@ class SummaryRoller:
         return job
 
     async def _await_job(self, job: _Job, session_id: str, config: RuntimeConfig) -> RollingSummary | None:
-        """Return the job's result if it comes in time; after a failed job, only a result that is already there."""
+        """Return the job's result if it comes in time; after a failed job, only an existing result."""
         if self._is_local:
             await job.done.wait()
             return job.result
@@ -261,8 +260,9 @@ class SummaryRoller:
     ) -> None:
         try:
             try:
-                # `done` is set before the summary is written: a turn that waits for it holds the session and writes it itself, so
-                # waiting for the session here first would be a deadlock.
+                # `done` is set before the summary is written. A turn that waits for it holds the session and writes it itself,
+                # so waiting for the session
+                # here first would be a deadlock.
                 job.result = await self._batches.summarize(window, coverage, upto, config)
             finally:
                 job.done.set()
@@ -316,7 +316,7 @@ class SummaryRoller:
 
 
 def _is_readable(window: SessionWindow, viewer: str | None) -> bool:
-    """Return whether a viewer may know the summary of a window: all that it tells of."""
+    """Return whether a viewer may know the whole summary of a window."""
     return window.summary is None or may_read(read_audience(window.summary.summary.extra), viewer)
 
 

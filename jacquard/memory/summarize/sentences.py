@@ -1,4 +1,4 @@
-"""Sentences of a text, with the speech that they quote. Pure."""
+"""Splits a text into sentences with the speech that they quote. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BLANKS = re.compile(r"\s*")
 def split_sentences(text: str) -> tuple[str, ...]:
     """Return the sentences of a text, in order; a quotation stays in the sentence that quotes it.
 
-    A sentence that begins with speech goes on after it, unless a capital letter or a new line begins another.
+    A sentence that begins with speech continues after it, unless a capital letter or a new line begins another.
     """
     found: list[str] = []
     for line in text.splitlines():
@@ -41,12 +41,12 @@ def split_sentences(text: str) -> tuple[str, ...]:
 
 
 def is_question(sentence: str) -> bool:
-    """Return whether a sentence asks."""
+    """Return whether a sentence is a question."""
     return sentence.rstrip("\"'”’」』»）) ").endswith(("?", "？"))
 
 
 def join_sentences(sentences: Sequence[str]) -> str:
-    """Return sentences as one line: with blanks between them, but for those of scripts that have none."""
+    """Return sentences as one line, with blanks between them, except in scripts without blanks."""
     line = ""
     for sentence in sentences:
         words = " ".join(sentence.split())
@@ -59,7 +59,7 @@ def _is_edge(line: str, place: int) -> bool:
 
 
 def _is_over(line: str, place: int, *, is_led: bool) -> bool:
-    """Return whether a sentence ends with the speech before `place`; `is_led`: words stand before the speech."""
+    """Return whether a sentence ends with the speech before `place`; `is_led`: words precede the speech."""
     if is_led:
         return True
     next_place = _skip_blanks(line, place)
@@ -68,6 +68,6 @@ def _is_over(line: str, place: int, *, is_led: bool) -> bool:
 
 
 def _skip_blanks(line: str, place: int) -> int:
-    """Return the place of the next character that is no blank, or the end."""
+    """Return the place of the next non-blank character, or the end."""
     found = _BLANKS.match(line, place)
     return place if found is None else found.end()

@@ -1,8 +1,8 @@
-"""Finds what a rolling summary covers, what the history shows, and when the summary must cover more. Pure.
+"""Finds the turns of a rolling summary and of the history, and when the summary must cover more. Pure.
 
-Summary and history window meet without a gap: the summary covers whole turns from the first on, and the history begins
-with the next one. The summary only grows when the window jumps (`jacquard.pipeline.skeleton.history`), so that the
-prefix of the prompt changes once for a batch of turns, and summary and history change in the same turn.
+Summary and history window meet without a gap: the summary covers complete turns from the first on, and the history begins with
+the next one. The summary only grows when the window jumps (`jacquard.pipeline.skeleton.history`), so that the prefix of the
+prompt changes once for a batch of turns, and summary and history change in the same turn.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from mnemosyne.schema.record import PathSummary, SessionWindow, TurnRecord
 from mnemosyne.schema.session import WindowMessage
 
 UPTO = "upto"
-"""The field of `Summary.extra` in which our summaries name their last covered turn: `{turn_id, depth, to}`."""
+"""Field of `Summary.extra` in which our summaries name their last covered turn: `{turn_id, depth, to}`."""
 
 THINNED = "thinned"
-"""The field of UPTO that says how many lines the summary has lost to its limit; absent where it lost none."""
+"""Field of UPTO with the number of lines that the summary has lost to its limit; absent if it lost none."""
 
 CUT = "cut"
-"""The field of UPTO that says how many of these a model's summary lost when it was made last."""
+"""Field of UPTO with the number of these lines that a model's summary lost when it was last made."""
 
 TURNS, SUMMARY = "turns", "summary"
-"""Names in the receipt of what a line on the conversation counts: turns of the path, lines of the summary."""
+"""Units in the receipt's lines on the conversation: turns of the path, lines of the summary."""
 
 MOST_TOKENS = 2000
-"""The most tokens of a summary where no setting says it."""
+"""Maximum tokens of a summary if no setting states it."""
 
 STRETCH = 1.5
-"""How far the window may grow beyond its limits while the messages that left it are not summarized."""
+"""Factor by which the window may exceed its limits while messages that left it are not summarized."""
 
 Count = Callable[[str], int]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Coverage:
-    """What a summary covers: all turns up to `depth`, which are `messages` messages of the path.
+    """Range of a summary: all turns up to `depth`, which have `messages` messages.
 
     A summary that came with a document may also cover single messages of one more turn.
     """
@@ -58,9 +58,7 @@ NOTHING = Coverage()
 
 
 def read_own_coverage(summary: PathSummary | None) -> Coverage | None:
-    """Return what a summary of ours covers; None for one from elsewhere, which only counts messages
-    (`coverage_of_summary`).
-    """
+    """Return the range of a summary of ours; None for another one, which only counts messages (`coverage_of_summary`)."""
     if summary is None:
         return NOTHING
     covered = summary.summary.message_index_range
@@ -74,7 +72,7 @@ def read_own_coverage(summary: PathSummary | None) -> Coverage | None:
 
 
 def coverage_of_summary(summary: Summary, path: Sequence[TurnRecord]) -> Coverage:
-    """Return what a summary from elsewhere covers, by its range; `path` is the whole path, oldest first."""
+    """Return the range of a summary that came with a document; `path` is the whole path, oldest first."""
     covered = summary.message_index_range
     left = 0 if covered is None else covered.to_index
     depth, ids = 0, []
@@ -91,7 +89,7 @@ def coverage_of_summary(summary: Summary, path: Sequence[TurnRecord]) -> Coverag
 def history_of(
     window: SessionWindow, coverage: Coverage, limits: WindowLimits, count: Count
 ) -> tuple[WindowMessage, ...]:
-    """Return what the history shows: no message that the summary covers, whole turns, within the limits (oldest first)."""
+    """Return the history to show: complete turns outside of the summary, within the limits (oldest first)."""
     messages = [placed for placed in window.messages if coverage.admits(placed)]
     start = find_history_start(window)
     known = {placed.message.message_id for placed in messages}
@@ -101,8 +99,9 @@ def history_of(
 
 
 def describe_unshown(window: SessionWindow, coverage: Coverage, shown: Sequence[WindowMessage]) -> tuple[LeftOut, ...]:
-    """Return the receipt's lines on the conversation that the history does not hold: ranges of turns, by their number on the path
-    (from 1), that the summary tells of, or that nothing does.
+    """Return the receipt's lines on the conversation outside of the history.
+
+    Each is a range of turns, by their number on the path (from 1), that the summary covers, or that nothing covers.
     """
     newest = window.messages[-1].depth if window.messages else 0
     first, last = coverage.depth + 1, shown[0].depth - 1 if shown else newest
@@ -125,14 +124,14 @@ def _range_of(code: str, reason: str, first: int, last: int) -> LeftOut:
 
 
 def read_thinned(summary: PathSummary | None, field: str = THINNED) -> int:
-    """Return how many lines a summary of ours has lost to its limit so far, or when it was made last (CUT)."""
+    """Return how many lines a summary of ours has lost to its limit so far, or when it was last made (CUT)."""
     upto = summary.summary.extra.get(UPTO) if summary is not None else None
     number = upto.get(field) if isinstance(upto, Mapping) else None
     return number if isinstance(number, int) else 0
 
 
 def limit_summary(config: RuntimeConfig) -> int:
-    """Return the most tokens of a summary."""
+    """Return the maximum tokens of a summary."""
     limit = config.summary.max_summary_tokens
     return limit if limit is not None else max(1, min(MOST_TOKENS, config.budget.prompt_tokens() // 8))
 
@@ -153,11 +152,10 @@ def find_due_depth(
     config: SummaryConfig,
     count: Count,
 ) -> int | None:
-    """Return the depth up to which a summary must reach so that it meets the history without a gap; None: it already
-    does.
+    """Return the depth up to which a summary must reach to meet the history without a gap; None if it already does.
 
-    A session below both triggers (`trigger_message_count`, `trigger_token_threshold`) is not summarized at all, and the
-    last `preserve_recent_messages` never are.
+    A session below both triggers (`trigger_message_count`, `trigger_token_threshold`) is not summarized at all, and the last
+    `preserve_recent_messages` never are.
     """
     messages = [placed for placed in window.messages if coverage.admits(placed)]
     if not messages or not shown:

@@ -1,7 +1,7 @@
-"""Says what a sentence of a conversation is worth to a summary: what later questions ask for, in English and Chinese. Pure.
+"""Rates sentences of a conversation for a summary by what later questions ask for, in English and Chinese. Pure.
 
-Names, numbers, dates, promises, what is given, owed, found, told, who dies or is related to whom are worth much; scenery little.
-Waiting, greetings, talk outside the story, instructions to a model and quotations of our own markup are worth nothing.
+High: names, numbers, dates, promises, things given, owed, found or revealed, deaths, relations. Low: scenery. Zero: waiting,
+greetings, out-of-story talk, instructions to a model and quotations of our own markup.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Collection
 
 
 def _words(text: str) -> str:
-    """Return a pattern for English words, each whole; `*` stands for any ending."""
+    """Return a pattern for English words, each complete; `*` matches any ending."""
     return r"\b(?i:" + "|".join(word.replace("*", r"\w*") for word in text.split()) + r")\b"
 
 
@@ -104,7 +104,7 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 def is_outside(text: str) -> bool:
-    """Return whether a message of the user is not of the story: a remark aside, a command, an order to the model, markup."""
+    """Return whether a user message is outside of the story: a remark, a command, an order to the model, markup."""
     return bool(_OUTSIDE.search(text) or _ORDER.search(text) or _PROTOCOL.search(text))
 
 
@@ -125,7 +125,7 @@ def is_idle(sentence: str) -> bool:
 
 
 def names_in(sentence: str, names: Collection[str] = ()) -> set[str]:
-    """Return the names in a sentence: those of the world, and what is written or introduced as a name."""
+    """Return the names in a sentence: those of the world, and words written or introduced as names."""
     known = {name for name in names if len(name) > 1 and name in sentence}
     return known | {found.group() for pattern in (_NAME, _NAME_ZH) for found in pattern.finditer(sentence)}
 

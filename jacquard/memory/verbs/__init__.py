@@ -1,1 +1,1 @@
-"""Verbs on memory: what an author or a player does to it by hand, each with its author, its time and its undo."""
+"""Verbs on memory: manual edits by an author or a player, each with its author, its time and its undo."""

@@ -59,14 +59,14 @@ SOURCE = "memory"
 PIN_PREFIX = "pinned:"
 PINNED = "pinned_memory"
 MADE = "made_edit_id"
-"""The field of an ACCEPT: the edit that carried out what was proposed."""
+"""Field of an ACCEPT: the edit that carried out the proposal."""
 WAS_PINNED = "memory_was_pinned"
-"""The field of an edit that took a pinned memory away: undone, it pins the memory again."""
+"""Field of an edit that removed a pinned memory: its undo pins the memory again."""
 MOST_CHARS = 20_000
 MOST_TITLE_CHARS = 200
 
 WriteLore: TypeAlias = Callable[[MemoryEntry, MemoryEntry | None, str], Awaitable[None]]
-"""Has the world of an entry of lore hold another one in its place, or none, if its text there is the one given ('': none)."""
+"""Replaces a lore entry in its world by another one, or removes it, if its present text is the one given ('': none)."""
 Recall: TypeAlias = Callable[[str, str], Awaitable[tuple[FoundMemory, ...]]]
 """Finds the memories of a session for a text."""
 
@@ -74,9 +74,13 @@ Recall: TypeAlias = Callable[[str, str], Awaitable[tuple[FoundMemory, ...]]]
 class MemoryEditor:
     """Edits the memory of sessions for one caller.
 
-    `author` says whose edits they are (kept in the log). With a `viewer`, only what this viewer may know can be edited, and what
-    is remembered is for this viewer alone; `all_viewers`: the caller may know everything. `is_model`: texts come from a model, so
-    what its prompt had shown, or `recall` finds, is not remembered again, and what is left is trusted as a model is.
+    Args:
+        author: author of the edits, kept in the log.
+        viewer: if given, only memories that this viewer may know can be edited, and new ones are for this viewer only.
+        all_viewers: the caller may know everything.
+        is_model: texts come from a model, so text that its prompt had shown, or that `recall` finds, is not remembered again,
+            and the rest is
+            trusted like a model.
     """
 
     def __init__(
@@ -102,25 +106,26 @@ class MemoryEditor:
     ) -> MemoryEdit:
         """Store a text as a memory of the session, without its secrets; the same `key` stores it once.
 
-        With `dry_run` nothing is stored, here and below. ConfigError for an empty text, one that is too long, and one that the
-        prompt of the last turn had shown; RedactionError for one that cannot be searched; SessionNotFoundError.
+        With `dry_run` nothing is stored, here and below. Raises ConfigError for a text that is empty, too long, or was in the
+        prompt of the last turn; RedactionError if it cannot be searched; SessionNotFoundError.
         """
         return await self._write(session_id, MemoryAction.REMEMBER, text, title=title, key=key, dry_run=dry_run)
 
     async def edit(self, session_id: str, memory_id: str, text: str, *, dry_run: bool = False) -> MemoryEdit:
-        """Correct a memory: recall finds the new text, and no longer the old one. Errors as of `remember`, and ConfigError for an
-        id that is not there.
+        """Correct a memory: recall finds the new text, and no longer the old one.
+
+        Raises the errors of `remember`, and ConfigError for an unknown id.
         """
         memory = await self._find(session_id, memory_id)
         return await self._replace(session_id, memory, MemoryAction.EDIT, text, dry_run=dry_run)
 
     async def supersede(self, session_id: str, memory_id: str, text: str = "", *, dry_run: bool = False) -> MemoryEdit:
-        """Say that a memory holds no longer, and what holds now, if anything does. Errors as of `edit`."""
+        """Mark a memory as no longer true, and store what is true now, if given; errors as in `edit`."""
         memory = await self._find(session_id, memory_id)
         return await self._replace(session_id, memory, MemoryAction.SUPERSEDE, text, dry_run=dry_run)
 
     async def pin(self, session_id: str, memory_id: str) -> MemoryEdit:
-        """Show a memory in every prompt while it fits; recall then leaves it out. ConfigError for an id that is not there."""
+        """Show a memory in every prompt while it fits; recall then leaves it out. Raises ConfigError for an unknown id."""
         memory = await self._find(session_id, memory_id)
         pinned = await self._pin_of(session_id, memory.memory_id)
         if pinned is not None:
@@ -130,7 +135,7 @@ class MemoryEditor:
         return _required(made)
 
     async def unpin(self, session_id: str, memory_id: str) -> MemoryEdit:
-        """Show a memory no longer in every prompt. ConfigError for one that is not pinned."""
+        """Stop showing a memory in every prompt; raises ConfigError if it is not pinned."""
         await self._store.head(session_id)
         pinned = await self._pin_of(session_id, memory_id)
         viewers = () if pinned is None else read_audience(pinned.metadata)
@@ -150,9 +155,9 @@ class MemoryEditor:
         title: str = "",
         key: str | None = None,
     ) -> MemoryEdit:
-        """Keep what a model asks for (REMEMBER, EDIT or SUPERSEDE) until a person decides; what waits already is returned.
+        """Store a model's request (REMEMBER, EDIT or SUPERSEDE) until a person decides; a waiting one is returned.
 
-        Errors as of that action, and ConfigError for what was rejected before.
+        Raises the errors of that action, and ConfigError for a request that was rejected before.
         """
         if action is MemoryAction.REMEMBER:
             seen = await self.remember(session_id, text, title=title, key=key, dry_run=True)
@@ -177,9 +182,9 @@ class MemoryEditor:
         return _required(proposal)
 
     async def accept(self, session_id: str, proposal_id: str, text: str = "") -> MemoryEdit:
-        """Carry out a proposal, with another text if one is given; accepted again it changes nothing.
+        """Carry out a proposal, with another text if given; accepting it again changes nothing.
 
-        MemoryNotFoundError, ConfigError for one that was rejected, and the errors of what it asks for.
+        Raises MemoryNotFoundError, ConfigError if it was rejected, and the errors of the requested action.
         """
         proposal = await self._find_proposal(session_id, proposal_id)
         decision = await self._decision_on(session_id, proposal_id, MemoryAction.ACCEPT)
@@ -200,7 +205,7 @@ class MemoryEditor:
     async def reject(self, session_id: str, proposal_id: str) -> MemoryEdit:
         """Refuse a proposal: it is not made again for the same turns.
 
-        MemoryNotFoundError, ConfigError for one that was accepted.
+        Raises MemoryNotFoundError, and ConfigError if it was accepted.
         """
         proposal = await self._find_proposal(session_id, proposal_id)
         decision = await self._decision_on(session_id, proposal_id, MemoryAction.REJECT)
@@ -237,7 +242,7 @@ class MemoryEditor:
     async def _decision_on(
         self, session_id: str, proposal_id: str, wanted: MemoryAction | None = None
     ) -> Evidence | None:
-        """Return the decision on a proposal that holds; ConfigError if it is not the `wanted` one."""
+        """Return the valid decision on a proposal; raises ConfigError if it is not the `wanted` one."""
         for each in await load_edits(self._store, session_id, proposal_id):
             if is_decision(each):
                 if wanted is not None and each.metadata[ACTION] != wanted.value:
@@ -257,7 +262,7 @@ class MemoryEditor:
         return _required(edit)
 
     async def _undo_decision(self, session_id: str, decision: Evidence) -> MemoryEdit:
-        """Have a proposal wait again; what it had added is removed first. ConfigError if a later edit builds on that."""
+        """Reopen a proposal; its effect is removed first. Raises ConfigError if a later edit builds on it."""
         proposal = await load_edit(self._store, session_id, str(decision.metadata[TARGET]))
         entry = None if proposal is None else proposed_entry(proposal)
         lore = None if proposal is None else proposed_lore(proposal)
@@ -278,7 +283,7 @@ class MemoryEditor:
     async def undo(self, session_id: str, edit_id: str) -> MemoryEdit:
         """Undo an edit; a second call changes nothing.
 
-        MemoryNotFoundError for an unknown edit, ConfigError for one on which a later edit builds.
+        Raises MemoryNotFoundError for an unknown edit, and ConfigError if a later edit builds on it.
         """
         evidence = await load_edit(self._store, session_id, edit_id)
         edit = None if evidence is None else edit_of(evidence)
@@ -380,8 +385,10 @@ class MemoryEditor:
         return replace(edit, edit_id="", memory_id="" if replaced is None else replaced.memory_id)
 
     async def _find_known(self, session_id: str, text: str, replaced: Memory | None) -> tuple[ShownText, ...]:
-        """Return the texts that a model knows from memory: what its prompt showed, but for what the user has just said, and what
-        recall finds. The text of the memory that is replaced may be repeated.
+        """Return the texts that a model knows from memory: those of its prompt, except the user's latest words, and recalled
+        ones.
+
+        The text of the replaced memory may be repeated.
         """
         window = await self._store.window(session_id, message_limit=1)
         record = window.pending or window.previous
@@ -396,7 +403,7 @@ class MemoryEditor:
 
     def _trust_of(self, replaced: Memory | None) -> Trust:
         own = Trust.MODEL if self._is_model else Trust.USER
-        # A correction is no more to be trusted than who makes it, and no less than what it corrects by its own author.
+        # A correction has the trust of its author, and at least that of the corrected text if both have one author.
         return (
             own if replaced is None or self._is_model else replaced.trust if replaced.trust is Trust.AUTHORED else own
         )
@@ -428,7 +435,7 @@ class MemoryEditor:
         return evidence
 
     async def _take_back(self, session_id: str, evidence: Evidence) -> Evidence:
-        """Mark an edit as undone, first its passages: what is half done is then still in the log and can be undone again."""
+        """Mark an edit as undone, its passages first: a half-done undo is then still in the log and can be repeated."""
         await remove_passages(self._store, session_id, evidence)
         undone: Mapping[str, Any] = {UNDONE_AT: format_time(self._clock.now()), UNDONE_BY: self._author}
         marked = replace(evidence, metadata={**evidence.metadata, **undone})
@@ -453,7 +460,7 @@ class MemoryEditor:
 
 
 def build_edit(edit_id: str, title: str, metadata: Mapping[str, Any], at: datetime) -> Evidence:
-    """Return the item of an edit that has no text of its own."""
+    """Return the item of an edit without a text of its own."""
     return Evidence(
         evidence_id=edit_id,
         type=EvidenceType.OTHER,
@@ -483,12 +490,12 @@ def _build_block(memory_id: str, text: str, extra: Mapping[str, Any]) -> Context
 
 
 def _others(known: tuple[ShownText, ...], text: str) -> tuple[ShownText, ...]:
-    """Return the known texts of which nothing stands in `text`."""
+    """Return the known texts of which no part is in `text`."""
     return tuple(each for each in known if not without_shown(text, (each,)).sources)
 
 
 def _required(evidence: Evidence) -> MemoryEdit:
     edit = edit_of(evidence)
     if edit is None:
-        raise ConfigError(f"Evidence {evidence.evidence_id!r} is no edit of memory; give another key.")
+        raise ConfigError(f"Evidence {evidence.evidence_id!r} is not an edit of memory; give another key.")
     return edit

@@ -1,4 +1,4 @@
-"""Finds a memory by its id, whatever kind of memory it is. It must not import a concrete store."""
+"""Finds a memory of any kind by its id. It must not import a concrete store."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ def has_words(text: str, query: str) -> bool:
 async def find_memory(
     store: Store, session_id: str, memory_id: str, viewer: str | None, *, all_viewers: bool
 ) -> Memory:
-    """Return a memory that a viewer may know (with `all_viewers`: any). MemoryNotFoundError where there is none, so that a viewer
-    cannot tell what others know, ConfigError for one that was superseded; SessionNotFoundError.
+    """Return a memory that a viewer may know (with `all_viewers`: any).
+
+    Raises MemoryNotFoundError if there is none, so that a viewer cannot find out what others know; ConfigError for a superseded
+    one; SessionNotFoundError.
     """
     head = await store.head(session_id)
     memory = await _find(store, session_id, head.world_id, memory_id)
@@ -72,7 +74,7 @@ async def _is_known(store: Store, head: SessionHead, memory: Memory) -> bool:
 
 
 def memory_of_entry(entry: MemoryEntry) -> Memory:
-    """Return an entry of memory that is no passage of a document as a memory."""
+    """Return an entry of memory, other than a passage of a document, as a memory."""
     return Memory(
         memory_id=entry.entry_id,
         kind=entry.kind,

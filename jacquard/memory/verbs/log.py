@@ -1,6 +1,6 @@
-"""The log of edits: each edit is an evidence item of its session, so every store, copy, check and erasure covers it.
+"""Log of edits: each edit is an evidence item of its session, so every store, copy, check and erasure covers it.
 
-The item of an edit also has its effect: its content, if any, is recalled by passages as that of any document, and its metadata name
+The item of an edit also has its effect: its content, if any, is recalled by passages like any document, and its metadata name
 the entries that recall leaves out because of it. Nothing is overwritten, so an edit is undone by marking its item.
 """
 
@@ -22,20 +22,20 @@ TARGET = "memory_id"
 AUTHOR = "memory_author"
 BEFORE = "memory_before"
 AFTER = "memory_after"
-"""The text after an edit whose item has no content: nothing may recall it."""
+"""Text after an edit whose item has no content, because it must not be recalled."""
 UNDONE_BY = "undone_by"
 IS_EDIT = "memory_edit"
 EDIT_TAG: Mapping[str, str] = {IS_EDIT: "yes"}
-"""The tag by which the store finds edits."""
+"""Tag by which the store finds edits."""
 
 
 async def read_log(store: Store, session_id: str) -> tuple[MemoryEdit, ...]:
-    """Return all edits of a session, oldest first. SessionNotFoundError."""
+    """Return all edits of a session, oldest first; raises SessionNotFoundError."""
     return tuple(edit for each in await load_edits(store, session_id) if (edit := edit_of(each)) is not None)
 
 
 async def load_edits(store: Store, session_id: str, memory_id: str | None = None) -> tuple[Evidence, ...]:
-    """Return the items of all edits of a session, or of those made on one memory, oldest first. SessionNotFoundError."""
+    """Return the items of all edits of a session, or of one memory, oldest first; raises SessionNotFoundError."""
     tags = dict(EDIT_TAG) if memory_id is None else {**EDIT_TAG, TARGET: memory_id}
     found = await store.list_evidences(session_id, EvidenceFilter(tags=tags))
     if not found:
@@ -44,7 +44,7 @@ async def load_edits(store: Store, session_id: str, memory_id: str | None = None
 
 
 async def load_edit(store: Store, session_id: str, edit_id: str) -> Evidence | None:
-    """Return the item of an edit; None where there is none of this id."""
+    """Return the item of an edit; None for an unknown id."""
     try:
         found = await store.get_evidence(session_id, edit_id)
     except SessionNotFoundError:
@@ -53,7 +53,7 @@ async def load_edit(store: Store, session_id: str, edit_id: str) -> Evidence | N
 
 
 def edit_of(evidence: Evidence) -> MemoryEdit | None:
-    """Return the edit that an item stands for; None for one that is none, or that a newer release wrote."""
+    """Return the edit of an item; None if it is not an edit, or is one of a newer release."""
     told: Mapping[str, Any] = evidence.metadata
     try:
         action = MemoryAction(str(told.get(ACTION)))

@@ -1,7 +1,7 @@
-"""Proposals: what a model would remember, kept as items of the log until a person accepts or rejects it.
+"""Proposals of models for memory, stored in the log until a person accepts or rejects them.
 
-An item holds its entry, or the edit that was asked for, in its metadata, where nothing recalls or shows it. A decision is an edit
-of its own, so it has its author, its time and its undo. It must not import a concrete store.
+An item has its entry, or the requested edit, in its metadata, which recall and prompts do not read. A decision is an edit with
+its author, time and undo. It must not import a concrete store.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DECISIONS = frozenset({MemoryAction.ACCEPT.value, MemoryAction.REJECT.value})
 
 
 def propose_entry(entry: MemoryEntry, author: str, at: datetime) -> Evidence:
-    """Return the proposal to add an entry; the same entry is the same proposal."""
+    """Return the proposal to add an entry; the same entry gives the same proposal."""
     told = {TARGET: entry.entry_id, AFTER: entry.text, **audience_field(audience_of_entry(entry))}
     told[PROPOSED] = {"entry": to_plain(entry)}
     return build_proposal(f"{entry.entry_id}.proposal", entry.title or entry.kind, told, author, at, entry.turn_id)
@@ -34,14 +34,14 @@ def propose_entry(entry: MemoryEntry, author: str, at: datetime) -> Evidence:
 def propose_lore(
     proposal_id: str, entry: MemoryEntry, former: MemoryEntry | None, author: str, at: datetime
 ) -> Evidence:
-    """Return the proposal to give a world an entry of lore, in place of a former one if there is one."""
+    """Return the proposal to add a lore entry to a world, replacing a former one if given."""
     told: dict[str, Any] = {TARGET: entry.entry_id, BEFORE: "" if former is None else former.text, AFTER: entry.text}
     told[PROPOSED] = {LORE: to_plain(entry), "former": None if former is None else to_plain(former)}
     return build_proposal(proposal_id, entry.title or "lore", told, author, at)
 
 
 def proposed_lore(proposal: Evidence) -> tuple[MemoryEntry, MemoryEntry | None] | None:
-    """Return the entry of lore that a proposal asks for, and the former one; None for any other proposal."""
+    """Return the lore entry of a proposal, and the former one; None for any other proposal."""
     asked = proposal.metadata.get(PROPOSED, {})
     if LORE not in asked:
         return None
@@ -65,13 +65,13 @@ def build_proposal(
 
 
 async def load_proposals(store: Store, session_id: str, branch_id: str = "") -> tuple[Evidence, ...]:
-    """Return all proposals that are known on a branch ('': the active one), whatever became of them, oldest first."""
+    """Return all proposals known on a branch ('': the active one), decided or not, oldest first."""
     edits = await store.list_evidences(session_id, EvidenceFilter(tags=EDIT_TAG, branch_id=branch_id))
     return tuple(each for each in edits if is_proposal(each))
 
 
 async def load_waiting(store: Store, session_id: str) -> tuple[Evidence, ...]:
-    """Return the proposals of the active branch on which nobody has decided, oldest first."""
+    """Return the undecided proposals of the active branch, oldest first."""
     edits = await store.list_evidences(session_id, EvidenceFilter(tags=EDIT_TAG, branch_id=""))
     decided = {each.metadata.get(TARGET) for each in edits if is_decision(each)}
     return tuple(each for each in edits if is_proposal(each) and each.evidence_id not in decided)
@@ -83,7 +83,7 @@ def is_proposal(evidence: Evidence) -> bool:
 
 
 def is_decision(evidence: Evidence) -> bool:
-    """Return whether an item of the log is a decision that holds."""
+    """Return whether an item of the log is a valid decision."""
     return evidence.metadata.get(ACTION) in DECISIONS and not is_undone(evidence)
 
 
@@ -99,7 +99,7 @@ def proposed_entries(proposals: Iterable[Evidence]) -> list[MemoryEntry]:
 
 
 def show_proposals(proposals: Sequence[Evidence]) -> tuple[MemoryEdit, ...]:
-    """Return proposals as a person sees them: the title says what kind of memory it is."""
+    """Return proposals for people: the title states the kind of memory."""
     edits = ((each, edit_of(each)) for each in proposals)
     return tuple(replace(edit, turn_id=each.links.turn_id or "") for each, edit in edits if edit is not None)
 

@@ -12,7 +12,7 @@ from mnemosyne.schema.memory import Trust, copied_from
 
 
 class MemoryAction(StrEnum):
-    """What an edit did."""
+    """Action of an edit."""
 
     REMEMBER = "remember"
     EDIT = "edit"
@@ -27,7 +27,7 @@ class MemoryAction(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemorySource:
-    """The place in another session that a memory comes from; `depth` is the number of the turn."""
+    """Source of a memory in another session; `depth` is the number of the turn."""
 
     session_id: str
     memory_id: str
@@ -37,54 +37,53 @@ class MemorySource:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Memory:
-    """A memory of a session: something that was remembered by hand, or any entry that recall may find.
-
-    `memory_id` is the name for all verbs. `kind` is `remembered`, `document`, or the kind of the entry (`turn_summary`, `message`,
-    a category of lore …). `entry_ids` are its entries. `viewers` may know it (empty: everyone). `sources`: those of a memory that
-    came from other sessions, the first one first.
-    """
+    """Memory of a session: a text remembered by hand, or any entry that recall may find."""
 
     memory_id: str
+    """Name for all verbs."""
     kind: str
+    """`remembered`, `document`, or the kind of the entry (`turn_summary`, `message`, a category of lore …)."""
     text: str
     title: str = ""
     entry_ids: tuple[str, ...] = ()
+    """Its entries."""
     viewers: tuple[str, ...] = ()
+    """Viewers who may know it (empty: everyone)."""
     trust: Trust = Trust.USER
     sensitivity: str = ""
     sources: tuple[MemorySource, ...] = ()
+    """Sources in other sessions, the first one first."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryEdit:
-    """One edit in the log of a session. `memory_id` is the memory that it was made on; of REMEMBER it is `edit_id`, of CONTINUE the
-    session that took memories along, of ACCEPT and REJECT the proposal. A PROPOSE changes nothing until it is accepted; `turn_id`
-    is the turn that it tells of.
-
-    An EDIT, and a SUPERSEDE with a text, make a memory whose id is `edit_id`, which is empty if nothing was stored (`dry_run`).
-    `before` and `after` are its texts, empty where there is none. `redacted` names the rules by which secrets were removed.
-    Times are aware.
-    """
+    """One edit in the log of a session. Times are aware."""
 
     edit_id: str
+    """Id of the edit, and of the memory that an EDIT, or a SUPERSEDE with a text, makes; '' if nothing was stored (`dry_run`).
+    """
     action: MemoryAction
+    """A PROPOSE changes nothing until it is accepted."""
     memory_id: str
+    """Edited memory. REMEMBER: `edit_id`; CONTINUE: the session that took memories; ACCEPT and REJECT: the proposal."""
     author: str
     at: datetime | None
     before: str = ""
+    """Text before, '' if there was none."""
     after: str = ""
+    """Text after, '' if there is none."""
     title: str = ""
     undone_at: str = ""
     undone_by: str = ""
     redacted: tuple[str, ...] = ()
+    """Rules by which secrets were removed."""
     turn_id: str = ""
+    """Turn that a proposal is about."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FoundMemory:
-    """A memory that a search found, and why: `score` (higher is better, comparable within one search), what each arm gave, and
-    the words of the search that occur in it. One that is `pinned` is in every prompt, while it fits. `sources`: as of `Memory`.
-    """
+    """Memory that a search found, and the reasons."""
 
     memory_id: str
     kind: str
@@ -92,15 +91,20 @@ class FoundMemory:
     title: str = ""
     turn_id: str | None = None
     score: float = 0.0
+    """Higher is better; comparable within one search."""
     signals: Mapping[str, float] = field(default_factory=dict)
+    """Score of each arm."""
     words: tuple[str, ...] = ()
+    """Words of the search that occur in it."""
     trust: Trust = Trust.AUTHORED
     pinned: bool = False
+    """True if it is in every prompt, while it fits."""
     sources: tuple[MemorySource, ...] = ()
+    """Sources in other sessions, the first one first."""
 
 
 def sources_of(extra: Mapping[str, Any]) -> tuple[MemorySource, ...]:
-    """Return the sources of a memory that came from another session, by its further fields."""
+    """Return the sources of a memory that came from another session, from its further fields."""
     return tuple(
         MemorySource(
             session_id=str(each.get("session_id", "")),
