@@ -1,4 +1,4 @@
-"""`python -m jacquard`: the command line where its script is not on the path."""
+"""Command line for `python -m jacquard`, if its script is not on the path."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Converts stores and documents of an earlier form to the present one: the only module that knows another form.
+"""Converts stores and documents of an earlier form to the present one; no other module knows another form.
 
-Everything else reads and writes stores of exactly one revision (`mnemosyne.stores.sql.schema.REVISION`). Whoever changes what is
-stored raises that number by one and adds one `Conversion` to CONVERSIONS, with a test that begins with a store as it was before
-(`docs/decisions/0058-one-form.md`). The oldest revision that can be converted is BASELINE. Session documents have had one version
-since then, so there is nothing to convert in them yet.
+All other code reads and writes stores of exactly one revision (`mnemosyne.stores.sql.schema.REVISION`). To change the stored
+form, raise that number by one and add one `Conversion` to CONVERSIONS, with a test that begins with a store of the old form
+(`docs/decisions/0058-one-form.md`). BASELINE is the oldest revision that can be converted. Session documents have had one
+version since then, so nothing in them is converted yet.
 """
 
 from __future__ import annotations
@@ -42,25 +42,30 @@ from mnemosyne.stores.sql.schema import COLUMNS, MARK_STATEMENT, OF_A_SESSION, R
 from mnemosyne.stores.sqlite.file import SqliteConnection
 
 BASELINE = 8
-"""The oldest revision that can be converted: that of November 2026, before the first release."""
+"""Oldest revision that can be converted: that of November 2026, before the first release."""
 
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Migration:
-    """Result of a conversion: the revision before and after, each change with its count, and what was left as it was."""
+    """Result of a conversion."""
 
     shown: str
+    """Address of the store, without credentials."""
     before: int
+    """Revision before the conversion."""
     after: int
+    """Revision after the conversion."""
     changes: tuple[str, ...] = ()
+    """Each change with its count."""
     left: tuple[str, ...] = ()
+    """Items that could not be read and were left unchanged."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StoredSession:
-    """All rows of one session, by table, as they lie in the tables or in an archive. A conversion changes them in place."""
+    """All rows of one session, by table, in the form of the tables or of an archive; a conversion changes them in place."""
 
     key: int
     session_id: str
@@ -68,18 +73,18 @@ class StoredSession:
     rows: Mapping[str, list[Row]]
 
     def read(self, table: str, row: Row, column: str) -> Any:
-        """Return the JSON value of a body; None for none, and for one that is damaged, which stays as it is."""
+        """Return the JSON value of a body; None if it has none, or is damaged and stays unchanged."""
         try:
             return None if row[column] is None else decode(self._open(table, row, column), Any)
         except UnreadableError:
             return None
 
     def write(self, table: str, row: Row, column: str, value: Any) -> None:
-        """Put a JSON value in the place of a body."""
+        """Replace a body by a JSON value."""
         self._close(table, row, column, encode(value))
 
     def place(self, table: str, row: Row, **columns: Any) -> None:
-        """Change columns that place a row's bodies: their checksums are made again, unless a body is damaged."""
+        """Change columns that place a row's bodies, and renew their checksums, unless a body is damaged."""
         bodies: dict[str, bytes] = {}
         for column in _BODIES[table]:
             if row[column] is not None:
@@ -112,23 +117,24 @@ class StoredSession:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Conversion:
-    """One change of form: `to` is the revision that it makes, `does` what it does, for a person.
-
-    `tables` changes the tables. `session` changes the rows of one session, archived ones too, and returns how many it has
-    changed; it runs when the tables have their present form. Both run again if a migration was stopped.
-    """
+    """One change of form. Both steps run again if a migration was stopped."""
 
     to: int
+    """Revision that it makes."""
     does: str
+    """Description for people."""
     tables: Callable[[OpenRows], None] | None = None
+    """Changes the tables."""
     session: Callable[[StoredSession], int] | None = None
+    """Changes the rows of one session, archived ones too, when the tables have their present form; returns the number of
+    changes.
+    """
 
 
 def migrate_store(address: str, tenants: Sequence[str] = ()) -> Migration:
-    """Convert a store to the present revision; blocks. It is one transaction, so a store is of one revision or of the other,
-    whenever it is stopped; a store of the present one is not changed.
+    """Convert a store to the present revision in one transaction; blocks. A store of the present revision is not changed.
 
-    StoreUnavailableError for a store that cannot be used, is newer, or older than BASELINE.
+    Raises StoreUnavailableError if the store cannot be used, is newer, or is older than BASELINE.
     """
     location = locate_store(f"sqlite:///{address}" if os.path.isfile(address) else address)  # noqa: PTH113 (an address may be no path at all)
     if location.kind == "file" and location.database is not None:
@@ -150,8 +156,9 @@ def migrate_store(address: str, tenants: Sequence[str] = ()) -> Migration:
 
 
 def migrate_document(data: Any) -> SessionDocument:
-    """Return a session document in the present version. MigrationError for one of another version, SchemaValidationError with
-    every fault for one that is broken.
+    """Return a session document in the present version.
+
+    Raises MigrationError for another version, and SchemaValidationError with every fault for a broken document.
     """
     version = data.get("schema_version", SCHEMA_VERSION) if isinstance(data, Mapping) else SCHEMA_VERSION
     faults = [str(fault) for fault in document_faults(data) if fault.code == "version"]
@@ -187,7 +194,7 @@ def _convert_folder(location: StoreLocation, folder: Path, tenants: Sequence[str
 
 
 def _convert_backup(location: StoreLocation, file: Path) -> Migration:
-    """Convert the backup of a SQL store beside it, with a new digest, and put that in its place."""
+    """Convert a copy of a SQL store's backup, with a new digest, and replace the backup by it."""
     check_digest(file)
     draft = file.with_name(f"{file.name}.partial")
     try:
@@ -202,8 +209,9 @@ def _convert_backup(location: StoreLocation, file: Path) -> Migration:
 
 
 def convert_sessions(rows: OpenRows, wanted: Sequence[Conversion]) -> tuple[dict[str, int], list[str]]:
-    """Let conversions change the sessions of a store whose tables have their present form; return how much each has
-    changed, and which archives could not be read and were left.
+    """Apply conversions to the sessions of a store whose tables have their present form.
+
+    Returns how many sessions each has changed, and the archives that could not be read and were left.
     """
     counts, left = {each.does: 0 for each in wanted}, []
     steps = [(each.does, each.session) for each in wanted if each.session is not None]
@@ -262,23 +270,23 @@ _BODIES: Mapping[str, tuple[str, ...]] = {
     "papers": ("receipt", "prompt", "report"),
     "entries": ("body",),
 }
-"""The columns with JSON, by table of a session."""
+"""Columns with JSON, by table of a session."""
 
 
 # The conversions, oldest first.
 
 
 def drop_alembic(rows: OpenRows) -> None:
-    """Leave `store_revision` as the only place that states the revision of a store."""
+    """Make `store_revision` the only place that states the revision of a store."""
     rows.connection.execute("DROP TABLE alembic_version")
     rows.connection.execute(MARK_STATEMENT if rows.dialect == "postgresql" else "PRAGMA user_version = 0")
 
 
 def renew_fingerprints(session: StoredSession) -> int:
-    """Give turns that wait for their reply the fingerprints of today, so that the same request is answered from the record.
+    """Renew the fingerprints of turns that wait for their reply, so that the same request is answered from the record.
 
-    One that was not made of what the record states (a world that has changed since, facts about a user) stays, and its
-    request is prepared anew.
+    A fingerprint that depended on more than the record (a world that has changed since, facts about a user) stays, and its
+    request is prepared again.
     """
     number = 0
     prompts = {row["turn"]: row for row in session.rows["papers"]}
@@ -299,7 +307,7 @@ def renew_fingerprints(session: StoredSession) -> int:
 
 
 def mark_memories(session: StoredSession) -> int:
-    """Mark evidence that turns recalled, if its row has no mark, as revisions before 6 left it."""
+    """Mark recalled evidence whose row has no mark, because revisions before 6 did not write it."""
     number = 0
     for row in session.rows["evidences"]:
         body = session.read("evidences", row, "body") if row["is_memory"] is None else None
@@ -310,7 +318,7 @@ def mark_memories(session: StoredSession) -> int:
 
 
 def renew_exchanges(session: StoredSession) -> int:
-    """Make the digests again by which conversations without a name are found: a long message of the user has its own."""
+    """Renew the digests that identify unnamed conversations: a long user message now has its own."""
     number = 0
     rows_of = itemgetter("branch_id", "turn_id", "ord")
     turns = groupby(sorted(session.rows["messages"], key=rows_of), key=lambda row: rows_of(row)[:2])
@@ -341,8 +349,9 @@ _NO_PART = ("consolidation", "observability", "chunks", "locks", "snapshots", "t
 
 
 def _fingerprint_of_revision_8(text: str, config: RuntimeConfig, world_digest: str) -> str:
-    """Return the fingerprint of a request as revision 8 made it: with all settings, but some not where they are at their
-    default, and some at an earlier default.
+    """Return the fingerprint of a request in the form of revision 8.
+
+    It has all settings, except some at their default, and some with an earlier default.
     """
     default = to_plain(RuntimeConfig())
     plain = to_plain(drop_config_secrets(config)) | {name: deepcopy(default[name]) for name in _NO_PART}

@@ -105,7 +105,7 @@ class BlockKind(StrEnum):
     """
 
     UNKNOWN = ""
-    """The frame between blocks, and blocks recorded by a release without kinds, where all ids shared one namespace."""
+    """The frame between blocks, and blocks of a release without kinds, whose ids all shared one namespace."""
     INPUT = "input"
     TEMPLATE = "template"
     DIRECTIVE = "directive"
@@ -142,7 +142,7 @@ class KindTraits:
     slot: str | None = None
     """None if the manifest of the template states it."""
     has_own_part: bool = False
-    """Whether a context package has a field of its own for these blocks, whatever their slot."""
+    """True if a context package has a field of its own for these blocks, whatever their slot."""
     layer: str | None = None
     """Wrapper that contains the blocks."""
     subject: Subject | None = None

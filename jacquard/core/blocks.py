@@ -117,7 +117,7 @@ class PromptBlock:
     """Time from which the text is not used any more (None: never)."""
     sensitivity: Sensitivity = Sensitivity.PUBLIC
     shortened: bool = False
-    """Whether the content replaces a longer text or one that must not be shown."""
+    """True if the content replaces a longer text or one that must not be shown."""
     kind: BlockKind = BlockKind.UNKNOWN
     """States what the block's id refers to."""
     uri: str = ""
@@ -125,7 +125,7 @@ class PromptBlock:
     attached_tokens: int = 0
     """Tokens sent with the text: images, tool calls."""
     as_written: bool = False
-    """Whether the content is a message exactly as written, without markup; it never shares a message with markup."""
+    """True if the content is a message exactly as written, without markup; it never shares a message with markup."""
     sequence: int = 0
     """Order among blocks that a layout puts in one place, smallest first, whatever their rank."""
     anchor: str = ""
@@ -174,11 +174,11 @@ class SkeinTemplate:
     rules: tuple[SlotRule, ...]
     """A rule for `slot.section` takes precedence over one for `slot`; slots without a rule come last in SYSTEM."""
     separate: bool = False
-    """Whether the blocks of each order have a system message of their own."""
+    """True if the blocks of each order have a system message of their own."""
     boundary: str = ""
     """Line around each message in one text, if messages are shown as written; in role messages such a message is not joined."""
     alternates: bool = False
-    """Whether neighbouring messages of one role are sent as one, because several providers refuse them otherwise.
+    """True if neighbouring messages of one role are sent as one, because several providers refuse them otherwise.
 
     The newest user message is then in the same element in every prompt. False for prompts that earlier releases recorded.
     """

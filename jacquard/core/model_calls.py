@@ -13,7 +13,7 @@ from jacquard.core.calibration import COUNTED, ESTIMATED, REPORTED
 from mnemosyne.schema.document import ModelUsage, ModelUsageStage, ModelUsageStatus
 
 UNKNOWN = "unknown"
-"""How a call without an answer is counted: its cost is unknown."""
+"""Mark of a call without an answer: its cost is unknown."""
 
 UNDER_WAY = "under_way"
 """Mark in `extra` of a call still running when its turn was written; its record is written again when it ends."""
@@ -32,7 +32,7 @@ class Call:
     answer: str | None = None
     """Text that was received (None: nothing)."""
     prompt_tokens: int | None = None
-    """As reported by the provider, like `completion_tokens`."""
+    """Reported by the provider, like `completion_tokens`."""
     completion_tokens: int | None = None
     latency_ms: float = 0.0
 

@@ -46,7 +46,7 @@ class PlanRequest:
     window: SessionWindow
     world: WorldPack
     locked: bool = False
-    """Whether the focus must not be changed."""
+    """True if the focus must not be changed."""
 
 
 class PlanRefiner(Protocol):
@@ -222,11 +222,11 @@ class PruneRules:
     shorten_least_tokens: int = 24
     """Minimum length of a shortened block."""
     defer_oversize: bool = True
-    """Whether a block far longer than the others comes last, so that it does not displace them; off for records of old
+    """True if a block far longer than the others comes last, so that it does not displace them; off for records of old
     releases.
     """
     cut_authored: bool = True
-    """Whether an authored block (`jacquard.core.block_kinds.AUTHORED`) that does not fit is cut; off for records of old
+    """True if an authored block (`jacquard.core.block_kinds.AUTHORED`) that does not fit is cut; off for records of old
     releases.
     """
 
@@ -240,7 +240,7 @@ class PruneResult:
     """Kept, degraded and dropped blocks, and exactly one decision for each block, all in the order given."""
 
     kept: tuple[PromptBlock, ...]
-    """Blocks that stay as they are."""
+    """Unchanged blocks."""
     decisions: tuple[BlockDecision, ...]
     """`code` of a degraded block states what the caller must do (`shortened`, `cut`, `masked`), `tokens` its maximum length
     then.

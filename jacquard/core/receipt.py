@@ -263,7 +263,7 @@ class StateCut:
     """Tokens of the state as shown."""
     parts: tuple[CutPart, ...]
     is_estimated: bool = False
-    """Whether `before_tokens` is an estimate, because the state is too large to be counted."""
+    """True if `before_tokens` is an estimate, because the state is too large to be counted."""
 
     @property
     def biggest(self) -> CutPart:
@@ -291,7 +291,7 @@ class SentText:
 
     @property
     def is_ours(self) -> bool:
-        """Whether we added it."""
+        """True if we added it."""
         return bool(self.place)
 
 
@@ -338,7 +338,7 @@ class Report:
     profile: str = ""
     """Kind of agent that the prompt is for."""
     as_written: bool = False
-    """Whether messages are shown as they were written, not escaped."""
+    """True if messages are shown as they were written, not escaped."""
     activation: tuple[ActivationDecision, ...] = ()
     """Decision about each world info entry activated by the rules of SillyTavern, shown ones first."""
     sent: SentPrompt | None = None

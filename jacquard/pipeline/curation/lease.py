@@ -32,7 +32,7 @@ class Lease:
     model: str | None = None
     """Model that chose."""
     keywords: tuple[str, ...] = ()
-    """Words added to the search if the input alone says too little."""
+    """Words added to the search if the input says too little by itself."""
     places: tuple[EntryPlace, ...] = ()
     """Places that tell the entries from others with the same ids, in the same order; if empty, only ids count."""
 

@@ -51,9 +51,9 @@ class MemoryLabels:
     speakers: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     """Names of the two parties by role."""
     clock: bool = True
-    """Whether to show when an entry was written."""
+    """True if to show when an entry was written."""
     dates: bool = False
-    """Whether to show the dates that words of a message mean (`yesterday`), relative to the time of writing."""
+    """True if to show the dates that words of a message mean (`yesterday`), relative to the time of writing."""
     story_times: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     """Time of the story by turn id."""
     boundary: str = ""

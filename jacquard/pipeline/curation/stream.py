@@ -59,7 +59,7 @@ class CurationRequest:
 
     @property
     def is_overview(self) -> bool:
-        """Whether the input asks for an overview, for which no selector is called."""
+        """True if the input asks for an overview, for which no selector is called."""
         return self.plan.search_intent.overview is not None
 
     def selection(self, recall: Recall, limit: int) -> SelectionRequest:

@@ -173,7 +173,7 @@ def calculate_values(
         _, value = view().read(name)
         if isinstance(value, int) and not isinstance(value, bool):
             return value
-        raise ValueError(f"{name!r} is no whole number of the state now")
+        raise ValueError(f"{name!r} is not a whole number of the present state")
 
     def value_of(place: int, value: Any) -> Any:
         if not action.numbers or not is_expression(value):

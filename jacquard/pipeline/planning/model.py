@@ -209,15 +209,15 @@ def _read_choice(value: Mapping[str, Any], key: str, allowed: Sequence[Any]) -> 
 def _read_text(value: Mapping[str, Any], key: str, limit_chars: int) -> str:
     text = value.get(key)
     if not isinstance(text, str) or len(text) > limit_chars:
-        raise ModelError("bad_answer", f"{key} is no text of at most {limit_chars} characters")
+        raise ModelError("bad_answer", f"{key} is not a text of at most {limit_chars} characters")
     return " ".join(text.split())
 
 
 def _read_keywords(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or len(value) > MAX_KEYWORDS:
-        raise ModelError("bad_answer", f"focus_keywords is no list of at most {MAX_KEYWORDS} words")
+        raise ModelError("bad_answer", f"focus_keywords is not a list of at most {MAX_KEYWORDS} words")
     if not all(isinstance(word, str) and len(word) <= KEYWORD_CHARS for word in value):
-        raise ModelError("bad_answer", f"a focus keyword is no text of at most {KEYWORD_CHARS} characters")
+        raise ModelError("bad_answer", f"a focus keyword is not a text of at most {KEYWORD_CHARS} characters")
     return tuple(word.strip() for word in value if word.strip())
 
 
@@ -226,7 +226,7 @@ def _read_weights(value: Any) -> dict[str, float]:
         raise ModelError("bad_answer", f"domain_weight does not have exactly the keys {', '.join(DOMAINS)}")
     for name, weight in value.items():
         if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight <= 1:
-            raise ModelError("bad_answer", f"domain_weight.{name} is no number between 0 and 1")
+            raise ModelError("bad_answer", f"domain_weight.{name} is not a number between 0 and 1")
     return {name: float(weight) for name, weight in value.items()}
 
 

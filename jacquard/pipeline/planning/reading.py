@@ -48,11 +48,11 @@ class InputReading:
     """Any of `fight`, `recall`, `overview`."""
     temporal: Temporal
     is_timed: bool
-    """Whether a word shows the time."""
+    """True if a word shows the time."""
     is_again: bool
-    """Whether the input asks for the same again."""
+    """True if the input asks for the same again."""
     has_player: bool
-    """Whether the input mentions the player or addresses somebody."""
+    """True if the input mentions the player or addresses somebody."""
     outside: str
     """Normalised input without code and quotations."""
 

@@ -109,7 +109,7 @@ class InputNames:
     ambiguous: tuple[str, ...] = ()
     """Names that belong to several entities."""
     guessed: bool = False
-    """Whether the words are only likely names, because no dictionary has them."""
+    """True if the words are only likely names, because no dictionary has them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,9 +119,9 @@ class Focus:
     quest: Quest | None
     reason: str
     pointed: bool = False
-    """Whether the input refers to it."""
+    """True if the input refers to it."""
     torn: bool = False
-    """Whether the input refers to another quest equally."""
+    """True if the input refers to another quest equally."""
 
 
 class RulePlanner:

@@ -104,7 +104,7 @@ class PreparedTurn:
 
     @property
     def triage(self) -> Triage:
-        """Whether the turn was numerical or narrative."""
+        """True if the turn was numerical or narrative."""
         return self.plan.triage
 
 

@@ -118,7 +118,7 @@ def _cut_piece(piece: ContentPiece, limit_tokens: int, count: Count, from_start:
 
 
 def _cut_values(text: str, limit_tokens: int, count: Count) -> str:
-    """Return a YAML mapping whose long values are cut to fit; '' for another text, or if its short values alone do not fit."""
+    """Return a YAML mapping whose long values are cut to fit; '' for another text, or if its short values take too much."""
     try:
         tree = load_yaml(text)
     except FilamentError:

@@ -46,7 +46,7 @@ class Process:
     layers: frozenset[Layer] = frozenset(Layer)
     """Shared layers that it may see at most."""
     checkpoint: bool = True
-    """Whether it sees the conversation."""
+    """True if it sees the conversation."""
     share: bool = True
     """Default of `enable_share_context`."""
 

@@ -44,7 +44,7 @@ _THROWN = (
     "bucket"
 )
 
-# A form in -s or -ing fights as well; past forms report a fight, and in a story told in the past tense they fight too.
+# A form in -s or -ing fights as well; past forms report a fight, and in a story in the past tense they fight too.
 _VERBS = (
     "attack(?:s|ing|ed)?|fight(?:s|ing)?|fought|slash(?:es|ing|ed)?|stab(?:s|bing|bed)?|strik(?:e|es|ing)|struck|parr(?:y|"
     "ies|ying|ied)|"
