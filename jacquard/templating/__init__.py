@@ -1,7 +1,7 @@
 """Templates: reads sets of template files and renders them in a sandbox.
 
-`sandbox` and `counting` are the only modules that import jinja2; others see this package's own types. It must not
-import a stream, a planner or a store.
+Only `sandbox` and `counting` import jinja2; other modules see this package's own types. It must not import a stream, a planner
+or a store.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from jacquard.templating.sets import TemplateSet, find_template_faults, open_set
 
 
 def open_templates(roots: Sequence[TemplateRoot]) -> TemplateSet:
-    """Return the templates below `roots`; the first root that has a file wins. They are read again only after a file
-    changed. Reads the disk.
+    """Return the templates below `roots`; the first root that has a file wins. Reads the disk, again only after a file changed.
 
     Raises TemplateError for a file that is too large, is not UTF-8, or leads out of its root.
     """
@@ -33,7 +32,7 @@ def template_set(files: Mapping[str, TemplateFile]) -> TemplateSet:
 
 
 def validate_templates(root: TemplateRoot) -> tuple[TemplateError, ...]:
-    """Return the faults of every template and manifest below a root; an empty result means that all of them compile."""
+    """Return the faults of every template and manifest below a root; empty if all of them compile."""
     return find_template_faults(root, SandboxRenderer)
 
 

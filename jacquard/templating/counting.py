@@ -1,7 +1,7 @@
 """Adds counters to a template's syntax before it is compiled, so that a rendering counts its own work.
 
-Only a loop, a macro, a block or an included file can run often. Each gets, at its beginning, a counter that adds the
-number of parts of the template that one pass takes; a nested one has a counter of its own.
+Only a loop, a macro, a block or an included file can run often. Each gets, at its beginning, a counter that adds the number of
+template parts in one pass; a nested one has its own counter.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ def _count_operations(_context: Context, operations: int) -> str:
 
 
 COUNTING_FILTERS = {COUNTED: _count_items, READ: _read, WORKED: _count_operations}
-"""Filters that only `count_work` writes; `find_refused_parts` takes their names from authors."""
+"""Filters that only `count_work` writes; `find_refused_parts` forbids their names to authors."""
 
 
 def find_refused_parts(tree: nodes.Template) -> Iterator[tuple[nodes.Node, str]]:
-    """Yield what a template must not contain: ways around the escaping, and loops that cannot be counted."""
+    """Yield the parts that a template must not contain: ways around the escaping, and loops that cannot be counted."""
     for node in tree.find_all((nodes.ScopedEvalContextModifier, nodes.EvalContextModifier)):
         yield node, "`autoescape` is not offered: everything is escaped"
     for block in tree.find_all((nodes.FilterBlock, nodes.AssignBlock)):
@@ -71,8 +71,9 @@ def _find_deep_loops(tree: nodes.Template) -> Iterator[nodes.For]:
 
 
 def count_work(tree: nodes.Template) -> None:
-    """Add counters to a template: loops, macros, blocks and the file itself count their parts, comparisons what they
-    read. Changes the tree.
+    """Add counters to a template: loops, macros, blocks and the file count their parts, comparisons the items they read.
+
+    Changes the tree.
     """
     _charge(tree)
     for compare in list(tree.find_all(nodes.Compare)):
@@ -82,7 +83,7 @@ def count_work(tree: nodes.Template) -> None:
 
 
 def _charge(node: nodes.Node) -> int:
-    """Return how many parts one pass through a node takes, without those that have a counter of their own."""
+    """Return the number of parts in one pass through a node, without those that have their own counter."""
     if isinstance(node, nodes.For):
         chars = sum(_count_static_chars(part) for part in node.body)
         parts = _sum(node.body) + (0 if node.test is None else _charge(node.test))

@@ -1,9 +1,9 @@
 """Finds template files by name below template roots and reads them into memory once.
 
-So rendering reads no disk, and no name leads out of a root. A root is a folder, or the texts of a world pack that is
-kept in a store. A name is a path below a root (`combat/guidance.j2`); the first root that has it wins, so that a pack's
-templates override file by file. The last root's own file can still be named with the prefix `shipped/`. A root's folder
-`tests` holds golden prompts and is no template. It must not import jinja2.
+So rendering reads no disk, and no name leads out of a root. A root is a folder, or the texts of a world pack in a store. A name
+is a path below a root (`combat/guidance.j2`); the first root that has it wins, so that a pack overrides single files. The last
+root's file can still be named with the prefix `shipped/`. A root's folder `tests` has golden prompts and no templates. It must
+not import jinja2.
 """
 
 from __future__ import annotations
@@ -31,26 +31,28 @@ Fingerprint = tuple[tuple[str, int, int], ...]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TemplateFile:
-    """One file: `shown` is its path as shown to people, `text` its content with line feeds as line ends."""
+    """One file."""
 
     name: str
     shown: str
+    """Path as shown to people."""
     text: str
+    """Content, with line feeds as line ends."""
 
     def line(self, number: int | None) -> str:
-        """Return the text of a line (1-based), or an empty text where there is no such line."""
+        """Return the text of a line (1-based), '' if there is no such line."""
         lines = self.text.split("\n")
         return lines[number - 1] if number is not None and 0 < number <= len(lines) else ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextRoot:
-    """A root in memory: `texts` are (name, text) of every file with line feeds as line ends; `shown` is put before
-    names shown to people.
-    """
+    """Root in memory."""
 
     shown: str
+    """Prefix of names shown to people."""
     texts: tuple[tuple[str, str], ...]
+    """(name, text) of every file, with line feeds as line ends."""
 
     def text(self, name: str) -> str | None:
         """Return the text of one file, or None."""
@@ -61,9 +63,7 @@ TemplateRoot = Path | TextRoot
 
 
 def template_roots(roots: Sequence[TemplateRoot], world: WorldPack) -> tuple[TemplateRoot, ...]:
-    """Return the template roots of a world, for templates and layouts: the pack's own first, as they were read with the
-    pack.
-    """
+    """Return the template roots of a world, for templates and layouts: the pack's own first, as read with the pack."""
     if world.templates is None:
         return tuple(roots) if world.template_root is None else (Path(world.template_root), *roots)
     if not world.templates:
@@ -73,10 +73,10 @@ def template_roots(roots: Sequence[TemplateRoot], world: WorldPack) -> tuple[Tem
 
 
 def with_templates(world: WorldPack) -> WorldPack:
-    """Return a pack with the texts of its templates, read from its folder where they were not read with the pack.
+    """Return a pack with the texts of its templates, read from its folder if they were not read with the pack.
 
-    Reads the disk, so call it off the event loop. Raises TemplateError for a file that is too large, is not UTF-8, or
-    leads out of the folder.
+    Reads the disk, so call it off the event loop. Raises TemplateError for a file that is too large, is not UTF-8, or leads out
+    of the folder.
     """
     if world.templates is not None:
         return world
@@ -88,7 +88,7 @@ def with_templates(world: WorldPack) -> WorldPack:
 def find_shipped_templates() -> Path:
     """Return the folder of the shipped templates: in the installed package, else in the repository of this source.
 
-    Raises TemplateError where neither has it.
+    Raises TemplateError if neither has it.
     """
     package = Path(str(resources.files("jacquard")))
     for folder in (package / "_templates", package.parent / "templates"):
@@ -100,8 +100,8 @@ def find_shipped_templates() -> Path:
 
 
 def fingerprint(roots: Sequence[TemplateRoot]) -> Fingerprint:
-    """Return a value that changes when any template file below the roots does: path, time of change, size. A root in
-    memory never changes.
+    """Return a value that changes with any template file below the roots: path, time of change, size. A root in memory never
+    changes.
     """
     found = []
     for root in roots:
@@ -143,10 +143,7 @@ def template_ids(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def resolve_file(files: Mapping[str, TemplateFile], folders: Sequence[str], file: str) -> str:
-    """Return the name of a template's file, in the first of `folders` that has it.
-
-    Raises TemplateError where none has it.
-    """
+    """Return the name of a template's file, in the first of `folders` that has it; raises TemplateError if none has it."""
     for folder in folders:
         if (name := f"{folder}/{file}") in files:
             return name
@@ -157,7 +154,7 @@ def resolve_file(files: Mapping[str, TemplateFile], folders: Sequence[str], file
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Listing:
-    """The template files below a root, and its folders with the times at which files were added or removed there."""
+    """Template files below a root, and its folders with the times of their last change."""
 
     paths: tuple[str, ...]
     folders: tuple[tuple[str, int], ...]
@@ -179,7 +176,7 @@ _LISTED: dict[str, _Listing] = {}
 
 
 def _list_paths(root: Path) -> tuple[str, ...]:
-    """Return the template files below a root, sorted, without its tests; a root that does not exist has none."""
+    """Return the template files below a root, sorted, without its tests; empty if the root does not exist."""
     name = str(root)
     known = _LISTED.get(name)
     if known is not None and known.is_current():

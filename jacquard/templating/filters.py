@@ -1,9 +1,8 @@
-"""The filters and tests of templates: each has limits and gives the same result on every machine.
+"""Filters and tests of templates: each has limits and gives the same result on every machine.
 
-`language` names what is adopted from the template engine. Its other filters are not offered: they format or repeat text
-without a bound (`center`, `format`, `indent`, `wordwrap`, `batch`, `slice`), print what has no text form of its own
-(`pprint`, `tojson`, `xmlattr`), bypass the escaping (`safe`, `escape`) or are random (`random`). It imports no template
-engine.
+`language` names those adopted from the template engine. Its other filters are not offered, because they format or repeat text
+without a bound (`center`, `format`, `indent`, `wordwrap`, `batch`, `slice`), print values without a text form (`pprint`,
+`tojson`, `xmlattr`), bypass the escaping (`safe`, `escape`) or are random (`random`). It imports no template engine.
 """
 
 from __future__ import annotations
@@ -98,14 +97,12 @@ def _check_plain(value: Any) -> None:
         elif isinstance(node, list | tuple):
             stack += node
         elif not (is_scalar(node) or isinstance(node, range)):
-            str(node)  # an undefined value raises here and names itself
+            str(node)  # An undefined value raises here and names itself.
             raise PrintError(f"a {type(node).__name__} has no text that is the same each time; print a value of it")
 
 
 def _is_same(value: Any, other: Any) -> bool:
-    """Test `sameas`: leaves are the same if they have the same type and are equal; anything else is only the same as
-    itself.
-    """
+    """Test `sameas`: leaves are the same if they have the same type and are equal; other values only if they are identical."""
     if is_scalar(value):
         return type(value) is type(other) and bool(value == other)
     return value is other

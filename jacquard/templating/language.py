@@ -1,6 +1,6 @@
-"""What the template language offers beyond its syntax: filters, functions, methods.
+"""Names that the template language offers: filters, tests, functions. It imports nothing.
 
-The sandbox, which enforces it, and the lint, which advises, read this one list. It imports nothing.
+The sandbox enforces this list, and the lint gives advice from it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ BUILTIN_FILTERS = tuple(_FILTERS.split())
 """Filters of the template engine that are offered unchanged."""
 
 OWN_FILTERS = ("attr", "brief", "join", "limits", "replace", "sum", "text", "value", "yaml")
-"""Filters that this package adds to a prompt's template."""
+"""Filters that this package adds for templates of prompts."""
 
 TESTS = (*_TESTS.split(), "!=", "<", "<=", "==", ">", ">=", "escaped")
-"""The tests, which follow `is`."""
+"""Tests, which follow `is`."""
 
 FUNCTIONS = ("cycler", "dict", "joiner", "namespace", "range")
-"""The functions, which are called by name."""
+"""Functions, which are called by name."""
 
 TEXT_METHODS = frozenset(_TEXT_METHODS.split())
 MAPPING_METHODS = frozenset({"get", "items", "keys", "values"})

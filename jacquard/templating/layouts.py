@@ -24,7 +24,7 @@ def find_layout_ids(roots: Sequence[TemplateRoot]) -> tuple[str, ...]:
 def load_layout(layout_id: str, roots: Sequence[TemplateRoot]) -> SkeinTemplate:
     """Return a layout from the first root that has it.
 
-    Raises LayoutError where no root has it, and for a fault in its file, which it names.
+    Raises LayoutError if no root has it, or with the file if that is not valid.
     """
     file = f"{layout_id}.yaml"
     for root in roots:
@@ -41,7 +41,7 @@ def _names(root: TemplateRoot) -> set[str]:
 
 
 def _text(root: TemplateRoot, file: str) -> str | None:
-    """Return the text of a layout's file below a root, or None; a name that leads to another folder names none."""
+    """Return the text of a layout's file below a root, or None, also for a name that leads to another folder."""
     if PurePath(file).name != file or "\0" in file:
         return None
     if not isinstance(root, Path):

@@ -1,9 +1,8 @@
-"""Limits what a template may do in one rendering, whoever wrote it.
+"""Limits the work of one rendering, whoever wrote the template. It imports nothing.
 
-No template can block a thread or fill the memory: steps, operations and created characters are counted down from fixed
-numbers. A time limit would depend on the machine; these numbers give the same result everywhere. A step is a pass of a
-loop, a call counts as ten; an operation is an evaluated part of a template, or a value that a filter reads. This module
-imports nothing.
+No template can block a thread or fill the memory: steps, operations and created characters are counted down from fixed numbers,
+which give the same result on every machine (a time limit would not). A step is a pass of a loop, and a call counts as ten; an
+operation is an evaluated part of a template, or a value that a filter reads.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ T = TypeVar("T")
 
 
 class LimitError(Exception):
-    """A template exceeded a limit; the sentence names the limit."""
+    """A template exceeded a limit, which the message names."""
 
 
 @dataclass(slots=True)
@@ -61,7 +60,7 @@ def limit_rendering() -> Iterator[None]:
 
 
 def spend(*, steps: int = 0, chars: int = 0, operations: int = 0) -> None:
-    """Take from the budget of the present rendering. Raises LimitError when it is used up."""
+    """Spend from the budget of the present rendering; raises LimitError when it is used up."""
     budget = _BUDGET.get()
     if budget is None:
         return
@@ -92,7 +91,7 @@ def pay(value: object) -> None:
 
 
 def pay_for_items(items: Iterable[T], *, deep: bool = False) -> Iterator[T]:
-    """Yield items, each after paying for it; with `deep` also for everything in it, as is due where items are compared."""
+    """Yield items, each after paying for it; with `deep` also for everything in it, because items are compared."""
     for item in items:
         spend(operations=_cost(item, deep=deep))
         yield item
@@ -112,7 +111,7 @@ def pay_arguments(args: Iterable[object]) -> None:
 
 
 def pay_for_value(value: T) -> T:
-    """Return a value that a template made, after paying for its size. Raises LimitError when it is too large."""
+    """Return a value that a template made, after paying for its size; raises LimitError if it is too large."""
     if isinstance(value, str):
         check_size(len(value))
         spend(chars=len(value))
@@ -122,10 +121,10 @@ def pay_for_value(value: T) -> T:
 
 
 def tree_size(value: object) -> int:
-    """Return the size of a tree when it is written out, NODE_CHARS for each value plus its characters.
+    """Return the size of a tree in written form: NODE_CHARS for each value plus its characters.
 
-    A list that holds another one many times is small in memory and long when it is written, so shared parts count each
-    time. Raises LimitError when the size is too large.
+    A list that contains another one many times is small in memory and long in writing, so shared parts count each time. Raises
+    LimitError if the size is too large.
     """
     size = 0
     stack = [value]
@@ -175,15 +174,15 @@ def check_digits(precision: object) -> None:
 
 
 def check_stripped(chars: object) -> None:
-    """Raise LimitError for more than STRIPPED_LIMIT_CHARS characters to strip, because each character of the text is
-    compared with all of them.
+    """Raise LimitError for more than STRIPPED_LIMIT_CHARS characters to strip, because each character is compared with all of
+    them.
     """
     if isinstance(chars, str) and len(chars) > STRIPPED_LIMIT_CHARS:
         raise LimitError(f"at most {STRIPPED_LIMIT_CHARS:,} characters can be named to be stripped from a text")
 
 
 def bounded_range(*args: int) -> range:
-    """Return a range of at most RANGE_LIMIT numbers. Raises LimitError for a longer one."""
+    """Return a range of at most RANGE_LIMIT numbers; raises LimitError for a longer one."""
     numbers = range(*args)
     if len(numbers) > RANGE_LIMIT:
         raise LimitError(f"a range has at most {RANGE_LIMIT:,} numbers")

@@ -1,7 +1,7 @@
-"""Reads and checks the manifest of a template, `template.yaml`.
+"""Reads and checks the manifest of a template, `template.yaml`. Pure: the files were read before.
 
-A manifest lists blocks; every template except `chat` inherits the blocks of the one it `extends` (`chat` by default),
-changes them by id, adds its own and leaves out those named under `without`. Pure: the files were read before.
+A manifest lists blocks. Every template except `chat` inherits the blocks of the one it `extends` (`chat` by default), changes
+them by id, adds its own and removes those named under `without`.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ Lines = Mapping[tuple[str | int, ...], int]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlockSpec:
-    """One block of a template. `name` is the template file's name; `each` renders it once for each item of that list."""
+    """One block of a template."""
 
     block_id: str
     name: str
+    """Name of the template file."""
     type: BlockType
     slot: str
     priority: Priority
@@ -41,6 +42,7 @@ class BlockSpec:
     volatile: bool
     order: int
     each: str | None
+    """List whose items the block is rendered for, once each."""
     titles: Mapping[str, str]
 
 
@@ -59,7 +61,7 @@ def block_specs(files: Files, template_id: str) -> tuple[BlockSpec, ...]:
 
 
 def _merge_manifests(files: Files, template_id: str, depth: int) -> tuple[tuple[str, ...], Blocks]:
-    """Return the folders that may hold a template's files, its own first, and the raw fields of each of its blocks."""
+    """Return the folders that may have a template's files, its own first, and the raw fields of each of its blocks."""
     file = files.get(f"{template_id}/{MANIFEST}")
     if file is None and template_id == COMMON_TEMPLATE:
         return (template_id,), {}
@@ -74,7 +76,7 @@ def _merge_manifests(files: Files, template_id: str, depth: int) -> tuple[tuple[
 
 
 def _change(blocks: Blocks, document: Mapping[str, Any], file: TemplateFile, lines: Lines) -> None:
-    """Apply the blocks of one manifest to those of its parent, and remove those that it leaves out."""
+    """Apply the blocks of one manifest to those of its parent, and remove those under `without`."""
     for place, entry in enumerate(document.get("blocks") or ()):
         where = ("blocks", place)
         if not isinstance(entry, dict) or not isinstance(entry.get("id"), str) or not entry["id"]:
@@ -125,7 +127,7 @@ def _spec(files: Files, folders: tuple[str, ...], block_id: str, fields: Mapping
 
 
 def _check_value(key: str, value: Any) -> str | None:
-    """Return what the value of a block's key must be, or None where it is allowed."""
+    """Return the required form of a block's value, or None if the value is allowed."""
     choices: dict[str, list[str | None]] = {
         "type": [kind.value for kind in BlockType],
         "priority": [priority.value for priority in Priority],
@@ -155,7 +157,7 @@ def _check_keys(
 ) -> None:
     for key in entry:
         if key not in known:
-            raise _fault(file, lines, (*where, key), f"is no key here; known: {', '.join(known)}")
+            raise _fault(file, lines, (*where, key), f"is not a key here; known: {', '.join(known)}")
 
 
 def _fault(file: TemplateFile, lines: Lines, path: tuple[str | int, ...], what: str) -> TemplateError:

@@ -1,9 +1,8 @@
-"""Escapes what a template's `{{ }}` prints, so that it is safe by construction.
+"""Escapes everything that a template's `{{ }}` prints, exactly once. It must not import jinja2.
 
-Everything that is printed into a prompt is escaped here, exactly once. Text becomes a one-line YAML scalar; mappings
-and lists are refused unless a filter turns them into text. Safe text is marked with markupsafe's `Markup`. The mark is
-never given to code outside of this module, and any text made from a marked one loses the mark and is escaped again. It
-must not import jinja2.
+Text becomes a one-line YAML scalar; mappings and lists are refused unless a filter turns them into text. Safe text is marked
+with markupsafe's `Markup`. The mark is never given to code outside of this module, and text made from a marked one loses the
+mark and is escaped again.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ _LAST_LIMITS: ContextVar[tuple[object, str] | None] = ContextVar("last_limits", 
 
 
 class PrintError(Exception):
-    """A value cannot be printed like this; the sentence says how it can."""
+    """A value cannot be printed like this; the message states how it can."""
 
 
 def finalize_prompt(value: Any) -> Markup:
-    """Return what is printed into a prompt: a marked text unchanged, a leaf as an escaped YAML scalar.
+    """Return the printed form of a value in a prompt: a marked text unchanged, a leaf as an escaped YAML scalar.
 
     Raises PrintError for a mapping, a list, or a value that has no text form.
     """
@@ -54,7 +53,7 @@ def finalize_prompt(value: Any) -> Markup:
 
 
 def finalize_reply(value: Any) -> str:
-    """Return what is printed into a reply to a person: plain text; a value with a description shows its value.
+    """Return the printed form of a value in a reply to a person: plain text; of a value with a description only the value.
 
     Raises PrintError for a mapping, a list, or a value that has no text form.
     """
@@ -64,7 +63,7 @@ def finalize_reply(value: Any) -> str:
 
 
 def to_plain_text(value: Any) -> str:
-    """Return a leaf, or the value of a VWD pair, as text; None is empty."""
+    """Return a leaf, or the value of a VWD pair, as text; '' for None."""
     plain = strip_mark(read_plain_value(value))
     _check_leaf(plain)
     if plain is None:
@@ -78,7 +77,7 @@ def strip_mark(value: Any) -> Any:
 
 
 def wrap_function(function: Callable[..., Any], *, compares: bool = False) -> Callable[..., Any]:
-    """Wrap a filter or test so that it gets and returns only unmarked texts, and pays for what it reads and makes.
+    """Wrap a filter or test so that it gets and returns only unmarked texts, and pays for the values it reads and makes.
 
     `compares`: it compares the items of its arguments.
     """
@@ -103,7 +102,7 @@ def wrap_function(function: Callable[..., Any], *, compares: bool = False) -> Ca
 
 
 def sum_numbers(values: Iterable[Any]) -> Any:
-    """Filter `sum`: add up numbers. Raises PrintError for anything else."""
+    """Filter `sum`: add up numbers; raises PrintError for anything else."""
     total: int | float = 0
     for value in pay_for_items(values):
         if not isinstance(value, int | float):
@@ -127,7 +126,7 @@ def show_yaml(value: Any, indent: int = 0) -> Markup:
 
 
 def show_limits(value: Any) -> Markup:
-    """Filter `limits`: show the ranges, choices and units of a state, a line for the fields that have the same.
+    """Filter `limits`: show the ranges, choices and units of a state; fields with the same share a line.
 
     Raises PrintError for anything but a mapping.
     """
@@ -147,7 +146,7 @@ def _limits_text(value: Mapping[str, Any]) -> str:
 
 
 def show_text(value: Any, boundary: Any = "") -> Markup:
-    """Filter `text`: show text as prose of one or more lines, with a `boundary` as it was written (`filament.show_text`)."""
+    """Filter `text`: show text as prose of one or more lines, with a `boundary` exactly as written (`filament.show_text`)."""
     return Markup(pay_for_value(show_between_tags(to_plain_text(value), to_plain_text(boundary))))
 
 
@@ -157,7 +156,7 @@ def show_attribute(value: Any) -> Markup:
 
 
 def join_texts(values: Iterable[Any], separator: str = "") -> str:
-    """Filter `join`, and `~`: the result is marked when any part is; the other parts are then escaped first."""
+    """Filter `join`, and `~`: the result is marked if any part is; the other parts are then escaped first."""
     items = list(pay_for_items(values))
     if any(isinstance(each, Markup) for each in items):
         glue = strip_mark(separator) if isinstance(separator, Markup) else escape_text(separator)
@@ -181,8 +180,8 @@ def _check_leaf(value: Any) -> None:
     if is_scalar(value):
         return
     if not isinstance(value, Mapping | list | tuple):
-        str(value)  # an undefined value raises here and names itself
+        str(value)  # An undefined value raises here and names itself.
         raise PrintError(f"a {type(value).__name__} cannot be printed; print a value of it")
     kind = "a mapping" if isinstance(value, Mapping) else "a list"
     pair = "; `| value` takes the value of a value with a description" if read_plain_value(value) is not value else ""
-    raise PrintError(f"{kind} cannot be printed as it is; use `| yaml`, or print one of its values{pair}")
+    raise PrintError(f"{kind} cannot be printed directly; use `| yaml`, or print one of its values{pair}")

@@ -1,7 +1,7 @@
-"""Reads profiles: `templates/profiles/<id>.yaml` says what kind of agent a prompt is for.
+"""Reads profiles: `templates/profiles/<id>.yaml` describes a kind of agent.
 
-A profile is data: which template and layout a turn has by itself, how the conversation is shown, how replies are read. The
-engine has no words for a kind of agent but those in the templates that a profile names.
+A profile is data: the template and layout of its turns, the form of the conversation, and how replies are read. The engine has
+no words for a kind of agent except those in the templates that a profile names.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FOLDER = "profiles"
 BOUNDARY_CHARS = 12
 AUTO = "auto"
 PROFILE = "profile"
-"""The key in the metadata of a session's document that says which profile the session was started with."""
+"""Key in the metadata of a session's document for the profile with which the session was started."""
 STORY_ID, ASSISTANT_ID = "story", "assistant"
 _MOST_PARENTS = 8
 _TEXTS = ("layout", "template")
@@ -31,21 +31,21 @@ _KEYS = ("id", "title", "extends", "layout", "template", "messages", "reply", "s
 
 
 class MessageForm(StrEnum):
-    """How messages of the conversation are shown: as text of the markup, or as they were written."""
+    """Form of messages in a prompt: as text of the markup, or exactly as written."""
 
     ESCAPED = "escaped"
     AS_WRITTEN = "as_written"
 
 
 class ReplyForm(StrEnum):
-    """How a reply is read: as elements that can change the state, or as text that is kept as it is."""
+    """Form of a reply: elements that can change the state, or text that is stored unchanged."""
 
     ELEMENTS = "elements"
     TEXT = "text"
 
 
 class SpeakerNames(StrEnum):
-    """Which speakers are named before their messages: all but the world's two parties, or only where several speak."""
+    """Rule for naming speakers before their messages: all but the world's two parties, or only if several speak."""
 
     NAMED = "named"
     SEVERAL = "several"
@@ -56,7 +56,7 @@ _CHOICES: Mapping[str, type[StrEnum]] = {"messages": MessageForm, "reply": Reply
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Profile:
-    """What is special to one kind of agent. The defaults are those of a game or a story."""
+    """Properties of one kind of agent. The defaults are those of a game or a story."""
 
     profile_id: str = STORY_ID
     layout: str = "classic"
@@ -66,7 +66,7 @@ class Profile:
     speakers: SpeakerNames = SpeakerNames.NAMED
 
     def boundary_of(self, session_id: str) -> str:
-        """Return the boundary between which texts of a session stand in markup as they were written; empty: they are escaped."""
+        """Return the boundary around a session's texts that are shown exactly as written; '' if texts are escaped instead."""
         return session_boundary(session_id) if self.messages is MessageForm.AS_WRITTEN else ""
 
 
@@ -76,14 +76,16 @@ STORY = Profile()
 def session_boundary(session_id: str) -> str:
     """Return the boundary of a session, the same in all of its turns.
 
-    It is no secret: a text that contains it gets another one (`filament.choose_boundary`), so no text can end its own element.
+    It is not a secret: a text that contains it gets another one (`filament.choose_boundary`), so no text can end its own
+    element.
     """
     return hashlib.sha256(b"boundary\0" + session_id.encode("utf-8", "surrogatepass")).hexdigest()[:BOUNDARY_CHARS]
 
 
 def find_profile_id(setting: str, world: WorldPack) -> str:
-    """Return the id of the profile that a setting means: `auto` is that of the world's pack, without one `story`, and
-    `assistant` for a world without a pack.
+    """Return the id of the profile that a setting means.
+
+    `auto` means the profile of the world's pack, `story` if the pack names none, and `assistant` for a world without a pack.
     """
     if setting != AUTO:
         return setting
@@ -93,7 +95,7 @@ def find_profile_id(setting: str, world: WorldPack) -> str:
 def load_profile(profile_id: str, roots: Sequence[TemplateRoot]) -> Profile:
     """Return a profile from the first root that has it. Reads files: call it off the event loop.
 
-    Raises ConfigError where no root has it, and for a fault in its file, which it names.
+    Raises ConfigError if no root has it, or with the file if that is not valid.
     """
     text = _find_text(profile_id, roots)
     if text is None:
@@ -112,7 +114,7 @@ def load_profile(profile_id: str, roots: Sequence[TemplateRoot]) -> Profile:
 
 
 def with_profile(world: WorldPack, profile: Profile) -> WorldPack:
-    """Return a world whose turns have the profile's template, as far as its pack has no rules of its own."""
+    """Return a world whose turns have the profile's template, unless its pack has rules of its own."""
     rules = world.planner
     usual = PlannerRules()
     if (
@@ -134,7 +136,7 @@ def _names(root: TemplateRoot) -> set[str]:
 def _find_text(profile_id: str, roots: Sequence[TemplateRoot]) -> str | None:
     file = f"{FOLDER}/{profile_id}.yaml"
     for root in roots:
-        # By its listed names alone, so that no name leads out of the folder.
+        # Only listed names are opened, so that no name leads out of the folder.
         if profile_id not in _names(root):
             continue
         if not isinstance(root, Path):

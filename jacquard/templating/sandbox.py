@@ -1,10 +1,9 @@
-"""The Jinja2 sandbox; with `counting` the only module that imports jinja2.
+"""Jinja2 sandbox; besides `counting` the only module that imports jinja2.
 
-A template sees plain values. It cannot write, cannot reach anything else and cannot run forever. Whatever `{{ }}`
-prints is safe by construction: text becomes a one-line YAML scalar and is XML-escaped, and what is to be printed as a
-block, as prose or as an attribute goes through the filters `yaml`, `text` and `attr`. Only text that this module
-escaped itself is printed unchanged. Templates come from the roots that were read at the start; no name leads out of
-them. It must not import a stream, a planner or a store.
+A template sees plain values. It cannot write, cannot reach anything else and cannot run forever. Everything that `{{ }}` prints
+is safe: text becomes a one-line YAML scalar and is XML-escaped; the filters `yaml`, `text` and `attr` print a block, prose or
+an attribute. Only text that this module escaped itself is printed unchanged. Templates come from the roots that were read at
+the start; no name leads out of them. It must not import a stream, a planner or a store.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 class _PromptGenerator(CodeGenerator):
-    """Generates code that prints only template text without `finalize`, and joins by `~` through the environment."""
+    """Generates code that passes everything except template text through `finalize`, and joins by `~` through the environment."""
 
     def _output_child_to_const(self, node: nodes.Expr, frame: Frame, finalize: Any) -> str:
         if not isinstance(node, nodes.TemplateData):
@@ -80,7 +79,7 @@ class _PromptGenerator(CodeGenerator):
         return super()._output_child_to_const(node, frame, finalize)
 
     def visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> Any:
-        """Write the code of a node; a list or mapping that is written as a literal is measured."""
+        """Write the code of a node; a literal list or mapping is measured."""
         written = isinstance(node, nodes.List | nodes.Tuple | nodes.Dict) and getattr(node, "ctx", "load") == "load"
         self.write("environment.measured(" if written else "")
         result = super().visit(node, *args, **kwargs)
@@ -93,7 +92,7 @@ class _PromptGenerator(CodeGenerator):
         super().visit_Assign(node, frame)
 
     def visit_Getitem(self, node: nodes.Getitem, frame: Frame) -> None:  # noqa: N802
-        """Let slices go through the environment as every other subscript does."""
+        """Let slices go through the environment like every other subscript."""
         if not isinstance(node.arg, nodes.Slice):
             super().visit_Getitem(node, frame)
             return
@@ -115,7 +114,7 @@ class _PromptGenerator(CodeGenerator):
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
-    """What both kinds of templates share: only the listed names, no clock, no randomness, and limits on everything."""
+    """Common base of both kinds of templates: only the listed names, no clock, no randomness, and limits on everything."""
 
     code_generator_class = _PromptGenerator
     join_values = staticmethod(join_texts)
@@ -133,7 +132,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
             keep_trailing_newline=False,
             auto_reload=False,
             cache_size=-1,
-            # Constants of a template are computed when it is rendered, where limits apply.
+            # Constants of a template are computed when it is rendered, because limits apply then.
             optimized=False,
         )
         self.filters = {**build_filters(FILTERS), **COUNTING_FILTERS}
@@ -162,8 +161,8 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         return tree
 
     def join_path(self, template: str, parent: str) -> str:
-        """Return the name of an included or extended template: a bare file name belongs to the folder of the template
-        that names it.
+        """Return the name of an included or extended template; a bare file name belongs to the folder of the template that
+        names it.
         """
         folder = parent.rpartition("/")[0]
         return f"{folder}/{template}" if folder and "/" not in template else template
@@ -183,7 +182,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         """Refuse `str.format`: text is joined by `~`."""
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """Read `obj.attribute`; a mapping's key takes precedence (`bag.items` is the key where there is one)."""
+        """Read `obj.attribute`; a mapping's key takes precedence (`bag.items` is the key if there is one)."""
         bare = strip_mark(obj)
         if isinstance(bare, Mapping) and attribute in bare:
             return bare[attribute]
@@ -208,7 +207,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         """Calculate within limits: no text, list or number grows without bound."""
         if isinstance(left, str) and operator == "%":
-            raise SecurityError("`%` does not format text here; print the parts, or join them by `~`")
+            raise SecurityError("`%` does not format text in templates; print the parts, or join them by `~`")
         if isinstance(left, Markup) or isinstance(right, Markup):
             if operator == "+":
                 return self.join_values((left, right))
@@ -223,7 +222,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
             check_power(left, right)
         result = self.binop_table[operator](left, right)
         if isinstance(result, set | frozenset):
-            raise PrintError("`-` subtracts numbers; what is left of a mapping's keys has no order")
+            raise PrintError("`-` subtracts only numbers; the difference of two mappings' keys has no order")
         check_number(result)
         return pay_for_value(result)
 
@@ -249,7 +248,7 @@ class SandboxRenderer:
         self._environment = _Sandbox(_FileLoader(files), safe_output=True)
 
     def render(self, name: str, variables: Mapping[str, Any]) -> str:
-        """Return the text of one template over its variables."""
+        """Return the text of one template with these variables."""
         return _render(self._environment, name, variables, self._source_of)
 
     def compile(self, name: str) -> None:
@@ -272,7 +271,7 @@ class SandboxRenderer:
                 tree = self._environment.parse(file.text, each, file.shown)
                 found |= find_undeclared_variables(tree)
             except Exception:
-                return None  # Rendering says what is wrong.
+                return None  # Rendering reports the fault.
             for used in find_referenced_templates(tree):
                 if used is None:
                     return None
@@ -284,7 +283,7 @@ class SandboxRenderer:
 
 
 def read_syntax(file: TemplateFile) -> Syntax:
-    """Return the syntax of a template without compiling it. Raises TemplateError where it cannot be read."""
+    """Return the syntax of a template without compiling it; raises TemplateError if it cannot be read."""
     try:
         tree = _READER._parse(file.text, file.name, file.shown)
         tokens = tuple(_READER.lex(file.text, file.name, file.shown))
@@ -319,24 +318,23 @@ def _reply_environment(name: str, source: str) -> tuple[_Sandbox, TemplateFile]:
 
 
 def render_reply(source: str, variables: Mapping[str, Any], *, name: str) -> str:
-    """Return a reply to a person: the template `source` rendered with `variables` in the same sandbox, without
-    escaping.
+    """Return a reply to a person: the template `source` rendered with `variables` in the same sandbox, without escaping.
 
-    A value with a description shows its value. Values are data: nothing in them is ever read as a template. `name` says
-    in errors whose template it is. Raises TemplateError for a fault in the template and for one that exceeds a limit.
+    Of a value with a description only the value is shown. Values are data: nothing in them is ever read as a template. `name`
+    is the owner of the template in errors. Raises TemplateError for a fault in the template and for an exceeded limit.
     """
     environment, file = _reply_environment(name, source)
     return _render(environment, file.name, variables, lambda _: file)
 
 
 def check_reply(source: str, *, name: str) -> None:
-    """Compile the template of a reply. Raises TemplateError when it has a fault."""
+    """Compile the template of a reply; raises TemplateError if it has a fault."""
     environment, file = _reply_environment(name, source)
     _compile(environment, file.name, lambda _: file)
 
 
 _ROUNDS = 3
-"""So many times a line must have been under way at once for it to count as one that calls itself."""
+"""Number of simultaneous runs of a line from which it counts as calling itself."""
 
 SourceOf = Callable[[str], TemplateFile | None]
 
@@ -366,7 +364,7 @@ def _render(environment: _Sandbox, name: str, variables: Mapping[str, Any], sour
 def _build_template_error(
     error: Exception, name: str, variables: Mapping[str, Any], source_of: SourceOf
 ) -> TemplateError:
-    """Return the error that says what went wrong, where, and what to do."""
+    """Return the error with the fault, its place and a remedy."""
     if isinstance(error, TemplateSyntaxError):
         file = source_of(error.filename or error.name or name)
         line: int | None = error.lineno
@@ -393,7 +391,7 @@ def _find_line(traceback: TracebackType | None, source_of: SourceOf) -> tuple[Te
 
 
 def _explain_recursion(traceback: TracebackType | None, source_of: SourceOf) -> str:
-    """Return what goes on without end: the chain of templates that call each other, by their lines, or what is nested."""
+    """Return the cause of an endless recursion: the templates that call each other, by their lines, or the nested value."""
     places: list[str] = []
     while traceback is not None:
         if "__jinja_exception__" in traceback.tb_frame.f_globals:

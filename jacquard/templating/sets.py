@@ -1,7 +1,7 @@
-"""Sets of templates: kept in memory, read again when a file changed, and checked as a whole; the texts that they made last are
-kept by the hash of what each template reads, because most sections of a prompt are those of the turn before.
+"""Sets of templates: cached in memory, read again after a file changed, and checked together.
 
-This module needs no template engine and must not import jinja2; the renderer is passed in.
+Rendered texts are cached by the hash of the variables each template reads, because most sections of a prompt are the same as in
+the previous turn. This module needs no template engine and must not import jinja2; the renderer is passed in.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from jacquard.templating.manifest import BlockSpec, block_specs
 
 Files = Mapping[str, TemplateFile]
 MOST_CHARS = 2_000_000
-"""How many characters the kept texts of a set of templates may have."""
+"""Maximum characters of a set's cached texts."""
 
 _MISSING = b""
 _FORM = 2
-"""The version of `marshal` that says nothing of how a value lies in memory."""
+"""Version of `marshal` whose output does not depend on how a value is stored in memory."""
 
 _DIGEST_BYTES = 16
 
@@ -42,7 +42,7 @@ Key = tuple[str, bytes]
 
 
 class VariableHashes:
-    """The hashes of variables of templates, each made when it is first asked for."""
+    """Hashes of a template's variables, each computed when it is first needed."""
 
     def __init__(self, variables: Mapping[str, Any]) -> None:
         self.variables = variables
@@ -55,7 +55,7 @@ class VariableHashes:
         return other
 
     def of(self, names: Iterable[str]) -> bytes | None:
-        """Return one hash of the variables of these names, in their order; None where one is not made of plain values."""
+        """Return one hash of the variables of these names, in their order; None if one is not made of plain values."""
         try:
             return _hash(b"".join(map(self._of, names)))
         except ValueError:
@@ -65,7 +65,7 @@ class VariableHashes:
         made = self._made.get(name)
         if made is None:
             known = name in self.variables
-            # Of this form no two different values have the same: neither 1, 1.0 and true, nor mappings in other orders.
+            # In this form different values never look equal: 1, 1.0 and true differ, and so do mappings in other orders.
             made = self._made[name] = _hash(marshal.dumps(self.variables[name], _FORM) if known else _MISSING)
         return made
 
@@ -75,7 +75,7 @@ def _hash(data: bytes) -> bytes:
 
 
 class RenderedTexts:
-    """The texts that were made last, up to `most_chars`. It may be used from several threads."""
+    """The most recently rendered texts, up to `most_chars`; thread-safe."""
 
     def __init__(self, most_chars: int = MOST_CHARS) -> None:
         self._most_chars, self._chars = most_chars, 0
@@ -83,7 +83,7 @@ class RenderedTexts:
         self._lock = threading.Lock()
 
     def find(self, key: Key) -> str | None:
-        """Return the text of a template (its name and the hash of what it reads), or None."""
+        """Return the text of a template (its name and the hash of its variables), or None."""
         with self._lock:
             text = self._held.get(key)
             if text is not None:
@@ -91,7 +91,7 @@ class RenderedTexts:
             return text
 
     def keep(self, key: Key, text: str) -> None:
-        """Keep a text."""
+        """Store a text."""
         with self._lock:
             self._chars += len(text) - len(self._held.pop(key, ""))
             self._held[key] = text
@@ -103,28 +103,26 @@ class Renderer(Protocol):
     """Renders the templates of one set of files, by name; every fault is a TemplateError."""
 
     def compile(self, name: str) -> None:
-        """Compile one template. Raises TemplateError when it has a fault."""
+        """Compile one template; raises TemplateError if it has a fault."""
         ...
 
     def render(self, name: str, variables: Mapping[str, Any]) -> str:
         """Return the text of one template rendered with its variables.
 
-        Raises TemplateError for a fault, an undefined value, or a limit that is exceeded.
+        Raises TemplateError for a fault, an undefined value, or an exceeded limit.
         """
         ...
 
     def find_read_variables(self, name: str) -> tuple[str, ...] | None:
-        """Return the names of all variables that a template and those that it uses may read, sorted; None where that cannot be
-        told.
-        """
+        """Return the names of all variables that a template and those that it uses may read, sorted; None if unknown."""
         ...
 
 
 class TemplateSet:
-    """The templates of a pack and the shipped ones, in memory, each compiled when it is first used.
+    """Templates of a pack and the shipped ones, in memory, each compiled when it is first used.
 
-    Rendering is pure: the same name and variables give the same text. `files` holds every file by name, manifests too;
-    `digests` holds a short hash of each text, by which a replay notices that a template has changed.
+    Rendering is pure: the same name and variables give the same text. `files` contains every file by name, manifests too;
+    `digests` has a short hash of each text, by which a replay detects a changed template.
     """
 
     def __init__(self, files: Files, renderer: Renderer) -> None:
@@ -137,23 +135,21 @@ class TemplateSet:
 
     @property
     def template_ids(self) -> tuple[str, ...]:
-        """The ids that a plan may choose, sorted."""
+        """Ids that a plan may choose, sorted."""
         return template_ids(self.files)
 
     def blocks(self, template_id: str) -> tuple[BlockSpec, ...]:
-        """Return the blocks of a template, in order. Raises TemplateError for an unknown template or a fault in its
-        manifest.
-        """
+        """Return the blocks of a template, in order; raises TemplateError for an unknown template or a fault in its manifest."""
         if template_id not in self._blocks:
             self._blocks[template_id] = block_specs(self.files, template_id)
         return self._blocks[template_id]
 
     def render(self, name: str, variables: Mapping[str, Any] | VariableHashes) -> str:
-        """Return the rendered text; one that was made before of the same values is returned again.
+        """Return the rendered text, from the cache if the values are the same.
 
-        Variables are plain values (as JSON has them); nothing in them is ever read as a template. `VariableHashes` save time
-        where several templates are rendered with the same variables. Raises TemplateError, which names file, line and source
-        line, for a fault, an undefined value, or a limit that is exceeded.
+        Variables are plain values (as in JSON); nothing in them is ever read as a template. `VariableHashes` save time if
+        several templates are rendered with the same variables. Raises TemplateError with file, line and source line for a
+        fault, an undefined value, or an exceeded limit.
         """
         hashes = variables if isinstance(variables, VariableHashes) else VariableHashes(variables)
         kept, made_of = self._rendered, self._hash_what_is_read(name, hashes)
@@ -171,11 +167,11 @@ class TemplateSet:
         return None if names is None else hashes.of(names)
 
     def forget_texts(self) -> None:
-        """Forget the kept texts; one that is being made is not kept."""
+        """Empty the cache of texts; a text that is being rendered is not stored."""
         self._rendered = RenderedTexts()
 
     def compile(self, name: str) -> None:
-        """Compile one template. Raises TemplateError when it has a fault."""
+        """Compile one template; raises TemplateError if it has a fault."""
         self._renderer.compile(name)
 
 
@@ -185,8 +181,9 @@ def text_digest(text: str) -> str:
 
 
 def _counts(name: str, files: Files) -> bool:
-    """Return whether a file name is checked: a shipped file has its second name only where a pack overrides it, and a
-    layout or a profile is no template.
+    """Return whether a file name is checked.
+
+    A shipped file has its second name only if a pack overrides it; layouts and profiles are not templates.
     """
     bare = name.removeprefix(SHIPPED_PREFIX)
     return not bare.startswith(("layouts/", "profiles/")) and (name == bare or files[bare].text != files[name].text)
@@ -194,14 +191,11 @@ def _counts(name: str, files: Files) -> bool:
 
 _OPENED: dict[tuple[TemplateRoot, ...], tuple[Fingerprint, TemplateSet]] = {}
 _MOST_OPEN = 64
-"""How many sets are kept, those used last; sets of older pack versions are discarded."""
+"""Maximum number of cached sets, most recently used; sets of older pack versions are discarded."""
 
 
 def open_set(roots: Sequence[TemplateRoot], make: Callable[[Files], Renderer]) -> TemplateSet:
-    """Return the set of templates below `roots`, read again only when a file was added, changed or removed.
-
-    Raises TemplateError for a file that is too large, is not UTF-8, or leads out of its root.
-    """
+    """Return the set of templates below `roots`, read again only when a file was added, changed or removed."""
     key = tuple(roots)
     now = fingerprint(key)
     known = _OPENED.get(key)
@@ -216,7 +210,7 @@ def open_set(roots: Sequence[TemplateRoot], make: Callable[[Files], Renderer]) -
 
 
 def forget_rendered_texts() -> None:
-    """Forget all texts that are kept of the open sets, as an erasure asks for."""
+    """Empty the text caches of all open sets, for an erasure."""
     for _, templates in list(_OPENED.values()):
         templates.forget_texts()
 

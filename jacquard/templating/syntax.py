@@ -1,7 +1,7 @@
-"""A template's syntax as plain values, for tools that read templates without rendering them.
+"""Syntax of a template as plain values, for tools that read templates without rendering them.
 
-So no tool needs the template engine; nodes keep the engine's names for their kinds and fields. It imports nothing of
-this product.
+So no tool needs the template engine; nodes keep the engine's names for their kinds and fields. It imports nothing of this
+product.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Token:
-    """A piece of source text; `line` and `column` count from 1, `offset` is the 0-based place in the file's text."""
+    """Piece of source text; `line` and `column` count from 1, `offset` is the 0-based place in the file's text."""
 
     kind: str
     value: str
@@ -24,34 +24,34 @@ class Token:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Node:
-    """A node of the syntax tree; `fields` hold nodes, tuples of nodes, texts and other constants, in source order."""
+    """Node of the syntax tree; `fields` contain nodes, tuples of nodes, texts and other constants, in source order."""
 
     kind: str
     line: int
     fields: Mapping[str, Any]
 
     def get(self, name: str) -> Any:
-        """Return a field, or None where the node has no field of this name."""
+        """Return a field, or None if the node has no field of this name."""
         return self.fields.get(name)
 
     def text(self, name: str) -> str:
-        """Return a field that holds a text."""
+        """Return a field that contains a text."""
         return str(self.fields[name])
 
     def node(self, name: str) -> Node:
-        """Return a field that holds one node. Raises TypeError where it holds anything else."""
+        """Return a field that contains one node; raises TypeError if it contains anything else."""
         found = self.fields[name]
         if not isinstance(found, Node):
-            raise TypeError(f"{self.kind}.{name} is no node")
+            raise TypeError(f"{self.kind}.{name} is not a node")
         return found
 
     def nodes(self, name: str) -> tuple[Node, ...]:
-        """Return a field that holds nodes; an empty tuple where the field is empty or missing."""
+        """Return a field that contains nodes; an empty tuple if the field is empty or missing."""
         found = self.fields.get(name)
         return tuple(each for each in found if isinstance(each, Node)) if isinstance(found, tuple) else ()
 
     def children(self) -> Iterator[Node]:
-        """Yield the nodes right below this one, in source order."""
+        """Yield the nodes directly below this one, in source order."""
         for value in self.fields.values():
             if isinstance(value, Node):
                 yield value
@@ -75,9 +75,7 @@ class Syntax:
 
 
 def locate_tokens(tokens: Iterable[tuple[int, str, str]], source: str) -> Iterator[Token]:
-    """Yield the tokens `(line, kind, value)` with their places; white space that the engine strips belongs to none of
-    them.
-    """
+    """Yield the tokens `(line, kind, value)` with their places; white space that the engine strips belongs to none of them."""
     at = 0
     for line, kind, value in tokens:
         at = max(at, source.find(value, at))

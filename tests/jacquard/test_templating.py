@@ -248,7 +248,7 @@ def test_what_a_template_may_not_do_is_refused_with_file_and_line(folder, source
 
 
 def test_the_sentence_says_what_to_do(folder):
-    with pytest.raises(TemplateError, match=r"a mapping cannot be printed as it is; use `\| yaml`"):
+    with pytest.raises(TemplateError, match=r"a mapping cannot be printed directly; use `\| yaml`"):
         render(folder, "{{ x }}", x={})
     with pytest.raises(TemplateError, match=r"`\| value` takes the value"):
         render(folder, "{{ x }}", x=[1, "described"])
