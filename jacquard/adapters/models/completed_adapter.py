@@ -1,4 +1,4 @@
-"""Makes a whole `LlmAdapter` of one that has only `generate`."""
+"""Wraps an object with only `generate()` as a full `LlmAdapter`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _PARTS = ("model", "warm", "generate", "close")
 
 
 def complete_adapter(adapter: Any) -> LlmAdapter:
-    """Return an adapter with everything that `LlmAdapter` asks for; one that has it all is returned itself.
+    """Return an adapter with everything that `LlmAdapter` requires; a complete one is returned unchanged.
 
-    Where `model`, `warm` or `close` are missing, the name is `unnamed` and the others do nothing. ConfigError for an object
+    If `model`, `warm` or `close` are missing, the name is `unnamed` and the others do nothing. Raises ConfigError for an object
     without `generate`.
     """
     if all(hasattr(adapter, part) for part in _PARTS):
@@ -31,21 +31,21 @@ def complete_adapter(adapter: Any) -> LlmAdapter:
 
 
 class CompletedAdapter:
-    """Calls an adapter that has `generate`, and keeps the rules of `LlmAdapter` for it: the time limit, and one kind of error."""
+    """Calls an adapter that has `generate`, with the time limit and the single kind of error that `LlmAdapter` requires."""
 
     def __init__(self, adapter: Any) -> None:
         self._adapter = adapter
         self.model = str(getattr(adapter, "model", "") or UNNAMED)
 
     async def warm(self) -> None:
-        """Call the adapter's `warm`, if there is one. Raises ModelError as it does."""
+        """Call the adapter's `warm`, if there is one; raises its ModelError."""
         if callable(getattr(self._adapter, "warm", None)):
             await self._adapter.warm()
 
     async def generate(self, request: LlmRequest) -> LlmResponse:
-        """Return one completion; the adapter may return a text alone.
+        """Return one completion; the adapter may return just a text.
 
-        Raises ModelError for whatever the adapter raises, for an answer that holds no text, and after the request's time.
+        Raises ModelError for any error of the adapter, for an answer without a text, and after the request's timeout.
         """
         try:
             with anyio.fail_after(request.timeout_seconds):
@@ -81,6 +81,6 @@ class CompletedAdapter:
 
 
 def _count(answer: Any, name: str) -> int | None:
-    """Return a number of an answer; 0 stands for one that was not reported."""
+    """Return a number of an answer; 0 means that it was not reported."""
     value = getattr(answer, name, None)
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None

@@ -1,7 +1,7 @@
-"""Local cross-encoders. `cross_encoder_torch` imports torch and sentence-transformers on the worker thread, when it is
-first used.
+"""Local cross-encoders, imported only if a configuration names a reranker.
 
-Nothing is ever downloaded: the model is a folder. This module is imported only when a configuration names a reranker.
+`cross_encoder_torch` imports torch and sentence-transformers on the worker thread, at the first use. Nothing is ever
+downloaded: the model is a folder.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from jacquard.core.errors import ModelError
 class LocalCrossEncoder:
     """A PairScorer with a sentence-transformers CrossEncoder from a folder; it works on one thread.
 
-    Loading takes seconds: `warm` loads ahead, otherwise the first score waits for it. Raises ModelError `unavailable`
-    when the model cannot be loaded or was closed, `bad_answer` when it fails.
+    Loading takes seconds: `warm` loads ahead, otherwise the first score waits for it. Raises ModelError `unavailable` if the
+    model cannot be loaded or was closed, `bad_answer` if it fails.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -41,7 +41,7 @@ class LocalCrossEncoder:
         return await to_thread.run_sync(partial(self._score, query, list(texts)), limiter=self._worker)
 
     async def close(self) -> None:
-        """Release the model after the batch that is under way."""
+        """Release the model after the running batch."""
         self._closed = True
         async with self._worker:
             self._loaded = None
@@ -54,7 +54,7 @@ class LocalCrossEncoder:
                 self._loaded = import_module("jacquard.adapters.models.cross_encoder_torch").TorchCrossEncoder(
                     self._folder
                 )
-            except Exception as error:  # whatever loaders of models raise
+            except Exception as error:  # Loaders of models raise anything.
                 raise ModelError("unavailable", f"the reranker in {self._folder} cannot be loaded: {error}") from error
         return self._loaded
 

@@ -20,7 +20,7 @@ class TorchCrossEncoder:
 
     def score(self, query: str, texts: Sequence[str]) -> list[float]:
         """Return one number for each text: the model's only output, or its last output (the most relevant class)."""
-        # One thread: when other work runs too, two threads are many times slower than one.
+        # One thread, because with other work running two threads are many times slower.
         torch.set_num_threads(1)
         rows = self._model.predict([(query, text) for text in texts], show_progress_bar=False, convert_to_numpy=True)
         return [float(row[-1]) if getattr(row, "ndim", 0) else float(row) for row in rows]

@@ -1,9 +1,9 @@
-"""Small models through LiteLLM.
+"""Small models through LiteLLM, imported only if a configuration names a model.
 
-LiteLLM takes seconds to load, blocks the event loop of its first call for another second, leaves logging tasks running
-and caches clients by event loop (measured). So it runs on a thread with its own event loop, which all models of
-the process share. The first use starts it and the close of the last model ends it. The engine's loop only ever awaits a
-future, and nothing outlives `close`. This module is imported only when a configuration names a model.
+LiteLLM takes seconds to load, blocks the event loop of its first call for another second, leaves logging tasks running and
+caches clients by event loop (measured). So it runs on a thread with its own event loop, shared by all models of the process.
+The first use starts it and the close of the last model ends it. The engine's loop only ever awaits a future, and nothing
+outlives `close`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from mnemosyne.core.optional_packages import explain_missing_package, import_lit
 
 T = TypeVar("T")
 REHEARSED = frozenset({"openai", "hosted_vllm", "anthropic", "gemini", "ollama", "mistral"})
-"""Providers that are known to respect `api_base`, so that a trial call can be made against a closed port."""
+"""Providers that are known to respect `api_base`, so that a trial call can be made to a closed port."""
 
 UNREACHED = frozenset(
     {"APIConnectionError", "ConnectError", "ReadError", "RemoteProtocolError", "ClientConnectorError"}
@@ -49,7 +49,7 @@ class _ModelThread:
         self._thread: threading.Thread | None = None
 
     def lease(self) -> asyncio.AbstractEventLoop:
-        """Return the event loop, started if necessary."""
+        """Return the event loop; start it if necessary."""
         with self._lock:
             if self._loop is None:
                 started = threading.Event()
@@ -63,7 +63,7 @@ class _ModelThread:
             return self._loop
 
     def release(self) -> None:
-        """Give a lease back; the last release closes litellm's clients and ends the thread."""
+        """Return a lease; the last release closes litellm's clients and ends the thread."""
         with self._lock:
             self._leases -= 1
             if self._leases or self._loop is None or self._stop is None or self._thread is None:
@@ -91,7 +91,7 @@ class _ModelThread:
 
 
 def _forget_closed(cache: Any) -> None:
-    """Drop the clients of this loop; those that block belong to others (`embed_remote`), with their connections open."""
+    """Drop the clients of this loop; blocking ones belong to others (`embed_remote`) and keep their connections."""
     for key, client in list(cache.cache_dict.items()):
         close = getattr(client, "close", None)
         if close is None or inspect.iscoroutinefunction(close):
@@ -114,16 +114,14 @@ def _missing(error: ImportError) -> str:
 
 
 def _schema_argument(schema: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the argument that constrains an answer to a schema; for a model without schemas it is dropped
-    (`drop_params`).
-    """
+    """Return the argument that constrains an answer to a schema; models without schemas drop it (`drop_params`)."""
     if schema is None:
         return {}
     return {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(schema)}}}
 
 
 class ProviderError(Exception):
-    """A provider refused a call, or failed: its HTTP status, what it said (without credentials), and when to come again."""
+    """A provider refused or failed a call: its HTTP status, its message (without credentials), and when to retry."""
 
     def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None) -> None:
         self.status, self.detail, self.headers = status, detail, dict(headers or {})
@@ -133,9 +131,9 @@ class ProviderError(Exception):
 class LiteLlmModel:
     """One model that LiteLLM can reach: `openai/gpt-4o-mini`, `gemini/…`, or any name with an OpenAI-like `api_base`.
 
-    User and password of `api_base` are sent in a header of the call. It never retries and has its own time limit. The
-    engine's loop must be asyncio. Errors: ModelError with `timeout`, `connection` (no server, or the connection broke),
-    `refused` (4xx: key, name or request), `unavailable` (429 and 5xx), `bad_answer` (no completion in what came back).
+    User and password of `api_base` are sent in a header of the call. It never retries and has its own time limit. The engine's
+    loop must be asyncio. Raises ModelError with `timeout`, `connection` (no server, or the connection broke), `refused` (4xx:
+    key, name or request), `unavailable` (429 and 5xx), `bad_answer` (no completion in the response).
     """
 
     def __init__(self, model: str, api_base: str | None = None, api_key: str | None = None) -> None:
@@ -157,11 +155,11 @@ class LiteLlmModel:
         await self._run(self._rehearse())
 
     async def has_provider(self) -> bool:
-        """Return whether litellm knows a provider of the model; it is imported for this, where it is installed."""
+        """Return whether litellm knows a provider of the model; imports litellm, if it is installed."""
         return await self._run(self._find_provider())
 
     async def generate(self, request: LlmRequest) -> LlmResponse:
-        """Return one completion. Raises ModelError when there is none, with the codes named above."""
+        """Return one completion; raises ModelError with the codes above."""
         return await self._run(self._complete(request))
 
     async def complete_chat(
@@ -169,8 +167,8 @@ class LiteLlmModel:
     ) -> AsyncGenerator[str, None]:
         """Yield the answer to a call of the OpenAI chat API: one JSON text, or with `stream` one for each chunk.
 
-        `arguments` are parameters of that API alone (litellm takes addresses and keys among its own); what the model does not know
-        is dropped. ProviderError with the provider's status; an iteration that ends early ends the call.
+        `arguments` are only parameters of that API (litellm reads addresses and keys from its own); the model's unknown ones
+        are dropped. Raises ProviderError with the provider's status; an iteration that ends early ends the call.
         """
         given = {"drop_params": True, "max_retries": 0, "num_retries": 0, **arguments, "model": self.model}
         place = {**self._endpoint_arguments(), **({"api_key": api_key} if api_key else {})}
@@ -209,7 +207,7 @@ class LiteLlmModel:
         return ProviderError(status if isinstance(status, int) else 502, detail, headers)
 
     async def close(self) -> None:
-        """End calls that are under way and release the connections; further calls raise ModelError `unavailable`."""
+        """End running calls and release the connections; further calls raise ModelError `unavailable`."""
         with anyio.CancelScope(shield=True):
             async with self._lock:
                 self._closed = True
@@ -260,7 +258,7 @@ class LiteLlmModel:
             raise ModelError("unavailable", _missing(error)) from None
         except TimeoutError:
             raise ModelError("timeout", f"{self.model} did not answer in {request.timeout_seconds:g} s") from None
-        except Exception as error:  # litellm passes on any exception of its providers
+        except Exception as error:  # litellm passes on any exception of its providers.
             raise ModelError(_code(error), self._detail(error, sent)) from None
         return self._response(reply)
 
@@ -292,7 +290,7 @@ class LiteLlmModel:
         if not isinstance(content, str):
             raise ModelError("bad_answer", f"{self.model} answered without any text")
         usage = getattr(reply, "usage", None)
-        # Where a provider reported nothing, litellm reports zeros; but every prompt costs something.
+        # If a provider reported nothing, litellm reports zeros; but every prompt costs something.
         asked = _count(usage, "prompt_tokens") or None
         answered = None if asked is None else _count(usage, "completion_tokens")
         ended = getattr(choice, "finish_reason", None)
@@ -330,7 +328,7 @@ class LiteLlmModel:
                 await litellm.acompletion(**arguments, api_key="rehearsal", api_base=nobody)
 
     def _detail(self, error: BaseException, sent: SentTexts) -> str:
-        """Return what a provider said, without credentials; a text that repeats the request is withheld."""
+        """Return a provider's message without credentials; a text that repeats the request is withheld."""
         text = " ".join(str(error).split()) or type(error).__name__
         if sent.are_repeated_in(text):
             status = getattr(error, "status_code", None)
@@ -350,9 +348,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _code(error: BaseException) -> str:
-    """Return the code of a failure; litellm reports both a refused connection and an HTML answer as an internal server
-    error.
-    """
+    """Return the code of a failure; litellm reports both a refused connection and an HTML answer as an internal server error."""
     if "invalid response from LLM endpoint" in str(error):
         return "bad_answer"
     names = {type(cause).__name__ for cause in _causes(error)}

@@ -1,7 +1,7 @@
-"""Embeds documents on the workers of Ray: on this machine, or on a cluster that is running.
+"""Embeds documents on the workers of Ray, on this machine or on a running cluster.
 
-Ray schedules the calls, starts workers anew that die, and repeats their calls; nothing of that is done here. Only this file
-imports ray, when an embedder is first used. Its telemetry and its dashboard are off.
+Ray schedules the calls, restarts workers that die, and repeats their calls. Only this file imports ray, when an embedder is
+first used. Its telemetry and its dashboard are off.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from mnemosyne.core.optional_packages import explain_missing_package, import_sil
 from mnemosyne.protocols import Embedder, LoadingEmbedder, Vectors
 
 OpenEmbedder = Callable[[], Embedder | None]
-"""Opens an embedder on a worker, where it is pickled to."""
+"""Opens an embedder on a worker; it is pickled."""
 
 _CALLS_PER_WORKER = 2
-"""A worker always finds another call waiting when it is done with one."""
+"""Calls per worker, so that a worker that finishes always has another call waiting."""
 
 _MOST_LANES = 64
 _RETRIES = 20
@@ -35,11 +35,14 @@ _STORE_BYTES = 200 * 1024 * 1024
 
 
 class RayEmbedder:
-    """An `Embedder` whose documents are embedded by workers of Ray, each call as a whole by one of them: the vectors are those
-    that the same call gives without Ray. Queries and fitness stay with `inner`.
+    """An `Embedder` whose documents are embedded by workers of Ray; queries and fitness stay with `inner`.
 
-    `opening` opens the same embedder on a worker. `workers`: how many there are on this machine, or how many of a cluster are kept
-    busy (None: as many as there are processors). `address`: of a cluster, as `ray.init` takes it (None: this machine alone).
+    Each call is done by one worker, so the vectors are the same as without Ray.
+
+    Args:
+        opening: opens the same embedder on a worker.
+        workers: number on this machine, or number of a cluster's to keep busy (None: one per processor).
+        address: of a cluster, as for `ray.init` (None: only this machine).
     """
 
     def __init__(
@@ -56,16 +59,18 @@ class RayEmbedder:
 
     @property
     def lanes(self) -> int:
-        """How many calls of `embed` are worth making at a time."""
+        """Number of useful concurrent calls of `embed`."""
         return min(_MOST_LANES, _CALLS_PER_WORKER * self._workers)
 
     @property
     def is_cold(self) -> bool:
-        """Whether the model that embeds queries was not loaded yet; it is loaded in this process."""
+        """True if the model that embeds queries, which is in this process, is not loaded."""
         return isinstance(self._inner, LoadingEmbedder) and self._inner.is_cold
 
     async def warm(self) -> None:
-        """Start Ray, or reach the cluster; EmbedderUnavailableError when that fails. Workers load the model at their first call."""
+        """Start Ray, or reach the cluster; workers load the model at their first call. Raises EmbedderUnavailableError if that
+        fails.
+        """
         async with self._starting:
             if self._ray is None:
                 await to_thread.run_sync(self.start)
@@ -75,8 +80,9 @@ class RayEmbedder:
         return await self._inner.fitness(text)
 
     async def embed(self, texts: Sequence[str], purpose: Literal["query", "document"]) -> Vectors:
-        """Return unit vectors of shape (len(texts), dimensions), float32; EmbedderUnavailableError where the model is not available
-        to a worker, or workers die again and again.
+        """Return unit vectors of shape (len(texts), dimensions), float32.
+
+        Raises EmbedderUnavailableError if the model is not available to a worker, or workers keep dying.
         """
         if purpose == "query":
             return await self._inner.embed(texts, purpose)
@@ -91,22 +97,23 @@ class RayEmbedder:
                 self._ray = None
 
     def start(self) -> None:
-        """Do what `warm` does. Blocks. It starts processes, which is best done before other packages have started threads.
-        EmbedderUnavailableError as from `warm`.
+        """Do the same as `warm`, blocking. It starts processes, so call it before other packages start threads.
+
+        Raises EmbedderUnavailableError.
         """
         try:
             ray = import_silently("ray")
         except ImportError as error:
             raise EmbedderUnavailableError(explain_missing_package("This engine", "ray", "ray", error)) from error
         alone = {
-            # Without it Ray joins whatever cluster its folder for temporary files names.
+            # Without it Ray joins the cluster named by its folder for temporary files, whatever it is.
             "address": "local",
             "num_cpus": self._workers,
             "include_dashboard": False,
             "object_store_memory": _STORE_BYTES,
             "_node_ip_address": "127.0.0.1",
         }
-        # What it says of its start is for those who run a cluster.
+        # Its start messages are for people who run a cluster.
         logging.getLogger("ray").setLevel(logging.ERROR)
         try:
             _check_address(self._address)
@@ -131,24 +138,25 @@ class RayEmbedder:
             cause = getattr(error, "cause", None)
             said = " ".join(str(cause or error).split())[:300] or type(cause or error).__name__
             raise EmbedderUnavailableError(f"Ray's workers could not embed: {said}") from error
-        # What Ray returns lies in its memory, and is not to be held there.
+        # Results are in Ray's shared memory and must not stay there.
         return np.array(made, dtype=np.float32)
 
 
 def _check_address(address: str | None) -> None:
-    """Raise OSError where nothing answers at an address HOST:PORT; Ray itself would try for many minutes."""
+    """Raise OSError if nothing answers at an address HOST:PORT, because Ray itself would try for many minutes."""
     host, _, port = (address or "").rpartition(":")
     if host and port.isdigit() and "/" not in host:
         socket.create_connection((host, int(port)), _REACH_SECONDS).close()
 
 
 _opened: dict[str, tuple[Embedder, AbstractContextManager[BlockingPortal], BlockingPortal]] = {}
-"""The embedder of this worker, with the event loop on which it is used until the worker ends."""
+"""Embedder of this worker, with the event loop that it uses until the worker ends."""
 
 
 def embed_documents(opening: OpenEmbedder, name: str, texts: Sequence[str]) -> Vectors:
-    """Return the vectors of documents, on a worker; its model is loaded by the first call. EmbedderUnavailableError where it is not
-    the one that was asked for.
+    """Return the vectors of documents, on a worker; the first call loads the model.
+
+    Raises EmbedderUnavailableError if it is not the requested model.
     """
     if name not in _opened:
         embedder = opening()

@@ -1,4 +1,4 @@
-"""The event bus of one process: handlers subscribe to event types, and the engine emits events.
+"""Event bus of one process: handlers subscribe to event types, and the engine emits events.
 
 The engine knows none of the handlers. This module must not import an engine, a store or an exporter.
 """
@@ -25,16 +25,14 @@ Handler = Callable[[Event], Awaitable[None] | None]
 
 
 class InMemoryEventBus:
-    """Calls the handlers of this process: those of the event's type first, then those of all events, each in the order
-    of subscription.
-    """
+    """Calls the handlers of this process in the order of subscription: first for the event's type, then for all events."""
 
     def __init__(self) -> None:
         self._handlers: dict[str, list[Handler]] = {}
         self._all: list[Handler] = []
 
     def on(self, event_type: str, handler: Handler) -> None:
-        """Subscribe `handler`, which may be async, to events of one type. Raises ValueError for an unknown type."""
+        """Subscribe `handler`, which may be async, to events of one type; raises ValueError for an unknown type."""
         self._handlers.setdefault(EventType(event_type).value, []).append(handler)
 
     def on_all(self, handler: Handler) -> None:
@@ -42,7 +40,7 @@ class InMemoryEventBus:
         self._all.append(handler)
 
     def off(self, event_type: str, handler: Handler) -> None:
-        """Unsubscribe `handler` from events of this type; one that is not subscribed is ignored."""
+        """Unsubscribe `handler` from events of this type; ignored if it is not subscribed."""
         known = self._handlers.get(EventType(event_type).value, [])
         if handler in known:
             known.remove(handler)
@@ -68,7 +66,7 @@ _added_tags: ContextVar[Mapping[str, str]] = ContextVar("jacquard_added_tags", d
 
 @contextmanager
 def add_tags(tags: Mapping[str, str]) -> Iterator[None]:
-    """Add tags to every event and span of an engine within the block (the name of an agent framework, say)."""
+    """Add tags to every event and span of an engine within the block (for example the name of an agent framework)."""
     token = _added_tags.set({**_added_tags.get(), **tags})
     try:
         yield
@@ -81,10 +79,8 @@ def _no_tags(session_id: str) -> Mapping[str, str]:
 
 
 class EventEmitter:
-    """Emits events to a bus with the time and the tags of a session (`tags_of`: A/B arms among them); callers give only the
-    facts.
-
-    Without a bus nothing is emitted.
+    """Emits events to a bus with the time and the tags of a session (`tags_of`, including A/B arms); emits nothing without a
+    bus.
     """
 
     def __init__(
@@ -93,12 +89,12 @@ class EventEmitter:
         self._bus, self._clock, self._tags_of = bus, clock, tags_of or _no_tags
 
     def tags_of(self, session_id: str) -> Mapping[str, str]:
-        """Return the tags of a session, with those that `add_tags` adds."""
+        """Return the tags of a session, with those of `add_tags`."""
         added = _added_tags.get()
         return {**self._tags_of(session_id), **added} if added else self._tags_of(session_id)
 
     def with_tags_of(self, tags_of: Callable[[str], Mapping[str, str]], *, enabled: bool = True) -> EventEmitter:
-        """Return an emitter with the tags that a function gives for a session; it emits nothing unless `enabled`."""
+        """Return an emitter with the tags that a function returns for a session; it emits nothing unless `enabled`."""
         return EventEmitter(self._bus if enabled else None, self._clock, tags_of)
 
     def with_tags(self, tags: Mapping[str, str]) -> EventEmitter:
@@ -116,7 +112,7 @@ class EventEmitter:
         model_usage_id: str | None = None,
         **payload: Any,
     ) -> None:
-        """Emit one event. An error of the bus is logged and not raised, so that no turn fails for it."""
+        """Emit one event; an error of the bus is logged and not raised, so that no turn fails because of it."""
         if self._bus is None:
             return
         if isinstance(detail := payload.get("detail"), str):

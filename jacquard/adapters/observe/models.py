@@ -1,4 +1,4 @@
-"""Spans for calls of small models, by the GenAI conventions. Prompts and answers are only recorded on request."""
+"""Spans for calls of small models, by the GenAI conventions; prompts and answers are recorded only on request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TracedModel:
         self._model, self._tracing, self._capture = model, tracing, capture_content
 
     async def warm(self) -> None:
-        """Load what is slow to load; records no span. Raises ModelError as the model does."""
+        """Load slow parts of the model without a span; raises its ModelError."""
         await self._model.warm()
 
     async def close(self) -> None:
@@ -26,7 +26,7 @@ class TracedModel:
         await self._model.close()
 
     async def generate(self, request: LlmRequest) -> LlmResponse:
-        """Return one completion inside a span. Raises ModelError as the model does."""
+        """Return one completion inside a span; raises the model's ModelError."""
         provider, _, _ = self.model.partition("/")
         facts: dict[str, Fact] = {
             names.OPERATION: "chat",

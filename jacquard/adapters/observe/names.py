@@ -1,6 +1,6 @@
 """Names of spans and of their attributes. Ours begin with `jacquard.`, those of the GenAI conventions with `gen_ai.`.
 
-The conventions are still in development and have no stable package, so each name that we use is written here, once. Read from
+The conventions are still in development and have no stable package, so each used name is written here, once. Read from
 open-telemetry/semantic-conventions-genai as of 2026-11; `VERSION` is ours and changes when a name does.
 """
 

@@ -1,5 +1,4 @@
-"""OpenTelemetry: spans of this product as spans of its API. The only module that imports it, and it imports the API
-alone.
+"""OpenTelemetry: our spans as spans of its API; the only module that imports it, and only the API.
 
 The host decides where spans go: it sets an SDK with an exporter, or nothing.
 """

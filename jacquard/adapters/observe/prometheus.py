@@ -1,6 +1,6 @@
-"""Prometheus metrics of an engine, counted from its events. The only module that imports prometheus_client.
+"""Prometheus metrics of an engine, counted from its events; the only module that imports prometheus_client.
 
-Labels are words from short lists (paths, codes, kinds, models), never ids or texts, so that a session adds no time series.
+Labels are words from short lists (paths, codes, kinds, models), never ids or texts, so a session adds no time series.
 `docs/observability.md` lists every metric with a question that it answers.
 """
 
@@ -24,7 +24,7 @@ _STEPS = frozenset(
 class PrometheusMetrics:
     """Counts events; pass `count` to a bus (`bus.on_all(metrics.count)`) and `exposition` to the scraper.
 
-    `registry` is the host's; without one, the metrics have a registry of their own.
+    `registry` is the host's; without one, the metrics have their own.
     """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
@@ -128,7 +128,7 @@ class PrometheusMetrics:
             model, stage = str(facts.get("model")), str(facts.get("stage"))
             self._usage.labels(model, stage, "input").inc(facts.get("prompt_tokens", 0))
             self._usage.labels(model, stage, "output").inc(facts.get("completion_tokens", 0))
-            # 0 stands for a time that was not measured.
+            # 0 means that a time was not measured.
             if facts.get("latency_ms"):
                 self._model_seconds.labels(model, stage).observe(facts["latency_ms"] / 1000)
             if facts.get("first_token_latency_ms") is not None:

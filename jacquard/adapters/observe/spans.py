@@ -1,6 +1,6 @@
-"""The interface of tracing: an engine opens spans by name and sets attributes on them; an implementation records them.
+"""Tracing interface: an engine opens spans by name and sets attributes on them; an implementation records them.
 
-Names are ours, except those of the GenAI conventions (`gen_ai.*`), which are in `jacquard.adapters.observe.names`. This
+Names are ours, except the `gen_ai.*` names of the GenAI conventions, which are in `jacquard.adapters.observe.names`. This
 module must not import a tracing library; `jacquard.adapters.observe.otel` does.
 """
 
@@ -26,7 +26,7 @@ class Span(Protocol):
 class Tracing(Protocol):
     """Opens spans.
 
-    1. A span that is opened while another is open in the same task, or in a task that was started from there, is its child.
+    1. A span opened while another is open in the same task, or in a task that was started from there, is its child.
     2. An exception that passes through a span is recorded on it and raised again.
     3. It raises no exception of its own.
     """

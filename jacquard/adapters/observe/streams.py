@@ -1,4 +1,4 @@
-"""Spans for recall and selection: each step of Stream B, even where it takes longer than its turn.
+"""Spans for recall and selection: each step of Stream B, even if it takes longer than its turn.
 
 These wrappers keep tracing out of Stream B itself. This module must not import a concrete retriever or selector.
 """
@@ -23,7 +23,7 @@ class TracedRetriever:
 
     @property
     def traced(self) -> Retriever:
-        """The retriever itself."""
+        """The wrapped retriever."""
         return self._retriever
 
     async def recall(self, query: RetrievalQuery) -> Recall:
@@ -43,7 +43,7 @@ class TracedRetriever:
     async def overlay(
         self, source: EntrySource, own_scopes: Callable[[], Collection[str]]
     ) -> AsyncIterator[TracedRetriever]:
-        """Give the overlay of the retriever, traced; see `OverlaidRetriever`."""
+        """Yield the overlay of the retriever, traced; see `OverlaidRetriever`."""
         async with overlay_of(self._retriever, source, own_scopes) as retriever:
             yield TracedRetriever(retriever, self._tracing)
 
@@ -56,7 +56,7 @@ class TracedSelector:
         self._selector, self._tracing = selector, tracing
 
     async def select(self, request: SelectionRequest, context: SelectionContext | None = None) -> Selection:
-        """Return the selection, inside a span. Raises SelectorError as the selector does."""
+        """Return the selection, inside a span; raises the selector's SelectorError."""
         facts: dict[str, Fact] = {
             "jacquard.select.selector": self.name,
             "jacquard.select.candidates": len(request.candidates),

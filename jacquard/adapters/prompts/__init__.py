@@ -1,1 +1,1 @@
-"""The prompts for small models: one folder of text templates a language, and `templates`, which loads and renders them."""
+"""Prompts for small models: one folder of text templates a language, and `templates`, which loads and renders them."""

@@ -1,11 +1,11 @@
-"""Loads and renders the prompts for small models: `<language>/<name>.txt` beside this module.
+"""Loads and renders the prompts for small models: `<language>/<name>.txt` in this folder.
 
-A template is plain text: comments, then the headings `[system]` and `[user]`, each with the text of that message. `$name` stands
-for a value, `$$` for a dollar sign. Values are data: nothing in them is ever read as a placeholder or a heading. A template
-has no loops and no conditions: what repeats or may be missing is made by the caller, who escapes it. Jinja is not used here,
-because its limits on untrusted templates would refuse long conversations, and these templates need nothing but values.
+A template is plain text: comments, then the headings `[system]` and `[user]`, each followed by that message. `$name` is
+replaced by a value, `$$` by a dollar sign. Values are data: nothing in them is ever read as a placeholder or a heading. A
+template has no loops and no conditions: the caller makes repeated or optional parts and escapes them. Jinja is not used here,
+because its limits on untrusted templates would refuse long conversations.
 
-A new language is a folder with a `language.toml` and the templates that it translates; English stands in for the others.
+To add a language, add a folder with a `language.toml` and translated templates; English is used for the others.
 """
 
 from __future__ import annotations
@@ -32,35 +32,36 @@ _HEADING = re.compile(r"^\[(system|user)\]\n", re.MULTILINE)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PromptTemplate:
-    """One prompt: `shown` is its file for people, `messages` are (role, text) in order, `placeholders` the names of its values."""
+    """One prompt."""
 
     shown: str
+    """Its file, for people."""
     messages: tuple[tuple[str, Template], ...]
+    """(role, text) in order."""
     placeholders: frozenset[str]
+    """Names of its values."""
 
     def render(self, values: Mapping[str, str | int]) -> tuple[MessagePart, ...]:
-        """Return the messages as (role, text); TemplateError unless `values` has exactly the names of the placeholders."""
+        """Return the messages as (role, text); raises TemplateError unless `values` has exactly the names of the placeholders."""
         _check_names(self.shown, self.placeholders, values.keys())
         return tuple(MessagePart(role, text.substitute(values)) for role, text in self.messages)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PromptLanguage:
-    """The prompts of one language by name.
-
-    `words_per_token`: how many words (in Chinese: characters) one token makes. `letters` finds the letters that this language
-    alone has, None where it has none of its own.
-    """
+    """Prompts of one language by name."""
 
     words_per_token: float
+    """Words (in Chinese: characters) per token."""
     letters: re.Pattern[str] | None
+    """Finds letters that only this language has; None if it has none."""
     prompts: Mapping[str, PromptTemplate]
 
 
 def render_prompt(name: str, locale: str, **values: str | int) -> tuple[MessagePart, ...]:
-    """Return the messages of a prompt as (role, text), in the language of a locale; in English where that has none.
+    """Return the messages of a prompt as (role, text), in the language of a locale, else in English.
 
-    TemplateError where English has none either, a file has a fault, or the values are not those of the placeholders.
+    Raises TemplateError if English has no such prompt, a file has a fault, or the values do not match the placeholders.
     """
     for language in (find_language(locale), FALLBACK_LANGUAGE):
         if (template := load_prompts()[language].prompts.get(name)) is not None:
@@ -69,18 +70,18 @@ def render_prompt(name: str, locale: str, **values: str | int) -> tuple[MessageP
 
 
 def words_per_token(locale: str) -> float:
-    """Return how many words one token makes in the language of a locale; TemplateError where a file has a fault."""
+    """Return the words per token in the language of a locale; raises TemplateError if a file has a fault."""
     return load_prompts()[find_language(locale)].words_per_token
 
 
 def find_language(locale: str) -> str:
-    """Return the language of a locale (`zh-CN`: `zh`): the longest name of a folder that it starts with, else English."""
+    """Return the language of a locale (`zh-CN`: `zh`): the longest folder name that it starts with, else English."""
     found = [name for name in load_prompts() if locale.lower().startswith(name)]
     return max(found, key=len, default=FALLBACK_LANGUAGE)
 
 
 def find_text_language(text: str) -> str:
-    """Return the language whose own letters make up the greatest part of a text, more than a quarter; else English."""
+    """Return the language whose own letters make up the greatest part of a text, if more than a quarter; else English."""
     counts = {
         name: len(language.letters.findall(text))
         for name, language in load_prompts().items()
@@ -91,7 +92,7 @@ def find_text_language(text: str) -> str:
 
 
 async def warm_prompts() -> None:
-    """Load all prompts off the event loop, unless they are loaded; TemplateError as of `load_prompts`."""
+    """Load all prompts off the event loop, unless they are loaded; raises TemplateError like `load_prompts`."""
     if not load_prompts.cache_info().currsize:
         await to_thread.run_sync(load_prompts)
 
@@ -100,7 +101,7 @@ async def warm_prompts() -> None:
 def load_prompts() -> Mapping[str, PromptLanguage]:
     """Return all prompts by language. The first call reads the files (on the event loop, call `warm_prompts` first).
 
-    TemplateError where a file has a fault, or a translation has other placeholders than the English prompt.
+    Raises TemplateError if a file has a fault, or a translation has other placeholders than the English prompt.
     """
     root = resources.files(__package__)
     folders = [entry for entry in root.iterdir() if entry.joinpath(_LANGUAGE_FILE).is_file()]
@@ -108,17 +109,17 @@ def load_prompts() -> Mapping[str, PromptLanguage]:
     for language in found.values():
         for name, template in language.prompts.items():
             if (english := found[FALLBACK_LANGUAGE].prompts.get(name)) is None:
-                raise TemplateError(template.shown, None, "has no English prompt beside it")
+                raise TemplateError(template.shown, None, "has no English prompt of that name")
             _check_names(template.shown, template.placeholders, english.placeholders)
     return found
 
 
 def parse_template(text: str, shown: str) -> PromptTemplate:
-    """Return the template that a text holds; TemplateError with `shown` as its file where it has a fault."""
+    """Return the template in a text; raises TemplateError with `shown` as its file if it has a fault."""
     head, *parts = _HEADING.split(text)
     for number, line in enumerate(head.splitlines(), start=1):
         if line.strip() and not line.startswith("#"):
-            raise TemplateError(shown, number, "only comments may stand before the first heading", line)
+            raise TemplateError(shown, number, "only comments may come before the first heading", line)
     messages = tuple(
         (role, Template(body.removesuffix("\n"))) for role, body in zip(parts[::2], parts[1::2], strict=True)
     )
@@ -144,7 +145,7 @@ def _read_language(folder: Traversable) -> PromptLanguage:
 
 
 def _check_names(shown: str, placeholders: frozenset[str], names: Set[str]) -> None:
-    """Raise TemplateError where a placeholder has no value, or a value no placeholder."""
+    """Raise TemplateError if a placeholder has no value, or a value no placeholder."""
     if missing := sorted(placeholders - names):
         raise TemplateError(shown, None, f"${missing[0]} has no value; given are: {', '.join(sorted(names))}")
     if unknown := sorted(names - placeholders):
