@@ -1,10 +1,10 @@
-"""The one list of all places where words of users can lie, and what an erasure does with each.
+"""List of all places that can contain words of users, and what an erasure does with each.
 
     python -m jacquard.wiring.erasure_places docs        # writes docs/erasure_places.md
 
-It is made from the tables of the stores, the types of what is kept in them, and the places beside the store that a runtime
-opens. A test compares it with the tables as they are created, and with the published page: a new table, column or field changes
-the page, and is looked at before it is published.
+It is made from the tables of the stores, the types of the stored values, and the other places that a runtime opens. A test
+compares it with the created tables and with the published page, so that a new table, column or field changes the page and is
+reviewed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _BESIDE = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """A place (`sql: table.column`, `Type.field`, …) and what an erasure does with it in what stays."""
+    """Place (`sql: table.column`, `Type.field`, …) and its treatment by an erasure, for data that stays."""
 
     name: str
     treatment: Treatment
@@ -50,7 +50,7 @@ class Place:
 
 
 def list_places() -> tuple[Place, ...]:
-    """Return all places: columns of the stores, fields of what is kept in them, and the rest."""
+    """Return all places: columns of the stores, fields of stored values, and the rest."""
     return (*_sql_places(), *_value_places(), *(Place(name=n, treatment=t) for n, t in _BESIDE))
 
 

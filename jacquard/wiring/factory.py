@@ -1,7 +1,7 @@
-"""Builds a whole engine in one call, on a store of the host's choice and an index in memory.
+"""Builds a complete engine in one call, on a store of the host's choice and an index in memory.
 
-For hosts that bring their own store and model, for tests and for experiments. `jacquard.wiring.runtime` opens the usual
-engine with its folder, worlds and models.
+For hosts with their own store and model, for tests and for experiments. `jacquard.wiring.runtime` opens the usual engine with
+its folder, worlds and models.
 """
 
 from __future__ import annotations
@@ -62,17 +62,24 @@ _SHIPPED = find_shipped_templates()
 
 
 class DefaultContextEngine(ContextEngine):
-    """An engine with the shipped parts. The host closes the store.
+    """Engine with the shipped parts; the host closes the store. A part passed here overrides the setting that names one.
 
-    `llm_adapter` selects, plans where the rules are not confident, summarizes and makes memory; without it, rules do
-    the first three. It needs `generate` alone. `policies` are the configuration (a `RuntimeConfig`, or a mapping of settings as in
-    a settings file). `pruner` is one for all, or pruners by the name in `prune.policy`. A session that does not exist
-    yet starts from `world` (None: an empty one) with its first turn; `worlds` are those of existing sessions.
-    `id_generator` names new evidence; `hasher` and `ref_selector` name texts and follow selectors wherever that is done.
-    `deriver`, `renderer`, `assembler` and `resolver` are described at their Protocols; `fetchers`, by scheme (`https`), fetch the
-    texts of evidence that lies elsewhere. A part that is passed overrides the setting that names
-    one. Where a setting names a token estimator or a plugin, files are read, so call it off the event loop then. ConfigError for a
-    setting that only `open_runtime` can serve.
+    Args:
+        llm_adapter: selects, plans if the rules are not confident, summarizes and makes memory; without it, rules do the first
+            three. It
+            needs only `generate`.
+        policies: configuration: a `RuntimeConfig`, or a mapping of settings as in a settings file.
+        pruner: one for all turns, or pruners by the name in `prune.policy`.
+        world: initial world of a session that does not exist yet (None: an empty one).
+        worlds: packs of existing sessions.
+        id_generator: names new evidence.
+        hasher: names texts everywhere.
+        ref_selector: follows selectors everywhere.
+        deriver, renderer, assembler, resolver: see their Protocols.
+        fetchers: fetch the texts of evidence in other places, by scheme (`https`).
+
+    If a setting names a token estimator or a plugin, files are read, so call it off the event loop then. Raises ConfigError for
+    a setting that only `open_runtime` serves.
     """
 
     def __init__(
@@ -160,7 +167,7 @@ def create_context_engine(
 ) -> DefaultContextEngine:
     """Return an engine with the shipped parts; `parts` are those of `DefaultContextEngine`.
 
-    Open it with `async with`, or await its `close` at the end. Raises ConfigError as `DefaultContextEngine` does.
+    Open it with `async with`, or await its `close` at the end. Raises ConfigError like `DefaultContextEngine`.
     """
     return DefaultContextEngine(store, token_estimator, llm_adapter, policies=config, **parts)
 

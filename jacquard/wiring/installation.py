@@ -1,8 +1,8 @@
 """Checks that the import names of this distribution lead to its own files.
 
-Other projects on the package index own the import names `jacquard`, `mnemosyne`, `filament` and `evals`. Installed into one
-environment, the files of both lie in one folder, and the later one replaces those of the same name. It must not import
-anything of the packages that it checks. Where `jacquard/__init__.py` itself was replaced, `startup/` calls it.
+Other projects on the package index own the import names `jacquard`, `mnemosyne`, `filament` and `evals`. If both are installed
+in one environment, their files are in one folder, and the later installation replaces files of the same name. This module must
+not import anything of the packages that it checks. If `jacquard/__init__.py` itself was replaced, `startup/` calls it.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ PACKAGES = {
         "answers app bench compare dataset errors loaders metrics options play plays reporting running sets",
     ),
 }
-"""How the docstring of each package begins, and its modules and folders."""
+"""Beginning of each package's docstring, and its modules and folders."""
 
 _INSTALLED = ("site-packages", "dist-packages")
 
 
 def check_packages(*names: str) -> None:
-    """Raise ImportError if one of these packages holds files of another project."""
+    """Raise ImportError if one of these packages contains files of another project."""
     for name in names:
         fault = find_fault(name)
         if fault is not None:
@@ -45,9 +45,9 @@ def check_packages(*names: str) -> None:
 
 
 def find_fault(name: str) -> str | None:
-    """Return a sentence that says where files of another project are, and what to do; None where all are ours.
+    """Return a sentence on files of another project with a remedy; None if all are ours.
 
-    Files beside ours are looked for only where packages are installed, not in a checkout.
+    Other files in our folders are searched only in installed packages, not in a checkout.
     """
     spec = find_spec(name)
     if spec is None or spec.origin is None:
@@ -67,7 +67,7 @@ def find_fault(name: str) -> str | None:
 
 
 def _find_foreign(folder: Path, known: frozenset[str]) -> tuple[str, ...]:
-    """Return modules and folders that are not ours; names that begin with `_` or `.` are nobody's."""
+    """Return modules and folders that are not ours; names that begin with `_` or `.` do not count."""
     with os.scandir(folder) as found:
         entries = [each.name for each in found if each.is_dir() or each.name.endswith((".py", ".so", ".pyd"))]
     return tuple(sorted(each for each in entries if each[0] not in "_." and each.partition(".")[0] not in known))

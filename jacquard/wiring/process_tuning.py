@@ -1,7 +1,6 @@
-"""Settings of the whole process while an engine works: the garbage collector's, the interpreter's switch interval, and the C
-library's heaps.
+"""Tunes the whole process while an engine works: garbage collector, switch interval, and heaps of the C library.
 
-They keep a turn from waiting for a collection, or for other threads to give up the interpreter, and memory from growing.
+It keeps a turn from waiting for a collection, or for other threads to release the interpreter, and memory from growing.
 """
 
 from __future__ import annotations
@@ -14,32 +13,33 @@ import threading
 
 SWITCH_SECONDS = 0.0002
 YOUNG_OBJECTS = 5_000
-"""How many new objects start a collection of the youngest generation; Python's default is 700, a turn makes some thousands."""
+"""New objects that start a collection of the youngest generation; Python's default is 700, a turn makes some thousands."""
 FULL_COLLECTION_EACH = 15
-"""How many collections of the middle generation lie between two full collections; Python's default is 10."""
+"""Collections of the middle generation between two full collections; Python's default is 10."""
 
 HEAPS_A_CORE = 2
-"""Of how many heaps the C library takes memory, by core; glibc's default is 8."""
+"""Heaps of the C library per core; glibc's default is 8."""
 _M_ARENA_MAX = -8
-"""The number of that setting in glibc's `malloc.h`."""
+"""Number of that setting in glibc's `malloc.h`."""
 TRIM_SECONDS = 60.0
-"""How long lies between two returns of free memory to the system."""
+"""Seconds between two returns of free memory to the system."""
 
 
 class ProcessTuning:
-    """Keeps existing objects out of later garbage collections, makes all collections rarer, lets threads switch
-    more often, limits the heaps, and returns what is free in them each minute, until released.
+    """Tunes the process until released.
 
-    Model libraries create some 400,000 objects that live as long as the process. A full collection visits them all and
-    stops every thread for 0.2 to 0.4 seconds, in the middle of a turn. Excluded objects are still freed when nothing
-    refers to them; only reference cycles among them that become garbage later stay until the release. Newer objects
-    take a full collection some 10 ms, ten times less often. A calculating thread holds the interpreter for 5 ms by
-    default before another one gets it, so three such threads keep the event loop waiting for 15 ms. Each of glibc's heaps keeps
-    what was free in it once, and an index has dozens of threads; a process that has its environment name a number of heaps
-    (`MALLOC_ARENA_MAX`) keeps that. What is free between things in use is not returned by itself: after 40,000 turns of
-    200 sessions it was 94 of 840 MB. Nor is what Arrow took for tables that are gone, with which LanceDB reads and writes.
+    - Existing objects are excluded from garbage collection, and all collections are rarer. Model libraries create some 400,000
+      objects that live as long as the process; a full collection visits them all and stops every thread for 0.2 to 0.4 seconds,
+      in the middle of a turn. Excluded objects are still freed when nothing refers to them; only reference cycles among them
+      stay until the release. A full collection of newer objects takes some 10 ms, ten times less often.
+    - Threads switch more often. A calculating thread holds the interpreter for 5 ms by default, so three of them keep the event
+      loop waiting for 15 ms.
+    - The number of heaps is limited, unless the environment sets it (`MALLOC_ARENA_MAX`). Each of glibc's heaps keeps its free
+      memory, and an index has dozens of threads.
+    - Free memory in the heaps, and in Arrow's pool used by LanceDB, is returned each minute. After 40,000 turns of 200 sessions
+      it was 94 of 840 MB.
 
-    Where several objects tuned the process, the last release restores it.
+    If several objects tuned the process, the last release restores it.
     """
 
     _lock = threading.Lock()
@@ -51,7 +51,7 @@ class ProcessTuning:
         self._is_tuned = False
 
     def tune(self) -> None:
-        """Collect garbage once and exclude what remains; takes as long as a full collection."""
+        """Collect garbage once and exclude the remaining objects; takes as long as a full collection."""
         gc.collect()
         gc.freeze()
         kind = type(self)
@@ -83,10 +83,11 @@ class ProcessTuning:
 
 
 def return_free_memory() -> None:
-    """Return what is free in the heaps of the C library (glibc) and of Arrow, if it is loaded, to the system. Blocks, some 100 ms
-    for 600 MB.
+    """Return free memory of the C library's heaps (glibc) and of Arrow, if it is loaded, to the system.
+
+    Blocks, some 100 ms for 600 MB.
     """
-    # What is just being imported has no pool yet.
+    # A module that is just being imported has no pool yet.
     pool = getattr(sys.modules.get("pyarrow"), "default_memory_pool", None)
     if pool is not None:
         pool().release_unused()
@@ -96,7 +97,7 @@ def return_free_memory() -> None:
 
 
 def _start_trimming(released: threading.Event) -> None:
-    """Return free memory each minute, on a thread of its own."""
+    """Return free memory each minute, on its own thread."""
 
     def repeat() -> None:
         while not released.wait(TRIM_SECONDS):
@@ -106,7 +107,7 @@ def _start_trimming(released: threading.Event) -> None:
 
 
 def _limit_heaps(most: int) -> None:
-    """Let the C library take memory of at most so many heaps (0: of as many as it likes), where it has that setting."""
+    """Limit the number of heaps of the C library (0: unlimited), if it has that setting."""
     if sys.platform == "linux" and "MALLOC_ARENA_MAX" not in os.environ:
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
         if mallopt is not None:

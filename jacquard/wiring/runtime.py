@@ -54,17 +54,12 @@ from mnemosyne.stores.locate import DEFAULT_TENANT, INDEX_NAME, StoreLocation, l
 from mnemosyne.stores.open import store_at
 
 SETTLE_SECONDS = 60.0
-"""How long an erasure waits for background work of Stream B."""
+"""Maximum time that an erasure waits for background work of Stream B."""
 
 
 @dataclass(kw_only=True, slots=True)
 class Runtime:
-    """An open store with its index and an engine; `open_runtime` opens and closes it.
-
-    `world` is the pack that was named, if any, and `worlds` holds it by its id; the packs of earlier sessions are in
-    the store (`world_of`). `opening` is the world from which a new session starts: the named one, or an empty one where the
-    settings name a profile (None: a session must exist).
-    """
+    """Open store with its index and an engine; `open_runtime` opens and closes it."""
 
     engine: ContextEngine
     store: Store
@@ -72,19 +67,25 @@ class Runtime:
     retriever: HybridRetriever
     embedder: PrefetchingEmbedder | None
     world: WorldPack | None
+    """Pack named at opening, if any; the packs of earlier sessions are in the store (`world_of`)."""
     notes: WorldNotes
     intake: IngestServices
     models: Sequence[LlmAdapter | PairScorer] = ()
     worlds: Mapping[str, WorldPack] = field(default_factory=dict)
+    """The named pack, by its id."""
     watchers: Observability = field(default_factory=lambda: open_observability(ObservabilityConfig()))
     tuning: ProcessTuning = field(default_factory=ProcessTuning)
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     opening: WorldPack | None = None
+    """Initial world of a new session: the named one, or an empty one if the settings name a profile (None: a session must
+    exist).
+    """
 
     @asynccontextmanager
     async def overlay(self) -> AsyncIterator[Runtime]:
-        """Give a runtime as this one that writes nothing: the sessions that it starts, the packs that it stores and the turns that
-        it prepares are in memory until the end.
+        """Yield a runtime like this one that writes nothing.
+
+        The sessions it starts, the packs it stores and the turns it prepares are in memory until the end.
         """
         async with self.engine.parts.overlay() as parts, ContextEngine(parts, self.engine.config) as engine:
             found = parts.curation.retriever
@@ -96,18 +97,17 @@ class Runtime:
     async def world_of(self, session_id: str) -> WorldPack:
         """Return the pack of a session's world from the store.
 
-        Raises SessionNotFoundError for an unknown session, and WorldUnavailableError where its pack is missing or
-        cannot be read.
+        Raises SessionNotFoundError for an unknown session, and WorldUnavailableError if its pack is missing or cannot be read.
         """
         return await self.engine.worlds.world((await self.store.head(session_id)).world_id)
 
     async def ensure_session(self, session_id: str, *, index: bool = True) -> SessionHead:
-        """Return the head of a session. A new one starts from `opening`; one without a world gets the named one.
+        """Return the head of a session; create it from `opening` if it does not exist. A session without a world gets the named
+        one.
 
-        Unless `index` is false the index is opened and updated, so that the first turn need not wait for it; vectors of
-        another embedding model go on serving. Raises
-        SessionNotFoundError when there is neither a session nor a world to start it from, and ConfigError when the session belongs
-        to another world.
+        Unless `index` is false the index is opened and updated, so that the first turn need not wait for it; vectors of another
+        embedding model stay in use. Raises SessionNotFoundError if there is neither a session nor a world for it, and
+        ConfigError if the session belongs to another world.
         """
         head = await self._head_of(session_id)
         if index:
@@ -132,9 +132,7 @@ class Runtime:
         return await self._adopt(head, self.world)
 
     async def _adopt(self, head: SessionHead, world: WorldPack) -> SessionHead:
-        """Give the named world to a session that began without a pack. Raises ConfigError for a session of another
-        world.
-        """
+        """Give the named world to a session without a pack; raises ConfigError for a session of another world."""
         if head.world_id not in BARE_WORLDS or head.world_id in self.worlds:
             raise ConfigError(
                 f"Session {head.session_id!r} lives in world {head.world_id!r}, not in {world.world_id!r}. "
@@ -145,19 +143,19 @@ class Runtime:
         )
 
     async def plan_erasure(self, erasure: Erasure) -> ErasurePlan:
-        """Return what an erasure would remove; nothing is changed."""
+        """Return the data that an erasure would remove; nothing is changed."""
         return await plan_erasure(self._memory_locations(), erasure)
 
     async def forget(self, erasure: Erasure) -> ErasureReport:
-        """Erase from store, index, originals and caches, and prove it by a search. Background work of this engine is
-        ended first.
+        """Erase from store, index, originals and caches, and prove it by a search. Background work of this engine is ended
+        first.
 
-        Raises JacquardError when that work does not end in time; then nothing was erased.
+        Raises JacquardError if that work does not end in time; then nothing was erased.
         """
         with self.retriever.hold_feed():
             if not await self.engine.settle(SETTLE_SECONDS):
                 raise JacquardError(
-                    "Work of this engine still goes on and might write again; nothing was erased. Ask again."
+                    "Work of this engine is still running and might write again; nothing was erased. Try again."
                 )
             return await forget(self._memory_locations(), erasure)
 
@@ -168,36 +166,36 @@ class Runtime:
         return self.intake.place(self.store, self.index, self.retriever, caches)
 
     async def sweep(self, session_id: str | None = None) -> dict[str, int]:
-        """Empty expired evidence, of one session or of all; return how many, by session."""
+        """Empty expired evidence, of one session or of all; return the numbers by session."""
         named = None if session_id is None else (session_id,)
         return await sweep_expired(self.store, SystemClock(), vault=self.intake.vault, session_ids=named)
 
     async def archive_session(self, session_id: str) -> ArchivedSession:
-        """Pack a session's rows in the store and drop its index; its next turn opens it and indexes it again.
+        """Pack a session's rows in the store and drop its index; its next turn opens and indexes it again.
 
-        A session that is archived already is returned as it is. Raises SessionNotFoundError, and ConfigError for a store without
-        archives and for a session with evidence that will expire.
+        An archived session is returned unchanged. Raises SessionNotFoundError, and ConfigError for a store without archives and
+        for a session with evidence that will expire.
         """
         store = self._upkeep()
         done = await store.archive(session_id, at=SystemClock().now())
         if done is not None:
-            # The store shows no entry of it now, so its index becomes an empty one.
+            # The store now shows no entries of it, so its index becomes empty.
             await self.retriever.rebuild(session_scope(session_id), force=True)
             await self.index.drop(session_scope(session_id))
             return done
         for found in await store.archived_sessions(limit=1, session_id=session_id):
             return found
         raise ConfigError(
-            f"Session {session_id!r} holds evidence that will expire, and only open sessions are swept; archive it after "
+            f"Session {session_id!r} has evidence that will expire, and only open sessions are swept; archive it after "
             "`jacquard sweep`."
         )
 
     async def open_archived(self, session_id: str) -> bool:
-        """Open an archived session, as its next turn would; return whether it was archived. Raises SessionNotFoundError."""
+        """Open an archived session, like its next turn would; return whether it was archived. Raises SessionNotFoundError."""
         return await self._upkeep().open_archived(session_id)
 
     async def archived_sessions(self, *, after: str = "", limit: int = 50) -> tuple[ArchivedSession, ...]:
-        """Return archived sessions by id, from behind the id `after`."""
+        """Return archived sessions by id, starting after the id `after`."""
         return await self._upkeep().archived_sessions(after=after, limit=limit)
 
     def _upkeep(self) -> StoreUpkeep:
@@ -206,9 +204,9 @@ class Runtime:
         return self.store
 
     async def import_world(self) -> int:
-        """Make the named pack the present version of its world in the store; return how many entries of lore changed.
+        """Make the named pack the present version of its world in the store; return how many lore entries changed.
 
-        Raises ConfigError when no world pack was named.
+        Raises ConfigError if no world pack was named.
         """
         if self.world is None:
             raise ConfigError("No world pack was named.")
@@ -219,8 +217,7 @@ class Runtime:
     async def import_session(self, start: SessionStart) -> SessionHead:
         """Create a session with its turns, or continue an existing one: turns that it already has are skipped.
 
-        Where a world is named, a session without one gets it. Raises ConfigError when the session belongs to another
-        world.
+        If a world is named, a session without one gets it. Raises ConfigError if the session belongs to another world.
         """
         world = self.world if start.world_id in BARE_WORLDS else None
         if world is not None:
@@ -239,8 +236,8 @@ class Runtime:
     ) -> None:
         """Update the index from the store, for one session and its world.
 
-        `change_encoder`: where the vectors of another embedding model serve, make those of the configured one; else that is
-        done behind committed turns.
+        `change_encoder`: if vectors of another embedding model are in use, replace them by the configured model's now;
+        otherwise that is done in the background after turns.
         """
         scopes = [] if self.world is None else [world_scope(self.world.world_id)]
         if session_id is not None:
@@ -250,12 +247,10 @@ class Runtime:
             await self.retriever.sync(scope, progress, change_encoder=change_encoder)
 
     async def warm(self, text: str = "", *, tune_process: bool = True) -> None:
-        """Load what is slow to load, so that no turn waits for it: the models, and the embedder if it knows the
-        language of `text`.
+        """Load slow parts, so that no turn waits for them: the models, and the embedder if it knows the language of `text`.
 
-        Without `text` the embedder is always loaded. With `tune_process` garbage collection and thread switches of the
-        whole process are then set for short waits (see `ProcessTuning`); pass False where the process sets these
-        itself.
+        Without `text` the embedder is always loaded. `tune_process` tunes the whole process for short waits (see
+        `ProcessTuning`); pass False if the process does that itself.
         """
         if self.embedder is not None and (not text or await self.embedder.fitness(text) >= FIT):
             await self.retriever.warm()
@@ -265,8 +260,7 @@ class Runtime:
             await to_thread.run_sync(self.tuning.tune)
 
     async def action(self, session_id: str, user_message: str) -> tuple[NumericalAction | None, tuple[str, ...]]:
-        """Return the numerical action that an input means in this session's world (None: none), and the names of all
-        actions.
+        """Return the numerical action that an input means in this session's world (None: none), and the names of all actions.
 
         Raises InputTooLargeError for an input that no turn would take.
         """
@@ -288,14 +282,26 @@ async def open_runtime(
     parts: HostParts = NO_PARTS,
     workers: EmbeddingWorkers | None = None,
 ) -> AsyncIterator[Runtime]:
-    """Open a store (any address that `mnemosyne.stores.open.open_store` knows; default `.jacquard`) and an engine on
-    it.
+    """Open a store and an engine on it.
 
-    `world`: the pack to start sessions from; with the first session that is worked on it becomes the present version of
-    its world in the store. Without one, and with a `profile` in the settings or with `bare`, sessions start without a pack.
-    `embedder`: `auto` (a model that a Python package carries, else words alone), `none`, the
-    name of such a package, a model folder, either after `onnx:`, a remote model as litellm names it, or that of a
-    plugin. `tenant`: whose sessions they are. `parts`: those of the host. `workers`: who embeds what is indexed, for bulk work.
+        async with open_runtime("saves", world="worlds/mine") as runtime:
+            await runtime.ensure_session("s1")
+            turn = await runtime.engine.prepare_turn("s1", "Hello.")
+
+    Args:
+        store: any address of `mnemosyne.stores.open.open_store` (None: `.jacquard`).
+        world: pack of new sessions; with its first session it becomes its world's present version in the store. Without one,
+            sessions start
+            without a pack if the settings name a `profile` or with `bare`.
+        embedder: `auto` (the model of an installed package, else only words), `none`, the name of such a package, a model
+            folder, `onnx:` with
+            either, a remote model in litellm's notation, or a plugin's.
+        config: settings.
+        tenant: owner of the sessions.
+        bare: start sessions without a pack.
+        parts: parts of the host.
+        workers: embed the indexed texts, for bulk work.
+
     Raises WorldPackError, StoreUnavailableError, ConfigError.
     """
     settings = config or RuntimeConfig()
@@ -345,7 +351,7 @@ async def open_runtime(
 
 @asynccontextmanager
 async def _index_folder(location: StoreLocation) -> AsyncIterator[Path]:
-    """Give the folder of a store's index; that of a store in memory is removed afterwards."""
+    """Yield the folder of a store's index; that of a store in memory is removed afterwards."""
     if location.index is not None:
         yield location.index
         return
@@ -357,7 +363,7 @@ async def _index_folder(location: StoreLocation) -> AsyncIterator[Path]:
 
 
 Workshop = Runtime
-"""The name of `Runtime` until November 2026."""
+"""Name of `Runtime` until November 2026."""
 
 
 def open_workshop(
@@ -368,6 +374,6 @@ def open_workshop(
     config: RuntimeConfig | None = None,
     tenant: str = DEFAULT_TENANT,
 ) -> AbstractAsyncContextManager[Runtime]:
-    """Return what `open_runtime` returns, with a DeprecationWarning: this is the function's old name."""
+    """Return the result of `open_runtime`, with a DeprecationWarning: this is the function's old name."""
     warnings.warn("open_workshop is called open_runtime now", DeprecationWarning, stacklevel=2)
     return open_runtime(store, world=world, embedder=embedder, config=config, tenant=tenant)

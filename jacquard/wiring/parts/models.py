@@ -1,4 +1,4 @@
-"""The small models of an engine, and the parts that call them, from a configuration: selector, summarizer, planner.
+"""Small models of an engine, and the parts that call them: selector, summarizer, planner.
 
 litellm, the reranker's packages and plugins are imported when a setting names them, never before.
 """
@@ -36,9 +36,9 @@ def _keep_model(model: LlmAdapter) -> LlmAdapter:
 def open_selector(
     settings: SelectorConfig, wrap: ModelWrapper = _keep_model
 ) -> tuple[Selector | None, tuple[LlmAdapter | PairScorer, ...]]:
-    """Return the selector of a configuration with the models behind it; None where the heuristic selects.
+    """Return the selector of a configuration with its models; None if the heuristic selects.
 
-    Raises ConfigError where a folder, a package or a plugin is missing.
+    Raises ConfigError if a folder, a package or a plugin is missing.
     """
     if settings.name == "heuristic":
         return None, ()
@@ -50,8 +50,9 @@ def open_selector(
 
 
 def build_selector(settings: SelectorConfig, model: LlmAdapter | None) -> Selector | None:
-    """Return the selector that asks a model, or that of a plugin; None where the heuristic selects. ConfigError for a plugin that
-    cannot be used.
+    """Return the selector that calls a model, or a plugin's; None if the heuristic selects.
+
+    Raises ConfigError for a plugin that cannot be used.
     """
     if settings.name == "heuristic":
         return None
@@ -69,7 +70,7 @@ def _behind_breaker(selector: Selector, settings: SelectorConfig) -> Selector:
 def open_reranker(folder: str) -> PairScorer:
     """Return the cross-encoder in a folder, not loaded yet.
 
-    Raises ConfigError when the folder holds none, or a package is missing.
+    Raises ConfigError if the folder does not contain one, or a package is missing.
     """
     if find_spec("sentence_transformers") is None:
         raise ConfigError(explain_missing_package("A reranker", "sentence-transformers", "embed"))
@@ -84,10 +85,9 @@ def open_reranker(folder: str) -> PairScorer:
 def open_writers(
     settings: RuntimeConfig, estimator: TokenEstimator, wrap: ModelWrapper = _keep_model
 ) -> tuple[Summarizer | None, LlmAdapter | None, tuple[LlmAdapter, ...]]:
-    """Return the summarizer and the model of consolidation, with the models behind them; neither of them without a
-    model.
+    """Return the summarizer and the model of consolidation, with the models behind them; None without a model.
 
-    Raises ConfigError where litellm is not installed.
+    Raises ConfigError if litellm is not installed.
     """
     summing = None if settings.summary.model is None else open_model(settings.summary, wrap)
     own = settings.consolidation.model is not None
@@ -101,8 +101,8 @@ def open_writers(
 def open_model(
     settings: SelectorConfig | SummaryConfig | ConsolidationConfig | PlannerConfig, wrap: ModelWrapper = _keep_model
 ) -> LlmAdapter:
-    """Return the model that a part of the configuration names, wrapped by `wrap`. Raises ConfigError where litellm is
-    not installed.
+    """Return the model that a part of the configuration names, wrapped by `wrap`; raises ConfigError if litellm is not
+    installed.
     """
     if find_spec("litellm") is None:
         raise ConfigError(explain_missing_package(f"The model {settings.model!r}", "litellm", "models"))
@@ -118,11 +118,11 @@ def _open_model_tier(settings: PlannerConfig, model: LlmAdapter | None, count: C
 
 
 PLANNER_TIERS: Mapping[int, OpenTier] = MappingProxyType({1: _open_model_tier})
-"""By number, in the order in which they are asked where the rules are not sure. A refiner puts its number into its plans."""
+"""Tiers by number, in the order of calls if the rules are not confident; a refiner puts its number into its plans."""
 
 
 def open_refiner(settings: PlannerConfig, model: LlmAdapter | None, count: Count) -> PlanRefiner | None:
-    """Return the tiers above the rules as one refiner; None where the settings leave none, so that only the rules plan."""
+    """Return the tiers above the rules as one refiner; None if the settings leave only the rules."""
     opened = [open_tier(settings, model, count) for open_tier in PLANNER_TIERS.values()]
     refiners = [refiner for refiner in opened if refiner is not None]
     if len(refiners) > 1:

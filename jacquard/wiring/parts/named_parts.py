@@ -1,4 +1,4 @@
-"""Planner, token estimator and snapshots of indexes, by the names and addresses that settings give them.
+"""Planner, token estimator and snapshots of indexes, opened by the names and addresses in the settings.
 
 tiktoken, tokenizers, pyarrow and plugins are imported when a setting names them, never before.
 """
@@ -30,7 +30,7 @@ _MB = 1_000_000
 
 
 def open_planner(settings: PlannerConfig) -> Planner:
-    """Return the planner of tier 0; ConfigError for an unknown name and for a plugin that cannot be used."""
+    """Return the planner of tier 0; raises ConfigError for an unknown name and for a plugin that cannot be used."""
     if settings.name in PLANNERS.built_in:
         return RulePlanner()
     planner: Planner = open_named_plugin(PLANNERS, settings.name)
@@ -38,10 +38,10 @@ def open_planner(settings: PlannerConfig) -> Planner:
 
 
 def open_snapshots(store: Store, settings: SnapshotConfig, can_search: Callable[[str], bool]) -> SnapshotLibrary | None:
-    """Return the published indexes of a store's worlds; None where the settings name no place. Nothing is reached yet.
+    """Return the published indexes of a store's worlds, without connecting; None if the settings name no address.
 
-    `can_search` tells whether queries can be embedded for the vectors of an encoder, by its name. SnapshotStorageError for an
-    address that cannot be used, ConfigError where LanceDB is not installed.
+    `can_search` returns whether queries can be embedded for the vectors of an encoder, by its name. Raises SnapshotStorageError
+    for an address that cannot be used, and ConfigError if LanceDB is not installed.
     """
     if not settings.address:
         return None
@@ -60,9 +60,9 @@ def open_snapshots(store: Store, settings: SnapshotConfig, can_search: Callable[
 
 
 def open_token_estimator(settings: RuntimeConfig) -> TokenEstimator:
-    """Return what counts tokens under a configuration; reads a tokenizer's files, so call it off the event loop.
+    """Return the token counter of a configuration; reads a tokenizer's files, so call it off the event loop.
 
-    ConfigError where its package is not installed, its file is missing or no tokenizer, its encoding is not available
+    Raises ConfigError if its package is not installed, its file is missing or not a tokenizer, its encoding is not available
     offline, or its plugin cannot be used.
     """
     name, argument = split_name(settings.token_estimator)

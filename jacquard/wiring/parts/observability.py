@@ -29,7 +29,7 @@ LOCKS_NAME = "locks"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Observability:
-    """What observes an engine. `metrics` (a `jacquard.adapters.observe.prometheus.PrometheusMetrics`) if configured."""
+    """Observers of an engine; `metrics` (a `jacquard.adapters.observe.prometheus.PrometheusMetrics`) if configured."""
 
     events: EventBus
     tracing: Tracing
@@ -37,7 +37,7 @@ class Observability:
 
 
 def open_observability(settings: ObservabilityConfig) -> Observability:
-    """Return the observers of a configuration. Raises ConfigError where an extra is not installed."""
+    """Return the observers of a configuration; raises ConfigError if an extra is not installed."""
     events = InMemoryEventBus()
     tracing: Tracing = NO_TRACING
     metrics: Any = None
@@ -61,7 +61,7 @@ def trace_model(model: LlmAdapter, tracing: Tracing, *, capture_content: bool) -
 def build_curation_stream(
     retriever: Retriever, selector: Selector | None, fallback: Selector, tracing: Tracing
 ) -> CurationStream:
-    """Return Stream B made of these parts, with spans for recalls and selections where tracing is on."""
+    """Return Stream B made of these parts, with spans for recalls and selections if tracing is on."""
     if tracing is NO_TRACING:
         return CurationStream(retriever, selector, fallback)
     chooser = None if selector is None else TracedSelector(selector, tracing)
@@ -74,10 +74,9 @@ def _require(module: str, package: str, setting: str, extra: str) -> None:
 
 
 def open_locks(location: StoreLocation, index: Path, tenant: str, settings: RuntimeConfig) -> SessionLocks | None:
-    """Return the locks that make calls on one session serial between processes; None for a store that only this process
-    can use.
+    """Return the locks that make calls on one session serial between processes; None for a store of this process only.
 
-    Locks of a plugin's store are on this host: processes on other hosts are noticed by the session's version.
+    Locks of a plugin's store are on this host; writes of other hosts are detected by the session's version.
     """
     wait_seconds = settings.locks.wait_seconds
     if location.postgres is not None:

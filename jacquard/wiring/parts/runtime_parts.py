@@ -41,17 +41,15 @@ from mnemosyne.schema.world import WorldPack
 from mnemosyne.stores.locate import StoreLocation
 
 SHARED_OPEN_SCOPES = 4_096
-"""Scopes in memory where hosts share an index: a small session is read again from the store, which costs more than from a
-folder, and the rows are the limit.
+"""Scopes in memory if hosts share an index.
+
+The limit is the number of rows, because reading a small session from the store again costs more than from a folder.
 """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RuntimeRequest:
-    """What a runtime is opened from: an open `store`, where it is, the folder of its index, and what `open_runtime` was given.
-
-    `language`: of the texts, for an embedder that is chosen by it.
-    """
+    """Inputs for opening a runtime: an open store with its location, the folder of its index, and `open_runtime`'s arguments."""
 
     store: Store
     location: StoreLocation
@@ -60,6 +58,7 @@ class RuntimeRequest:
     settings: RuntimeConfig
     embedder: str
     language: str | None
+    """Language of the texts, for an embedder chosen by it."""
     world: WorldPack | None
     is_bare: bool
     host: HostParts
@@ -68,7 +67,7 @@ class RuntimeRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RuntimeParts:
-    """All parts of a runtime, opened but not yet used; `close` releases those that hold something."""
+    """All parts of a runtime, opened but not yet used; `close` releases those with resources."""
 
     engine: EngineParts
     recall: RecallParts
@@ -90,7 +89,7 @@ class RuntimeParts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecallParts:
-    """The parts that find memories. `embedder` is None where words alone are searched."""
+    """Parts that find memories; `embedder` is None if only words are searched."""
 
     index: TieredIndex
     retriever: HybridRetriever
@@ -146,7 +145,7 @@ def _build_engine_parts(
     watchers: Observability,
     estimator: TokenEstimator,
 ) -> tuple[EngineParts, Sequence[LlmAdapter | PairScorer]]:
-    """Return the engine's parts, and the models among them, which someone must warm and close."""
+    """Return the engine's parts, and the models among them, which the caller must warm and close."""
     settings, world, shipped = request.settings, request.world, find_shipped_templates()
     wrap = partial(trace_model, tracing=watchers.tracing, capture_content=settings.observability.capture_content)
     selector, selecting = open_selector(settings.selector, wrap)
