@@ -1,4 +1,4 @@
-"""Findings of the lint: each names one fault, its place, its line and what to do. Imports none of the rules."""
+"""Findings of the lint: each names one fault, its place, its line and a remedy. Imports none of the rules."""
 
 from __future__ import annotations
 
@@ -23,16 +23,19 @@ class FindingSeverity(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """One fault. `line` and `column` count from 1; `code` is for machines, `message` says what, `advice` what to do."""
+    """One fault. `line` and `column` count from 1."""
 
     code: str
+    """Kind of the fault, for machines."""
     severity: FindingSeverity
     file: str
     line: int
     column: int
     source_line: str
     message: str
+    """The fault."""
     advice: str
+    """The remedy."""
 
 
 _E, _W = FindingSeverity.ERROR, FindingSeverity.WARNING
@@ -79,7 +82,7 @@ CODES = {code: severity for code, (severity, _) in _CODES.items()}
 def finding(
     code: str, file: TemplateFile, line: int | None, message: str, *, column: int | None = None, advice: str = ""
 ) -> Finding:
-    """Return a finding in a file; without a column it points at the first sign of its line."""
+    """Return a finding in a file; without a column it points at the first character of its line."""
     severity, usual = _CODES[code]
     number = line or 1
     text = file.line(number)
@@ -103,7 +106,7 @@ def sort_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def format_finding(each: Finding) -> str:
-    """Return a finding as text for a person: place, fault, the line with a mark, what to do."""
+    """Return a finding as text for a person: place, fault, the line with a mark, remedy."""
     lead = f"{each.file}:{each.line}:{each.column}: {each.severity.value} [{each.code}] {each.message}"
     source = each.source_line.rstrip().replace("\t", "→")
     if not source:
@@ -128,7 +131,7 @@ def finding_to_json(each: Finding) -> dict[str, Any]:
 
 
 def show_path(path: str) -> str:
-    """Return a path relative to the present folder where it lies below it, else unchanged."""
+    """Return a path below the present folder relative to it, any other path unchanged."""
     try:
         return Path(path).resolve().relative_to(Path(os.curdir).resolve()).as_posix()
     except ValueError:

@@ -1,7 +1,7 @@
-"""Golden prompts of a pack: cases that are rendered and compared with the prompt that an author approved.
+"""Golden prompts of a pack: rendered cases are compared with the prompts that an author approved.
 
-A case is `templates/tests/<name>.yaml`; its prompt is beside it as `<name>.txt`. A case starts where the pack's
-prologue ends, without a store or a model. Reads files; writes only when `update` is set.
+A case is `templates/tests/<name>.yaml`; its prompt is `<name>.txt` in the same folder. A case starts at the end of the pack's
+prologue, without a store or a model. Reads files; writes only when `update` is set.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PROLOGUE_TURNS = 6
 
 
 class Verdict(StrEnum):
-    """The result of a case. NEW: it has no golden prompt yet."""
+    """Result of a case. NEW: it has no golden prompt yet."""
 
     PASSED = "passed"
     CHANGED = "changed"
@@ -54,7 +54,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GoldenResult:
-    """One case: its verdict, the tokens of its prompt, and what is wrong, as sentences or lines of a diff."""
+    """One case: its verdict, the tokens of its prompt, and its faults, as sentences or lines of a diff."""
 
     name: str
     verdict: Verdict
@@ -63,7 +63,7 @@ class GoldenResult:
 
     @property
     def is_good(self) -> bool:
-        """Whether there is nothing to check by hand."""
+        """True if there is nothing to check by hand."""
         return self.verdict in (Verdict.PASSED, Verdict.WRITTEN)
 
     def to_json(self) -> dict[str, Any]:
@@ -86,8 +86,7 @@ def run_case(
     shipped: Path,
     update: bool = False,
 ) -> GoldenResult:
-    """Render one case and compare it with its golden prompt; with `update` write that instead, if everything else is as
-    the case says.
+    """Render one case and compare it with its golden prompt; with `update` write the prompt instead, if nothing else differs.
 
     Raises JacquardError for a case that cannot be read, and TemplateError for a template that cannot be rendered.
     """
@@ -119,28 +118,27 @@ def run_case(
 
 
 def read_case(case: Path) -> Mapping[str, Any]:
-    """Return a case as its file has it. Raises JacquardError that names the file and the fault."""
+    """Return the contents of a case's file; raises JacquardError with the file and the fault."""
     try:
         fields = load_yaml(case.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
         raise JacquardError(
-            f"{show_path(str(case))}: byte {error.start} is no UTF-8; save the file as UTF-8."
+            f"{show_path(str(case))}: byte {error.start} is not UTF-8; save the file as UTF-8."
         ) from error
     except PayloadError as error:
         raise JacquardError(f"{show_path(str(case))}: {error}") from error
     if not isinstance(fields, dict) or not isinstance(fields.get("input"), str) or not fields["input"].strip():
-        raise JacquardError(f"{show_path(str(case))}: a case is a mapping with `input`, the words of the user.")
+        raise JacquardError(f"{show_path(str(case))}: a case is a mapping with `input`, the user's message.")
     for key, value in fields.items():
         if key not in KEYS:
-            raise JacquardError(f"{show_path(str(case))}: {key}: is no key here{suggest_names(str(key), KEYS)}")
+            raise JacquardError(f"{show_path(str(case))}: {key}: is not a key here{suggest_names(str(key), KEYS)}")
         if (want := _check_value(key, value)) is not None:
             raise JacquardError(f"{show_path(str(case))}: {key}: must be {want}.")
     return fields
 
 
 def build_case_turn(fields: Mapping[str, Any], world: WorldPack, planner: Planner) -> AuthorTurn:
-    """Return the turn of a case: the pack's state overridden by the case's, and the case's messages or the newest of
-    the prologue.
+    """Return the turn of a case: the pack's state overridden by the case's, and the case's messages or the prologue's newest.
 
     Raises JacquardError for a memory that the pack does not have.
     """
@@ -210,7 +208,7 @@ def _find_broken_rules(fields: Mapping[str, Any], text: str, tokens: int) -> tup
 
 
 def _check_value(key: str, value: Any) -> str | None:
-    """Return what the value of a key must be, or None where it is right."""
+    """Return the required form of a key's value, or None if the value is valid."""
     if key in ("input", "template", "layout"):
         return None if isinstance(value, str) and value else "text"
     if key == "state":

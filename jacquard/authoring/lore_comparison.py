@@ -1,7 +1,7 @@
-"""Compares, for the next input of a session, the lore that the rules of SillyTavern set off with what our recall chooses.
+"""Compares SillyTavern's rules and our recall on the lore for a session's next input.
 
-It only reads the store. The ids and with them the random numbers are those that the turn itself would have; our side is the
-heuristic's choice, without a call of a model.
+It only reads the store. The ids, and so the random numbers, are those of the actual turn; our side is the heuristic's choice,
+without a model call.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from mnemosyne.schema.world import RECALL, SILLYTAVERN, WorldPack
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """Whether an entry would be in the prompt by one of the two ways: `code` for machines, `reason` for people."""
+    """Decision of one of the two ways about an entry: `code` for machines, `reason` for people."""
 
     chosen: bool
     code: str
@@ -61,7 +61,7 @@ NOT_RECALLED = Verdict(chosen=False, code="not_recalled", reason="Recall did not
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ComparedEntry:
-    """An entry of lore that came from world info, with both verdicts."""
+    """Lore entry that came from world info, with both verdicts."""
 
     entry_id: str
     title: str
@@ -71,20 +71,22 @@ class ComparedEntry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoreComparison:
-    """The entries of world info about which either way decides something: those first that SillyTavern's rules show, in the order
-    of their activation. `activation` is the way that the session's turns go, `others` counts the entries that neither considers.
-    """
+    """Entries of world info about which either way decides something."""
 
     session_id: str
     turn_id: str
     user_message: str
+    """Input that is compared."""
     activation: str
+    """Way that the session's turns use."""
     entries: tuple[ComparedEntry, ...]
+    """Entries shown by SillyTavern's rules first, in the order of their activation."""
     others: int
+    """Number of entries that neither way considers."""
 
     @property
     def differing(self) -> tuple[ComparedEntry, ...]:
-        """The entries that only one of the two ways shows."""
+        """Entries that only one of the two ways shows."""
         return tuple(each for each in self.entries if each.sillytavern.chosen != each.recall.chosen)
 
 
@@ -96,9 +98,9 @@ async def compare_lore(
     user_message: str,
     branch_id: str | None = None,
 ) -> LoreComparison:
-    """Return how both ways decide for an input after the head of a branch (None: the active one); nothing is written.
+    """Return the decisions of both ways for an input after the head of a branch (None: the active one); nothing is written.
 
-    SessionNotFoundError; WorldUnavailableError where the pack is missing.
+    Raises SessionNotFoundError, and WorldUnavailableError if the pack is missing.
     """
     limit = count_loaded_messages(config)
     window = await parts.store.window(session_id, message_limit=limit, branch_id=branch_id)
@@ -133,7 +135,7 @@ async def compare_lore(
 async def _plan_turn(
     parts: EngineParts, config: RuntimeConfig, window: SessionWindow, world: WorldPack, user_message: str
 ) -> Turn:
-    """Return the turn that the input makes, as far as both ways depend on it."""
+    """Return the turn of the input, as far as both ways depend on it."""
     turn_id, pending = turn_id_after(window, user_message, config.viewer), window.pending
     if pending is not None and not is_retry(pending, user_message, config.viewer):
         window = replace(with_unanswered(window), head=head_after(window.head, pending))
@@ -159,7 +161,7 @@ async def _plan_turn(
 
 
 async def _find_recalled(parts: EngineParts, turn: Turn) -> dict[str, Verdict]:
-    """Return what becomes of lore by our own way: axioms, directives with a key in the input, and candidates of recall."""
+    """Return our decisions on lore: axioms, directives with a key in the input, and candidates of recall."""
     axioms = entries_by_category(turn.world.lore, LoreCategory.AXIOM, turn.lore.hidden)
     directives = select_directives(turn.world, turn.text, turn.lore.hidden)
     found = {
@@ -177,7 +179,7 @@ async def _find_recalled(parts: EngineParts, turn: Turn) -> dict[str, Verdict]:
 
 
 async def _choose(parts: EngineParts, turn: Turn) -> Curation:
-    """Return the heuristic's choice, as a turn makes it without a selector."""
+    """Return the heuristic's choice, like in a turn without a selector."""
     query = replace(await to_thread.run_sync(build_recall_query, turn), patience_seconds=None)
     recall = make_entry_ids_unique(await parts.curation.retriever.recall(query))
     request = build_request(turn, query, None)

@@ -1,7 +1,6 @@
-"""Renders a turn's prompt with any set of templates, and compares two of them. Pure except that template files are
-read.
+"""Renders a turn's prompt with any set of templates, and compares two of them. Pure except that template files are read.
 
-The prompt is made by the same parts as in play: Stream A, the weaving, a pruner, the assembler.
+The prompt is made by the parts of the engine: Stream A, the weaving, a pruner, the assembler.
 """
 
 from __future__ import annotations
@@ -42,21 +41,19 @@ class BlockRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rendering:
-    """One turn's prompt with one set of templates.
-
-    `rows` are in reading order, dropped blocks last; with `frame_tokens` the tokens of kept rows add up to `tokens`.
-    """
+    """One turn's prompt with one set of templates."""
 
     label: str
     template_id: str
     layout: str
     prompt: Prompt
     rows: tuple[BlockRow, ...]
+    """In reading order, dropped blocks last; the tokens of kept rows and `frame_tokens` add up to `tokens`."""
     frame_tokens: int
 
     @property
     def tokens(self) -> int:
-        """The tokens of the whole prompt."""
+        """Tokens of the whole prompt."""
         return self.prompt.assembled.tokens
 
     @property
@@ -93,8 +90,8 @@ def render_turn(
 ) -> Rendering:
     """Return the prompt of a turn with the templates of a target.
 
-    Raises TemplateError, which names file and line, for a template that cannot be rendered, LayoutError for an unknown
-    layout, and BudgetExceededError when what must be kept does not fit.
+    Raises TemplateError with file and line if a template cannot be rendered, LayoutError for an unknown layout, and
+    BudgetExceededError if the blocks that must be kept do not fit.
     """
     profile = load_profile(turn.profile or find_profile_id(turn.config.profile, turn.request.world), target.roots)
     is_planned = not turn.recorded and with_profile(turn.request.world, profile) is not turn.request.world
@@ -170,7 +167,7 @@ def _rows(prompt: Prompt) -> tuple[BlockRow, ...]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlockChange:
-    """How one block differs: tokens before and after (None: there is no such block), and a unified diff of its lines."""
+    """Difference of one block: tokens before and after (None: there is no such block), and a unified diff of its lines."""
 
     block_id: str
     old_tokens: int | None
@@ -180,7 +177,7 @@ class BlockChange:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnChange:
-    """How two sets of templates differ in one turn; an empty `changes` means the same prompt."""
+    """Difference of two sets of templates in one turn; an empty `changes` means the same prompt."""
 
     label: str
     old_template: str
@@ -222,7 +219,7 @@ def compare(old: Rendering, new: Rendering) -> TurnChange:
 
 
 def change_of(name: str, old: BlockRow | None, new: BlockRow | None) -> BlockChange | None:
-    """Return how two blocks differ, or None."""
+    """Return the difference of two blocks, or None."""
     if old is not None and new is not None and old.content == new.content:
         return None
     return BlockChange(
@@ -245,7 +242,7 @@ def compare_turns(
     *,
     layout: str | None = None,
 ) -> tuple[TurnChange, ...]:
-    """Return the changes of many turns. Raises the errors of `render_turn`."""
+    """Return the changes of many turns; raises the errors of `render_turn`."""
     changes: list[TurnChange] = []
     for turn in turns:
         before, after = (render_turn(turn, each, estimator, layout=layout) for each in (old, new))
@@ -254,7 +251,7 @@ def compare_turns(
 
 
 def sum_changes(changes: Sequence[TurnChange]) -> dict[str, int]:
-    """Return how many turns changed, and the tokens before and after of all of them."""
+    """Return the number of changed turns, and the tokens of all of them before and after."""
     return {
         "turns": len(changes),
         "changed": sum(bool(change.changes) for change in changes),

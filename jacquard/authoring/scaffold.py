@@ -1,6 +1,6 @@
 """Writes a new template for a pack: a manifest, the changed blocks as children of their parents, and a golden case.
 
-Writes into the pack's `templates` folder; nothing that exists is overwritten.
+Writes into the pack's `templates` folder; existing files are not overwritten.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _RESERVED = ("layouts", "profiles", "shipped", "tests")
 def new_template(name: str, pack: Path, shipped: Path, *, parent: str, blocks: Sequence[str]) -> tuple[Path, ...]:
     """Write a template that changes `blocks` of `parent`, and a golden case; return the files.
 
-    The name of a shipped template overrides that template: the new blocks extend the shipped ones. Raises JacquardError
-    for a name that is not allowed, an unknown parent or block, and files that exist.
+    The name of a shipped template overrides that template: the new blocks extend the shipped ones. Raises JacquardError for an
+    invalid name, an unknown parent or block, and existing files.
     """
     if _NAME.fullmatch(name) is None or name in _RESERVED:
         raise JacquardError(

@@ -1,4 +1,4 @@
-"""Finds what an author means by a name or a path: template roots, a template id, and files.
+"""Resolves an author's name or path to template roots, a template id, and files.
 
 Reads the disk, writes nothing.
 """
@@ -29,20 +29,21 @@ PROFILES = "profiles"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TemplateTarget:
-    """The templates that are meant: `roots`, of which the first wins; the shipped one is last.
-
-    Templates of a pack without a folder are a root in memory. `template_id` None means all, or the plan's own; `file`
-    is one file's name. `own` says that only files of the first root are meant. `shown` is the text that a person wrote.
-    """
+    """Templates that an author named."""
 
     roots: tuple[TemplateRoot, ...]
+    """The first wins; the shipped one is last. Templates of a pack without a folder are a root in memory."""
     shown: str
+    """Text that the author wrote."""
     template_id: str | None = None
+    """None: all, or the plan's own."""
     file: str | None = None
+    """Name of a single file."""
     own: bool = False
+    """True if only files of the first root are meant."""
 
     def names(self) -> tuple[str, ...]:
-        """Return the names of the files of the target, sorted. Reads the folders."""
+        """Return the names of the files of the target, sorted; reads the folders."""
         files = read_files(self.roots)
         names = [name for name in files if not name.startswith(SHIPPED_PREFIX)]
         if self.own:
@@ -59,11 +60,11 @@ class TemplateTarget:
 def find_target(
     written: str | None, *, pack: Path | None, shipped: Path, kept: TextRoot | None = None
 ) -> TemplateTarget:
-    """Return the target of `written`: a template id (`combat`, `shipped/combat`), or the path of a pack, a folder of
-    templates, one template, or a file.
+    """Return the target of `written`: a template id (`combat`, `shipped/combat`) or a path.
 
-    None means all templates of the pack. `kept` are the templates of a pack that is only in a store. Raises
-    JacquardError, which suggests names, where there is no such template or path.
+    A path names a pack, a folder of templates, one template, or a file; None means all templates of the pack. `kept` are the
+    templates of a pack that is only in a store. Raises JacquardError, which suggests names, if there is no such template or
+    path.
     """
     roots: tuple[TemplateRoot, ...] = _roots(None if pack is None else pack / FOLDER, shipped)
     if pack is None and kept is not None:
@@ -84,7 +85,7 @@ def find_target(
 
 
 def find_enclosing_pack(folder: Path) -> Path | None:
-    """Return the pack that a folder is, or whose `templates` folder it is, or None."""
+    """Return the pack at a folder, or whose `templates` folder it is, or None."""
     for place in (folder, *folder.resolve().parents[:3]):
         if (place / PACK_FILE).is_file():
             return place
@@ -103,7 +104,7 @@ def _build_from_path(path: Path, pack: Path | None, shipped: Path) -> TemplateTa
         raise JacquardError(f"{path}: there is no such file or folder; name a template, its folder, or a pack.")
     if path.is_file():
         if path.name != MANIFEST and path.suffix != ".j2":
-            raise JacquardError(f"{path}: is no template; templates are .j2 files and {MANIFEST}.")
+            raise JacquardError(f"{path}: is not a template; templates are .j2 files and {MANIFEST}.")
         folder = path.resolve().parent
         roots = _roots(folder.parent, shipped, pack)
         name = f"{folder.name}/{path.name}"

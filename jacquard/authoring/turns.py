@@ -1,7 +1,7 @@
 """Turns for authors to inspect: the inputs of a prompt, from a recorded turn, a new input or a pack.
 
-It only reads. A recorded turn is rebuilt with the same state, messages, plan and memories, so any difference from its
-prompt comes from the templates. This module must not import an index or a model.
+It only reads. A recorded turn is rebuilt with the same state, messages, plan and memories, so any difference from its prompt
+comes from the templates. This module must not import an index or a model.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from mnemosyne.schema.session import Message, Role, WindowMessage
 from mnemosyne.schema.world import WorldPack
 
 MESSAGES = 200
-"""How many messages before a turn are read."""
+"""Number of messages before a turn that are read."""
 
 NOTHING_CHOSEN = Selection(entry_ids=())
 USUAL = RuntimeConfig()
@@ -44,39 +44,39 @@ NO_TIME = datetime(1, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AuthorTurn:
-    """The inputs of one turn's prompt, except templates and layout.
-
-    `label` names the turn for people. `entries` are the memories of Stream B in the order of choice. `fixed` are, for a
-    recorded turn, all blocks that no template made (memories, results of tools, instructions of the host). `profile` is the
-    profile that it was prepared with, or empty. `layout` and
-    `limit_tokens` are those of the turn; `config` decides what is dropped when they are short, at the time `at`.
-    `carried` are the blocks that were shortened or masked, by id. `recorded` is the text of the recorded prompt, or
-    empty.
-    """
+    """Inputs of one turn's prompt, except templates and layout."""
 
     label: str
+    """Name of the turn for people."""
     request: Turn
     entries: tuple[MemoryEntry, ...] = ()
+    """Memories of Stream B, in the order of choice."""
     selection: Selection = NOTHING_CHOSEN
     fixed: tuple[PromptBlock, ...] | None = None
+    """Recorded turn: all blocks that no template made (memories, results of tools, instructions of the host)."""
     model: str = "heuristic"
     layout: str = AUTO
     profile: str = ""
+    """Profile of a recorded turn, or ''."""
     limit_tokens: int = 7168
     config: RuntimeConfig = USUAL
+    """Decides which blocks are dropped if the prompt is too long."""
     at: datetime = NO_TIME
+    """Time of that decision."""
     carried: Mapping[str, PromptBlock] = field(default_factory=dict)
+    """Shortened or masked blocks, by id."""
     recorded: str = ""
+    """Text of the recorded prompt, or ''."""
 
     @property
     def template_id(self) -> str:
-        """The template that the turn's plan chose."""
+        """Template that the turn's plan chose."""
         return self.request.config.template_id or self.request.plan.template_id
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnReader:
-    """Reads turns. `worlds` gives the packs, which are not changed; `viewer` is who reads."""
+    """Reads turns; `worlds` returns the packs, which are not changed, and `viewer` is the reader."""
 
     store: Store
     worlds: WorldSource
@@ -84,9 +84,7 @@ class TurnReader:
     viewer: str | None = None
 
     async def turn(self, session_id: str, turn_id: str | None) -> AuthorTurn:
-        """Return a turn of a session (None: the newest). Raises JacquardError where it has no input, or there is no
-        such turn.
-        """
+        """Return a turn of a session (None: the newest); raises JacquardError if it does not exist or has no input."""
         head = await self.store.head(session_id)
         if turn_id is None:
             window = await self.store.window(session_id, message_limit=1)
@@ -97,7 +95,7 @@ class TurnReader:
         record = await self.store.turn(session_id, turn_id)
         said = [message.content for message in record.messages if message.role is Role.USER]
         if not said:
-            raise JacquardError(f"Turn {turn_id!r} holds no words of the user; choose another one.")
+            raise JacquardError(f"Turn {turn_id!r} has no message of the user; choose another one.")
         before = await self.store.turns(
             session_id, limit=MESSAGES // 2, branch_id=record.branch_id, before_depth=record.depth
         )
@@ -141,7 +139,7 @@ class TurnReader:
         hidden = await self._find_hidden_entries(window, world, viewer)
         window = replace(window, messages=_known_messages(window.messages, viewer))
         label = f"{record.session_id} {record.turn_id}"
-        # Turns that were imported have no record of a prompt; they are planned as if they were prepared now.
+        # Imported turns have no record of a prompt; they are planned as if they were prepared now.
         if record.prompt is None or record.plan is None or record.receipt is None:
             plan = self.planner.plan(user_message, window, world)
             request = Turn(
@@ -158,7 +156,7 @@ class TurnReader:
         if uses_world_info(world, config):
             # They are among the blocks that no template makes.
             hidden |= find_withheld(read_world_info(world), {each.entry_id for each in report.activation})
-        # What was rendered for another viewer is rendered again, from what this one may know.
+        # Blocks rendered for another viewer are rendered again, from texts that this one may know.
         is_other = self.viewer is not None and self.viewer != config.viewer
         shown = _restore_shown_window(window, record)
         request = Turn(
@@ -251,7 +249,7 @@ def _restore_shown_window(window: SessionWindow, record: TurnRecord) -> SessionW
 
 
 def _show_whole_history(plan: PlanContext) -> RuntimeConfig:
-    """Return a configuration whose history limits trim nothing, because the record says which messages were shown."""
+    """Return a configuration whose history limits trim nothing, because the record names the shown messages."""
     history = HistoryConfig(max_messages=10 * MESSAGES, max_tokens=10_000_000, low_water=1.0)
     return RuntimeConfig(template_id=plan.template_id, history=history)
 

@@ -1,7 +1,7 @@
-"""Says why an entry is not in the prompt of a recorded turn: hidden, not recalled, not chosen, over the budget, or gone.
+"""Explains why an entry is not in the prompt of a recorded turn: hidden, not recalled, not chosen, over the budget, or gone.
 
-The receipt has what was decided about candidates and blocks; what it does not name is judged by the state, the branch and the
-settings of the turn, and its rank is found by recalling again. It only reads.
+The receipt has the decisions about candidates and blocks; other entries are judged by the state, the branch and the settings of
+the turn, and recall runs again for their rank. It only reads.
 """
 
 from __future__ import annotations
@@ -31,38 +31,42 @@ from mnemosyne.schema.session import SessionHead
 
 _MOST_RECALLED = 2_000
 _MOST_ENTRIES = 20
-"""Entries that a text may mean."""
+"""Maximum number of entries that a text may match."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Absence:
-    """Why an entry is, or is not, in a prompt: `code` for machines, `reason` for people.
+    """Reason why an entry is, or is not, in a prompt.
 
-    Codes beside those of `CandidateDecision`, of blocks and of world info: `shown` (it is there, in `block_id`), `condition`,
+    Codes in addition to those of `CandidateDecision`, of blocks and of world info: `shown` (it is in `block_id`), `condition`,
     `viewer`, `sensitivity`, `expired`, `superseded`, `gone`, `other_branch`, `later`, `not_set_off`, `not_among_best`,
-    `not_recalled`, and what kept recall from the turn (`disabled`, `numerical`, `deadline`, …). `rank` and `score` are those of
-    recall, `least` is the score or the relevance that was needed; None where they do not matter.
+    `not_recalled`, and the reasons for a turn without recall (`disabled`, `numerical`, `deadline`, …).
     """
 
     entry_id: str
     code: str
+    """Reason for machines."""
     reason: str
+    """Reason for people."""
     chain: str = ""
     kind: str = ""
     title: str = ""
     block_id: str = ""
     rank: int | None = None
+    """Rank in recall; None if it does not matter."""
     score: float | None = None
+    """Score in recall; None if it does not matter."""
     least: float | None = None
+    """Score or relevance that was needed; None if it does not matter."""
 
 
 async def why_not(
     engine: ContextEngine, session_id: str, wanted: str, *, turn_id: str | None = None
 ) -> tuple[Absence, ...]:
-    """Return why the entry of an id, or each with the words of a text, is not in the prompt of a turn (None: the newest).
+    """Return the reasons for the entry with an id, or each entry with the words of a text, in a turn (None: the newest).
 
-    It is for those who may read everything. MemoryNotFoundError where there is no such entry; ConfigError for an empty text and for
-    a turn without a prompt; SessionNotFoundError, TurnNotFoundError.
+    Only for callers who may read everything. Raises MemoryNotFoundError if there is no such entry; ConfigError for an empty
+    text and for a turn without a prompt; SessionNotFoundError, TurnNotFoundError.
     """
     parts = engine.parts
     if not wanted.strip():
@@ -100,7 +104,7 @@ def _judge_missing(report: Report, session_id: str, wanted: str) -> Absence:
 
 
 class _Finder:
-    """Finds entries and judges them by the state in which a turn found them."""
+    """Finds entries and judges them by the state that the turn found."""
 
     def __init__(self, parts: EngineParts, turn: Turn) -> None:
         self._parts, self._turn = parts, turn
@@ -108,7 +112,7 @@ class _Finder:
         self._scopes = session_scope(turn.session_id), world_scope(turn.world.world_id)
 
     async def find(self, wanted: str) -> Sequence[MemoryEntry]:
-        """Return the entries that an id names, or else those with all words of a text."""
+        """Return the entry with an id, or else the entries with all words of a text."""
         store, turn = self._parts.store, self._turn
         for scope in self._scopes:
             if named := await store.entries(scope, (wanted,)):
@@ -130,7 +134,7 @@ class _Finder:
         return [*lore, *told][:_MOST_ENTRIES]
 
     async def judge(self, prepared: PreparedTurn, entry: MemoryEntry) -> Absence:
-        """Return why an entry is not in a prompt, or where it is."""
+        """Return why an entry is not in a prompt, or its place there."""
         for judged in (
             _judge_prompt(prepared, entry),
             _judge_receipt(prepared.report, entry),

@@ -1,1 +1,1 @@
-"""Files of other programs in and out of a store: cards, books, chats and memories become worlds and sessions, and go out again."""
+"""Import and export of other programs' files: cards, books, chats and memories become worlds and sessions, and back."""

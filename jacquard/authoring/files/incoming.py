@@ -1,7 +1,7 @@
-"""Brings what files of other programs hold into one world and its sessions.
+"""Imports the contents of other programs' files into one world and its sessions.
 
-The same files again change nothing, a file that has grown adds what is new, and a stopped import goes on when it is called again: a
-world is a function of what was imported, and turns and memories have ids that follow from their file.
+Repeating an import changes nothing, a longer file adds its new parts, and a stopped import continues when it is called again: a
+world is a function of the imported files, and the ids of turns and memories derive from their file.
 """
 
 from __future__ import annotations
@@ -33,20 +33,21 @@ from mnemosyne.world.imported.pack import ImportedWorld, imported_world_of, join
 from mnemosyne.world.reading.files import WORLD_FILE
 
 IMPORTED = "imported-"
-"""How the ids of worlds begin that are made of imported files alone."""
+"""Prefix of the ids of worlds that are made only of imported files."""
 MAIN_BRANCH = "main"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IncomingFiles:
-    """What is to be brought in: the files, the session (empty: named after the chat, the card or the book), the folder of the world
-    (None: the store alone keeps it), and what the settings of a new world are.
-    """
+    """Files to import and their destination."""
 
     files: tuple[ImportedFile, ...]
     session_id: str = ""
+    """'': named after the chat, the card or the book."""
     folder: Path | None = None
+    """Folder of the world (None: it is only in the store)."""
     user_name: str = ""
+    """Setting of a new world, like `locale` and `activation`."""
     locale: str = ""
     activation: str = ""
 
@@ -57,7 +58,7 @@ class IncomingFiles:
 
     @property
     def books(self) -> tuple[WorldBook, ...]:
-        """All books, in the order of the files; those in cards are not among them."""
+        """All books, in the order of the files, without those in cards."""
         return tuple(book for file in self.files for book in file.books)
 
     @property
@@ -74,23 +75,27 @@ class IncomingFiles:
 
 @dataclass(kw_only=True, slots=True)
 class ImportOutcome:
-    """What an import did: the world (empty: none), how many entries of its lore changed, the files that were written, the turns
-    that each session has now and had before, how many memories are new, and sentences for the user.
-    """
+    """Result of an import."""
 
     world_id: str = ""
+    """World of the sessions ('': none)."""
     lore_changed: int = 0
+    """Number of lore entries that changed."""
     written: tuple[Path, ...] = ()
+    """Files that were written."""
     turns: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Turns of each session now and before."""
     memories: int = 0
+    """Number of new memories."""
     notes: list[str] = field(default_factory=list)
+    """Sentences for the user."""
 
 
 async def bring_in(runtime: Runtime, incoming: IncomingFiles, progress: Progress = ignore_progress) -> ImportOutcome:
-    """Bring files into the store of a runtime, and into the folder of their world where one is named.
+    """Import files into the store of a runtime, and into the folder of their world if one is named.
 
-    `progress` counts turns. The index is not updated. ConfigError for a session of another world, WorldPackError for a world that
-    cannot be made or written, StoreError.
+    `progress` counts turns. The index is not updated. Raises ConfigError for a session of another world, WorldPackError for a
+    world that cannot be made or written, and StoreError.
     """
     outcome = ImportOutcome()
     sessions = _name_sessions(incoming)
@@ -104,8 +109,9 @@ async def bring_in(runtime: Runtime, incoming: IncomingFiles, progress: Progress
 
 
 def _name_sessions(incoming: IncomingFiles) -> dict[str, list[Chat]]:
-    """Return the chats of each session, in order: all of them in the one that is named, else one session for each that does not
-    branch off from another.
+    """Return the chats of each session, in order.
+
+    If a session is named it gets all of them; otherwise each chat that does not branch off from another gets a session.
     """
     if incoming.session_id or not incoming.chats:
         named = [card.name for card in incoming.cards] + [book.name for book in incoming.books]
@@ -132,7 +138,7 @@ async def _bring_in_world(
     session_id: str,
     outcome: ImportOutcome,
 ) -> WorldPack | None:
-    """Return the world of the sessions, with what the files add to it, as the store has it now; None where there is none."""
+    """Return the world of the sessions with the additions of the files, as now stored; None if there is none."""
     head, folder = heads[session_id], incoming.folder
     if folder is not None:
         if await to_thread.run_sync(holds_pack, folder):
@@ -159,9 +165,9 @@ def _write_folder(
     heads: Mapping[str, SessionHead | None],
     outcome: ImportOutcome,
 ) -> WorldPack:
-    """Write what is imported into the pack in the folder, or make the folder the pack of a new world; return the pack.
+    """Write the imported lore into the pack in the folder, or make the folder the pack of a new world; return the pack.
 
-    ConfigError, with nothing written, where one of the sessions is in another world.
+    Raises ConfigError, with nothing written, if one of the sessions is in another world.
     """
     folder = incoming.folder
     assert folder is not None
@@ -195,10 +201,10 @@ def _describe_activation(incoming: IncomingFiles, world: WorldPack) -> list[str]
 async def _join_stored_world(
     runtime: Runtime, incoming: IncomingFiles, head: SessionHead | None, new_id: str
 ) -> ImportedWorld | None:
-    """Return what the world of a session is made of, with these files, or a new world with this id; None where they bring no lore
-    and there is no such world.
+    """Return the contents of a session's world with these files added, or a new world with this id.
 
-    ConfigError where the session is in a world that an author wrote, or may have edited in a folder.
+    None if the files have no lore and there is no such world. Raises ConfigError if an author wrote the session's world, or may
+    have edited it in a folder.
     """
     brings_lore = bool(incoming.cards or incoming.books)
     if head is None or head.world_id in BARE_WORLDS:
@@ -213,7 +219,7 @@ async def _join_stored_world(
     world = await runtime.world_of(head.session_id)
     if brings_lore and world.imported.get(IN_FOLDER) is True:
         raise ConfigError(
-            f"The world of session {head.session_id!r} was written to a folder, where it can be edited. Name that folder with "
+            f"The world of session {head.session_id!r} was written to a folder, in which it can be edited. Name that folder with "
             "--world DIR."
         )
     before = imported_world_of(world)
@@ -255,7 +261,7 @@ async def _bring_in_session(
     outcome: ImportOutcome,
     progress: Progress,
 ) -> None:
-    """Create a session where there is none, and bring its chats in, one after the other."""
+    """Create a missing session, and import its chats, one after the other."""
     head = await _find_head(runtime, session_id)
     before = 0 if head is None else head.depth
     if head is None and not chats and world is not None:
@@ -269,7 +275,7 @@ async def _bring_in_session(
         )
     for chat in chats:
         if await _is_opening_only(runtime, session_id):
-            # The greeting that the session began with is in the chat too.
+            # The session's greeting is in the chat too.
             await runtime.store.fork(session_id, None, f"chat-{slug_of(chat.name)}")
         report = partial(_report, progress, chat.turn_count)
         await import_chat(runtime.store, session_id, chat.read_turns(), progress=report)
@@ -294,7 +300,7 @@ def _report(progress: Progress, total: int, done: int) -> None:
 
 
 async def _is_opening_only(runtime: Runtime, session_id: str) -> bool:
-    """Return whether a session holds the opening of its world and nothing else."""
+    """Return whether a session has only the opening of its world."""
     head = await runtime.store.head(session_id)
     return head.depth == 1 and head.turn_id == prologue_turn_id(1)
 
@@ -316,7 +322,7 @@ async def _bring_in_greetings(runtime: Runtime, session_id: str, incoming: Incom
 
 
 async def _bring_in_memories(runtime: Runtime, session_id: str, memories: Sequence[ImportedMemory]) -> int:
-    """Add memories to a session, those that it has not yet; return how many."""
+    """Add memories that the session does not have; return their number."""
     scope = session_scope(session_id)
     entries = [_to_entry(memory, scope) for memory in memories]
     known = {entry.entry_id for entry in await runtime.store.entries(scope, [entry.entry_id for entry in entries])}

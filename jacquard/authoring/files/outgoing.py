@@ -1,4 +1,4 @@
-"""Writes what a store holds as files of other programs: books of world info, character cards, chats."""
+"""Exports a store's contents as files of other programs: books of world info, character cards, chats."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _PAGE_TURNS = 200
 
 
 def write_book(world: WorldPack, name: str | None, to: Path | None) -> None:
-    """Write a book of a world as a world info file; with one book it need not be named.
+    """Write a book of a world as a world info file; a single book need not be named.
 
-    CorpusError where the name is needed or not known, or the world has no lore.
+    Raises CorpusError if the name is missing or unknown, or the world has no lore.
     """
     books = books_of(world)
     if not books:
@@ -47,10 +47,10 @@ def write_book(world: WorldPack, name: str | None, to: Path | None) -> None:
 
 
 def write_card(world: WorldPack, name: str | None, to: Path | None, image: Path | None) -> None:
-    """Write a character of a world as a card with its books: JSON, or a PNG where `to` ends so.
+    """Write a character of a world as a card with its books: JSON, or a PNG if `to` ends with `.png`.
 
-    A world without a card gives one of its persona. CorpusError where a name is needed or not known, for a world without a
-    character, and for a picture that is no PNG.
+    A world without a card gives one of its persona. Raises CorpusError if the name is missing or unknown, for a world without a
+    character, and for a picture that is not a PNG.
     """
     cards = cards_of(world) or _cards_of_persona(world)
     if not cards:
@@ -67,7 +67,7 @@ def write_card(world: WorldPack, name: str | None, to: Path | None, image: Path 
 
 
 async def write_chat(runtime: Runtime, session_id: str, to: Path | None, *, branch_id: str | None) -> None:
-    """Write the conversation of a branch as JSONL of SillyTavern; other replies to its turns are swipes."""
+    """Write the conversation of a branch as JSONL of SillyTavern; alternative replies are swipes."""
     store = runtime.store
     path: list[TurnRecord] = []
     before: int | None = None
@@ -102,7 +102,7 @@ def _find_header(turns: Sequence[ImportedTurn]) -> Mapping[str, Any]:
 async def _find_alternatives(
     store: Store, session_id: str, path: Sequence[TurnRecord]
 ) -> dict[str, list[tuple[Message, ...]]]:
-    """Return other replies to the turns of a path: branches of one turn that begin with the same messages."""
+    """Return alternative replies to the turns of a path: branches of one turn that begin with the same messages."""
     by_parent = {turn.parent_id: turn for turn in path}
     known = {turn.turn_id for turn in path}
     found: dict[str, list[tuple[Message, ...]]] = {}
@@ -124,7 +124,7 @@ def _asks_the_same(mine: TurnRecord, other: TurnRecord) -> bool:
 
 
 def _book_of(world: WorldPack, card: CharacterCard) -> WorldBook | None:
-    """Return the book that goes with a card: its own, or that of a world which was written without cards."""
+    """Return the book of a card: its own, or that of a world that was written without cards."""
     books = {book.name: book for book in books_of(world)}
     own = (card.book.name or card.name) if card.book is not None else ""
     if own:
@@ -133,7 +133,7 @@ def _book_of(world: WorldPack, card: CharacterCard) -> WorldBook | None:
 
 
 def _cards_of_persona(world: WorldPack) -> tuple[CharacterCard, ...]:
-    """Return a card of a pack's persona; none where it has no name."""
+    """Return a card of a pack's persona; none if it has no name."""
     persona: Mapping[str, Any] = world.persona
     name = persona.get("name")
     if not isinstance(name, str) or not name.strip():

@@ -1,8 +1,7 @@
-"""Finds the shape of a template's expressions, and their faults: unknown names, unsafe access, values that cannot be
-printed.
+"""Finds the shape of a template's expressions, and their faults. Pure, over syntax and shapes.
 
-Pure, over syntax and shapes. A field tested with `is defined`, `default` or `in` before is guarded: its absence is not
-a fault.
+Faults are unknown names, unsafe access, and values that cannot be printed. A field that was tested with `is defined`, `default`
+or `in` is guarded: its absence is not a fault.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _GIVES = {
 
 @dataclass(kw_only=True, slots=True)
 class Scope:
-    """What is known at a place: shapes by name, names that grow during play, and paths that were tested to exist."""
+    """Knowledge at a place: shapes by name, names that grow during play, and paths that were tested to exist."""
 
     names: dict[str, VariableShape]
     growing: set[str] = field(default_factory=set)
@@ -57,7 +56,7 @@ class Scope:
 
 
 def path_of(node: Node) -> str | None:
-    """Return an expression as a path (`state.hero.mood`), or None where it is none."""
+    """Return an expression as a path (`state.hero.mood`), or None if it is not one."""
     if node.kind == "Name":
         return node.text("name")
     if node.kind == "Getattr":
@@ -80,7 +79,7 @@ def root_of(node: Node) -> str | None:
 
 
 def find_paths_when_true(test: Node) -> set[str]:
-    """Return the paths that exist when a test holds."""
+    """Return the paths that exist if a test is true."""
     if test.kind == "And":
         return find_paths_when_true(test.node("left")) | find_paths_when_true(test.node("right"))
     if test.kind == "Test" and test.text("name") == "defined":
@@ -95,7 +94,7 @@ def find_paths_when_true(test: Node) -> set[str]:
 
 
 def find_paths_when_false(test: Node) -> set[str]:
-    """Return the paths that exist when a test does not hold."""
+    """Return the paths that exist if a test is false."""
     if test.kind == "Not":
         return find_paths_when_true(test.node("node"))
     if test.kind == "Test" and test.text("name") == "undefined":
@@ -105,7 +104,7 @@ def find_paths_when_false(test: Node) -> set[str]:
 
 
 class Expressions:
-    """Reads the expressions of one template and reports what is wrong with them."""
+    """Reads the expressions of one template and reports their faults."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
@@ -136,13 +135,13 @@ class Expressions:
         return _constant(node)
 
     def check_printed(self, node: Node, scope: Scope) -> None:
-        """Report what cannot be printed as it is."""
+        """Report a value that needs a filter to be printed."""
         shape = self.shape(node, scope)
         words = words_of(node)
         if shape.kind in ("mapping", "list"):
-            self._report("needs-filter", node, f"a {shape.kind} cannot be printed as it is", words)
+            self._report("needs-filter", node, f"a {shape.kind} cannot be printed directly", words)
         elif shape.kind == "pair":
-            told = "a value with a description cannot be printed as it is; `| value` takes the value, `| yaml` both"
+            told = "a value with a description cannot be printed directly; `| value` takes the value, `| yaml` both"
             self._report("needs-filter", node, told, words)
 
     def _name(self, node: Node, scope: Scope, probing: bool) -> VariableShape:
@@ -258,7 +257,7 @@ class Expressions:
 
 
 def _is_unsafe(name: str, base: VariableShape) -> bool:
-    """Return whether a name leads behind a value; a key of the state may begin with one underscore (`_anchor`)."""
+    """Return whether a name leads to Python internals; a key of the state may begin with one underscore (`_anchor`)."""
     if name.startswith("__") or name in ("mro", "format", "format_map"):
         return name not in base.fields
     return name.startswith("_") and name != "_anchor" and base.kind != "any" and name not in base.fields

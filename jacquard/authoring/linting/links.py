@@ -1,7 +1,7 @@
-"""Finds how the templates of a set are connected: which template extends, includes or imports which.
+"""Finds the links of a set's templates: which template extends, includes or imports which. Pure, over syntax.
 
-A template is judged by its use: the names that its includers pass to it, the blocks that are printed, and whether a
-name leads out of the folders. Pure, over syntax.
+A template is judged by its use: the names that its includers pass to it, the printed blocks, and names that lead out of the
+folders.
 """
 
 from __future__ import annotations
@@ -22,23 +22,20 @@ _LINKS = ("Extends", "Include", "Import", "FromImport")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Link:
-    """A template that names another one. `name` is None where the name is computed; `context`: the other one sees the
-    variables.
-    """
+    """Template that names another one."""
 
     kind: str
     name: str | None
+    """None if the name is computed."""
     node: Node
     context: bool
+    """True if the other one sees the variables."""
     optional: bool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Library:
-    """All templates that can be read, with their links, faults (by file name) and the blocks of every template id.
-
-    `each` names the files that are rendered once for each item of a list, with all files that they use.
-    """
+    """All readable templates, with their links, faults (by file name) and the blocks of every template id."""
 
     files: Mapping[str, TemplateFile]
     syntaxes: Mapping[str, Syntax]
@@ -48,6 +45,7 @@ class Library:
     handed: Mapping[str, frozenset[str]]
     scoped: Mapping[str, Mapping[str, frozenset[str]]]
     each: frozenset[str]
+    """Files that are rendered once for each item of a list, with all files that they use."""
     isolated: frozenset[str] = field(default_factory=frozenset)
 
     def parents(self, name: str) -> tuple[str, ...]:
@@ -86,7 +84,7 @@ def read_library(templates: TemplateSet) -> Library:
         if not name.endswith(".j2"):
             continue
         try:
-            # Faults are collected, because lint reports all of them at once.
+            # Faults are collected, because the lint reports all of them at once.
             syntaxes[name] = read_syntax(file)
             templates.compile(name)
         except TemplateError as error:
@@ -125,7 +123,7 @@ def read_library(templates: TemplateSet) -> Library:
 
 
 def target_name(name: str, parent: str) -> str:
-    """Return the full name of a template that `parent` names: a bare file name means its own folder."""
+    """Return the full name of a template that `parent` names; a bare file name belongs to its own folder."""
     folder = parent.rpartition("/")[0]
     return f"{folder}/{name}" if folder and "/" not in name else name
 

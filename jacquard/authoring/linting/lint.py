@@ -1,8 +1,6 @@
-"""The lint: finds every fault of templates that can be found without a turn, each with file, line, column and what to
-do.
+"""Lint: finds every fault of templates that can be found without a turn, each with file, line, column and remedy.
 
-This module joins the rules; the rules themselves are in the other modules of this folder. It reads files, and writes
-and renders nothing.
+This module joins the rules in the other modules of this folder. It reads files, and writes and renders nothing.
 """
 
 from __future__ import annotations
@@ -34,14 +32,14 @@ from mnemosyne.schema.world import WorldPack
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LintReport:
-    """The findings in the checked files, by file, line and column."""
+    """Findings in the checked files, by file, line and column."""
 
     findings: tuple[Finding, ...]
     files: tuple[str, ...]
 
     @property
     def errors(self) -> int:
-        """How many of the findings are errors."""
+        """Number of findings that are errors."""
         return sum(each.severity is FindingSeverity.ERROR for each in self.findings)
 
     def to_json(self) -> dict[str, Any]:
@@ -58,7 +56,7 @@ class LintReport:
 def lint_templates(target: TemplateTarget, world: WorldPack | None = None) -> LintReport:
     """Return every fault of the target's files; with a world, fields of its state and persona are checked too.
 
-    Raises JacquardError where the target's files cannot be read.
+    Raises JacquardError if the target's files cannot be read.
     """
     try:
         names = target.names()
@@ -182,7 +180,7 @@ def _layouts(library: Library, names: list[str], roots: tuple[TemplateRoot, ...]
 
 
 def _profiles(library: Library, names: list[str], roots: tuple[TemplateRoot, ...]) -> Iterator[Finding]:
-    """Yield the faults of profiles; a profile may also name a template or a layout that is not there."""
+    """Yield the faults of profiles, including names of missing templates and layouts."""
     for name in names:
         file = library.files[name]
         try:

@@ -1,8 +1,7 @@
-"""Checks the XML in a template's literal text: tags open and close in every branch, and values are printed only where
-that is safe.
+"""Checks the XML in a template's literal text: tags are balanced in every branch, and values are printed in safe places.
 
-Pure, over the syntax tree. A tag may begin in one piece of text and end in another (`<a id="{{ x | attr }}">`), so the
-reader keeps a state through the branches: the open tags, and whether the text is inside a tag.
+Pure, over the syntax tree. A tag may begin in one piece of text and end in another (`<a id="{{ x | attr }}">`), so the reader
+keeps a state through the branches: the open tags, and whether the text is inside a tag.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class _Tag:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _UnfinishedTag:
-    """A tag whose end has not been read; `quote` is the quote sign of the open attribute."""
+    """Tag whose end has not been read; `quote` is the quotation mark of the open attribute."""
 
     tag: _Tag
     closing: bool
@@ -51,7 +50,7 @@ class _State:
 
 
 class MarkupReader:
-    """Reads the literal text of one template; `column` gives the place of an expression in its line."""
+    """Reads the literal text of one template; `column` returns the place of an expression in its line."""
 
     def __init__(self, syntax: Syntax, report: ReportAt, column: Callable[[Node], int | None]) -> None:
         self._report = report
@@ -61,7 +60,7 @@ class MarkupReader:
         self._root = syntax.root
 
     def read(self) -> None:
-        """Report unclosed tags, tabs, and values in places where they are not safe."""
+        """Report unclosed tags, tabs, and values in unsafe places."""
         extends = any(self._root.find("Extends"))
         if not extends:
             self._read_balanced(self._root.nodes("body"))
@@ -136,7 +135,7 @@ class MarkupReader:
             self._report("unbalanced-branch", node.line, 0, message)
 
     def _place(self, node: Node) -> Token:
-        """Return where a literal text stands; texts are read in the order of the source."""
+        """Return the place of a literal text; texts are read in the order of the source."""
         for at in range(self._used, len(self._data)):
             token = self._data[at]
             if token.value == node.get("data") and token.line == node.line:
@@ -203,7 +202,7 @@ class MarkupReader:
         if not inside.closing:
             return rest if inside.slash else replace(rest, open=(*state.open, tag))
         if tag.name not in state.names():
-            if tag.name in state.owed:  # Already reported where the tags crossed.
+            if tag.name in state.owed:  # Already reported at the crossing tags.
                 return replace(rest, owed=tuple(name for name in state.owed if name != tag.name))
             self._report("stray-close", tag.line, tag.column, f"</{tag.name}> closes nothing that is open here")
             return rest

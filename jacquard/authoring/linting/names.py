@@ -1,6 +1,6 @@
-"""Walks the statements of a template with the variables known at each place; reports unbounded loops and unsafe constructs.
+"""Walks the statements of a template with the known variables; reports unbounded loops and unsafe constructs. Pure.
 
-Pure. Faults are reported through `Expressions`. A loop over something that grows during play needs a slice.
+Faults are reported through `Expressions`. A loop over something that grows during play needs a slice.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LIST_NAMES = frozenset({"history", "inventory", "lore", "messages", *GROWING})
 
 
 class NameReader:
-    """Walks one template. `blocks` gives, by block name, the names that a parent's loop passes to a `scoped` block."""
+    """Walks one template; `blocks` has, by block name, the names that a parent's loop passes to a `scoped` block."""
 
     def __init__(self, report: Report, blocks: Mapping[str, frozenset[str]]) -> None:
         self._report = report
@@ -60,7 +60,7 @@ class NameReader:
             if handle is not None:
                 handle(node, scope)
                 continue
-            for child in node.children():  # extends and include: their names are expressions
+            for child in node.children():  # The names of `extends` and `include` are expressions.
                 self._expressions.shape(child, scope)
 
     def _output(self, node: Node, scope: Scope) -> None:

@@ -1,4 +1,4 @@
-"""Finds where in a line an expression stands: the engine's tree knows lines, its tokens know columns. Pure."""
+"""Finds the column of an expression in its line: the engine's tree has lines, its tokens have columns. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Places:
                 self._lines.setdefault(token.line, []).append(token)
 
     def column(self, line: int, words: Sequence[str]) -> int | None:
-        """Return the 1-based column where these words begin in a line, or None where the line does not have them."""
+        """Return the 1-based column at which these words begin in a line, or None if the line does not have them."""
         if not words:
             return None
         key = (line, tuple(words))

@@ -1,7 +1,7 @@
-"""The rule that text which changes each turn does not stand in the stable prefix, before the history.
+"""Rule: text that changes each turn does not belong in the stable prefix, before the history.
 
-Pure, over a library of templates and a layout. A block is before the history when the layout puts its slot into the
-system text or before the history; so is every slot that the layout does not name.
+Pure, over a library of templates and a layout. A block is before the history if the layout puts its slot into the system text
+or before the history; so is every slot that the layout does not name.
 """
 
 from __future__ import annotations
@@ -25,10 +25,9 @@ def is_before_history(slot: str, layout: SkeinTemplate) -> bool:
 
 
 def find_volatile_reads(library: Library, spec: BlockSpec) -> Iterator[tuple[str, Node, str]]:
-    """Yield (file name, node, variable) for the first place in each file where a block uses a value that changes each
-    turn.
+    """Yield (file name, node, variable) for the first place in each file at which a block uses a value that changes each turn.
 
-    A test whether there is any (`{% if status %}`) does not count: its result stays the same for most turns.
+    A test for existence (`{% if status %}`) does not count, because its result stays the same for most turns.
     """
     overridden: frozenset[str] = frozenset()
     reported: set[tuple[str, str]] = set()
@@ -51,7 +50,7 @@ def _collect_bound_names(root: Node) -> frozenset[str]:
 
 
 def _parts(library: Library, name: str) -> tuple[str, ...]:
-    """Return what a template includes or imports, directly or not."""
+    """Return the templates that a template includes or imports, directly or not."""
     direct = [link.name for link in library.links.get(name, ()) if link.kind != "Extends" and link.name is not None]
     return tuple(dict.fromkeys(part for one in direct for part in library.reach(one)))
 

@@ -1,9 +1,7 @@
-"""Finds the shapes of the variables that a template may read, from Stream A itself, not from a separate
-list.
+"""Finds the shapes of the variables that a template may read, from Stream A itself.
 
-Stream A's own function builds the variables of two sample turns, one with everything and one with as little as
-possible, so the lint always agrees with the renderer. A field that only the first sample has may be missing in a
-session.
+Stream A's own function builds the variables of two sample turns, one with everything and one with as little as possible, so the
+lint always agrees with the renderer. A field that only the first sample has may be missing in a session.
 """
 
 from __future__ import annotations
@@ -38,22 +36,24 @@ TURNING = ("goal", "item", "plan", "quests", "state", "status", "tasks")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class VariableShape:
-    """What is known about a value.
-
-    Kinds are `any`, `text`, `number`, `truth`, `nothing`, `mapping`, `list`, `pair` (a value with a description) and
-    `markup` (already printed by a filter). `fields` are those of a mapping; those in `optional` may be missing;
-    `closed` means that there are no others. `item` is the shape of a list's items.
-    """
+    """Known properties of a value."""
 
     kind: str
+    """`any`, `text`, `number`, `truth`, `nothing`, `mapping`, `list`, `pair` (value with description), `markup` (printed by a
+    filter).
+    """
     fields: Mapping[str, VariableShape] = field(default_factory=lambda: NO_FIELDS)
+    """Fields of a mapping."""
     optional: frozenset[str] = frozenset()
+    """Fields that may be missing."""
     closed: bool = False
+    """True if there are no other fields."""
     item: VariableShape | None = None
+    """Shape of a list's items."""
 
     @property
     def each(self) -> VariableShape:
-        """The shape of an item."""
+        """Shape of an item."""
         return self.item or ANY
 
 
@@ -83,7 +83,7 @@ def shape_of(value: object, *, closed: bool = False) -> VariableShape:
 
 
 def merge_shapes(left: VariableShape, right: VariableShape) -> VariableShape:
-    """Return what is true of both shapes."""
+    """Return the common properties of both shapes."""
     if left.kind != right.kind:
         return ANY
     if left.kind == "list":
@@ -101,9 +101,9 @@ def merge_shapes(left: VariableShape, right: VariableShape) -> VariableShape:
 
 
 def build_variable_shapes(world: WorldPack | None) -> dict[str, VariableShape]:
-    """Return the shape of every variable; `item` is what a block with `each` sees in addition.
+    """Return the shape of every variable; `item` exists only in a block with `each`.
 
-    Without a world nothing is known about the state and the persona. With one, `state` is the tree at its start.
+    Without a world nothing is known about the state and the persona. With one, `state` is its initial tree.
     """
     rich, poor = _variables(_build_sample_pack(), _TASKS), _variables(build_bare_world("specimen"))
     shapes = {name: merge_shapes(shape_of(rich[name], closed=True), shape_of(poor[name], closed=True)) for name in rich}

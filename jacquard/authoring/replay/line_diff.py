@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from difflib import unified_diff
 
 MOST_LINES = 2_000
-"""The most lines of each text that are compared: the time of a diff grows with the square of their number."""
+"""Maximum number of compared lines of each text, because the time of a diff grows with its square."""
 
 _HUNK = re.compile(r"@@ -(\d+)(,\d+)? \+(\d+)(,\d+)? @@")
 
@@ -15,7 +15,7 @@ _HUNK = re.compile(r"@@ -(\d+)(,\d+)? \+(\d+)(,\d+)? @@")
 def diff_lines(old: Sequence[str], new: Sequence[str], around: int = 2) -> tuple[str, ...]:
     """Return a unified diff with `around` lines around each change, without its heading.
 
-    Of longer texts MOST_LINES are compared, from shortly before the first difference on; a last line says how many are not.
+    Of longer texts MOST_LINES are compared, starting shortly before the first difference; a last line states how many are not.
     """
     start = 0
     if max(len(old), len(new)) > MOST_LINES:

@@ -1,4 +1,4 @@
-"""Finds the model calls of a turn, with what they cost, how long they took and why the model stopped."""
+"""Model calls of a turn, with their cost, duration and stop reason."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from mnemosyne.schema.document import ModelUsage
 from mnemosyne.schema.record import WINDOW_USAGES, TurnRecord
 
 STOP_REASON = "stop_reason"
-"""The field of a model call (`extra`) that says why the model stopped, in the words of its provider."""
+"""Field of a model call (`extra`) for its stop reason, in the words of its provider."""
 
 
 async def find_model_calls(store: Store, record: TurnRecord) -> tuple[ModelUsage, ...]:
-    """Return the model calls of a turn, oldest first: those of its preparation, and those of the model that answered."""
+    """Return the model calls of a turn, oldest first: its preparation's, and the answering model's."""
     newest = (await store.window(record.session_id, message_limit=1, branch_id=record.branch_id)).usages
     found = _calls_of(newest, record)
     if len(newest) < WINDOW_USAGES or (found and found[0] != newest[0]):

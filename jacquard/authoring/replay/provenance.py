@@ -1,7 +1,7 @@
 """Finds the origin of a place in a prompt: block, decision, evidence, source. Pure.
 
-Places are characters of the messages as they were sent (those of a chat client too, where the proxy sent them): `offset` counts
-from the first character of the first message, as if the messages followed each other directly.
+Places are characters of the sent messages (including a chat client's own, if the proxy sent them): `offset` counts from the
+first character of the first message, as if the messages followed each other directly.
 """
 
 from __future__ import annotations
@@ -27,34 +27,37 @@ _SHOWN = 50
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Origin:
-    """The origin of one place of a prompt.
-
-    `text` is the part of the span that was asked for, characters `start`..`end` of message `message`; `span` is the
-    whole block there. `decision` is None for the frame (tags, blank lines). `candidate` is its entry in the receipt of
-    recall, `evidences` are those that it rests on, each with its address. `uri` is the address of the source: an entry
-    of memory, a message, an evidence, or the turn itself. It is empty for text of a template; `template` is then the
-    template's file and `digest` the hash of its text (empty if it is not known). `line` is the whole line around the
-    place.
-    """
+    """Origin of one place of a prompt."""
 
     message: int
     role: str
     start: int
+    """The requested part is characters `start`..`end` of message `message`."""
     end: int
     text: str
+    """Requested part of the block."""
     span: BlockSpan
+    """The whole block in this message."""
     decision: BlockDecision | None = None
+    """None for the frame (tags, blank lines)."""
     candidate: CandidateDecision | None = None
+    """The block's entry in the receipt of recall."""
     evidences: tuple[Evidence, ...] = ()
+    """Evidence of the block."""
     refs: tuple[Ref, ...] = ()
+    """Address of each evidence item."""
     uri: str = ""
+    """Address of the source: memory entry, message, evidence, or the turn itself; '' for text of a template."""
     template: str = ""
+    """File of the template."""
     digest: str = ""
+    """Hash of the template's text, '' if unknown."""
     line: str = ""
+    """Whole line around the place."""
 
 
 def find_origin(turn: PreparedTurn, offset: int, snapshot: PromptSnapshot | None = None) -> Origin:
-    """Return the origin of a character of the prompt. Raises ConfigError for an offset outside of the prompt."""
+    """Return the origin of a character of the prompt; raises ConfigError for an offset outside of the prompt."""
     turn, left = as_sent(turn), offset
     for number, message in enumerate(turn.messages):
         if 0 <= left < len(message.content):
@@ -67,10 +70,9 @@ def find_origin(turn: PreparedTurn, offset: int, snapshot: PromptSnapshot | None
 def find_origins(
     turn: PreparedTurn, text: str, snapshot: PromptSnapshot | None = None, limit: int = _SHOWN
 ) -> tuple[Origin, ...]:
-    """Return the origins of a text in the prompt, in reading order: every place where it occurs, one Origin for each
-    block touched.
+    """Return the origins of a text in the prompt, in reading order: every occurrence, one Origin for each block touched.
 
-    The text is searched as it stands in the prompt, and as it was before it was escaped. At most `limit` origins.
+    The text is searched in its escaped and its original form. At most `limit` origins.
     """
     turn = as_sent(turn)
     forms = [form for form in dict.fromkeys((text, escape_text(text), show_as_written(text))) if form]
@@ -147,7 +149,7 @@ def _find_line(content: str, at: int) -> str:
 
 
 def _is_named(candidate: CandidateDecision, evidence_ids: set[str]) -> bool:
-    """Return whether a candidate is one of these evidences, in a receipt that was recorded without addresses."""
+    """Return whether a candidate is one of these evidence items, in a receipt that was recorded without addresses."""
     return not candidate.uri and candidate.entry_id in evidence_ids
 
 

@@ -1,9 +1,9 @@
-"""Makes a recorded prompt again: from its snapshot alone, with today's templates, or under another configuration. Pure.
+"""Makes a recorded prompt again: from its snapshot, with today's templates, or under another configuration. Pure.
 
-The snapshot alone gives the same bytes; where it does not, `find_differences` says so. Differences that today's
-templates make in the same turn are reported by block and file. Under another configuration decisions and tokens change,
-and a replay reports them: layout, template, budget, pruning, history and the number of memories are computed again,
-while the memories themselves and the plan stay as they were. It must not import a store, an index or a model.
+The snapshot by itself gives the same bytes; if it does not, `find_differences` reports it. Differences that today's templates
+make are reported by block and file. Under another configuration a replay reports the changed decisions and tokens: layout,
+template, budget, pruning, history and the number of memories are computed again, while the memories themselves and the plan
+stay the same. It must not import a store, an index or a model.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ _SILENT = frozenset(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TemplateChange:
-    """One block that today's templates render differently; `before` or `after` is None where the block does not exist.
+    """One block that today's templates render differently; `before` or `after` is None if the block does not exist.
 
-    `file` is the template it comes from, `diff` the lines of a unified diff of its text.
+    `file` is its template, `diff` has the lines of a unified diff of its text.
     """
 
     block_id: str
@@ -64,9 +64,7 @@ class TemplateChange:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TemplateComparison:
-    """The recorded templates compared with today's: files that changed, appeared or disappeared, and the blocks that
-    differ.
-    """
+    """Recorded templates compared with today's: changed, added and removed files, and the blocks that differ."""
 
     changed: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
@@ -76,9 +74,7 @@ class TemplateComparison:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DecisionChange:
-    """The decision on a block then and now, as `kept`, `dropped (code)`, `shortened`…; None where there was no such
-    block.
-    """
+    """Decision on a block then and now, as `kept`, `dropped (code)`, `shortened`…; None if there was no such block."""
 
     block_id: str
     title: str
@@ -90,12 +86,7 @@ class DecisionChange:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnDiff:
-    """One turn under two configurations: tokens of the prompt, tokens shared with the turn before, and different
-    decisions.
-
-    `moved`: the same blocks stand in another order or place. `fault` says why the turn could not be replayed (for
-    example because of the budget).
-    """
+    """One turn under two configurations: tokens of the prompt, tokens shared with the previous turn, and different decisions."""
 
     turn_id: str
     before_tokens: int
@@ -104,13 +95,15 @@ class TurnDiff:
     after_shared: int
     decisions: tuple[DecisionChange, ...] = ()
     moved: bool = False
+    """True if the same blocks are in another order or place."""
     fault: str = ""
+    """Reason why the turn could not be replayed, for example the budget."""
 
 
 def replay_prompt(snapshot: PromptSnapshot, count: Count) -> Prompt:
     """Return the prompt of a snapshot.
 
-    Raises BudgetExceededError when what must be kept does not fit, and ConfigError for a pruner of the host that is not
+    Raises BudgetExceededError if the blocks that must be kept do not fit, and ConfigError for a pruner of the host that is not
     registered here and for a prompt that an assembler of the host made.
     """
     return complete(
@@ -120,9 +113,7 @@ def replay_prompt(snapshot: PromptSnapshot, count: Count) -> Prompt:
 
 
 def find_differences(record: TurnRecord, prompt: Prompt) -> tuple[str, ...]:
-    """Return sentences that say where a replayed prompt differs from the recorded one; empty when the bytes are the
-    same.
-    """
+    """Return sentences on the differences between a replayed prompt and the recorded one; empty if the bytes are the same."""
     stored = record.prompt or {}
     report = report_of(record)
     found: list[str] = []
@@ -139,7 +130,7 @@ def find_differences(record: TurnRecord, prompt: Prompt) -> tuple[str, ...]:
         found.append("The XML text differs.")
     if report.spans and report.spans != prompt.assembled.spans:
         found.append("The spans of the blocks, or their tokens, differ.")
-    # Of this prompt the proxy adds a part to a client's call; which, its messages decide.
+    # The proxy adds only a part of this prompt to a client's call, depending on the client's messages.
     held_back = {each.block_id for each in report.decisions if each.code in (NOT_ADDED, SHOWN_BY_CLIENT)}
     then, now = (
         [each for each in decided if each.block_id not in held_back] for decided in (report.decisions, prompt.decisions)
@@ -150,9 +141,7 @@ def find_differences(record: TurnRecord, prompt: Prompt) -> tuple[str, ...]:
 
 
 def compare_templates(snapshot: PromptSnapshot, templates: TemplateSet, count: Count) -> TemplateComparison:
-    """Return how today's templates render the turn of a snapshot differently. Raises TemplateError when one has a
-    fault.
-    """
+    """Return how today's templates render the turn of a snapshot differently; raises TemplateError if one has a fault."""
     then, now = snapshot.source.digests, templates.digests
     old = {block.block_id: block for block in snapshot.blocks if block.source.startswith(TEMPLATE_SOURCE)}
     new = {block.block_id: block for block in render_blocks(templates, snapshot.source, count)}
@@ -170,7 +159,7 @@ def compare_templates(snapshot: PromptSnapshot, templates: TemplateSet, count: C
 
 
 def select_untemplated_blocks(blocks: Sequence[PromptBlock]) -> tuple[PromptBlock, ...]:
-    """Return the blocks that came from memory, tools or the host, which no template changes."""
+    """Return the blocks from memory, tools or the host, which no template changes."""
     return tuple(block for block in blocks if not block.source.startswith(TEMPLATE_SOURCE))
 
 
@@ -186,10 +175,17 @@ def lay_out_with(
 ) -> PromptLayout:
     """Return the prompt of a snapshot's turn under another configuration and layout, with its decisions.
 
-    `templates` are needed where `config` names another template; `history` is the conversation of another history
-    window, if that differs. `stream_b` says how the memories were chosen, and so which limit of `curation` counts. The
-    caller shortens and masks what the decisions say (`complete` drops what it did not). Raises BudgetExceededError when
-    what must be kept does not fit.
+    The caller carries out the decisions to shorten and mask (`complete` drops the blocks that it did not). Raises
+    BudgetExceededError if the blocks that must be kept do not fit.
+
+    Args:
+        snapshot: snapshot of the turn.
+        config: the other configuration.
+        count: returns the tokens of a text.
+        layout: the other layout.
+        templates: needed if `config` names another template.
+        history: conversation of another history window, if that differs.
+        stream_b: path of the memories, which decides the limit of `curation` that counts.
     """
     blocks = list(snapshot.blocks)
     template_id = config.template_id or snapshot.source.template_id
@@ -209,9 +205,7 @@ def lay_out_with(
 
 
 def reuse_degraded_blocks(snapshot: PromptSnapshot, config: RuntimeConfig) -> dict[str, PromptBlock]:
-    """Return the recorded blocks that were shortened or masked, by id, if another configuration would degrade them
-    equally.
-    """
+    """Return the recorded shortened or masked blocks, by id, if another configuration would degrade them equally."""
     own = snapshot.runtime
     same = own.prune == config.prune and own.budget == config.budget
     return {block.block_id: block for block in snapshot.carried} if same else {}
@@ -241,9 +235,7 @@ def compare_decisions(before: Sequence[BlockDecision], after: Sequence[BlockDeci
 
 
 def changed_settings(snapshot: PromptSnapshot, config: RuntimeConfig) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the settings in which a configuration differs from a snapshot's: those that a replay applies, and those it
-    cannot apply.
-    """
+    """Return the settings that differ from a snapshot's: those that a replay applies, and those that it cannot apply."""
     old, new = _list_settings(snapshot.runtime), _list_settings(config)
     names = [name for name in dict.fromkeys([*old, *new]) if old.get(name) != new.get(name)]
     return (
@@ -260,7 +252,7 @@ def _list_settings(config: RuntimeConfig) -> dict[str, Any]:
 
 
 def list_block_order(prompt: Prompt) -> tuple[tuple[int, str], ...]:
-    """Return (message, block id) for everything that stands in a prompt, in reading order."""
+    """Return (message, block id) for everything in a prompt, in reading order."""
     return tuple((span.message, span.block_id) for span in prompt.assembled.spans)
 
 
@@ -269,7 +261,7 @@ def _lay_out_snapshot(
 ) -> PromptLayout:
     if snapshot.assembler:
         raise ConfigError(
-            f"This prompt was assembled by {snapshot.assembler}, a part of its host; a replay has the built-in assembler alone. "
+            f"This prompt was assembled by {snapshot.assembler}, a part of its host; a replay has only the built-in assembler. "
             "The prompt itself is in the turn's record."
         )
     blocks, history, left_out = share(snapshot.blocks, snapshot.history, config.layers)

@@ -1,7 +1,7 @@
-"""One self-contained HTML page of prepared turns: the prompt with its blocks by source, what was left out and why, tokens as bars.
+"""HTML page of prepared turns: the prompt with its blocks by source, omissions with reasons, tokens as bars. Pure.
 
-The page has no script and loads nothing, and its policy forbids both. Every text is escaped by the template, and what would
-control the direction of text is shown as an escape. Pure.
+The page is self-contained, has no script and loads nothing, and its policy forbids both. Every text is escaped by the template,
+and characters that control the direction of text are shown as escapes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TEMPLATE = "turn_page.html.j2"
 
 
 class Verdict(StrEnum):
-    """How a check ended, which is also its colour on the page."""
+    """Result of a check, and its colour on the page."""
 
     GOOD = "good"
     BAD = "bad"
@@ -32,7 +32,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Check:
-    """One sentence about a turn: `label` is its kind in a word or two (`missing`, `lost`), by which the overview counts it."""
+    """One sentence about a turn; the overview counts checks by `label`, a word or two (`missing`, `lost`)."""
 
     verdict: Verdict
     label: str
@@ -41,7 +41,7 @@ class Check:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FactRow:
-    """A fact against which the prompt was held: what it must say and must not say, and what is amiss (empty: it holds)."""
+    """Fact that the prompt was checked for: required words, forbidden words, and the fault ('': none)."""
 
     name: str
     wanted: str = ""
@@ -50,24 +50,25 @@ class FactRow:
 
     @property
     def holds(self) -> bool:
-        """Whether nothing is amiss."""
+        """True if there is no fault."""
         return not self.found
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PageTurn:
-    """One turn of a page. `view` is None where there is no prompt. `marked` are blocks with a fault, by id, and which.
-
-    `said` are the words around the prompt by speaker: the input, the reply. `calls` are the model calls of the turn.
-    """
+    """One turn of a page."""
 
     heading: str
     view: TurnView | None = None
+    """None if there is no prompt."""
     said: Sequence[tuple[str, str]] = ()
+    """Words before and after the prompt by speaker: the input, the reply."""
     checks: Sequence[Check] = ()
     facts: Sequence[FactRow] = ()
     marked: Mapping[str, str] = field(default_factory=dict)
+    """Blocks with a fault, by id, with the fault."""
     calls: Sequence[ModelUsage] = ()
+    """Model calls of the turn."""
 
     def count(self, label: str) -> int:
         """Return how many bad checks have a label."""
@@ -76,7 +77,7 @@ class PageTurn:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PageSection:
-    """Turns under one title, with figures to show above them as pairs of a name and a value."""
+    """Turns under one title, with figures shown above them as pairs of a name and a value."""
 
     title: str
     turns: Sequence[PageTurn]
@@ -84,13 +85,13 @@ class PageSection:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The kinds of faults that its turns have, in the order of their first appearance."""
+        """Kinds of faults in its turns, in the order of their first appearance."""
         found = (check.label for turn in self.turns for check in turn.checks if check.verdict is Verdict.BAD)
         return tuple(dict.fromkeys(found))
 
     @property
     def most_tokens(self) -> int:
-        """The tokens that a full bar stands for: the largest prompt, or the largest limit."""
+        """Tokens of a full bar: the largest prompt, or the largest limit."""
         reports = [turn.view.report.budget for turn in self.turns if turn.view is not None]
         return max((max(each.limit_tokens, each.used_tokens) for each in reports), default=1)
 

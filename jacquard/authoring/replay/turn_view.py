@@ -1,6 +1,6 @@
-"""One prepared turn as a reader looks at it: its prompt block by block, and everything that was left out. Pure.
+"""View of one prepared turn for a reader: its prompt block by block, and everything that was left out. Pure.
 
-Pages and scores are made from this view, so that both see the same blocks under the same names.
+Pages and scores are made from this view, so both see the same blocks under the same names.
 """
 
 from __future__ import annotations
@@ -31,21 +31,19 @@ GROUPS = (
     Subject.INPUT.value,
     FRAME_GROUP,
 )
-"""What a piece of a prompt can be about, in the order of a legend."""
+"""Topics of a prompt's pieces, in the order of a legend."""
 TOLD_GROUPS = frozenset({Subject.TALK.value, Subject.MEMORIES.value, Subject.INPUT.value, EVIDENCE_GROUP})
-"""The groups that repeat what somebody said or a tool returned; all others state what holds now."""
+"""Groups that repeat words of a speaker or a tool; all others state the present situation."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShownBlock:
-    """One piece of the prompt: `text` is characters `start`..`end` of its message as they were sent.
-
-    `group` is one of GROUPS. `code` and `reason` are those of its decision, empty for the frame between blocks.
-    """
+    """One piece of the prompt: `text` is characters `start`..`end` of its sent message."""
 
     block_id: str
     kind: BlockKind
     group: str
+    """One of GROUPS."""
     text: str
     tokens: int
     message: int
@@ -56,28 +54,27 @@ class ShownBlock:
     trust: str = ""
     action: str = ""
     code: str = ""
+    """Code of its decision, '' for the frame between blocks; so `reason`."""
     reason: str = ""
     as_written: bool = False
 
     @property
     def plain(self) -> str:
-        """The text as it was before it was escaped."""
+        """The text before it was escaped."""
         return self.text if self.as_written else unescape_content(self.text)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LeftOut:
-    """Something that was considered and is not in the prompt: a dropped block, or a candidate of recall.
-
-    `what` is `block` or the chain of the candidate, `size` its tokens (blocks) or its rank in recall (candidates); empty for an
-    entry of world info.
-    """
+    """Something that was considered and is not in the prompt: a dropped block, or a candidate of recall."""
 
     name: str
     what: str
+    """`block`, or the chain of the candidate."""
     code: str
     reason: str
     size: str
+    """Tokens of a block, rank of a candidate; '' for an entry of world info."""
     title: str = ""
     preview: str = ""
 
@@ -97,24 +94,25 @@ class ShownMessage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnView:
-    """A prepared turn for a reader. `tokens` has an entry for each group that the prompt has, in the order of GROUPS."""
+    """Prepared turn for a reader."""
 
     turn_id: str
     session_id: str
     messages: tuple[ShownMessage, ...]
     left_out: tuple[LeftOut, ...]
     tokens: Mapping[str, int]
+    """Tokens of each group in the prompt, in the order of GROUPS."""
     report: Report
     reply: str | None = None
 
     @property
     def blocks(self) -> tuple[ShownBlock, ...]:
-        """All pieces of the prompt in reading order, the frame between blocks too."""
+        """All pieces of the prompt in reading order, including the frame between blocks."""
         return tuple(block for message in self.messages for block in message.blocks)
 
 
 def view_turn(turn: PreparedTurn) -> TurnView:
-    """Return the view of a turn as it was sent; if its receipt was stored without its decisions, messages have one piece each."""
+    """Return the view of a turn as it was sent; without decisions in its stored receipt, each message is one piece."""
     turn = as_sent(turn)
     decisions = {decision.block_id: decision for decision in turn.report.decisions}
     messages = []
@@ -176,9 +174,7 @@ def _group_of(source: str) -> str:
 
 
 def _find_left_out(report: Report) -> tuple[LeftOut, ...]:
-    """Return what is not in the prompt: blocks in the order of their decisions, then world info that was set off, then
-    candidates, best first.
-    """
+    """Return the omissions: blocks in the order of their decisions, then activated world info, then candidates, best first."""
     dropped = [
         LeftOut(
             name=each.block_id,

@@ -1,8 +1,7 @@
-"""Replays a session under another configuration, turn by turn, from its records. Reads the store and writes nothing.
+"""Replays a session under another configuration, turn by turn, from its records. It only reads the store.
 
-It is apart from `replay` because a longer history window needs messages that the record of a turn does not hold. Each
-turn continues from the previous one as it would have been: where its window began, and with which prompt it shares a
-prefix.
+It is separate from `replay` because a longer history window needs messages that are not in a turn's record. Each turn continues
+from the previous one under the other configuration: the start of its window, and the shared prefix of its prompt.
 """
 
 from __future__ import annotations
@@ -43,12 +42,12 @@ from mnemosyne.schema.session import WindowMessage
 from mnemosyne.schema.world import WorldPack
 
 TALK_TURNS = 200
-"""How many turns before a turn are read where its history window is another one."""
+"""Number of turns before a turn that are read if its history window differs."""
 
 
 @dataclass(slots=True)
 class Baseline:
-    """What the previous turn would have left: the start of its history window and its prompt."""
+    """Result of the previous turn under the other configuration: the start of its history window and its prompt."""
 
     turn_id: str | None = None
     history_start: str | None = None
@@ -57,7 +56,7 @@ class Baseline:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WhatIf:
-    """Replays recorded turns under `config`. `roots` are template roots, the pack's own first."""
+    """Replays recorded turns under `config`; `roots` are template roots, the pack's own first."""
 
     store: Store
     config: RuntimeConfig
@@ -69,7 +68,7 @@ class WhatIf:
         return Baseline()
 
     async def turn(self, record: TurnRecord, snapshot: PromptSnapshot, left: Baseline) -> TurnDiff:
-        """Return the difference of one turn; `left` is the baseline of the previous turn and is updated to this one."""
+        """Return the difference of one turn; `left` is the result of the previous turn and is updated to this one."""
         report = report_of(record)
         base = TurnDiff(
             turn_id=record.turn_id,
@@ -131,7 +130,7 @@ class WhatIf:
     async def _history(
         self, record: TurnRecord, snapshot: PromptSnapshot, before: Baseline
     ) -> tuple[tuple[PromptBlock, ...] | None, str | None]:
-        """Return the conversation of the other window and where it begins; None where the window is the same."""
+        """Return the conversation of the other window and its start; None if the window is the same."""
         stored = (record.prompt or {}).get("history_start")
         limits = history_limits(self.config)
         if limits == history_limits(snapshot.runtime):
@@ -155,7 +154,7 @@ class WhatIf:
 
 
 def _world_of(variables: Mapping[str, Any]) -> WorldPack:
-    """Return a world that only knows the names of player and narrator."""
+    """Return a world that only has the names of player and narrator."""
     return replace(
         build_bare_world("replayed"), persona=variables.get("persona") or {}, user_name=variables.get("user_name") or ""
     )
