@@ -1,13 +1,14 @@
-"""Filament: the prompt protocol. Values go out as XML and YAML; a model's reply comes back as XML and JSON.
+"""Prompt protocol: values go out as XML and YAML; a model's reply comes back as XML and JSON.
 
-`render` and `render_body` write a prompt; `display`, `with_anchors` and `collect_anchors` prepare a state tree for it;
-`parse_reply` reads the reply; `judge_ops` applies its ops, gives a verdict on each, and returns the JSON Patch of what
-changed.
+- Prompt: `render` and `render_body` write it; `display`, `with_anchors` and `collect_anchors` prepare a state tree for
+  it.
+- Reply: `parse_reply` reads it; `judge_ops` applies its ops, gives a verdict on each, and returns the JSON Patch of the
+  changes.
 
-`docs/filament.md` explains all of it. No I/O, no clock, no async, and no imports from the packages above.
+No I/O, no clock, no async, and no imports from the packages above. `docs/filament.md` explains all of it.
 """
 
-from filament.bounded import ContentPiece, choose_boundary, show_text, split_content, unescape_content
+from filament.boundaries import ContentPiece, choose_boundary, show_text, split_content, unescape_content
 from filament.errors import AnchorError, FilamentError, MarkupError, OpError, PayloadError, ReplyError
 from filament.markup import (
     check_name,
@@ -26,7 +27,7 @@ from filament.read import parse_element
 from filament.render import render, render_body
 from filament.reply.json_body import unescape_strings
 from filament.reply.stream import Reply, StreamParser, parse_reply
-from filament.reply.tags import REPLY, Body, Expected, TagRule
+from filament.reply.tags import REPLY, Body, ExpectedReply, TagRule
 from filament.reply.values import Block, Correction, EventKind, ParsedReply, ParseEvent, Piece, PieceKind
 from filament.state.anchors import collect_anchors, with_anchors
 from filament.state.changes.judge import AppliedOps, JudgedOps, apply_ops, judge_ops, resolve
@@ -49,7 +50,7 @@ __all__ = [
     "Data",
     "Element",
     "EventKind",
-    "Expected",
+    "ExpectedReply",
     "FilamentError",
     "JudgedOps",
     "Legal",

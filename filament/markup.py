@@ -30,16 +30,18 @@ _ANGLE_TOKEN = re.compile(
     r"<(?=[|｜][^<>|｜\s]{1,64}[|｜]?>|[^<>|｜\s]{1,64}[|｜]>|</?SYS>>|/?s>|(?:seed:)?[be]os>|(?:pad|unk|[se]op|eo[htm])>|"
     r"(?:start|end|begin)_of_[a-z_]{1,32}>|fim_[a-z]{1,16}>|[A-Z]{2,8}_TOKEN>|(?:unused|reserved_|extra_id_|TOKENS_UNUSED_)\d{1,4}>)"
 )
-"""Control tokens of chat templates; a tokenizer makes one of them of its text, wherever it stands."""
+"""Control tokens of chat templates; a tokenizer treats their text as the token wherever it occurs."""
 _ENTITY = re.compile(r"&(?:(amp|lt|gt|quot|apos)|#([0-9]{1,7})|#[xX]([0-9a-fA-F]{1,6}));", re.ASCII)
 _NAMED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 
 
 def check_name(name: str) -> str:
-    """Return an element or attribute name unchanged; MarkupError unless it consists of ASCII letters, digits, `_`, `.`
-    and `-` and starts with a letter or `_`.
+    """Return an element or attribute name unchanged.
 
     Text from users, models or lore is never a name: it belongs in a body.
+
+    Raises:
+        MarkupError: if it is not made of ASCII letters, digits, `_`, `.` and `-`, starting with a letter or `_`.
     """
     if _NAME.fullmatch(name) is None:
         raise MarkupError(
@@ -81,8 +83,8 @@ def _escape_brackets(text: str) -> str:
 
 
 def show_as_written(text: str) -> str:
-    """Return a text for a place where nothing is escaped: as it was written, but for lone surrogates and the control tokens of
-    chat templates (`<|im_start|>`, `[INST]`, `</s>`). These get a blank, so that no model's tokenizer takes them for its own.
+    """Return a text for a place without escaping: only lone surrogates are replaced, and the control tokens of chat
+    templates (`<|im_start|>`, `[INST]`, `</s>`) get a blank, so that no tokenizer takes them for its own.
     """
     text = clean_surrogates(text)
     if "<" in text:

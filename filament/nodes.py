@@ -1,7 +1,7 @@
-"""The values that a prompt text is rendered from: elements, text bodies and YAML bodies.
+"""Values that a prompt text is rendered from: elements, text bodies and YAML bodies.
 
-Nodes are frozen and checked when they are created, so every node has legal names and a legal shape. How they are
-written is `render`'s business.
+Nodes are frozen and checked when they are created, so every node has legal names and a legal shape. `render` decides
+how they are written.
 """
 
 from __future__ import annotations
@@ -29,15 +29,13 @@ class Data:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Element:
-    """A named element. `attributes` are (name, text) pairs in the order in which they are shown.
-
-    `children` are either elements, any number, or one body alone (Text or Data): mixed content could not be read back
-    unambiguously. MarkupError for an illegal name, an attribute given twice, or mixed content.
-    """
+    """A named element; MarkupError for an illegal name, an attribute given twice, or mixed content."""
 
     name: str
     attributes: tuple[tuple[str, str], ...] = ()
+    """(name, text) pairs in the order in which they are shown."""
     children: tuple[Node, ...] = ()
+    """Any number of elements, or exactly one body (Text or Data); mixed content could not be read back."""
 
     def __post_init__(self) -> None:
         check_name(self.name)

@@ -1,7 +1,7 @@
-"""Rendered prompt text back to nodes: the strict inverse of `render`, for tools and tests.
+"""Reads rendered prompt text back into nodes: the strict inverse of `render`, for tools and tests.
 
-Reads only what filament writes: no comments, declarations, CDATA or document types. A model's reply is read by `reply`,
-which is tolerant.
+It reads only what filament writes: no comments, declarations, CDATA or document types. A model's reply is read by
+`reply`, which is tolerant.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ def _check_between(text: str, start: int, end: int, stack: list[_Open]) -> None:
     between = text[start:end]
     if "<" in between or ">" in between:
         raise _fault(text, start, "there is a < or > that belongs to no tag")
-    beside = not stack or stack[-1].children or not text.startswith("</", end)
-    if beside and between.strip():
-        raise _fault(text, start, "there is text beside an element")
+    has_siblings = not stack or stack[-1].children or not text.startswith("</", end)
+    if has_siblings and between.strip():
+        raise _fault(text, start, "there is text next to an element")
 
 
 def _close(opened: _Open, text: str, end: int, data: Collection[str]) -> Element:

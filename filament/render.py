@@ -1,4 +1,4 @@
-r"""Nodes to prompt text, byte-stable: the same node gives the same bytes, in any process.
+r"""Renders nodes as prompt text: the same node gives the same bytes in any process.
 
 Layout, chosen so that pre-rendered blocks can be nested unchanged:
 

@@ -1,4 +1,4 @@
-"""JSON blocks of a reply: where one ends, what its value is, and what is done with a broken one.
+"""JSON blocks of a reply: finds their end, reads their value, repairs or refuses broken ones.
 
 Valid JSON shows where it ends, so tags inside its strings are part of the strings. Broken JSON ends at the next tag, or
 where it seems to end.
@@ -11,7 +11,7 @@ from typing import Any
 
 from filament.reply.brackets import find_likely_end
 from filament.reply.json_body import REPAIR_CHARS, JsonScan, decode_json, read_ops, repair_json, unescape_strings
-from filament.reply.outline import FoundBlock, Misplaced
+from filament.reply.outline import FoundBlock, MisplacedUpdate
 from filament.reply.parser_state import Looking, ParserState
 from filament.reply.tags import CONTENT, Body, Tag
 from filament.reply.values import ECHOED, UNTAGGED, Block, EventKind, PieceKind
@@ -24,7 +24,7 @@ _NOTHING = re.compile(
     r"(?:```[a-z]*\s*)?(?:null|none|n/a|nothing|unchanged|no changes?|(?:没有|无|無)(?:变化|更新|變化)?)?[.。]?\s*(?:```)?",
     re.I,
 )
-"""The whole of an update that says that nothing changed."""
+"""Text of an update that states that nothing changed."""
 _NOTHING_CHARS = 40
 _FIRST_STEP, _STEP = 64, 4096
 
@@ -123,7 +123,7 @@ def _note_missing_tag(state: ParserState, tag: Tag, name: str, end: int) -> None
 
 
 def _skip_closing_rest(state: ParserState, tag: Tag, end: int, limit: int) -> None:
-    """Continue after an unclosed block and after what is left of its closing tag."""
+    """Continue after an unclosed block and the remains of its closing tag."""
     closing = _BROKEN_CLOSE.match(state.source.slice(end, limit))
     behind = end + (closing.end() if closing else 0)
     state.add_piece(PieceKind.BLOCK, tag.kind, tag.end, end)
@@ -140,7 +140,9 @@ def _enter_block(state: ParserState, block: FoundBlock) -> None:
 
 
 def _is_empty(update: FoundBlock) -> bool:
-    """Return whether an update has no op, or words that say that nothing changed: nothing of the model is lost with it."""
+    """Return whether an update has no op, or only words that state that nothing changed: leaving it out loses
+    nothing.
+    """
     if update.broken is None:
         return update.value in ([], {}, {"ops": []}, {"ops": None})
     text = update.broken.strip()
@@ -158,28 +160,28 @@ def _carry_out(state: ParserState, update: FoundBlock) -> None:
     """Take the ops of an update that counts, all of them or none."""
     if update.is_untagged and not state.carries_untagged:
         advice = f"Put an update into <{update.tag.kind}>"
-        _set_aside(state, update, Misplaced(code=UNTAGGED, reason="it has no tag", advice=advice))
+        _set_aside(state, update, MisplacedUpdate(code=UNTAGGED, reason="it has no tag", advice=advice))
         return
     found = _repair_block(state, update)
     source = _find_source(state, update, broken=found[1]) if found is not None else ""
     if source:
         advice = "Write an update of your own, if anything changed"
-        _set_aside(state, update, Misplaced(code=ECHOED, reason=f"{source} the same", advice=advice))
+        _set_aside(state, update, MisplacedUpdate(code=ECHOED, reason=f"{source} the same", advice=advice))
     else:
         _keep_repaired(state, update, found)
 
 
 def _find_source(state: ParserState, update: FoundBlock, *, broken: bool) -> str:
-    """Return the beginning of a sentence that names the text with an op of an update; empty where no text has one."""
+    """Return the beginning of a sentence that names the text with an op of an update; empty if no text has one."""
     source = state.source.slice(update.start, update.end)
     if state.user_text.contains(source, broken=broken):
         return "the user's own message contains"
-    # Without a tag there is less to tell the model's own update from what it only repeats.
+    # Without a tag it is harder to distinguish the model's own update from a repetition.
     is_shown = update.is_untagged and state.prompt_text.contains(source, broken=broken)
     return "it has no tag, and the prompt contains" if is_shown else ""
 
 
-def _set_aside(state: ParserState, update: FoundBlock, why: Misplaced) -> None:
+def _set_aside(state: ParserState, update: FoundBlock, why: MisplacedUpdate) -> None:
     sentence = f"{update.name} was not applied: {why.reason}. {why.advice}."
     state.add_correction(why.code, sentence, update.tag.start, update.behind)
 

@@ -12,7 +12,8 @@ _SINGLE_OP = re.compile(r"""\[\s*["']|\{\s*["']?op["']?\s*:""", re.ASCII)
 def find_likely_end(text: str, start: int, limit: int) -> int:
     """Return the index at which unclosed broken JSON ends, so that prose after it is not swallowed.
 
-    That is where its brackets balance; otherwise the last bracket of its paragraph, unless JSON continues after it.
+    It is the place where its brackets balance; otherwise the last bracket of its paragraph, unless JSON continues after
+    it.
     """
     balanced = scan_brackets(text[start:limit])[2]
     if balanced is not None:

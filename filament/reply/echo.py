@@ -1,4 +1,4 @@
-"""Recognises updates that a model only repeats from a text that it was given; they change nothing. Pure.
+"""Recognises updates that a model only repeats from a text in its prompt; they change nothing. Pure.
 
 Texts are compared without blanks, quotes, case, entities and full-width forms, which models change when they repeat a
 text.
@@ -22,13 +22,15 @@ _OP_CHARS = 400
 
 
 class OpText:
-    """A text that a model was given; searched only when there is an update to compare."""
+    """A text from the prompt; searched only when there is an update to compare."""
 
     def __init__(self, text: str) -> None:
         self._raw = text
 
     def contains(self, update: str, *, broken: bool) -> bool:
-        """Return whether the text has one of the ops of an update's JSON or, where that is `broken`, the whole text."""
+        """Return whether the text has one of the ops of an update's JSON or, if the JSON is `broken`, the whole
+        text.
+        """
         if not self._raw:
             return False
         bare = _strip_text(update)

@@ -1,6 +1,6 @@
-"""JSON in a reply: where it ends while it is still arriving, its value, and the repair of broken JSON.
+"""JSON in a reply: finds its end while it arrives, reads its value, and repairs it.
 
-The only file that imports json_repair.
+This is the only file that imports json_repair.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from filament.state.changes.ops import Op, parse_op
 from filament.state.verdicts import OpVerdict, Refusal, build_refusal
 
 REPAIR_CHARS = 2000
-"""Characters of broken JSON that are repaired in one reply: the library's time grows faster than its text."""
+"""Maximum characters of broken JSON to repair in one reply: the library's time grows faster than its text."""
 _REPAIR_DEPTH = 32
 _DECODER = JSONDecoder(strict=False)
 _BLANKS = re.compile(r"[ \t\n\r]*")
@@ -29,7 +29,7 @@ _OPENING = {"[": "]", "{": "}"}
 
 
 class _Next(Enum):
-    """What may follow at the present place of JSON."""
+    """Tokens that may follow at the present place of JSON."""
 
     VALUE = auto()
     VALUE_OR_END = auto()
@@ -120,9 +120,9 @@ def decode_json(text: str) -> tuple[Any, bool]:
 
 
 def repair_json(body: str, *, cut: bool, repairable: int) -> tuple[Any, str, int]:
-    """Return (value, what is wrong, number of characters given to the repair) of broken JSON.
+    """Return (value, fault, number of characters given to the repair) of broken JSON.
 
-    What is wrong is `""` if it was only escaped, `repaired` if it was repaired, otherwise the reason why it cannot be.
+    The fault is `""` if it was only escaped, `repaired` if it was repaired, otherwise the reason why it cannot be.
     `cut`: the reply ends inside it, so a half-written op must not be completed by a guess.
     """
     body = body.strip().removesuffix("```").rstrip()

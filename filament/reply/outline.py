@@ -1,7 +1,7 @@
-"""Where the updates of a reply are, and which of them count: the rule is in `docs/filament.md` section 6.
+"""Decides which updates of a reply count, by their places; `docs/filament.md` section 6 has the rule.
 
 The reader records the tags outside of all elements. Once the reply is complete, one pass over these marks judges every
-update. So the verdict depends on the text alone, and each character is read only once more.
+update. So the verdict depends only on the text, and each character is read only once more.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _OPENING_FENCE = re.compile(r"\s*```[A-Za-z]{0,16}[ \t]{0,8}\n\s*")
 
 
 class MarkKind(Enum):
-    """What the reader found. STRAY: a closing tag that closed nothing. FAULT: an element left open or closed by
-    another.
+    """Kind of a mark in the outline.
 
-    MOVED: all text so far belongs to the thought. ELEMENT: a tag of any other element. INNER: text of the content.
+    STRAY: a closing tag that closed nothing. FAULT: an element left open or closed by another. MOVED: all text so far
+    belongs to the thought. ELEMENT: a tag of any other element. INNER: text of the content.
     """
 
     TEXT = auto()
@@ -43,36 +43,40 @@ _BEFORE_FENCE = frozenset({MarkKind.TEXT, MarkKind.ELEMENT})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FoundBlock:
-    """A block as it was read: its name for messages, the element around it, and its JSON.
-
-    `value` is the JSON, unless `broken` holds its text, which still needs repair (`cut`: the reply ends inside it).
-    `start`..`end` is where the JSON is (half-open), `behind` where the reply continues. An update without a tag of its own
-    (`is_untagged`) counts at the end of the content too.
-    """
+    """A block that was read, not yet judged."""
 
     tag: Tag
     name: str
+    """Name for messages."""
     inside: str | None
+    """Name of the element around it."""
     start: int
+    """Begin of the JSON, an index of the source; `end` is its end (half-open)."""
     end: int
     behind: int
+    """Index at which the reply continues."""
     value: Any = None
+    """Value of the JSON, unless it is `broken`."""
     broken: str | None = None
+    """Text of JSON that needs repair."""
     cut: bool = False
+    """Whether the reply ends inside the broken JSON."""
 
     @property
     def is_untagged(self) -> bool:
-        """Whether the model left its tag out."""
+        """Return whether the model left its tag out; such an update counts at the end of the content too."""
         return not self.tag.spelling
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Misplaced:
-    """Why an update does not count: a code of `SET_ASIDE_CODES`, the reason, and what to do."""
+class MisplacedUpdate:
+    """Reason why an update does not count."""
 
     code: str
+    """One of `SET_ASIDE_CODES`."""
     reason: str
     advice: str
+    """Suggestion for the model's next reply."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -86,10 +90,10 @@ class _Mark:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _UpdateState:
-    """An update, and what the walk knew when it reached it."""
+    """An update, and the state of the walk when it was reached."""
 
     update: FoundBlock
-    quoted: Misplaced | None
+    quoted: MisplacedUpdate | None
     said: bool
     behind_element: bool
     passed: int
@@ -124,7 +128,7 @@ class Outline:
         """Record an update, wherever it is."""
         self._marks.append(_Mark(kind=MarkKind.UPDATE, update=update))
 
-    def judge(self, source: Source, *, needs_content: bool) -> Iterator[tuple[FoundBlock, Misplaced | None]]:
+    def judge(self, source: Source, *, needs_content: bool) -> Iterator[tuple[FoundBlock, MisplacedUpdate | None]]:
         """Yield each update in order, with the reason why it does not count, or None.
 
         `needs_content`: content is legal in this reply, so that updates must follow it.
@@ -191,7 +195,7 @@ class _MarkWalk:
         elif mark.kind is MarkKind.STRAY:
             self._mark_disturbance(f"</{mark.name}> closes nothing")
 
-    def fault_of(self, standing: _UpdateState) -> Misplaced | None:
+    def fault_of(self, standing: _UpdateState) -> MisplacedUpdate | None:
         """Return why an update does not count, now that the whole reply is known."""
         is_in_content = standing.update.is_untagged and standing.update.inside is not None
         if standing.update.inside is not None and not is_in_content:
@@ -206,11 +210,11 @@ class _MarkWalk:
             is_behind = standing.inner > 0
         if self._needs_content and not is_behind:
             advice = "Write the content first and the update after it, at the end"
-            return Misplaced(code=BEFORE_CONTENT, reason="no content comes before it", advice=advice)
+            return MisplacedUpdate(code=BEFORE_CONTENT, reason="no content comes before it", advice=advice)
         fault = "<content> was opened or closed more than once" if max(self._opened, self._closed) > 1 else self._fault
         if fault:
             advice = "Write one <content>, close every element, and put the update after them"
-            return Misplaced(code=UNCLEAR, reason=fault, advice=advice)
+            return MisplacedUpdate(code=UNCLEAR, reason=fault, advice=advice)
         reason = "other text follows it" if is_in_content and self._inner > standing.inner else self._behind_content
         if self._elements > standing.elements:
             reason = reason or "an element with text follows it"
@@ -218,7 +222,7 @@ class _MarkWalk:
             reason = "other text, or a closing tag that closes nothing, follows it"
         if reason:
             advice = "Put the update at the very end, with only complete elements between the content and it"
-            return Misplaced(code=NOT_LAST, reason=reason, advice=advice)
+            return MisplacedUpdate(code=NOT_LAST, reason=reason, advice=advice)
         return None
 
     def _mark_standing(self, update: FoundBlock) -> None:
@@ -250,15 +254,15 @@ def _span_of(mark: _Mark) -> tuple[int, int]:
     return mark.start, mark.end
 
 
-def _misplaced_inside(name: str) -> Misplaced:
+def _misplaced_inside(name: str) -> MisplacedUpdate:
     advice = "Write an update outside of all other elements, after the content"
-    return Misplaced(code=INSIDE, reason=f"it is inside <{name}>", advice=advice)
+    return MisplacedUpdate(code=INSIDE, reason=f"it is inside <{name}>", advice=advice)
 
 
-def _misplaced_in_quote(quoting: QuotingContext) -> Misplaced | None:
+def _misplaced_in_quote(quoting: QuotingContext) -> MisplacedUpdate | None:
     if (name := quoting.open_tag()) is not None:
         return _misplaced_inside(name)
     if not (where := quoting.find_quotation()):
         return None
     advice = "Write an update plainly, on a line of its own after the content"
-    return Misplaced(code=QUOTED, reason=f"it is in {where}", advice=advice)
+    return MisplacedUpdate(code=QUOTED, reason=f"it is in {where}", advice=advice)

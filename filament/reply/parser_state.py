@@ -1,7 +1,7 @@
-"""The state of one parse: the text so far, what was found in it, and looking ahead in it.
+"""State of one parse: the text so far, the results found in it, and looking ahead in it.
 
-Looking ahead is a generator that pauses until it has enough text. Its answer depends on the text alone, never on how the text
-was cut, and each character is read a fixed number of times.
+Looking ahead is a generator that pauses until it has enough text. Its answer depends only on the text, never on how the
+text was cut, and each character is read a fixed number of times.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from filament.reply.echo import OpText
 from filament.reply.outline import Outline
-from filament.reply.tags import WRAPPER, Body, Expected, Tag, TagScanner, vocabulary_of
+from filament.reply.tags import WRAPPER, Body, ExpectedReply, Tag, TagScanner, vocabulary_of
 from filament.reply.text import Source
 from filament.reply.values import Block, Correction, EventKind, ParseEvent, Piece, PieceKind
 from filament.state.changes.ops import Op
@@ -25,10 +25,10 @@ _STEP, _FENCE, _FENCE_CHARS = 64, 3, 19
 
 
 class ParserState:
-    """Everything that one parse has so far. `at`: everything before it was read; `index`: the next tag to look at."""
+    """Results of one parse so far. `at`: everything before it was read; `index`: the next tag to look at."""
 
     def __init__(
-        self, expected: Expected, user_text: str = "", prompt_text: str = "", *, carries_untagged: bool = True
+        self, expected: ExpectedReply, user_text: str = "", prompt_text: str = "", *, carries_untagged: bool = True
     ) -> None:
         words = vocabulary_of(expected)
         self.rules, self.legal = words.rules, words.legal
@@ -69,7 +69,7 @@ class ParserState:
         return len(self.ops) + len(self.lost)
 
     def add_piece(self, kind: PieceKind, tag: str, start: int, end: int) -> None:
-        """Record what a stretch of the source is; pieces follow one another without a gap."""
+        """Record the kind of a stretch of the source; pieces follow one another without a gap."""
         if start >= end:
             return
         last = self.pieces[-1] if self.pieces else None

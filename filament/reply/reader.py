@@ -1,6 +1,6 @@
-"""The reader: what the tags of a reply mean, decided as soon as the text so far allows.
+"""Decides what the tags of a reply mean, as soon as the text so far allows.
 
-A tag that is only mentioned stays text. That can depend on what follows, so the reader pauses until it has enough text.
+A tag that is only mentioned stays text. That can depend on later text, so the reader pauses until it has enough.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from dataclasses import replace
 from filament.reply.blocks import judge_updates, take_block
 from filament.reply.outline import MarkKind
 from filament.reply.parser_state import Looking, ParserState
-from filament.reply.tags import CONTENT, THOUGHT, UPDATE, WRAPPER, Body, Expected, Tag
+from filament.reply.tags import CONTENT, THOUGHT, UPDATE, WRAPPER, Body, ExpectedReply, Tag
 from filament.reply.text import TextWriter
-from filament.reply.untagged import find_untagged
+from filament.reply.untagged_updates import find_untagged
 from filament.reply.values import EventKind, ParsedReply, PieceKind
 
 
 class Reader:
     """The open elements, and the texts so far. `run` is resumed whenever there is more text."""
 
-    def __init__(self, state: ParserState, expected: Expected) -> None:
+    def __init__(self, state: ParserState, expected: ExpectedReply) -> None:
         self._state = state
         self._expected = expected
         self._writers: dict[str, TextWriter] = {}
@@ -33,7 +33,7 @@ class Reader:
 
     @property
     def scanned_chars(self) -> int:
-        """How many characters were read while the texts were written."""
+        """Number of characters read while the texts were written."""
         return sum(writer.scanned_chars for writer in self._writers.values())
 
     def run(self) -> Looking[None]:
@@ -276,7 +276,7 @@ class Reader:
             self._enter_text(kind, writer, writer.write(text))
 
     def _cut_text(self, at: int, *, leaves_hole: bool) -> None:
-        """Cut all texts at a tag; `leaves_hole`: what it opens is taken out of the text around it."""
+        """Cut all texts at a tag; `leaves_hole`: its block is taken out of the text around it."""
         is_inside = bool(self._stack) and self._stack[-1].kind == CONTENT
         leaves_hole = leaves_hole and (is_inside or self._bare)
         self._bare = False

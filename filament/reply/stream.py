@@ -1,6 +1,6 @@
 """Reads a model's reply while it is still arriving: chunks in, events out, the whole reply at the end.
 
-The result depends on the text alone: however it is cut into chunks, the events amount to the same and the reply is
+The result depends only on the text: however it is cut into chunks, the events amount to the same and the reply is
 equal. Time is linear in the length of the reply. Pure: no I/O, no clock.
 """
 
@@ -11,29 +11,34 @@ from dataclasses import replace
 from filament.errors import FilamentError, ReplyError
 from filament.reply.parser_state import ParserState
 from filament.reply.reader import Reader
-from filament.reply.tags import REPLY, Expected
+from filament.reply.tags import REPLY, ExpectedReply
 from filament.reply.text import TextCleaner
 from filament.reply.values import ParsedReply, ParseEvent
 
 
 class StreamParser:
-    """Reads one reply. `expected` says which tags are legal; `user_text` is the user's message of the turn that it
-    answers: ops that occur in it are the user's own and are not applied. `prompt_text` is all that the model was given: ops
-    of an update without its tag that occur in it are not applied either, and with `carries_untagged` false no such update is.
+    """Reads one reply.
 
-    The parser is tolerant, because models make mistakes: it never raises for a text, repairs what can be repaired, and
-    reports what it did. With `strict` the same reading ends in a ReplyError if anything was repaired or is odd in form.
+    The parser is tolerant, because models make mistakes: it never raises for a text, repairs what it can, and reports
+    each repair.
 
-    Content is returned while it arrives. What may still turn out to be something else is held back: half a tag, half an
-    entity, blanks that may be trailing, a tag in the middle of a sentence until it is closed or the reply ends, and
-    what follows JSON that was not closed. Ops are returned at the end, because only the whole reply shows whether their
-    update counts.
+    Content is returned while it arrives. Text that may still turn out to be something else is held back: half a tag,
+    half an entity, blanks that may be trailing, a tag in the middle of a sentence until it is closed or the reply ends,
+    and the text after JSON that was not closed. Ops are returned at the end, because only the whole reply shows whether
+    their update counts.
+
+    Args:
+        expected: The legal tags.
+        strict: Whether `close` raises ReplyError if anything was repaired or is odd in form.
+        user_text: The user's message of this turn; ops that occur in it are the user's own and are not applied.
+        prompt_text: The whole prompt; ops of an update without its tag that occur in it are not applied.
+        carries_untagged: Whether updates without their tag are applied at all.
     """
 
     def __init__(
         self,
         *,
-        expected: Expected = REPLY,
+        expected: ExpectedReply = REPLY,
         strict: bool = False,
         user_text: str = "",
         prompt_text: str = "",
@@ -49,9 +54,7 @@ class StreamParser:
 
     @property
     def scanned_chars(self) -> int:
-        """How many character reads were needed so far (one character may be read several times): the measure of the
-        work.
-        """
+        """Number of character reads so far (one character may be read several times): the measure of the work."""
         state = self._state
         return state.source.scanned_chars + state.tags.scanned_chars + self._reader.scanned_chars
 
@@ -94,26 +97,31 @@ Reply = ParsedReply
 def parse_reply(
     text: str,
     *,
-    expected: Expected = REPLY,
+    expected: ExpectedReply = REPLY,
     strict: bool = False,
     user_text: str = "",
     prompt_text: str = "",
     carries_untagged: bool = True,
 ) -> ParsedReply:
-    """Return what a model's reply says, thinks and changes; ReplyError in strict mode only, if anything was repaired or
+    """Return the content, thought and ops of a model's reply; ReplyError only if `strict` and anything was repaired or
     is odd in form.
 
-    `<content>` (alias reply), `<thought>` (think, thinking), `<state_update>` (variable_update) with the JSON `{"ops":
-    […]}` or the bare list, in both spellings of an op; a `<filament_output>` around all of it is optional. Tags may be
-    in any case. Text outside of tags is content, so a reply without tags is all content. Elements that are open at the
-    end are closed. Broken JSON is repaired; if that fails, or if an op in it is malformed, that block is dropped as a
-    whole and the content stays. A tag that is only mentioned (nothing closes it, no JSON follows it) stays text.
+    Tags are `<content>` (alias reply), `<thought>` (think, thinking) and `<state_update>` (variable_update) with the
+    JSON `{"ops": […]}` or the bare list, in both spellings of an op; a `<filament_output>` around all of it is
+    optional. Tags may be in any case.
 
-    An update counts only outside of all elements, after the content, with nothing but complete elements up to the end
-    of the reply, and only if its ops do not occur in `user_text`, the user's message; `set_aside` names every other
-    update. An update whose tag is missing (a list of ops, or a code fence with one, that begins a line) counts in the same
-    places and at the end of the content, unless one of its ops occurs in `prompt_text`, what the model was given, or
-    `carries_untagged` is false.
+    - Text outside of tags is content, so a reply without tags is all content.
+    - Elements that are open at the end are closed.
+    - Broken JSON is repaired; if that fails, or if an op in it is malformed, the block is dropped and the content
+      stays.
+    - A tag that is only mentioned (nothing closes it, no JSON follows it) stays text.
+    - An update counts only outside of all elements, after the content, with nothing but complete elements up to the end
+      of the reply, and only if its ops do not occur in `user_text`; `set_aside` names every other update.
+    - An update without its tag (a list of ops, or a code fence with one, that begins a line) counts in the same places
+      and at the end of the content, unless one of its ops occurs in `prompt_text` or `carries_untagged` is false.
+
+    `The lock clicks. <state_update>[["SET", "door.open", true]]</state_update>` has the content `The lock clicks.` and
+    one op.
     """
     parser = StreamParser(
         expected=expected,

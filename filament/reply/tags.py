@@ -1,6 +1,6 @@
-"""Which tags a reply may hold, and where they are in a text that is still arriving.
+"""Legal tags of a reply, and a scanner that finds tags in a text that is still arriving.
 
-`TagScanner` finds tags wherever chunks break; what it finds depends on the text alone. Pure.
+`TagScanner` finds the same tags wherever chunks break. Pure.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from filament.markup import check_name
 
 CONTENT, THOUGHT, UPDATE, WRAPPER = "content", "thought", "state_update", "filament_output"
 INLINE = frozenset({"b", "br", "em", "i", "p", "rp", "rt", "ruby", "s", "span", "strong", "u"})
-"""Markup that content may hold as it is."""
+"""Markup that content may contain unescaped."""
 
 _NAME_CHARS, _ATTRIBUTE_CHARS = 63, 200
 _HEAD = rf"<(/?)[ \t]{{0,8}}([A-Za-z_][A-Za-z0-9_.-]{{0,{_NAME_CHARS}}})"
@@ -26,7 +26,7 @@ _HALF_TAG = re.compile(rf"{_HEAD}(?:\s[^<>]{{0,{_ATTRIBUTE_CHARS}}})?/?|</?[ \t]
 
 
 class Body(StrEnum):
-    """What a tag contains: words, any JSON, or JSON with a list of ops."""
+    """Body of a tag: words, any JSON, or JSON with a list of ops."""
 
     TEXT = "text"
     JSON = "json"
@@ -35,15 +35,15 @@ class Body(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TagRule:
-    """One legal tag. `required`: its absence is reported. A tag that is not `repeatable` counts once: further texts are
-    joined to the first, further blocks are left out; both are reported.
-    """
+    """One legal tag."""
 
     name: str
     body: Body = Body.TEXT
     aliases: tuple[str, ...] = ()
     required: bool = False
+    """Whether its absence is reported."""
     repeatable: bool = True
+    """If false, further texts are joined to the first one and further blocks left out; both are reported."""
 
 
 _CORE = (
@@ -54,18 +54,18 @@ _CORE = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Expected:
-    """The expected structure of one reply: its legal tags, and their order if that matters.
+class ExpectedReply:
+    """Expected structure of one reply; MarkupError for an illegal name, a name given twice, or an unknown name in
+    `sequence`.
 
-    Tags named in `sequence` are reported where they come after a later one; they are still read. Content, thought and
-    state_update are known even where they are not legal: a state_update is then left out and not shown to the player.
-    Any other tag is text. A tag of ops counts only after the content, whatever `sequence` says; where content is not
-    legal, none is needed before it. MarkupError for an illegal name, a name given twice, or a `sequence` that names
-    another tag.
+    Content, thought and state_update are known even if they are not legal: a state_update is then left out and not
+    shown to the player. Any other tag is text. A tag of ops counts only after the content, whatever `sequence`
+    contains; if content is not legal, none is needed before it.
     """
 
     tags: tuple[TagRule, ...] = _CORE
     sequence: tuple[str, ...] = ()
+    """Names of tags in order; a tag that comes after a later one is reported and still read."""
 
     def __post_init__(self) -> None:
         seen: set[str] = {WRAPPER}
@@ -77,7 +77,7 @@ class Expected:
             raise MarkupError(f"The sequence names {missing[0]!r}, which is not an expected tag. Add it to `tags`.")
 
 
-REPLY = Expected()
+REPLY = ExpectedReply()
 """The usual reply: content, optionally a thought before or after it, and state updates at the end."""
 
 
@@ -91,7 +91,7 @@ class Vocabulary:
 
 
 @lru_cache(maxsize=64)
-def vocabulary_of(expected: Expected) -> Vocabulary:
+def vocabulary_of(expected: ExpectedReply) -> Vocabulary:
     """Return the tags that a parse with this structure knows: the legal ones, and the core tags that are not legal."""
     rules = {rule.name: rule for rule in expected.tags}
     taken = {spelling.lower() for rule in expected.tags for spelling in (rule.name, *rule.aliases)}
@@ -107,7 +107,7 @@ def vocabulary_of(expected: Expected) -> Vocabulary:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tag:
-    """A tag in the text. `fresh`: only blanks and tags come before it on its line."""
+    """A tag in the text."""
 
     index: int
     kind: str
@@ -117,12 +117,13 @@ class Tag:
     start: int
     end: int
     fresh: bool
+    """Whether only blanks and tags come before it on its line."""
 
 
 class TagScanner:
     """Finds tags in a text that arrives in pieces.
 
-    `tags` are those that are known, `unknown` all others, in order; each tag that starts before `safe` has been found.
+    `tags` are the known ones, `unknown` all others, in order; each tag that starts before `safe` has been found.
     `scanned_chars` counts the characters read.
     """
 

@@ -1,4 +1,4 @@
-"""Text that arrives in pieces: cleaned on arrival, kept so that it can be read again, and returned as soon as it is certain.
+"""Text that arrives in pieces: cleaned on arrival, kept for reading again, and returned as soon as it is certain.
 Pure.
 """
 
@@ -78,12 +78,11 @@ class Source:
 
 
 class TextWriter:
-    """One text of the reply, written piece by piece: unescaped, trimmed, without the fence around a block cut out of
-    it.
+    """Writes one text of the reply piece by piece: unescaped, trimmed, without the fence around a block cut out of it.
 
-    Where a block was cut out, blank lines do not add up, and a sentence has no hole (`_close_gap`). A character is returned once
-    it is certain that it belongs to the text: what may be a trailing blank, half an entity, a code fence or an empty quote is held
-    back. What is returned depends on the text alone, not on how it is cut into pieces.
+    If a block was cut out, blank lines do not add up, and a sentence has no hole (`_close_gap`). A character is
+    returned once it certainly belongs to the text: a blank that may be trailing, half an entity, a code fence or an
+    empty quote is held back. The result depends only on the text, not on how it is cut into pieces.
     """
 
     def __init__(self) -> None:
@@ -166,7 +165,9 @@ class TextWriter:
         return self._emit_text(text[:start])
 
     def _find_undecided(self, text: str) -> int:
-        """Return the index from which a text may still turn out to be a code fence, a trailing blank or what opens a hole."""
+        """Return the index from which a text may still turn out to be a code fence, a trailing blank or the edge of a
+        hole.
+        """
         end = self._find_gap(text)
         window = max(0, end - _FENCE_CHARS)
         fence = _FENCE_AT_END.search(text[window:end])
@@ -177,7 +178,7 @@ class TextWriter:
         return end if goes_on else len(text[:start].rstrip())
 
     def _find_gap(self, text: str) -> int:
-        """Return the index from which a text has only blanks and marks that would stand before a hole."""
+        """Return the index from which a text has only blanks and marks that would remain before a hole."""
         end = len(text.rstrip())
         start = max(0, end - _GAP_CHARS)
         before = text[start - 1] if start else self._last
@@ -185,9 +186,9 @@ class TextWriter:
         return end if lead is None else start + lead.start() - len(before)
 
     def _join_after_cut(self, text: str, *, whole: bool) -> str:
-        """Return the text that continues, with what was held before the cut, now that it is known what follows the cut.
+        """Return the continuing text, with the part held back before the cut, now that the text after the cut is known.
 
-        A code fence that was opened right before the cut is removed if it is closed right after it. `read_all`: no more
+        A code fence that was opened right before the cut is removed if it is closed right after it. `whole`: no more
         text will follow.
         """
         if self._cut_at is None:
@@ -221,8 +222,8 @@ class TextWriter:
 
 
 def _close_gap(before: str, rest: str, last: str) -> str:
-    """Return what stood before and behind a block that was cut out of a line, without the blanks, the empty quotes or brackets and
-    the second sign that it leaves; `last` is the character before them.
+    """Return the text before and after a block that was cut out of a line, without the blanks, the empty quotes or
+    brackets and the second sign that the cut leaves; `last` is the character before them.
     """
     left, right = before.rstrip(_BLANKS), rest.lstrip(_BLANKS)
     if not right or right[0] == "\n":

@@ -12,7 +12,7 @@ from filament.state.changes.ops import Op
 from filament.state.verdicts import OpVerdict
 
 FORM_CODES = frozenset({"alias", "bare_text", "fence", "unknown_tag"})
-"""Codes of what is odd in a reply's form but needs no repair; strict mode refuses these too."""
+"""Codes of oddities in a reply's form that need no repair; strict mode refuses these too."""
 INSIDE, QUOTED, BEFORE_CONTENT, NOT_LAST, UNCLEAR, ECHOED, UNTAGGED = (
     "update_inside",
     "update_quoted",
@@ -27,10 +27,11 @@ SET_ASIDE_CODES = frozenset({INSIDE, QUOTED, BEFORE_CONTENT, NOT_LAST, UNCLEAR, 
 
 
 class EventKind(StrEnum):
-    """What happened. TEXT: more of a text tag. BLOCK: a JSON block was read; a block of ops comes at the end, because
-    only then is it known whether it counts. CORRECTED: something was repaired or noticed.
+    """Kind of an event.
 
-    MOVED: all `content` so far was `thought` (its opening tag was missing); a screen has to withdraw it.
+    TEXT: more of a text tag. BLOCK: a JSON block was read; a block of ops comes at the end, because only then it is
+    known whether it counts. CORRECTED: something was repaired or noticed. MOVED: all `content` so far was `thought`
+    (its opening tag was missing); a screen has to withdraw it.
     """
 
     TEXT = "text"
@@ -40,7 +41,7 @@ class EventKind(StrEnum):
 
 
 class PieceKind(StrEnum):
-    """What a stretch of a reply is: text of a tag, the source of a JSON block, or a tag itself."""
+    """Kind of a stretch of a reply: text of a tag, the source of a JSON block, or a tag itself."""
 
     TEXT = "text"
     BLOCK = "block"
@@ -59,14 +60,16 @@ class Piece:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Correction:
-    """One entry of the log: `code` for machines, `sentence` for people, and the stretch of the source that it is about.
+    """One entry of the log, about a stretch of the source.
 
-    Codes: `unclosed`, `untagged`, `nested`, `crossed`, `stray_close`, `moved`, `repaired`, `dropped`, `trailing`, `out_of_order`,
-    `too_many`, `not_expected`, `missing`, and those of SET_ASIDE_CODES and FORM_CODES.
+    Codes: `unclosed`, `untagged`, `nested`, `crossed`, `stray_close`, `moved`, `repaired`, `dropped`, `trailing`,
+    `out_of_order`, `too_many`, `not_expected`, `missing`, and those of SET_ASIDE_CODES and FORM_CODES.
     """
 
     code: str
+    """For machines."""
     sentence: str
+    """For people."""
     start: int
     end: int
 
@@ -95,33 +98,39 @@ class ParseEvent:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParsedReply:
-    """What a reply holds. `content` is for the player, `thought` for the log; both clean, unescaped, trimmed.
-
-    `ops` are those of the updates that count, in order, numbered from 0; `set_aside` names all other updates. `lost`
-    are verdicts on ops that could not be read (an update whose ops cannot be separated counts as one op), for
-    `judge_ops`: a host that applied half a reply would break the rule of all or none. `blocks` are other JSON tags in
-    order; `texts` are other text tags as (tag, text). `source` is the reply as it was read (line ends newlines, unclean
-    characters replaced), and `pieces` cover it from end to end: nothing is lost. `log` lists everything that was
-    repaired or odd, by its place. `tail` holds the events that were certain only at the end.
-    """
+    """Result of reading a reply; texts are clean, unescaped and trimmed."""
 
     content: str
+    """Text for the player."""
     thought: str = ""
+    """Text for the log."""
     ops: tuple[Op, ...] = ()
+    """Ops of the updates that count, in order, numbered from 0; `set_aside` names all other updates."""
     lost: tuple[OpVerdict, ...] = ()
+    """Verdicts on ops that could not be read (an update whose ops cannot be separated counts as one op). Pass them to
+    `judge_ops`: a host that applied half a reply would break the rule of all or none.
+    """
     blocks: tuple[Block, ...] = ()
+    """Other JSON tags, in order."""
     texts: tuple[tuple[str, str], ...] = ()
+    """Other text tags as (tag, text)."""
     log: tuple[Correction, ...] = ()
+    """All repairs and oddities, by their place."""
     source: str = ""
+    """The reply that was read (line ends newlines, unclean characters replaced)."""
     pieces: tuple[Piece, ...] = ()
+    """Stretches that cover `source` from end to end: nothing is lost."""
     tail: tuple[ParseEvent, ...] = field(default=(), compare=False, repr=False)
+    """Events that were certain only at the end."""
 
     @property
     def corrections(self) -> tuple[str, ...]:
-        """Sentences on what was repaired or left out; what is only odd in form is in `log` alone."""
+        """Return sentences on repairs and omissions; oddities of form are only in `log`."""
         return tuple(entry.sentence for entry in self.log if entry.code not in FORM_CODES)
 
     @property
     def set_aside(self) -> tuple[Correction, ...]:
-        """The updates that were not applied because of where they are: a code, the reason with what to do, the place."""
+        """Return the updates that were not applied because of their place: a code, the reason with advice, the
+        place.
+        """
         return tuple(entry for entry in self.log if entry.code in SET_ASIDE_CODES)

@@ -1,10 +1,9 @@
-"""Anchors of a state tree: how they are found and assigned, and why an anchor never names
-another entity later.
+"""Finds and assigns the anchors of a state tree; an anchor never names another entity later.
 
-A mapping with an `id` is an entity, a mapping with an `_anchor` a container that may grow. An id that a model has once
-seen never names another thing: the ids of removed things stay in the root's `$meta.gone` as `{id: name}`, and so follow
-the branch with the state. A thing may return under its id if it has the same name (taken out of one bag and put into
-another). Pure; a tree is never changed, only copied where it differs.
+A mapping with an `id` is an entity, a mapping with an `_anchor` a container that may grow. The ids of removed things
+stay in the root's `$meta.gone` as `{id: name}`, and so follow the branch with the state. A thing may return under its
+id if it has the same name (taken out of one bag and put into another). Pure; a tree is never changed, only copied where
+it differs.
 """
 
 from __future__ import annotations
@@ -78,13 +77,14 @@ def next_item_id(taken: Iterable[str]) -> Iterator[str]:
 
 
 def with_anchors(tree: Any) -> Any:
-    """Return the tree in which every mapping in a list, and every thing that follows the template of its group, has an `id`.
+    """Return the tree in which every mapping in a list, and every thing that follows the template of its group, has an
+    `id`.
 
-    A mapping in a list without one gets `item_<n>`, in reading order, numbered from the highest such id that is or was in the
-    tree: first those in lists of containers, then those in all other lists (prompts of earlier releases showed ids of the
-    former alone, and these must still mean the same). A thing in a group gets its key; where that is or was the id of another
-    thing, or is a top field of the tree, `item_<n>`. The same tree gives the same ids; a tree in which none is missing is
-    returned unchanged.
+    A mapping in a list without one gets `item_<n>`, in reading order, numbered from the highest such id that is or was
+    in the tree: first those in lists of containers, then those in all other lists (older prompts showed ids only in
+    containers, and these must still mean the same). A thing in a group gets its key; if the key is or was the id of
+    another thing, or is a top field of the tree, it gets `item_<n>`. The same tree gives the same ids; a tree with all
+    ids is returned unchanged.
     """
     is_nameless, has_groups = _find_nameless(tree)
     if is_nameless:
@@ -98,7 +98,7 @@ def _find_nameless(tree: Any) -> tuple[bool, bool]:
     `$meta` is not searched.
     """
     quests = tree.get(QUESTS) if is_mapping(tree) else None
-    # Quests have a template of their own; mostly all have ids, and then a turn has nothing to look for.
+    # Quests have a template of their own; usually all have ids, and a turn has nothing to look for.
     is_nameless, has_groups = False, is_mapping(quests) and any(map(_is_nameless, quests.values()))
     stack = [tree]
     while stack:
@@ -155,7 +155,7 @@ def _walk_nameless_things(node: Any, rules: Rules, at: Tokens) -> Iterator[Token
         for key, value in node.items():
             if key == META or type(value) in _LEAVES:
                 continue
-            # What is directly in the tree is addressed by its key as it is.
+            # Things directly in the tree are addressed by their unchanged key.
             if at and rules.holds_things and _is_nameless(value) and ANCHOR not in value and not is_group(value):
                 yield (*at, key)
             inner = rules.rules_below(key, value) if is_mapping(value) else rules

@@ -1,7 +1,7 @@
-"""State conventions: values with a description (VWD), things with an anchor, and the author's `$meta`.
+"""Conventions of the state: values with a description (VWD), things with an anchor, and the author's `$meta`.
 
 A two-element list `[scalar, "text"]` is a value with its description, unless the rules of the mapping that owns the
-field call it a list (`rules`). `$meta` is where the author writes rules for a mapping; a model never sees it. Imports
+field call it a list (`rules`). In `$meta` the author writes rules for a mapping; a model never sees it. Imports
 nothing.
 """
 
@@ -33,7 +33,7 @@ def is_scalar(value: Any) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a value counts as a number: whole or not, but no boolean."""
+    """Return whether a value counts as a number: whole or not, but not a boolean."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

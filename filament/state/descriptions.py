@@ -28,9 +28,9 @@ def look_up_text(table: Sequence[tuple[Any, str]], value: Any) -> str | None:
 
 
 def describe_new_value(rules: Rules, field: str, old: Any, new: Any, notes: list[Note]) -> Any:
-    """Return what a field holds once `new` (a scalar, or a pair of a value and its description) is set in it.
+    """Return the value of a field once `new` (a scalar, or a pair of a value and its description) is set in it.
 
-    `old` is what it held: a pair if that was a VWD, None for nothing. The author's table or text decides first, then
+    `old` is the present value: a pair if it is a VWD, None for nothing. The author's table or text decides first, then
     the op. Without these, the old description is dropped with the old value, unless the author's rule keeps it.
     """
     value, given = (new[0], new[1]) if is_pair(new) else (new, None)

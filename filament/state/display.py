@@ -1,4 +1,4 @@
-"""The state tree as it is shown to a model: values with their descriptions, without the author's rules. Pure."""
+"""Shows the state tree to a model: values with their descriptions, without the author's rules. Pure."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def _display_node(node: Any, rules: Rules, field: str) -> Any:
 
 
 def without_hidden(tree: Any) -> Any:
-    """Return the tree without the fields that `$meta.hidden` hides from models and players; one that hides nothing is returned
-    unchanged.
+    """Return the tree without the fields that `$meta.hidden` hides from models and players; unchanged if nothing is
+    hidden.
     """
     hides, follows_templates = _find_hidden(tree)
     if not hides:
@@ -78,8 +78,8 @@ def _find_hidden(tree: Any) -> tuple[bool, bool]:
 
 
 def _drop_hidden(node: Any, rules: Rules | None, field: str) -> Any:
-    """Return a node without what is hidden, _GONE where it is that itself. `rules` are a mapping's own, for any other node those of
-    the mapping above, and None where every mapping hides by its own `$meta` alone.
+    """Return a node without its hidden parts, _GONE if it is hidden itself. `rules` are a mapping's own, for any other
+    node those of the mapping above, and None if every mapping hides only by its own `$meta`.
     """
     if is_mapping(node):
         meta = (meta_of(node) if META in node else EMPTY) if rules is None else rules.meta
@@ -110,7 +110,7 @@ def _drop_hidden(node: Any, rules: Rules | None, field: str) -> Any:
 
 
 def is_hidden_at(tree: Any, tokens: Iterable[str]) -> bool:
-    """Return whether what is at a place of the tree is hidden, by itself or with what it is in."""
+    """Return whether the value at a place of the tree is hidden, by itself or by a parent."""
     node, rules, field, is_entry = tree, rules_at_root(tree), "", False
     for token in tokens:
         if is_mapping(node):
@@ -132,11 +132,11 @@ def is_hidden_at(tree: Any, tokens: Iterable[str]) -> bool:
 
 
 def list_limits(tree: Any) -> dict[str, list[str]]:
-    """Return the rules for values that a model has to know: for each the paths of the fields that have it.
+    """Return the rules for values that a model has to know, each with the paths of its fields.
 
     A rule is a range (`0..100`, `>= 0`, `<= 9`), the values to choose from (`novice | master`), a unit, or a range with
-    its unit. Paths are those of ops, in reading order; a field that the tree does not have is left out. What the template of a
-    group says is listed once, for all things in it (`people.*.trust`).
+    its unit. Paths are those of ops, in reading order; a field that the tree does not have is left out. A rule in the
+    template of a group is listed once, for all things in it (`people.*.trust`).
     """
     found: dict[str, dict[str, None]] = {}
     for rule, path in _walk_limits(tree, rules_at_root(tree), "", "", ""):

@@ -1,4 +1,4 @@
-"""Resolves anchors and paths to a place in a tree, with everything that the rules need to know about it."""
+"""Resolves anchors and paths to a place in a tree, with the rules that apply there."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from filament.state.rules import Rules, rules_at_root, shown_names
 from filament.state.verdicts import Authority, Legal, Refusal, RefusedError, find_nearest, list_choices
 
 _MOST_COMPARED = 20_000
-"""At most this many names are compared for the hints of one turn: each costs as much as judging an op."""
+"""Maximum number of names to compare for the hints of one turn: each costs as much as judging an op."""
 
 _MOST_LISTED = 12
 
 _WALK_COST = 10
-"""Finding an anchor in the tree costs about this many times as much as looking up a known one."""
+"""Cost of finding an anchor in the tree, as a multiple of looking up a known one."""
 
 
 class AnchorIndex:
     """Anchors of a tree that is being changed: looked up by name, kept up to date by `drop`, `shift` and `add`.
 
-    `shown` are the anchors that the prompt showed, as JSON Pointers. They are used where the tree has no such anchor of
+    `shown` are the anchors that the prompt showed, as JSON Pointers. They are used if the tree has no such anchor of
     its own and the pointer leads to a mapping without anchors: these ids were made for the prompt only
     (`with_anchors`). `gone` are the ids of removed things, with their names.
     """
@@ -72,8 +72,8 @@ class AnchorIndex:
             self._back.add(anchor)
 
     def drop(self, at: Tokens, node: Any) -> dict[str, Tokens]:
-        """Remove all anchors at and below `at`, where `node` is; return them with their places, in the order in which
-        they were added.
+        """Remove all anchors at and below `at`, the place of `node`; return them with their places, in the order of
+        adding.
         """
         dropped = {name: self.places[name] for name in sorted(self.list_under(at, node), key=self._order.__getitem__)}
         for name in dropped:
@@ -101,7 +101,7 @@ class AnchorIndex:
         return f"item_{self._made}"
 
     def list_under(self, at: Tokens, node: Any) -> set[str]:
-        """Return the anchors at and below `at`, where `node` is."""
+        """Return the anchors at and below `at`, the place of `node`."""
         names = {name for name, tokens in walk_anchors(node, at) if self.places.get(name, ())[: len(at)] == at}
         return names.union(name for name in self._shown if self.places[name][: len(at)] == at)
 
@@ -124,9 +124,9 @@ class AnchorIndex:
 def locate(target: str, index: AnchorIndex, tree: Any, *, may_create: bool = True) -> Tokens:
     """Return the tokens that a target names; the last one may name a field that does not exist yet.
 
-    Without `may_create` a lone name must be an anchor or a top field. A JSON Pointer is used as it is. Of a flat path
-    the longest beginning that is an anchor is resolved (ids may contain dots), otherwise the path starts at the root;
-    the rest are field names, or ids in a list of entities. RefusedError if the path does not exist.
+    Without `may_create` a target of one name must be an anchor or a top field. A JSON Pointer is used unchanged. The
+    longest beginning of a flat path that is an anchor is resolved (ids may contain dots), otherwise the path starts at
+    the root; the rest are field names, or ids in a list of entities. RefusedError if the path does not exist.
     """
     if target.startswith("/"):
         try:
@@ -176,7 +176,7 @@ def _child(node: Any, name: str, name_above: str, index: AnchorIndex) -> str:
         ids = [item[ID] for item in node if isinstance(item, Mapping) and isinstance(item.get(ID), str)]
         reason = f"{name_above} is a list: address an entry by its id, not as {name!r}"
         raise _unknown_name(reason, name, index, ids, ids)
-    raise _unknown_path(f"{name_above} is a value and has no field {name!r}; name {name_above} alone")
+    raise _unknown_path(f"{name_above} is a value and has no field {name!r}; name only {name_above}")
 
 
 def _unknown_path(reason: str) -> RefusedError:
@@ -194,7 +194,7 @@ def _unknown_name(
 
 
 def _hint_at_pointer(tree: Any, tokens: Tokens) -> str:
-    """Return which names there are where a pointer leaves the tree, as the end of a sentence."""
+    """Return the names at the place where a pointer leaves the tree, as the end of a sentence."""
     node = tree
     for token in tokens:
         found, inner = step(node, token)
@@ -208,41 +208,44 @@ def _hint_at_pointer(tree: Any, tokens: Tokens) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Spot:
-    """A place in a tree, with the rules in force there.
-
-    `owner` holds `key`; `found` says whether something is there, `old` is its value. `described`: it is a VWD. `part`
-    is "0" or "1" if the path continues into a VWD (then `tokens` end before it). `holder` is the nearest mapping above,
-    `field` its field on the path, `holder_tokens` its place, `rules` its rules. `inner` are the rules of the value
-    itself, if it is a mapping.
-    """
+    """A place in a tree, with the rules in force there."""
 
     tokens: Tokens
     owner: Any
+    """The mapping or list that has `key`."""
     key: str
     found: bool
+    """Whether something is there; `old` is its value."""
     old: Any
     described: bool
+    """Whether it is a VWD."""
     part: str | None
+    """"0" or "1" if the path continues into a VWD (then `tokens` end before it)."""
     holder: Mapping[str, Any]
+    """The nearest mapping above."""
     field: str
+    """Field of `holder` on the path."""
     holder_tokens: Tokens
+    """Place of `holder`."""
     rules: Rules
+    """Rules of `holder`."""
     inner: Rules | None
+    """Rules of the value itself, if it is a mapping."""
 
     @property
     def is_in_list(self) -> bool:
-        """Whether it is an entry of a list."""
+        """Return whether it is an entry of a list."""
         return isinstance(self.owner, list | tuple)
 
     @property
     def is_frozen(self) -> bool:
-        """Whether the rules forbid any change here; for a mapping its own `updatable` decides."""
+        """Return whether the rules forbid any change here; for a mapping its own `updatable` decides."""
         return not (self.inner.updatable if self.inner is not None else self.rules.may_update(self.field))
 
 
 def spot_at(tree: Any, tokens: Tokens, authority: Authority = Authority.MODEL) -> Spot:
-    """Return the spot that the tokens lead to; RefusedError for the root, for `$meta`, and for a path that does not
-    exist. The rules are those that hold for ops of an authority.
+    """Return the spot that the tokens lead to, with the rules for ops of an authority; RefusedError for the root, for
+    `$meta`, and for a path that does not exist.
     """
     if not tokens:
         raise RefusedError(Refusal.PROTECTED, "the root of the state is not changed as a whole; name a field")

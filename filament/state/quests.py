@@ -1,6 +1,6 @@
-"""The built-in rules of quests: in a typed state the top field `quests` follows them as if a template said so.
+"""Built-in rules of quests: in a typed state the top field `quests` follows them like the template of an author.
 
-They are data in the form of `$meta`, with three rules of their own: `transitions` (for each value of a field those that
+They are data in the form of `$meta`, with three more rules: `transitions` (for each value of a field the values that
 may follow it), `synonyms` (other words for the values of a field) and `entries` (the template of the entries of one
 list). Imports nothing.
 """
@@ -80,4 +80,4 @@ _QUEST: Mapping[str, Any] = {
     },
 }
 QUESTS_SHAPE: Mapping[str, Any] = {"$meta": {"necessary": "self", "template": _QUEST}}
-"""What the field `quests` of a typed state follows."""
+"""Template of the field `quests` in a typed state."""

@@ -1,4 +1,4 @@
-"""Rules of an author's `$meta` for each mapping of a state, with all that it inherits.
+"""Rules in force for each mapping of a state: an author's `$meta` with all that it inherits.
 
 The rules of a mapping come from three sources, the nearest first: its own `$meta`; the `$meta` of the template that it
 follows; for the two switches `updatable` and `extensible`, the mapping above. A template is a mapping with fields and
@@ -23,9 +23,9 @@ UPDATABLE, EXTENSIBLE, NECESSARY = "updatable", "extensible", "necessary"
 LIMITS, LISTS, TYPES, DESCRIPTIONS = "limits", "lists", "types", "descriptions"
 TEMPLATE, DESCRIPTION, UNITS, HIDDEN = "template", "description", "units", "hidden"
 META_KEYS = (DESCRIPTION, EXTENSIBLE, UPDATABLE, NECESSARY, LIMITS, LISTS, TYPES, UNITS, DESCRIPTIONS, TEMPLATE, HIDDEN)
-"""What an author may write in `$meta`."""
+"""Rules that an author may write in `$meta`."""
 TYPED = "typed"
-"""A key of the root's `$meta` (decision 0036): `true` in a state that a world pack started, unless its author says `false`."""
+"""A key of the root's `$meta`: `true` in a state that a world pack started, unless its author sets `false`."""
 TRANSITIONS, SYNONYMS, ENTRIES = "transitions", "synonyms", "entries"
 """Rules of quests only; authors do not write them."""
 GONE = "gone"
@@ -35,14 +35,14 @@ OTHERS = "*"
 SELF = "$self"
 """In `necessary`: the thing itself."""
 KEEP, DROP = "keep", "drop"
-"""In `descriptions`: the description stays whatever the value is, or is dropped with the old value."""
+"""In `descriptions`: the description stays with any value, or is dropped with the old value."""
 VALUE = "{value}"
-"""In a text of `descriptions`: the place of the value. A text with it describes every value."""
+"""In a text of `descriptions`: placeholder of the value. A text with it describes every value."""
 ANY, OR_NULL = "any", "?"
 """The type of every single value; the end of a type that allows null as well (`text?`)."""
 TYPE_WORDS = ("text", "integer", "number", "boolean", "list", "mapping", ANY)
 COUNT = "count"
-"""A number of this name is never below 0 in a typed state."""
+"""Number field that is never below 0 in a typed state."""
 NECESSARY_WORDS = ("self", "children", "all")
 _FIELDWISE = (LIMITS, TYPES, UNITS, DESCRIPTIONS)
 _NO_FIELDS: frozenset[str] = frozenset()
@@ -54,34 +54,36 @@ def _empty_mapping() -> Mapping[str, Any]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rules:
-    """The rules in force for one mapping.
-
-    `meta` is its own `$meta` over that of its template, rule by rule; `shape` the template that it follows; `pattern`
-    the template for the things in it. `updatable` and `extensible` are resolved, inherited where nothing is said;
-    `lists` are the fields that are lists and never VWDs. `container`: it has an `_anchor`. `closed`: its author says
-    that it is not extensible, so that its lists may not grow either. `typed`: values keep their type, and only what is
-    extensible takes new fields; containers are, everything else is not. `authority`: whose ops the rules are for.
-    """
+    """Rules in force for one mapping."""
 
     meta: Mapping[str, Any] = field(default_factory=_empty_mapping)
+    """Its own `$meta` over that of its template, rule by rule."""
     shape: Mapping[str, Any] = field(default_factory=_empty_mapping)
+    """The template that it follows."""
     pattern: Mapping[str, Any] = field(default_factory=_empty_mapping)
+    """The template for the things in it."""
     updatable: bool = True
+    """Resolved; inherited if not declared. So is `extensible`."""
     extensible: bool = True
     lists: frozenset[str] = _NO_FIELDS
+    """Fields that are lists and never VWDs."""
     container: bool = False
+    """Whether it has an `_anchor`."""
     closed: bool = False
+    """Whether its author made it not extensible, so that its lists may not grow either."""
     typed: bool = False
+    """Whether values keep their type, and only extensible mappings (containers by default) take new fields."""
     authority: Authority = Authority.MODEL
+    """Giver of the ops that the rules are for."""
 
     @property
     def holds_things(self) -> bool:
-        """Whether the fields that are mappings follow its template."""
+        """Return whether the fields that are mappings follow its template."""
         return bool(self.pattern) and not self.container
 
     @property
     def is_free(self) -> bool:
-        """Whether everything may be changed, added and deleted."""
+        """Return whether everything may be changed, added and deleted."""
         return self.authority is not Authority.MODEL
 
     def rules_below(self, field: str, child: Mapping[str, Any], *, entry: bool = False) -> Rules:
@@ -118,7 +120,7 @@ class Rules:
         """Return the template that a mapping in `field` follows, empty if none.
 
         An entry of a list follows the pattern. A field that is a mapping follows the pattern too, unless this is a
-        container; what this mapping's own template has under the field's name takes precedence.
+        container; the field's value in this mapping's own template takes precedence.
         """
         if entry:
             by_field = self.meta.get(ENTRIES)
@@ -137,8 +139,8 @@ class Rules:
         return word if isinstance(word, bool) else self.updatable
 
     def hides(self, field: str, value: Any = None) -> bool:
-        """Return whether a field, which has this value, is hidden from models and players: it is named, or the mapping in it says
-        so of itself.
+        """Return whether a field with this value is hidden from models and players: it is named in `hidden`, or its own
+        mapping hides itself.
         """
         named = self.meta.get(HIDDEN)
         if named is True or (isinstance(named, list | tuple) and field in named):
@@ -154,7 +156,7 @@ class Rules:
         return is_pair(value) and field not in self.lists
 
     def is_list(self, field: str, value: Any) -> bool:
-        """Return whether the value of a field is a list and no VWD."""
+        """Return whether the value of a field is a list and not a VWD."""
         return isinstance(value, list | tuple) and not self.is_described(field, value)
 
     def expects_field(self, field: str) -> bool:
@@ -179,12 +181,12 @@ class Rules:
         return pair[0], pair[1]
 
     def bounds_of(self, field: str) -> tuple[float | None, float | None]:
-        """Return the (min, max) that hold for a number in a field: its limits, else what its name says."""
+        """Return the (min, max) that hold for a number in a field: its limits, else those implied by its name."""
         return self.limits_of(field) or (0 if self.typed and field == COUNT else None, None)
 
     def type_of(self, field: str) -> str | tuple[Any, ...] | None:
-        """Return a word of TYPE_WORDS (with OR_NULL at its end, where null is allowed), or the values to choose from;
-        None if the field has no type. RefusedError if it is misspelt.
+        """Return a word of TYPE_WORDS (with OR_NULL at its end if null is allowed), or the values to choose from; None
+        if the field has no type. RefusedError if it is misspelt.
         """
         types = self.meta.get(TYPES)
         word = types.get(field) if is_mapping(types) else None
@@ -203,7 +205,7 @@ class Rules:
         return unit if isinstance(unit, str) else ""
 
     def followers_of(self, field: str, value: Any) -> tuple[str, ...] | None:
-        """Return the values that may follow a value of a field; None where any may."""
+        """Return the values that may follow a value of a field; None if any may."""
         by_field = None if self.is_free else self.meta.get(TRANSITIONS)
         table = by_field.get(field) if is_mapping(by_field) else None
         return table.get(value) if is_mapping(table) and isinstance(value, str) else None
@@ -214,8 +216,8 @@ class Rules:
         return by_field.get(field, EMPTY) if is_mapping(by_field) else EMPTY
 
     def description_rule(self, field: str) -> str | tuple[tuple[Any, str], ...] | None:
-        """Return the table of a field, in its order, or a text with VALUE, KEEP or DROP; None if nothing is said.
-        RefusedError if it is none of these.
+        """Return the table of a field, in its order, or a text with VALUE, KEEP or DROP; None if there is no rule.
+        RefusedError for anything else.
         """
         rules = self.meta.get(DESCRIPTIONS)
         rule = rules.get(field) if is_mapping(rules) else None
@@ -228,7 +230,7 @@ class Rules:
         )
 
     def is_necessary(self, field: str) -> bool:
-        """Return whether a field may not be taken away: in a typed state, one that could not be made again either."""
+        """Return whether a field may not be removed: in a typed state also one that could not be added again."""
         if self.is_free:
             return False
         if self.typed and not self.extensible:
@@ -246,7 +248,7 @@ class Rules:
 
     @property
     def must_stay(self) -> bool:
-        """Whether the mapping itself may not be taken away."""
+        """Return whether the mapping itself may not be removed."""
         if self.is_free:
             return False
         word = self.meta.get(NECESSARY)
@@ -262,7 +264,7 @@ def shown_names(node: Any, rules: Rules | None = None) -> list[str]:
 
 
 def is_group(child: Mapping[str, Any]) -> bool:
-    """Return whether a mapping is no thing of its own but holds things: it has a template for them, and no id."""
+    """Return whether a mapping only groups things: it has a template for them, and no id."""
     return ID not in child and META in child and is_mapping(meta_of(child).get(TEMPLATE))
 
 
@@ -282,10 +284,10 @@ def is_typed(tree: Any) -> bool:
 
 
 def merge_meta(under: Mapping[str, Any], over: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the rules of a mapping whose template says `under` and whose own `$meta` says `over`.
+    """Return the rules of a mapping: its own `$meta` (`over`) on top of its template's (`under`).
 
     Rule by rule, `over` takes precedence. `limits`, `types` and `descriptions` are merged field by field, and so is
-    `updatable` where `over` names fields; `lists` are united; two templates are merged. `template: null` ends the
+    `updatable` if `over` names fields; `lists` are united; two templates are merged. `template: null` ends the
     inheritance.
     """
     if not under or not over:

@@ -1,4 +1,4 @@
-"""The verdict on each op: applied or refused, a stable code, a sentence, and remarks on side effects.
+"""Verdict on each op: applied or refused, a stable code, a sentence, and remarks on side effects.
 
 Codes are for programs and do not change; sentences are for models, players and authors and may. Imports nothing.
 """
@@ -16,11 +16,11 @@ _CHOICES_SHOWN = 12
 
 
 class Authority(StrEnum):
-    """Whose ops are judged.
+    """Giver of the ops that are judged.
 
-    MODEL: all rules hold. HOST: a program that repairs the state; it may do what `updatable`, `extensible`,
-    `necessary` and the transitions of quests forbid a model, but types and limits hold. AUTHOR: the actions of a world
-    pack; as HOST, and a value without a declared type may change its kind.
+    MODEL: all rules hold. HOST: a program that repairs the state; it may do what `updatable`, `extensible`, `necessary`
+    and the transitions of quests forbid a model, but types and limits hold. AUTHOR: the actions of a world pack; as
+    HOST, and a value without a declared type may change its kind.
     """
 
     MODEL = "model"
@@ -29,14 +29,14 @@ class Authority(StrEnum):
 
 
 class Outcome(StrEnum):
-    """Whether an op took effect."""
+    """Effect of an op."""
 
     APPLIED = "applied"
     REFUSED = "refused"
 
 
 class Refusal(StrEnum):
-    """Why an op was refused. TURN_REFUSED: nothing is wrong with this one, but another of its turn was refused."""
+    """Reason why an op was refused. TURN_REFUSED: this op has no fault, but another one of its turn was refused."""
 
     MALFORMED = "malformed"
     UNREADABLE = "unreadable"
@@ -88,18 +88,18 @@ class Remark(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Legal:
-    """What would have been legal instead of a refused op; whatever is not known is empty.
-
-    `field` is the field (or id) that the op named, `near` the most similar name that exists, `choices` the values or
-    names to choose from, `limits` the least and the greatest value (None: open), `kind` the type of the field
-    (`text`, `integer`, `number`, `boolean`, `list`, `mapping`).
-    """
+    """Legal alternatives to a refused op; unknown ones are empty."""
 
     field: str = ""
+    """The field (or id) that the op named."""
     near: str = ""
+    """The most similar name that exists."""
     choices: tuple[Any, ...] = ()
+    """The values or names to choose from."""
     limits: tuple[float | None, float | None] | None = None
+    """The least and the greatest value (None: open)."""
     kind: str = ""
+    """Type of the field: `text`, `integer`, `number`, `boolean`, `list` or `mapping`."""
 
 
 def find_nearest(name: str, names: Iterable[str], *, most: int = 60) -> str:
@@ -123,7 +123,7 @@ def _describe_choice(choice: Any) -> str:
 
 
 class RefusedError(ValueError):
-    """Why an op is refused, as a code, a sentence and what would have been legal; the caller adds which op it was."""
+    """Refusal of an op: a code, a sentence and the legal alternatives; the caller adds which op it was."""
 
     def __init__(self, code: Refusal, reason: str, legal: Legal | None = None) -> None:
         self.code, self.reason, self.legal = code, reason, legal
@@ -141,24 +141,26 @@ class Note:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpVerdict:
-    """The verdict on one op. `number` is its place in the reply (0-based), `op` its text, `target` its path.
-
-    `code` is `applied` or a Refusal, `reason` a sentence that says what changed, or why nothing did. `legal` says for a
-    refused op what would have been legal.
-    """
+    """Verdict on one op."""
 
     number: int
+    """Place in the reply, 0-based."""
     op: str
+    """Text of the op."""
     outcome: Outcome
     code: str
+    """`applied` or a Refusal."""
     reason: str
+    """Sentence that states what changed, or why nothing did."""
     notes: tuple[Note, ...] = ()
     target: str = ""
+    """Path of the op."""
     legal: Legal | None = None
+    """Legal alternatives to a refused op."""
 
     @property
     def is_applied(self) -> bool:
-        """Whether the op took effect."""
+        """Return whether the op took effect."""
         return self.outcome is Outcome.APPLIED
 
 

@@ -16,7 +16,7 @@ LOWER = ("filament", "mnemosyne")
 PACKAGES = (*LOWER, "jacquard")
 CODE = (*PACKAGES, "evals", "benchmarks")
 
-OPENING = re.compile(r"(?:What|Which|Whom|Whose|Who|How|Of|As|Where|Whether|That|Those)\b")
+OPENING = re.compile(r"(?:What|Which|Whom|Whose|Who|How|Of|As|Where|That|Those)\b")
 """First words of a docstring that leave it without a subject. It begins with a verb or with the noun that it describes."""
 FORMS = {
     "'where' for 'if' (', where' of a place: 'in which')": (
@@ -42,10 +42,6 @@ BARE_PARTICIPLES = re.compile(
 )
 NOT_PROSE = ("mnemosyne/testing/redactor_samples.py", "mnemosyne/retrieval/text/words.py")
 UNCLEAN: tuple[str, ...] = (
-    "filament",
-    "filament/reply",
-    "filament/state",
-    "filament/state/changes",
     "mnemosyne",
     "mnemosyne/chains",
     "mnemosyne/chains/messages",

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from filament import (
     Body,
     EventKind,
-    Expected,
+    ExpectedReply,
     FilamentError,
     MarkupError,
     ParsedReply,
@@ -40,7 +40,7 @@ GOOD = (
 )
 SHORT = f"<think>a</think><content>Hi</content><state_update>[{SET}]</state_update>"
 CHOICE = TagRule(name="choice", body=Body.JSON, repeatable=False)
-SCENE = Expected(
+SCENE = ExpectedReply(
     tags=(
         TagRule(name="thought", aliases=("think",)),
         TagRule(name="content", required=True, repeatable=False),
@@ -51,7 +51,7 @@ SCENE = Expected(
 )
 
 
-def fed(chunks: Iterable[str], expected: Expected | None = None) -> tuple[list[ParseEvent], ParsedReply]:
+def fed(chunks: Iterable[str], expected: ExpectedReply | None = None) -> tuple[list[ParseEvent], ParsedReply]:
     parser = StreamParser() if expected is None else StreamParser(expected=expected)
     events = [event for chunk in chunks for event in parser.feed(chunk)]
     reply = parser.close()
@@ -91,7 +91,9 @@ def bare(text: str) -> str:
     return "".join(text.split())
 
 
-def check_split(text: str, chunks: list[str], whole: tuple[list[Any], ParsedReply], expected: Expected | None) -> None:
+def check_split(
+    text: str, chunks: list[str], whole: tuple[list[Any], ParsedReply], expected: ExpectedReply | None
+) -> None:
     assert "".join(chunks) == text
     events, reply = fed(chunks, expected)
     assert reply == whole[1]
@@ -139,7 +141,7 @@ def test_content_is_told_before_its_tag_closes() -> None:
 
 
 def test_ops_are_told_at_the_end_and_other_json_with_its_closing_tag() -> None:
-    parser = StreamParser(expected=Expected(tags=(*Expected().tags, CHOICE)))
+    parser = StreamParser(expected=ExpectedReply(tags=(*ExpectedReply().tags, CHOICE)))
     parser.feed("<content>Hi</content>")
     assert parser.feed(f"<state_update>[{SET}]</state_update><choice>[1]</cho") == ()
     (event,) = parser.feed("ice>")
@@ -229,18 +231,18 @@ def test_an_update_that_is_not_legal_now_changes_nothing_and_is_not_shown() -> N
 
 
 def test_what_is_required_is_missed() -> None:
-    wanted = Expected(tags=(TagRule(name="content"), TagRule(name="choice", body=Body.JSON, required=True)))
+    wanted = ExpectedReply(tags=(TagRule(name="content"), TagRule(name="choice", body=Body.JSON, required=True)))
     assert parse_reply("Hi", expected=wanted).corrections == ("The reply has no choice.",)
     assert parse_reply("<choice>{}</choice>", expected=wanted).corrections == ()
 
 
 def test_an_impossible_structure_is_refused() -> None:
     with pytest.raises(MarkupError, match="expected twice"):
-        Expected(tags=(TagRule(name="a"), TagRule(name="b", aliases=("A",))))
+        ExpectedReply(tags=(TagRule(name="a"), TagRule(name="b", aliases=("A",))))
     with pytest.raises(MarkupError, match="not an expected tag"):
-        Expected(sequence=("choice",))
+        ExpectedReply(sequence=("choice",))
     with pytest.raises(MarkupError, match="not an element"):
-        Expected(tags=(TagRule(name="a b"),))
+        ExpectedReply(tags=(TagRule(name="a b"),))
 
 
 # --- strict ---
@@ -294,7 +296,7 @@ PLACES = st.lists(st.integers(0, 400), max_size=8)
 
 @settings(max_examples=250)
 @given(NOISE, PLACES, st.sampled_from([None, SCENE]))
-def test_chunks_do_not_matter(text: str, places: list[int], expected: Expected | None) -> None:
+def test_chunks_do_not_matter(text: str, places: list[int], expected: ExpectedReply | None) -> None:
     events, reply = fed([text], expected)
     check_whole(text, events, reply)
     whole = (merged(events), reply)

@@ -1,7 +1,7 @@
-"""Fits a new value to the type of its field: other spellings become the legal value, what cannot is refused. Pure.
+"""Fits a new value to the type of its field: other spellings become the legal value, other values are refused. Pure.
 
-A type is what `$meta.types` says. In a typed state a field without one keeps the kind of the value that it holds (text,
-number or truth value).
+`$meta.types` declares the type. In a typed state a field without one keeps the kind of its value (text, number or truth
+value).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from filament.state.rules import ANY, OR_NULL, Rules
 from filament.state.verdicts import Authority, Legal, Note, Refusal, RefusedError, Remark, find_nearest
 
 NOTHING = object()
-"""The old value of a place that held none."""
+"""Sentinel: the field did not exist."""
 _NUMBER = re.compile(r"[+-]?[0-9]{1,15}(\.[0-9]{1,15})?")
 _TRUTH: Mapping[str, bool] = {
     **dict.fromkeys(("true", "yes", "是", "真"), True),
@@ -28,9 +28,13 @@ _UNREADABLE = object()
 
 
 def fit_value(rules: Rules, field: str, old: Any, new: Any, notes: list[Note]) -> Any:
-    """Return what an op sets in a field, as the field's type takes it; `old` is what it held, NOTHING for a new field.
+    """Return the value to set in a field, fitted to the field's type; remarks state what was changed.
 
-    RefusedError for a value that is not of the type or outside the limits. A remark says what was changed.
+    Args:
+        old: The present value, NOTHING for a new field.
+
+    Raises:
+        RefusedError: if the value is not of the type or outside the limits.
     """
     described = rules.is_described(field, new)
     plain = new[0] if described else new
@@ -41,12 +45,12 @@ def fit_value(rules: Rules, field: str, old: Any, new: Any, notes: list[Note]) -
 
 
 def fit_entry(rules: Rules, field: str, old: Any, new: Any, notes: list[Note]) -> Any:
-    """Return what an op sets in the place of an entry of the list in a field, of the kind of that entry."""
+    """Return the value to set in the place of an entry of the list in a field, of the kind of that entry."""
     return _fit(rules, field, _kept_kind(rules, old), new, notes)
 
 
 def fit_number(field: str, value: Any, notes: list[Note]) -> Any:
-    """Return the number that an op calculates with: one that was given as text is read, anything else stays as it is."""
+    """Return the number that an op calculates with: a number in a text is read, anything else is returned unchanged."""
     made = _read_text("number", value) if isinstance(value, str) else _UNREADABLE
     if made is _UNREADABLE:
         return value
@@ -55,7 +59,7 @@ def fit_number(field: str, value: Any, notes: list[Note]) -> Any:
 
 
 def _kept_kind(rules: Rules, old: Any) -> str | None:
-    """Return the type that a value keeps because it has it; None where none is known."""
+    """Return the type that a field keeps because its value has it; None if it is unknown."""
     if not rules.typed or rules.authority is Authority.AUTHOR:
         return None
     if isinstance(old, bool):

@@ -1,6 +1,6 @@
-"""What the rules of a mapping allow: types, limits, updatable, extensible, necessary.
+"""Checks what the rules of a mapping allow: types, limits, updatable, extensible, necessary.
 
-Pure checks that raise RefusedError, with a code and a reason that a model or an author can act on.
+The checks are pure and raise RefusedError, with a code and a reason that a model or an author can act on.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def check_limits(rules: Rules, field: str, plain: Any) -> None:
 
 
 def clamp_number(rules: Rules, field: str, number: int | float, notes: list[Note]) -> int | float:
-    """Return the number, moved to the nearer limit of the field if it is outside; a remark says so."""
+    """Return the number, moved to the nearer limit of the field if it is outside; a remark states the move."""
     limits = rules.bounds_of(field)
     low, high = limits
     kept = number
@@ -93,13 +93,14 @@ def check_changeable(spot: Spot) -> None:
 
 
 def check_new_field(rules: Rules, field: str, siblings: Iterable[str] = ()) -> None:
-    """Raise RefusedError for a new field in a mapping that may not be extended and does not declare it, and in a typed
-    state for one that is only another spelling of a field that is there. `siblings` are the fields that are there.
+    """Raise RefusedError for a new field that the rules do not allow: the mapping may not be extended and does not
+    declare it, or in a typed state it is only another spelling of an existing field. `siblings` are the existing
+    fields.
     """
     held = siblings if isinstance(siblings, Mapping) else dict.fromkeys(siblings)
     is_like = rules.typed and is_misspelt(field, find_nearest(field, [name for name in held if name != META]))
     if rules.may_update(field) and (rules.expects_field(field) or (rules.extensible and not is_like)):
-        # Most new fields are legal, and then it is not looked up which of the others are hidden.
+        # Most new fields are legal; the hidden fields are looked up only for the others.
         return
     names = tuple(shown_names(held, rules))
     near = find_nearest(field, names)
@@ -137,7 +138,7 @@ def is_misspelt(name: str, known: str) -> bool:
 
 
 def check_growth(rules: Rules, field: str) -> None:
-    """Raise RefusedError where a list may not grow because its mapping may not be extended."""
+    """Raise RefusedError if a list may not grow because its mapping may not be extended."""
     if rules.closed:
         reason = f"{field!r} may not grow ($meta.extensible); SET, POP or change what is in it"
         raise RefusedError(Refusal.NOT_EXTENSIBLE, reason, Legal(field=field))

@@ -35,19 +35,18 @@ APPLIED = "applied"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JudgedOps:
-    """The outcome of a turn's ops.
-
-    `verdicts` has one for each op, in order. `tree` is the state after them and `patch` the JSON Patch that leads
-    there; if any op was refused, `tree` is the unchanged state and `patch` is empty.
-    """
+    """Outcome of a turn's ops."""
 
     tree: Any
+    """The state after the ops; unchanged if any op was refused."""
     patch: tuple[PatchOp, ...]
+    """The JSON Patch that leads to `tree`; empty if any op was refused."""
     verdicts: tuple[OpVerdict, ...]
+    """One for each op, in order."""
 
     @property
     def refused(self) -> OpVerdict | None:
-        """The first op that was refused for a reason of its own, or None."""
+        """Return the first op that was refused for a reason of its own, or None."""
         return find_refused(self.verdicts)
 
 
@@ -63,13 +62,18 @@ def judge_ops(
     """Return the verdicts on ops, and the tree and patch that follow from them; the given tree is not changed. Never
     raises for an op.
 
-    Ops are typed or in either spelling. Each op sees the effect of the valid ones before it. When one is refused, the
-    others are still judged, but none takes effect: those without a fault of their own get the code `turn_refused`.
-    `anchors` are those that the prompt showed. `lost` are verdicts on ops of the same reply that could not be read;
-    they count as refused, and all verdicts are then numbered by their place in the reply (`Op.number`). The same patch
-    assigns ids to things in containers that have none yet (as `with_anchors` shows them). `limits` bound the ops, their
-    values and the state after each; of more than `limits.reply_ops` ops only that many are judged, and one further
-    verdict (`too_many_ops`) reports the rest. `authority` says whose ops these are.
+    Each op sees the effect of the valid ones before it. When one is refused, the others are still judged, but none
+    takes effect: those without a fault of their own get the code `turn_refused`. The same patch assigns ids to things
+    in containers that have none yet (as `with_anchors` shows them).
+
+    Args:
+        ops: Typed ops, or ops in either spelling.
+        anchors: The anchors that the prompt showed.
+        lost: Verdicts on ops of the same reply that could not be read; they count as refused, and all verdicts are then
+            numbered by their place in the reply (`Op.number`).
+        limits: Bounds on the ops, their values and the state after each; ops beyond `limits.reply_ops` are not judged,
+            and one further verdict (`too_many_ops`) reports them.
+        authority: Who gives the ops.
     """
     numbered = [(op.number if lost and isinstance(op, Op) else number, op) for number, op in enumerate(ops)]
     numbered, lost, beyond = _limit_ops(numbered, lost, limits)
@@ -139,9 +143,11 @@ def resolve(op: Op, anchors: Mapping[str, str] | None, tree: Any) -> str:
 def apply_ops(tree: Any, ops: Sequence[Op], anchors: Mapping[str, str] | None = None) -> AppliedOps:
     """Return the tree after all ops, in order, and the patch; the given tree is not changed.
 
-    All or nothing: OpError for the first op that is refused, with its place in `ops`, its reason and its code.
-    (`judge_ops` gives a verdict on every op.) Each op sees the effect of those before it, including the ids of things
-    that were just added. docs/filament.md explains what `$meta` allows.
+    All or nothing (`judge_ops` gives a verdict on every op). Each op sees the effect of those before it, including the
+    ids of things that were just added. docs/filament.md explains what `$meta` allows.
+
+    Raises:
+        OpError: for the first op that is refused, with its place in `ops`, its reason and its code.
     """
     judged = judge_ops(tree, ops, anchors)
     if (bad := judged.refused) is not None:

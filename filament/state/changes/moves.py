@@ -1,7 +1,6 @@
-"""One op on one tree as JSON Patch objects: what each verb means, within the rules of `guards` and `new_values`.
+"""Turns one op on one tree into JSON Patch objects, within the rules of `guards` and `new_values`.
 
-This module changes nothing: `judge` applies the patch that it proposes, so the recorded patch is always the one that
-ran.
+This module changes nothing: `judge` applies the proposed patch, so the recorded patch is always the one that ran.
 """
 
 from __future__ import annotations
@@ -40,18 +39,18 @@ _EXACT = Context(prec=34, traps=[InvalidOperation, DivisionByZero, Overflow])
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpPlanner:
-    """What an op works on: the tree after the ops before it, its anchors, and the remarks so far.
-
-    `authority` says whose ops these are.
-    """
+    """Working state while ops are applied one by one."""
 
     tree: Any
+    """The tree after the ops so far."""
     index: AnchorIndex
     notes: list[Note] = field(default_factory=list)
+    """The remarks so far."""
     authority: Authority = Authority.MODEL
+    """Giver of the ops."""
 
     def spot(self, tokens: Tokens) -> Spot:
-        """Return the spot at the tokens, with the rules that hold for who gives the ops."""
+        """Return the spot at the tokens, with the rules that hold for the authority."""
         return spot_at(self.tree, tokens, self.authority)
 
     def fresh_ids(self, value: Any) -> Iterator[str]:
@@ -127,7 +126,7 @@ def _set_description(spot: Spot, text: Any) -> Patch:
 
 
 def _propose_description(spot: Spot, result: Any) -> dict[str, Any]:
-    """Propose the new state of a VWD: its value alone where the description does not change."""
+    """Propose the new state of a VWD: only its value if the description does not change."""
     if is_pair(result) and result[1] == spot.old[1]:
         return _propose_one("replace", (*spot.tokens, "0"), result[0])
     return _propose_one("replace", spot.tokens, result)
@@ -246,7 +245,7 @@ def _propose_entry(spot: Spot, place: int, value: Any, planner: OpPlanner) -> Pa
         value = build_value(spot.rules, spot.field, value, planner.notes, entry=True)
     _check_anchors(value, planner.index)
     last = place == len(spot.old)
-    # Of another length it cannot have the shape of a VWD.
+    # A list of another length cannot have the shape of a VWD.
     grown = [*spot.old[:place], value, *spot.old[place:]] if len(spot.old) == 1 else []
     return [_propose_one("add", (*spot.tokens, "-" if last else str(place)), value), *_declare_list(spot, grown)]
 
@@ -280,7 +279,7 @@ def _check_entry_kind(spot: Spot, value: Any) -> None:
 
 
 def _missing_error(spot: Spot, use: str) -> RefusedError:
-    """Return the refusal of an op at a field that is not there; it names the most similar one."""
+    """Return the refusal of an op at a missing field; it names the most similar one."""
     names = tuple(shown_names(spot.owner, spot.rules))
     near = find_nearest(spot.key, names)
     hint = f"; did you mean {near!r}?" if near else f"; there are {list_choices(names)}" if names else ""
@@ -294,7 +293,7 @@ def _lists_of(spot: Spot) -> tuple[str, ...]:
 
 
 def _remove_entry(entries: Sequence[Any], place: int) -> Sequence[Any]:
-    """Return a list as it may be once an entry is removed, where it could then have the shape of a VWD."""
+    """Return a list to check once an entry is removed: the list itself if it could then have the shape of a VWD."""
     return [*entries[:place], *entries[place + 1 :]] if len(entries) == 3 else []
 
 

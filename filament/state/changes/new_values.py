@@ -1,6 +1,6 @@
-"""Computes the value that a place holds after a change: over an old value, or as a new entity shaped by its template.
+"""Computes the value of a place after a change: over an old value, or as a new entity shaped by its template.
 
-Pure. Nothing is changed here: values are returned as they will be in the tree, or RefusedError says why they are not
+Pure. Nothing is changed here: values are returned as they will be in the tree, or RefusedError states why they are not
 allowed.
 """
 
@@ -25,12 +25,12 @@ from filament.state.verdicts import Legal, Note, Refusal, RefusedError, Remark, 
 
 
 def replace_value(rules: Rules, field: str, old: Any, new: Any, notes: list[Note], *, entry: bool = False) -> Any:
-    """Return what a place holds once `new` is set where `old` was; RefusedError if a rule forbids it.
+    """Return the value of a place once `new` is set where `old` was; RefusedError if a rule forbids it.
 
-    `rules` are those of the mapping that holds `field`; with `entry`, the place is an entry of the list there. A VWD
-    gets the description that belongs to its new value. A mapping stays a mapping and keeps its id, `_anchor` and
-    `$meta`; each of its fields is replaced in turn, so that setting the whole mapping cannot bypass a field's rule. A
-    list stays a list.
+    `rules` are those of the mapping that has `field`; with `entry`, the place is an entry of the list there. A VWD gets
+    the description that belongs to its new value. A mapping stays a mapping and keeps its id, `_anchor` and `$meta`;
+    each of its fields is replaced in turn, so that setting the whole mapping cannot bypass a field's rule. A list stays
+    a list.
     """
     if isinstance(old, Mapping):
         return _replace_mapping(rules.rules_below(field, old, entry=entry), field, old, new, notes)
@@ -63,7 +63,7 @@ def _replace_mapping(rules: Rules, field: str, old: Mapping[str, Any], new: Any,
         elif key in new:
             result[key] = _replace_field(rules, key, value, new[key], notes)
         elif rules.hides(key, value):
-            # Who sets the mapping as it was shown does not mean to take this away.
+            # A model that sets the mapping it was shown does not mean to remove hidden fields.
             result[key] = value
         else:
             check_removal(rules, key, value)

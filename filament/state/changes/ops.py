@@ -19,7 +19,7 @@ _SHOWN_CHARS = 160
 
 
 class Verb(StrEnum):
-    """What an op does. INSERT is JSON Patch's `add`, which sets a field or inserts into a list."""
+    """Action of an op. INSERT is JSON Patch's `add`, which sets a field or inserts into a list."""
 
     SET = "SET"
     ADD = "ADD"
@@ -39,20 +39,18 @@ _JSON_PATCH = {"add": Verb.INSERT, "replace": Verb.SET, "remove": Verb.DELETE}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Op:
-    """One change of the state.
-
-    `target` is a flat path (`item_sword_01.count`, `hero.health`) or a JSON Pointer (`/hero/health`). `value` is JSON;
-    for POP it is the entry to take (None: the last one), for DELETE None. `number` is the op's place in its reply,
-    0-based, and says which op an error means.
-    """
+    """One change of the state."""
 
     verb: Verb
     target: str
+    """A flat path (`item_sword_01.count`, `hero.health`) or a JSON Pointer (`/hero/health`)."""
     value: Any = None
+    """JSON; for POP the entry to take (None: the last one), for DELETE None."""
     number: int = 0
+    """Place in the reply, 0-based; errors name the op by it."""
 
     def __str__(self) -> str:
-        """The op as a list of JSON, cut where it is long."""
+        """Return the op as a list of JSON, shortened if it is long."""
         parts = [self.verb.value, self.target]
         if self.verb is not Verb.DELETE and not (self.verb is Verb.POP and self.value is None):
             parts.append(self.value)
@@ -62,10 +60,13 @@ class Op:
 def parse_op(raw: Any, number: int = 0) -> Op:
     """Return the op of one spelling; `number` is its place in the list it came from.
 
-    Takes `["SET", "item_sword_01.count", 0]` (any of the verbs, in any case) and JSON Patch objects
-    `{"op": "add|replace|remove", "path": "/a/b" or "a.b", "value": …}`; an object may also name a verb in capitals.
-    `add` to a path that ends in `/-` is a PUSH. OpError for any other shape, and for a value that is not JSON data,
-    is nested deeper than 32, holds a number beyond 64 bits, or writes `$meta`.
+    - `["SET", "item_sword_01.count", 0]`: any of the verbs, in any case;
+    - `{"op": "add|replace|remove", "path": "/a/b" or "a.b", "value": …}`: a JSON Patch object, or a verb in capitals;
+    - `add` to a path that ends in `/-` is a PUSH.
+
+    Raises:
+        OpError: for any other shape, and for a value that is not JSON data, is nested deeper than 32, has a number
+            beyond 64 bits, or writes `$meta`.
     """
     try:
         return _parse_op(raw, number)
@@ -130,7 +131,7 @@ def copy_json_value(value: Any, depth: int = 0) -> Any:
 
 
 def check_json_number(value: int | float) -> int | float:
-    """Return a number as it is; ValueError if it is not finite or is a whole number beyond 64 bits."""
+    """Return a number unchanged; ValueError if it is not finite or is a whole number beyond 64 bits."""
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("the number is not finite")
     if isinstance(value, int) and not -_INT_LIMIT <= value < _INT_LIMIT:

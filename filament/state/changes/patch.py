@@ -1,4 +1,4 @@
-"""JSON Patch objects (RFC 6902: add, replace, remove) applied to a tree, unguarded.
+"""Applies JSON Patch objects (RFC 6902: add, replace, remove) to a tree, without checking rules.
 
 A stored op log is replayed in this way: an op that was allowed when it was written is not checked again. Pure: only the
 mappings and lists on the path to a change are copied, each once however many changes follow.
@@ -34,9 +34,9 @@ def apply_patch(tree: Any, patch: Iterable[PatchOp]) -> Any:
 class ChangingTree:
     """A tree to which ops are applied one after the other; `tree` is the result so far.
 
-    Neither the original tree nor a value that came with an op is ever changed: what they share with `tree` is copied
-    before its first change, and only copies made here are changed in place. So the cost of an op depends on the depth
-    of its path, not on the size of the tree.
+    Neither the original tree nor a value that came with an op is ever changed: a part that they share with `tree` is
+    copied before its first change, and only copies made here are changed in place. So the cost of an op depends on the
+    depth of its path, not on the size of the tree.
     """
 
     def __init__(self, tree: Any) -> None:
@@ -44,7 +44,7 @@ class ChangingTree:
         self._copies: dict[int, Any] = {}
 
     def play(self, op: PatchOp) -> None:
-        """Apply one op; ValueError says what is wrong with it, and then nothing has changed."""
+        """Apply one op; ValueError states its fault, and then nothing has changed."""
         verb, tokens = op.get("op"), split_pointer(str(op.get("path", "")))
         if verb not in _VERBS:
             raise ValueError(f"{verb!r} is not supported here. Use add, replace or remove")

@@ -18,30 +18,31 @@ from filament.state.pointer import Tokens, look_up, split_pointer
 from filament.state.verdicts import Refusal, RefusedError
 
 SMALL_VALUE_CHARS = 100
-"""A value of at most this size may replace a number, text or flag in a state that is too large already."""
+"""Size up to which a value may replace a number, text or flag in a state that is already too large."""
 _SHRINKING = frozenset((Verb.DELETE, Verb.POP))
 _STORING = frozenset((Verb.SET, Verb.INSERT, Verb.PUSH))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpLimits:
-    """What one reply may do to a state; None is no limit. Sizes are in characters of JSON text (`json_chars`).
-
-    At most `reply_ops` ops of a reply are judged. The value of one op takes at most `op_value_chars`. An op that makes the
-    whole state larger than `state_chars` is refused, unless it takes away (DELETE, POP), calculates, or puts a value of at
-    most 100 characters in the place of a number, text or flag: a state that is too large already can be used and made smaller.
-    """
+    """Limits on what one reply may do to a state, in characters of JSON text (`json_chars`); None: unlimited."""
 
     reply_ops: int | None = None
+    """Number of ops that are judged."""
     op_value_chars: int | None = None
+    """Size of the value of one op."""
     state_chars: int | None = None
+    """Size of the whole state. An op that exceeds it is refused, unless it removes (DELETE, POP), calculates, or puts a
+    value of at most 100 characters in the place of a number, text or flag: a state that is already too large can be
+    used and made smaller.
+    """
 
 
 NO_LIMITS = OpLimits()
 
 
 def json_chars(value: Any) -> int:
-    """Return how many characters a value takes as JSON text without blanks, characters beyond ASCII written as they are."""
+    """Return how many characters a value takes as JSON text without blanks; characters beyond ASCII are not escaped."""
     return len(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain))
 
 

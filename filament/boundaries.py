@@ -1,7 +1,8 @@
-"""Text inside markup as it was written: in an element that ends only at a boundary which the text does not contain.
+"""Unescaped text inside markup: an element that ends only at a boundary, which the text does not contain.
 
-Escaping alters code and markup that somebody wrote. Where a boundary is known, a text with a character that would be escaped is
-put into `<text boundary="…">` instead, and nothing in it can end that element. Without a boundary every text is escaped.
+Escaping would alter code and markup in a text. If a boundary is given, a text with a character that would be escaped is
+put into `<text boundary="…">` instead, and nothing in it can end that element. Without a boundary every text is
+escaped.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _TAG = re.compile("<[^>]*>")
 def choose_boundary(boundary: str, text: str) -> str:
     """Return a boundary that a text does not contain: the given one, or one made of it and the text's digest.
 
-    It depends on the text alone, so that no other text's boundary changes with it.
+    It depends only on the text, so that no other text's boundary changes with it.
     """
     if boundary not in text:
         return boundary
@@ -29,9 +30,7 @@ def choose_boundary(boundary: str, text: str) -> str:
 
 
 def show_text(text: str, boundary: str = "") -> str:
-    """Return a text for a place between tags: escaped, or as it was written (`show_as_written`) between boundaries where escaping
-    would alter it.
-    """
+    """Return a text for a place between tags: escaped, or unescaped between boundaries if escaping would alter it."""
     if not boundary or _SPECIAL.search(text) is None:
         return escape_text(text)
     shown = show_as_written(text)
@@ -41,15 +40,15 @@ def show_text(text: str, boundary: str = "") -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ContentPiece:
-    """A piece of a content: a tag, or a text. `source` is how it is written there, `text` what it was before.
-
-    `boundary` is that of a text between boundaries; whatever looks like a tag in it is text.
-    """
+    """Tag or text of a content."""
 
     source: str
+    """Characters in the content."""
     text: str
+    """Characters before they were escaped."""
     is_tag: bool = False
     boundary: str = ""
+    """Boundary of an unescaped text; whatever looks like a tag in it is text."""
 
     def with_text(self, text: str) -> ContentPiece:
         """Return the piece with another text, shown in the same way."""
@@ -78,7 +77,7 @@ def split_content(content: str) -> tuple[ContentPiece, ...]:
 
 
 def unescape_content(content: str) -> str:
-    """Return a content with its texts as they were written; tags stay, but those around a text between boundaries."""
+    """Return a content with its texts unescaped; tags stay, except those around a text between boundaries."""
     return "".join(piece.text for piece in split_content(content))
 
 

@@ -1,4 +1,4 @@
-"""Finds where an update begins whose tag the model forgot: a list of ops, or a fence around one, at the beginning of a line. Pure.
+"""Finds an update whose tag the model forgot: a list of ops, or a fence around one, at the beginning of a line. Pure.
 
 The first signs of an op decide, because no sentence begins with them.
 """
@@ -19,7 +19,7 @@ _SHAPES = (
 )
 """Beginnings of ops without blanks: one op, a list of ops, an object with the list."""
 _HEAD_CHARS = 64
-"""The most characters, blanks among them, in which the beginning of the ops has to be complete."""
+"""Maximum characters, blanks included, in which the beginning of the ops has to be complete."""
 _LINE = re.compile(r"(?:\A|\n)[ \t]*(?=[`\[{])")
 _FENCE = re.compile(r"```[A-Za-z]{0,16}[ \t]{0,8}\n\s{0,40}")
 _HALF_FENCE = re.compile(r"`{1,3}|```[A-Za-z]{1,16}[ \t]{0,8}|```[ \t]{1,8}")
@@ -27,14 +27,14 @@ _HALF_FENCE = re.compile(r"`{1,3}|```[A-Za-z]{1,16}[ \t]{0,8}|```[ \t]{1,8}")
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """The place of what may be an update without a tag: its fence, if it has one, begins at `start`, its JSON at `json`.
-
-    `is_certain`: no further text can make it anything else.
-    """
+    """Place of a possible update without a tag."""
 
     start: int
+    """Begin of its fence, or of its JSON if it has none."""
     json: int
+    """Begin of its JSON."""
     is_certain: bool
+    """Whether no further text can make it anything else."""
 
 
 def find_untagged(text: str, *, fresh: bool) -> Candidate | None:
