@@ -1,7 +1,7 @@
-"""What a store does with stored records that cannot be read: each is named, and what does not need it goes on.
+"""Unreadable stored records: each is reported, and everything that does not need it keeps working.
 
-A read passes a damaged record by and notes it in the store's `DamageLog`, so that whoever asked can say what is missing.
-A damaged part of a turn is a `LostTree`: only a reader of this very part fails, with an error that names it.
+A read skips a damaged record and notes it in the store's `DamageLog`, so that its caller can report what is missing. A
+damaged part of a turn is a `LostTree`: only a reader of this very part fails, with an error that names it.
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ LEFT_OUT = "It was left out"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DamageNote:
-    """A damaged record that a read passed by.
-
-    `scope` is `session:ID`, `world:ID`, or empty where the record belongs to neither; `what` names the record, `path` the
-    store, `reason` says what is wrong with it, and `effect`, a clause, what was done without it.
-    """
+    """A damaged record that a read skipped."""
 
     scope: str
+    """`session:ID`, `world:ID`, or empty if the record belongs to neither."""
     what: str
+    """Name of the record."""
     reason: str
+    """Fault of the record."""
     path: str = ""
+    """Address of the store."""
     effect: str = LEFT_OUT
+    """Clause that states what was done without the record."""
 
     @property
     def sentence(self) -> str:
-        """The note for a person."""
+        """Return the note for a person."""
         place = f" in {self.path}" if self.path else ""
         return (
             f"{self.what}{place} is damaged: {self.reason.strip().rstrip('.')}. {self.effect}; `jacquard check` names all "
@@ -45,7 +46,7 @@ class DamageNote:
 
 
 class DamageLog:
-    """The newest notes of one open store, each once. It may be used from several threads."""
+    """Newest notes of one open store, each once. It may be used from several threads."""
 
     def __init__(self) -> None:
         self._notes: OrderedDict[tuple[str, str], tuple[int, DamageNote]] = OrderedDict()
@@ -53,7 +54,7 @@ class DamageLog:
         self._count = 0
 
     def add(self, note: DamageNote) -> None:
-        """Note a damaged record; one that is known counts as noted again now."""
+        """Note a damaged record; a known one becomes the newest."""
         key = (note.scope, note.what)
         with self._lock:
             self._count += 1
@@ -63,18 +64,18 @@ class DamageLog:
                 self._notes.popitem(last=False)
 
     def mark(self) -> int:
-        """Return a number for `since`: what is noted from now on."""
+        """Return a number for `since`: later notes come after it."""
         return self._count
 
     def since(self, mark: int = 0, scopes: Collection[str] | None = None) -> tuple[DamageNote, ...]:
-        """Return what was noted after a mark, oldest first; with `scopes` only notes of these."""
+        """Return the notes after a mark, oldest first; with `scopes` only notes of these."""
         with self._lock:
             kept = [note for number, note in self._notes.values() if number > mark]
         return tuple(note for note in kept if scopes is None or note.scope in scopes)
 
 
 class LostTree(Mapping[str, Any]):
-    """A part of a turn's record that is damaged: whoever reads anything of it gets the error that names it."""
+    """A damaged part of a turn's record: every read of it raises the error that names it."""
 
     __slots__ = ("error",)
 
@@ -109,7 +110,9 @@ def note_of(error: DamagedRecordError, scope: str, effect: str = LEFT_OUT) -> Da
 
 
 def without_lost(record: TurnRecord) -> TurnRecord:
-    """Return a turn's record with None in the place of its damaged parts, for readers that go on without them."""
+    """Return a turn's record with None in the place of its damaged parts, for readers that can continue without
+    them.
+    """
     return replace(
         record,
         plan=unless_lost(record.plan),
@@ -129,5 +132,5 @@ def has_lost(record: TurnRecord) -> bool:
 
 
 def unless_lost(tree: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Return a part of a turn's record, or None where it is damaged."""
+    """Return a part of a turn's record, or None if it is damaged."""
     return None if isinstance(tree, LostTree) else tree

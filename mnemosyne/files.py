@@ -1,7 +1,7 @@
-"""Writes files whole, and creates the files and folders that only their owner may read.
+"""Writes files atomically, and creates private files and folders.
 
-Every file that matters is written by `write_file`: a reader, or a machine that loses its power, finds the old content or
-the new one and never a part. An architecture test forbids other ways of writing. All functions here block.
+Every file that matters is written by `write_file`: a reader, or a machine that loses its power, finds the old content
+or the new one and never a part. An architecture test forbids other ways of writing. All functions here block.
 """
 
 from __future__ import annotations
@@ -13,18 +13,23 @@ from pathlib import Path
 from uuid import uuid4
 
 NEW = ".new"
-"""The end of the name of a file that is being written; one that a killed process has left may be removed."""
+"""Suffix of a file that is being written; one that a killed process has left may be removed."""
 
 _FILE_MODE, _FOLDER_MODE, _OPEN_MODE = 0o600, 0o700, 0o666
 
 
 def write_file(path: Path, data: bytes | str, *, private: bool = False, durable: bool = True) -> None:
-    """Write a file whole or not at all: beside it, flushed to the disk, then moved into its place.
+    """Write a file completely or not at all: next to it, flushed to the disk, then moved into its place.
 
-    Text is written as UTF-8. A new file may be read and written by its owner alone if it is `private`, otherwise by whom
-    the umask lets; an existing one keeps its mode. A symbolic link stays one. Without `durable` the operating system may
-    still hold the content when this returns. A path that names a device or a pipe is written to directly. OSError when
-    it cannot be written; then nothing has changed.
+    Text is written as UTF-8. A symbolic link stays one. A path that names a device or a pipe is written to directly.
+
+    Args:
+        private: Whether only the owner may read and write a new file; else the umask decides. An existing file keeps
+            its mode.
+        durable: If false, the operating system may still have the content in memory when this returns.
+
+    Raises:
+        OSError: if it cannot be written; then nothing has changed.
     """
     body = data.encode("utf-8") if isinstance(data, str) else data
     place = path.resolve() if path.is_symlink() else path
@@ -46,7 +51,7 @@ def write_file(path: Path, data: bytes | str, *, private: bool = False, durable:
 def write_draft(
     path: Path, body: bytes | Iterable[bytes | memoryview], *, private: bool, durable: bool, name: str = ""
 ) -> Path:
-    """Write a file, whole or in parts, beside `path` (as `name`, by default one that nobody else uses) and return it; `place_draft`
+    """Write a file, whole or in parts, next to `path` (as `name`, by default a unique one) and return it; `place_draft`
     moves it.
     """
     draft = path.with_name(name or f".{path.name[:100]}.{uuid4().hex}{NEW}")
@@ -64,14 +69,16 @@ def write_draft(
 
 
 def place_draft(draft: Path, path: Path, *, durable: bool = True) -> None:
-    """Move a written file into its place, for good."""
+    """Move a written file into its place, durably."""
     draft.replace(path)
     if durable:
         sync_folder(path.parent)
 
 
 def write_chunks(path: Path, chunks: Iterable[bytes]) -> None:
-    """Write a new file, which its owner alone may read, piece by piece; what a failure leaves of it is the caller's to remove."""
+    """Write a new file that only its owner may read, piece by piece; after a failure the caller removes the rest of
+    it.
+    """
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILE_MODE), "wb") as out:
         for chunk in chunks:
             out.write(chunk)
@@ -93,7 +100,7 @@ def make_private_folder(folder: Path) -> None:
 
 
 def make_private_file(path: Path) -> None:
-    """Create an empty file that only its owner may read; an existing one is left as it is."""
+    """Create an empty file that only its owner may read; an existing one is not changed."""
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILE_MODE))
     except FileExistsError:
@@ -101,7 +108,7 @@ def make_private_file(path: Path) -> None:
 
 
 def private_mode(path: Path) -> int:
-    """Return the mode of a file, or, where there is none, that of a file that only its owner may read."""
+    """Return the mode of a file, or the mode of a private file if there is none."""
     known = _mode_of(path)
     return _FILE_MODE if known is None else stat.S_IMODE(known)
 

@@ -1,4 +1,4 @@
-"""The parts that a host may replace and seldom does: the clock, ids, hashes."""
+"""Clock, id generator and hasher: parts that a host may replace and seldom does."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from uuid import uuid4
 
 
 class SystemClock:
-    """The machine's time."""
+    """Clock of the machine."""
 
     def now(self) -> datetime:
         """Return the present as an aware datetime."""
@@ -40,32 +40,32 @@ HashText = Callable[[str], str]
 """The `digest` of a hasher."""
 
 DEFAULT_HASHER = Sha256Hasher()
-"""What hashes texts where a host brings no hasher of its own."""
+"""Hasher of texts unless a host brings its own."""
 
 hash_with_sha256: HashText = DEFAULT_HASHER.digest
 
 
 def digest_of(text: str, hash_text: HashText) -> str:
-    """Return the digest of a text: that of a host's hasher, or the default one if that fails, so that nothing is lost by it."""
+    """Return the digest of a text by a host's hasher, or by the default one if that fails, so that nothing is lost."""
     return _ask(text, hash_text) or hash_with_sha256(text)
 
 
 def is_digest(known: str, text: str, hash_text: HashText) -> bool:
-    """Return whether a digest may be that of a text: by a host's hasher (where that fails, by it any) or by the default one.
+    """Return whether a digest may belong to a text: by a host's hasher (any digest if it fails) or by the default one.
 
-    What was written before a host brought its own hasher has the default digest.
+    Records from before a host brought its own hasher have the default digest.
     """
     return known == hash_with_sha256(text) or (own := _ask(text, hash_text)) is None or known == own
 
 
 def digests_of(text: str, hash_text: HashText) -> tuple[str, ...]:
-    """Return the digests under which a text may be known: that of a host's hasher and the default one; none if the hasher fails."""
+    """Return the digests that a text may have: by a host's hasher and by the default one; none if the hasher fails."""
     own = _ask(text, hash_text)
     return () if own is None else tuple(dict.fromkeys((own, hash_with_sha256(text))))
 
 
 def _ask(text: str, hash_text: HashText) -> str | None:
-    """Return what a hasher returns; None where it fails or returns no text."""
+    """Return the answer of a hasher; None if it fails or returns no text."""
     try:
         digest = hash_text(text)
     except Exception:

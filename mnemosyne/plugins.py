@@ -23,8 +23,8 @@ GUIDE = "docs/plugins.md"
 class StoreFactory(Protocol):
     """Makes a store from its address; nothing is read or written before the store's first call.
 
-    `address` is the full address; its scheme is the name of the entry point: `NAME:…` or `NAME://…`. With `create`
-    false the first call raises StoreUnavailableError if there is no store yet.
+    The scheme of the address is the name of the entry point: `NAME:…` or `NAME://…`. With `create` false the first call
+    raises StoreUnavailableError if there is no store yet.
     """
 
     def __call__(self, address: str, *, tenant: str, create: bool) -> Store:
@@ -33,7 +33,9 @@ class StoreFactory(Protocol):
 
 
 class EmbedderFactory(Protocol):
-    """Makes an embedder; `argument` is what follows `NAME:`, or ''. The model is loaded later, by `warm` or `embed`."""
+    """Makes an embedder; `argument` is the text after `NAME:`, or ''. The model is loaded later, by `warm` or
+    `embed`.
+    """
 
     def __call__(self, argument: str) -> Embedder:
         """Return the embedder."""
@@ -41,7 +43,7 @@ class EmbedderFactory(Protocol):
 
 
 class TokenEstimatorFactory(Protocol):
-    """Makes a token estimator; `argument` is what follows `NAME:`, or ''. `model` is the setting `model_hint`."""
+    """Makes a token estimator; `argument` is the text after `NAME:`, or ''. `model` is the setting `model_hint`."""
 
     def __call__(self, argument: str, *, model: str | None) -> TokenEstimator:
         """Return the estimator, ready to count."""
@@ -49,7 +51,7 @@ class TokenEstimatorFactory(Protocol):
 
 
 class RedactorFactory(Protocol):
-    """Makes a redactor; `argument` is what follows `NAME:`, or ''. `rules` is the setting `redaction.rules`."""
+    """Makes a redactor; `argument` is the text after `NAME:`, or ''. `rules` is the setting `redaction.rules`."""
 
     def __call__(self, argument: str, *, rules: RedactionRules | None) -> Redactor:
         """Return the redactor."""
@@ -57,7 +59,7 @@ class RedactorFactory(Protocol):
 
 
 class ImporterFactory(Protocol):
-    """Makes an importer; `argument` is what follows `NAME:`, or ''."""
+    """Makes an importer; `argument` is the text after `NAME:`, or ''."""
 
     def __call__(self, argument: str) -> Importer:
         """Return the importer."""
@@ -66,19 +68,20 @@ class ImporterFactory(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExtensionPoint:
-    """One kind of part that is found by name.
-
-    `group` is the group of its entry points, `setting` the place where its name is configured, `kind` the word for such
-    a part in a sentence. An entry point is a `factory` (a Protocol) that returns a `part` (a Protocol). A name in
-    `built_in` always means the built-in part.
-    """
+    """One kind of part that is found by name."""
 
     group: str
+    """Group of its entry points."""
     setting: str
+    """Setting that contains its name."""
     kind: str
+    """Word for such a part in a sentence."""
     part: type
+    """Protocol that the part implements."""
     factory: type
+    """Protocol of an entry point, which returns the part."""
     built_in: tuple[str, ...]
+    """Names that always mean the built-in part."""
 
 
 STORES = ExtensionPoint(

@@ -1,1 +1,1 @@
-"""Core."""
+"""Codec, errors, limits and counting, used by all of mnemosyne."""

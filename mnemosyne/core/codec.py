@@ -1,11 +1,11 @@
-"""Bytes <-> the values of the schema.
+"""Encodes the values of the schema as bytes and back.
 
 Only this module imports msgspec, so the validator can be replaced in one file. It takes the schema from the types that
 callers pass and knows nothing of stores, chains or prompts.
 
-Inside, a time is an aware datetime and a mapping may be a read-only proxy; outside, a time is ISO 8601 text and a
-mapping is a JSON object. Text that UTF-8 cannot write (half a surrogate pair, from a broken pipe or a model's escape)
-is kept as a JSON escape, so `decode(encode(value), type(value)) == value` holds for it too.
+A decoded time is an aware datetime and a decoded mapping may be a read-only proxy; an encoded time is ISO 8601 text and
+an encoded mapping a JSON object. Text that UTF-8 cannot write (half a surrogate pair, from a broken pipe or a model's
+escape) is kept as a JSON escape, so `decode(encode(value), type(value)) == value` holds for it too.
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ from mnemosyne.core.errors import CodecError, UnreadableError
 T = TypeVar("T")
 
 JsonText = msgspec.Raw
-"""JSON that is encoded already: `encode` copies it; a field of this type is not decoded."""
+"""Encoded JSON: `encode` copies it; a field of this type is not decoded."""
 
 
 def _plain_mapping(value: Any) -> Any:
-    """Convert what JSON does not know: read-only mappings, and sets (sorted, so that the bytes are the same each time)."""
+    """Convert types that JSON does not know: read-only mappings, and sets (sorted, so that the bytes are the same each
+    time).
+    """
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, set | frozenset):
@@ -43,7 +45,7 @@ _FIELDS = msgspec.json.Decoder(dict[str, JsonText])
 
 
 class JsonTree(Mapping[str, Any]):
-    """A JSON object that is encoded already: `encode` copies it, and each of its fields is decoded when it is first read."""
+    """An encoded JSON object: `encode` copies it, and each of its fields is decoded when it is first read."""
 
     def __init__(self, json: bytes) -> None:
         self.json = json
@@ -51,7 +53,7 @@ class JsonTree(Mapping[str, Any]):
 
     @cached_property
     def _fields(self) -> Mapping[str, Any]:
-        """The fields, each as JSON; decoded where half a surrogate pair is among them."""
+        """Return the fields, each as JSON; decoded if half a surrogate pair is among them."""
         try:
             return _FIELDS.decode(self.json)
         except (msgspec.DecodeError, UnicodeDecodeError):
@@ -86,7 +88,7 @@ _BUILDING = threading.RLock()
 
 @lru_cache(maxsize=256)
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    # msgspec (0.22) lets other threads see what it knows of a dataclass before that is complete: they end the process.
+    # msgspec (0.22) shows other threads its incomplete knowledge of a dataclass, which ends the process.
     with _BUILDING:
         return msgspec.json.Decoder(kind)
 
@@ -113,7 +115,7 @@ def _encode_escaped(value: Any) -> bytes:
 
 
 def decode(data: bytes, kind: type[T]) -> T:
-    """Return the value of type `kind` that `data` holds; UnreadableError (a CodecError) when it holds none."""
+    """Return the value of type `kind` in `data`; UnreadableError (a CodecError) if there is none."""
     try:
         return cast(T, _decoder(cast(Hashable, kind)).decode(data))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -139,7 +141,7 @@ def encode_tree(tree: Mapping[str, Any]) -> bytes:
 
 
 def decode_tree(data: bytes) -> dict[str, Any]:
-    """Return the JSON object that `data` holds; UnreadableError when it holds none."""
+    """Return the JSON object in `data`; UnreadableError if it is not one."""
     return decode(data, dict)
 
 
@@ -163,16 +165,16 @@ def from_plain(value: Any, kind: type[T], *, is_lax: bool = False) -> T:
 
 
 def json_schemas(kinds: Sequence[Any], place: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return the JSON Schemas (2020-12) of types, in their order, and those of the values in them by name.
+    """Return the JSON Schemas (2020-12) of types, in their order, and the schemas of the values in them by name.
 
-    `place` is where the latter will stand, with `{name}` in it, as `#/components/schemas/{name}`.
+    `place` is the address of the latter, with `{name}` in it, as `#/components/schemas/{name}`.
     """
     schemas, named = msgspec.json.schema_components(kinds, ref_template=place)
     for kind in _dataclasses_in(kinds):
         properties = named.get(kind.__name__, {}).get("properties", {})
         for name, hint in get_type_hints(kind).items():
             if name in properties and (hint is datetime or datetime in get_args(hint)):
-                # msgspec names the format only for times whose zone a type demands.
+                # msgspec names the format only for times that require a zone by their type.
                 for each in (properties[name], *properties[name].get("anyOf", ())):
                     if each.get("type") == "string":
                         each["format"] = "date-time"
@@ -199,7 +201,7 @@ def format_time(at: datetime) -> str:
 
 
 def check_times(*times: datetime | None) -> None:
-    """Raise CodecError for a time without a zone; None is no time."""
+    """Raise CodecError for a time without a zone; None passes."""
     for at in times:
         if at is not None:
             format_time(at)

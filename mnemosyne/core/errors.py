@@ -42,9 +42,9 @@ from mnemosyne.core.masking.credentials import mask_credentials
 
 
 class ContextEngineError(Exception):
-    """The root of all errors of mnemosyne and jacquard, for hosts that catch everything.
+    """Root of all errors of mnemosyne and jacquard, for hosts that catch everything.
 
-    Its sentence holds no credentials, whatever it was given.
+    Its sentence contains no credentials.
     """
 
     def __init__(self, *args: object) -> None:
@@ -185,7 +185,7 @@ class StoreUnavailableError(StoreError):
 class DamagedRecordError(StoreError):
     """A stored record cannot be read any more: a disk fault or another program has changed it.
 
-    `path` is the store, if it is known; `what` is the damaged part.
+    `path` is the store, if it is known; `what` names the damaged part.
     """
 
     def __init__(self, path: str, what: str, reason: str) -> None:
@@ -224,7 +224,7 @@ class SchemaValidationError(MnemosyneError):
 
 
 class MigrationError(MnemosyneError):
-    """A document cannot be migrated to the current version; it was not changed. `faults`: what is broken in it."""
+    """A document cannot be migrated to the current version; it was not changed. `faults` lists its faults."""
 
     def __init__(self, from_version: str, to_version: str, reason: str, faults: tuple[str, ...] = ()) -> None:
         self.from_version, self.to_version, self.faults = from_version, to_version, faults
@@ -241,7 +241,7 @@ class SelectorResolveError(MnemosyneError):
 
 
 class EvidenceNotFoundError(MnemosyneError):
-    """A ref names evidence that the session does not hold."""
+    """A ref names evidence that the session does not have."""
 
     def __init__(self, session_id: str, evidence_id: str) -> None:
         self.session_id, self.evidence_id = session_id, evidence_id
@@ -261,7 +261,9 @@ class RedactionError(MnemosyneError):
 
 
 class PatternError(MnemosyneError):
-    """A regular expression or JSONPath cannot be used, or exceeded its time limit; `reason` says why and what to do."""
+    """A regular expression or JSONPath cannot be used, or exceeded its time limit; `reason` states why and what to
+    do.
+    """
 
     def __init__(self, pattern: str, reason: str) -> None:
         self.pattern, self.reason = pattern, reason
@@ -294,7 +296,7 @@ class CorpusError(MnemosyneError):
 
 
 class DocumentFileError(MnemosyneError):
-    """A file cannot be taken in as a document; the sentence names it and says why."""
+    """A file cannot be read as a document; the sentence names it and states why."""
 
     def __init__(self, file: str, reason: str) -> None:
         self.file, self.reason = file, reason
@@ -320,7 +322,7 @@ class SnapshotError(MnemosyneError):
 
 
 class SnapshotDamagedError(SnapshotError):
-    """A snapshot is not what its publisher wrote: a torn upload, a changed file, or another format. It is not used."""
+    """A snapshot differs from its publisher's: a torn upload, a changed file, or another format. It is not used."""
 
     def __init__(self, place: str, reason: str) -> None:
         self.place, self.reason = place, reason
@@ -331,7 +333,7 @@ class SnapshotDamagedError(SnapshotError):
 
 
 class SnapshotStorageError(SnapshotError):
-    """The place where snapshots lie cannot be reached, read or written."""
+    """The storage of snapshots cannot be reached, read or written."""
 
     def __init__(self, place: str, reason: str) -> None:
         self.place, self.reason = place, reason
@@ -339,7 +341,9 @@ class SnapshotStorageError(SnapshotError):
 
 
 class ScopeDroppedError(MnemosyneError):
-    """Another process dropped a scope of the index (an erasure, a rebuild) after this one had read it; nothing was written."""
+    """Another process dropped a scope of the index (an erasure, a rebuild) after this one had read it; nothing was
+    written.
+    """
 
     def __init__(self, folder: str, scope: str) -> None:
         self.folder, self.scope = folder, scope
@@ -350,8 +354,8 @@ class ScopeDroppedError(MnemosyneError):
 
 
 class EmbedderUnavailableError(MnemosyneError):
-    """No embedding model is available; recall continues by words alone. `is_refusal`: a model's server refused or failed a call,
-    and the message has what it said, without credentials.
+    """No embedding model is available; recall continues by words only. `is_refusal`: a model's server refused or failed
+    a call, and the message has its answer, without credentials.
     """
 
     is_refusal = False

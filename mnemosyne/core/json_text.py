@@ -13,7 +13,7 @@ from mnemosyne.core.errors import CodecError
 
 
 def parse_json(data: bytes, name: str) -> Any:
-    """Return the value that `data` holds; CodecError says `name:line:column: what is wrong`."""
+    """Return the value of JSON in `data`; CodecError has the sentence `name:line:column: fault`."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -1,8 +1,8 @@
 """JSONPath (RFC 9535) over a JSON text, limited in size and time, with the place of every match in the text.
 
-A path of a few characters can require unbounded work (`$..*..*..*`), and no library reports where in the text a value
-is; hence the limits, and our own walk over the text. It is the only file that imports `jsonpath`. It must not import
-anything of mnemosyne but its errors and `regexes`.
+A path of a few characters can require unbounded work (`$..*..*..*`), hence the limits. No library reports the place of
+a value in the text, hence our own walk over it. Only this file imports `jsonpath`. It must not import anything of
+mnemosyne but its errors and `regexes`.
 """
 
 from __future__ import annotations
@@ -37,13 +37,12 @@ _DECODER = json.JSONDecoder()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JsonNode:
-    """One value that a path selects: its keys from the root, its place in the text, and the value.
-
-    `span` is half-open; for a text value it excludes the quotation marks.
-    """
+    """One value that a path selects."""
 
     steps: Steps
+    """Its keys from the root."""
     span: Span
+    """Its place in the text, half-open; without the quotation marks of a text."""
     value: Any
 
 
@@ -104,7 +103,7 @@ def compile_path(path: str) -> JSONPath:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise PatternError(path, f"it is not a JSONPath of RFC 9535 ({reason}); as in $.items[0].name") from None
     except Exception as error:
-        # A third-party parser on untrusted input: whatever it raises means that the path cannot be used.
+        # A third-party parser on untrusted input: any of its errors means that the path cannot be used.
         raise PatternError(path, f"it is not a usable JSONPath ({type(error).__name__})") from None
     if isinstance(compiled, CompoundJSONPath):
         raise PatternError(path, "it joins several paths; give one")
@@ -202,9 +201,7 @@ def _skip_space(text: str, at: int) -> int:
 def _walk_value(
     text: str, at: int, wanted: Mapping[str | int, Any], steps: Steps, targets: set[Steps], spans: dict[Steps, Span]
 ) -> int:
-    """Record the spans of targets in the value that begins at `at` (the text is known to be JSON); return where it
-    ends.
-    """
+    """Record the spans of targets in the value that begins at `at` (the text is known to be JSON); return its end."""
     if not wanted or text[at] not in "{[":
         end: int = _DECODER.raw_decode(text, at)[1]
     elif text[at] == "{":

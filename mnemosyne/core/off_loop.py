@@ -1,4 +1,4 @@
-"""Runs large calculations in a worker thread, outside the event loop. It knows nothing of what is calculated.
+"""Runs large calculations in a worker thread, outside the event loop.
 
 A switch to a worker thread and back costs about 0.1 ms, as much as planning most turns or judging most replies. So
 small work runs on the event loop, and only work that could delay other sessions goes to a thread.
@@ -22,13 +22,13 @@ T = TypeVar("T")
 
 
 async def calculate(work: Callable[..., T], *args: Any, size: int) -> T:
-    """Return `work(*args)`, from a worker thread where `size` (see `size_of`) is above SMALL_CHARS."""
+    """Return `work(*args)`, from a worker thread if `size` (see `size_of`) is above SMALL_CHARS."""
     return work(*args) if size <= SMALL_CHARS else await to_thread.run_sync(work, *args)
 
 
 def size_of(*values: Any) -> int:
-    """Return the number of characters that texts and JSON trees hold, plus 8 for each value of a tree; counting stops
-    above SMALL_CHARS.
+    """Return the number of characters of texts and JSON trees, plus 8 for each value of a tree; counting stops above
+    SMALL_CHARS.
     """
     size = 0
     stack = list(values)

@@ -1,4 +1,4 @@
-"""Optional packages: imports that send and fetch nothing, names that need a package, and the command that installs it."""
+"""Imports optional packages without telemetry and downloads, and explains how to install a missing one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SWITCHES: Mapping[str, Mapping[str, str]] = {
 
 
 def silence(package: str) -> None:
-    """Switch off telemetry and downloads of a package, for the whole process, unless the environment says otherwise.
+    """Switch off telemetry and downloads of a package, for the whole process, unless the environment sets otherwise.
 
     Call it before the package is imported.
     """
@@ -58,8 +58,8 @@ def attach_names(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return `__getattr__`, `__dir__` and `__all__` of a package, with the names of its `__init__.pyi`.
 
-    `needs`: names by the optional package that they need, and its extra. Where that is not installed, these names are left out
-    of `__dir__` and `__all__`, and importing one is a ModuleNotFoundError that says how to install it.
+    `needs` maps an optional package and its extra to the names that need it. If it is not installed, these names are
+    left out of `__dir__` and `__all__`, and importing one is a ModuleNotFoundError with the command that installs it.
     """
     load, list_names, names = lazy_loader.attach_stub(package, file)
     lacking = {

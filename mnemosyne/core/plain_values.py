@@ -1,4 +1,4 @@
-"""What counts as a plain value: a tree that every store, codec and prompt can carry without loss.
+"""Checks for plain values: trees that every store, codec and prompt can carry without loss.
 
 Packs and corpora bring in trees from outside. A date, a NaN or an unpaired surrogate in one of them would otherwise be
 noticed only when a session is written. It must not import anything of mnemosyne.
@@ -14,7 +14,7 @@ MAX_DEPTH = 48
 MAX_NODES = 1_000_000
 _INTEGERS = range(-(2**63), 2**63)
 REPLACEMENT = "\ufffd"
-"""Stands for a character that a text holds only in part."""
+"""Replacement for half a surrogate pair."""
 
 Path = tuple[str | int, ...]
 
@@ -46,7 +46,7 @@ def plain_faults(value: Any, *, any_text: bool = False) -> Iterator[tuple[Path, 
 
 
 def text_fault(text: str) -> str | None:
-    """Return what keeps `text` from being written as UTF-8, or None."""
+    """Return the reason why `text` cannot be written as UTF-8, or None."""
     if text.isascii():
         return None
     try:
@@ -89,16 +89,16 @@ def plain_or_none(value: Any) -> Any:
 
 
 def make_plain(value: Any) -> Any:
-    """Return a JSON value in which what cannot be stored is replaced.
+    """Return a JSON value with replacements for all that cannot be stored.
 
-    Half a character becomes REPLACEMENT, a number of more than 64 bits its text, and one that is not finite null. What is
-    nested too deep for a store stays as it is.
+    Half a character becomes REPLACEMENT, a number of more than 64 bits its text, and one that is not finite null. A
+    value that is nested too deep for a store stays unchanged.
     """
     return _replace_scalars(value, _plain_scalar)
 
 
 def complete_characters(value: Any) -> Any:
-    """Return a tree in which half a character is REPLACEMENT and all else as it was."""
+    """Return a tree in which half a character is REPLACEMENT and all else is unchanged."""
     return _replace_scalars(value, _whole_text)
 
 

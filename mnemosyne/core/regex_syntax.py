@@ -1,8 +1,7 @@
-r"""Patterns as text: translates a pattern of Python's `re` for the engine with a time limit, and computes its compiled
-size.
+r"""Translates a pattern of Python's `re` for the engine with a time limit, and computes its compiled size.
 
 Pure; it runs no pattern from outside. The two engines differ in a few things: `\w` and `\b` (in `re` a letter or number
-is what `str.isalnum` says), a brace that is no count, a bracket inside a set, and the letters i, I, İ and ı, which are
+is decided by `str.isalnum`), a brace that is not a count, a bracket inside a set, and the letters i, I, İ and ı, which are
 one letter to `re` when case is ignored.
 """
 
@@ -18,8 +17,8 @@ _ESCAPES = {
     r"\B": f"(?:(?<=[{_WORD}])(?=[{_WORD}])|(?<![{_WORD}])(?![{_WORD}]))",
 }
 _DOTLESS = "i\u0130\u0131"
-# What is not closed reaches to the end of the pattern: it would be looked for again from each opening otherwise. Neither engine
-# takes such a pattern.
+# Neither engine takes a pattern with an open bracket. It reaches to the end here: it would be searched again from each
+# opening otherwise.
 _SET = r"\[\^?\]?(?:\\.|[^\]\\])*+(?:\]|\\?\Z)"
 _OTHER_IN_RE = re.compile(
     rf"""(?P<keep>\\N\{{[^}}]*(?:\}}|\Z)|\(\?(?:P[<=]\w+[>)]|\(\w+\)|[a-zA-Z-]+[:)]|\#[^)]*(?:\)|\Z)))
@@ -49,7 +48,7 @@ def translate_pattern(pattern: str) -> str:
     """Return a pattern that matches in the `regex` package, ignoring case, exactly what `pattern` matches in `re`,
     ignoring case.
 
-    Not exact for letters beyond ASCII where a flag asks for ASCII in one group only: `(?a:…)`.
+    Not exact for letters beyond ASCII if a flag asks for ASCII in one group only: `(?a:…)`.
     """
     # Under that flag the engines agree on words, and an i is only an I.
     words = _ASCII_FLAG.search(pattern) is None

@@ -58,7 +58,7 @@ def _compile(pattern: str, translate: Callable[[str], str], flags: int) -> Any:
         where = "" if error.pos is None else f" at character {error.pos + 1}"
         raise PatternError(pattern, f"it is not a regular expression ({error.msg}{where})") from None
     except Exception as error:
-        # A third-party parser on untrusted input: whatever it raises means that the pattern cannot be used.
+        # A third-party parser on untrusted input: any of its errors means that the pattern cannot be used.
         raise PatternError(pattern, f"it is not a usable regular expression ({type(error).__name__})") from None
 
 
@@ -85,7 +85,7 @@ def match_whole(pattern: str, text: str, *, seconds: float = SECONDS) -> Mapping
 
 
 def may_begin_whole(pattern: str, text: str, *, seconds: float = SECONDS) -> bool:
-    """Return whether a pattern for `re` matches the whole of some text that begins with this one; PatternError as for
+    """Return whether a pattern for `re` can match a whole text that begins with this one; PatternError as for
     `match_whole`.
     """
     compiled = compile_re(pattern)

@@ -1,4 +1,4 @@
-"""Estimates how many tokens a text will cost; exact counts are in `exact_tokens`.
+"""Estimates the number of tokens of a text; exact counts are in `exact_tokens`.
 
 Most models' tokenizers are not available offline. Pure; it must not import a tokenizer.
 """
@@ -15,7 +15,7 @@ _SIGN = r"!-/:-@\[-`{-~"
 _PLAIN_LETTERS = 7
 _HUNDREDTHS = 100
 KEPT_CHARS = 2000
-"""Characters of a text up to which its count is cached: the history's messages come again every turn."""
+"""Characters of a text up to which its count is cached: the history's messages are counted again every turn."""
 
 _PIECE = re.compile(rf"[{_LATIN}]+|[0-9]{{1,3}}|[{_SIGN}]{{1,3}}")
 """A word, up to three digits, up to three signs."""

@@ -1,7 +1,7 @@
-"""Counts whole messages, and follows a model hint where that model's tokenizer is at hand.
+"""Counts whole messages, with the tokenizer of a model hint if it is installed.
 
-A tokenizer is at hand if tiktoken and litellm are installed: litellm's wheel carries the encodings of OpenAI's models. Neither
-the network nor a folder named by the environment is used. litellm is not imported, tiktoken only with the first hint.
+That needs tiktoken and litellm: litellm's wheel carries the encodings of OpenAI's models. Neither the network nor a
+folder named by the environment is used. litellm is not imported, tiktoken only with the first hint.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from mnemosyne.core.tokens import CalibratedEstimator
 
 MESSAGE_TOKENS = 4
-"""What a message costs beside its text: its role, and what separates it from the next."""
+"""Tokens of a message in addition to its text: its role, and the separator before the next one."""
 
 Count = Callable[[str], int]
 
@@ -27,11 +27,11 @@ class _Estimates(Protocol):
 
 
 class MessageTokenEstimator:
-    """A `MessageEstimator` made of an estimator that counts texts alone.
+    """A `MessageEstimator` made of an estimator that counts only texts.
 
-    A model hint is followed where the estimator goes by rules (`CalibratedEstimator`) and the model's tokenizer is at hand; an
-    estimator that counts exactly, or that is the host's, always counts by itself. The first count with a hint reads a file, so
-    call it off the event loop. `name` is that of the estimator.
+    A model hint is followed if the estimator goes by rules (`CalibratedEstimator`) and the model's tokenizer is
+    installed; an exact estimator, or the host's, always counts by itself. The first count with a hint reads a file, so
+    call it off the event loop. `name` is the estimator's.
     """
 
     def __init__(self, estimator: _Estimates) -> None:
@@ -47,7 +47,7 @@ class MessageTokenEstimator:
         return self._counter(model_hint)(text)
 
     def estimate_message(self, role: str, content: str, model_hint: str | None = None) -> int:
-        """Return the number of tokens of one message, with its role and what separates it from the next."""
+        """Return the number of tokens of one message, with its role and the separator before the next one."""
         return MESSAGE_TOKENS + self._counter(model_hint)(content)
 
     def estimate_messages(self, messages: Iterable[Any], model_hint: str | None = None) -> int:
@@ -65,7 +65,9 @@ class MessageTokenEstimator:
 
 @lru_cache(maxsize=16)
 def find_model_counter(model: str) -> Count | None:
-    """Return what counts the tokens of a text for a model (`gpt-4o`, `openai/gpt-4o`); None where no tokenizer is at hand."""
+    """Return a function that counts the tokens of a text for a model (`gpt-4o`, `openai/gpt-4o`); None without its
+    tokenizer.
+    """
     if find_spec("tiktoken") is None:
         return None
     module = import_module("mnemosyne.core.exact_tokens.tiktoken_encoding")

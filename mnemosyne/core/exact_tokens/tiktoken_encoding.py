@@ -33,11 +33,13 @@ class TiktokenEstimator:
 
 
 def load_encoding(name: str, *, carried_only: bool = False) -> tiktoken.Encoding:
-    """Return an encoding from the cache files of litellm's wheel, or from TIKTOKEN_CACHE_DIR where that is set, unless
+    """Return an encoding from the cache files of litellm's wheel, or from TIKTOKEN_CACHE_DIR if that is set, unless
     `carried_only`.
 
-    The environment variable is set only while the encoding is read. LookupError when it is in neither; it says which
-    encodings are available.
+    The environment variable is set only while the encoding is read.
+
+    Raises:
+        LookupError: if it is in neither; the message lists the available encodings.
     """
     with _loading:
         before = os.environ.get(_CACHE_VARIABLE)

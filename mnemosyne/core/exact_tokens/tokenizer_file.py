@@ -1,5 +1,6 @@
-"""Exact token counts by a `tokenizer.json`, as models on Hugging Face have it. The only file besides the embedders that
-imports tokenizers. It never uses the network.
+"""Exact token counts by a `tokenizer.json`, as models on Hugging Face have it.
+
+Only this file and the embedders import tokenizers. It never uses the network.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ class TokenizerFileEstimator:
     """A `TokenEstimator` that counts with the tokenizer in a file; texts that look like control tokens count as plain
     text.
 
-    What a chat template adds around a message is not counted. `name` is the file's name and the start of its SHA-256,
-    so that another file of the same name is another estimator.
+    The additions of a chat template around a message are not counted. `name` is the file's name and the start of its
+    SHA-256, so that another file of the same name is another estimator.
     """
 
     def __init__(self, file: Path) -> None:
-        """Read the tokenizer; LookupError when the file cannot be read or holds no tokenizer."""
+        """Read the tokenizer; LookupError if the file cannot be read or is not a tokenizer."""
         try:
             data = file.expanduser().read_bytes()
         except OSError as error:

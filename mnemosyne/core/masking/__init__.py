@@ -1,1 +1,1 @@
-"""What must not leave the process: credentials in addresses, errors, events and logs."""
+"""Keeps credentials out of addresses, errors, events and logs."""

@@ -1,7 +1,8 @@
-"""Addresses of services (`http://USER:PASSWORD@HOST/PATH?key=VALUE`): which parts may be shown, and which must not.
+"""Masks addresses of services (`http://USER:PASSWORD@HOST/PATH?key=VALUE`).
 
 A user, a password and every value of a query may be a secret, so none of them is stored or shown; calls use the full
-address. Pure. `mnemosyne.stores.locate` reads the addresses of stores, `mnemosyne.core.masking.credentials` masks whole texts.
+address. Pure. `mnemosyne.stores.locate` reads the addresses of stores, `mnemosyne.core.masking.credentials` masks whole
+texts.
 """
 
 from __future__ import annotations
@@ -12,23 +13,25 @@ from urllib.parse import unquote, unquote_plus
 
 HIDDEN = "***"
 _LEAST_SECRET_CHARS = 3
-"""A shorter secret is masked only inside addresses: in a sentence the replacement would hit harmless words."""
+"""Shorter secrets are masked only inside addresses: in a sentence the replacement would hit harmless words."""
 
 _PARTS = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)?(?P<rest>[^?#]*)(?P<query>\?[^#]*)?(?P<fragment>#.*)?", re.S
 )
 _FORM = "USER:PASSWORD"
-"""How sentences about addresses say where user and password stand."""
+"""Words for user and password in sentences about addresses."""
 
 _OWN = "mnemosyne://"
-"""Our addresses of sessions and turns hold ids, in which `@` is a character as any other."""
+"""Scheme of our own addresses of sessions and turns; their ids may contain `@`."""
 
 # The signs of a scheme are read once, from the first of them on; it begins with the first letter among them.
 _ADDRESS_IN_TEXT = re.compile(r"(?<![A-Za-z0-9+.-])([0-9+.-]*+)([A-Za-z][A-Za-z0-9+.-]*+://[^\s'\"<>`]+)")
 
 
 def mask_address(address: str) -> str:
-    """Return an address as it may be stored and shown: stars for user, password, fragment and the values of the query."""
+    """Return an address that may be stored and shown: stars for user, password, fragment and the values of the
+    query.
+    """
     scheme, user_info, rest, query, fragment = _split_address(address, guess=True)
     user = f"{HIDDEN}@" if user_info else ""
     return (
@@ -51,9 +54,7 @@ def _mask_found_user(found: re.Match[str]) -> str:
 
 
 def split_credentials(address: str | None) -> tuple[str | None, dict[str, str]]:
-    """Return an address without user and password, and the header that carries them, because clients treat them
-    differently.
-    """
+    """Return an address without user and password, and a header with them, because clients treat them differently."""
     if address is None:
         return None, {}
     scheme, user_info, rest, query, fragment = _split_address(address)
@@ -66,8 +67,8 @@ def _split_address(address: str, *, guess: bool = False) -> tuple[str, str, str,
     """Return scheme, user and password, host and path, query, and fragment, each with its delimiters except the `@`.
 
     A password with an unescaped slash, `?` or `#` makes an invalid address but is still a secret: everything before the
-    last `@` counts as one where the host would otherwise have a port that is not a number. With `guess` it counts as one
-    behind a number too, which may be the beginning of a password: right for what is shown, not for what is called.
+    last `@` counts as one if the host would otherwise have a port that is not a number. With `guess` it counts as one
+    also after a number, which may be the beginning of a password: right for showing an address, not for calling it.
     """
     found = _PARTS.fullmatch(address)
     assert found is not None, "every text has these parts, most of them empty"
@@ -95,8 +96,8 @@ def _mask_value(part: re.Match[str]) -> str:
 
 
 def secrets_of(address: str) -> set[str]:
-    """Return the secrets of an address, escaped and unescaped, and the header that carries user and password; a user name
-    only where there is no password.
+    """Return the secrets of an address, escaped and unescaped, and the header with user and password; a user name only
+    if there is no password.
     """
     _, user_info, _, query, fragment = _split_address(address, guess=True)
     user, mark, password = user_info.partition(":")

@@ -1,7 +1,7 @@
 """Keeps credentials and sent texts out of log lines: our own, and those that libraries write about our calls.
 
-Libraries log requests with their headers, addresses and texts. A filter on their loggers masks credentials in every line, and
-replaces the lines that repeat what one of our calls sends. The lines of a host's own calls keep their texts.
+Libraries log requests with their headers, addresses and texts. A filter on their loggers masks credentials in every
+line, and replaces the lines that repeat a text of one of our calls. The lines of a host's own calls keep their texts.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _mask_traceback(
 
 
 def open_log(name: str) -> logging.Logger:
-    """Return the logger of a module of ours; its lines and tracebacks hold no credentials."""
+    """Return a logger for one of our modules; its lines and tracebacks contain no credentials."""
     logger = logging.getLogger(name)
     logger.addFilter(_filter)
     return logger
@@ -87,7 +87,7 @@ def watch_call_logs() -> None:
 
 @contextmanager
 def sending(texts: Iterable[str]) -> Iterator[SentTexts]:
-    """Withhold the log lines that repeat these texts while the block lasts, also those of tasks that it starts."""
+    """Withhold the log lines that repeat these texts during the block, also those of tasks that it starts."""
     sent = SentTexts(texts)
     token = _sent.set(sent)
     try:

@@ -1,7 +1,8 @@
-"""Makes characters visible that control a terminal, a page or the direction of text, so that no stored text can act on a reader.
+"""Makes characters visible that control a terminal, a page or the direction of text, so that no stored text can act on
+a reader.
 
-They are the control characters C0 and C1 (escape sequences begin with one), those that turn the direction of a text, and
-those that break lines unseen. Text for people shows them as escapes, JSON as numbers, which reads back the same.
+They are the control characters C0 and C1 (escape sequences begin with one), and characters that turn the direction of a
+text or break lines invisibly. Text for people shows them as escapes, JSON as numbers, which decode to the same value.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 _CONTROLS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
 )
-"""All but tab and line feed, and but the joiners that scripts and emoji need."""
+"""All except tab and line feed, and except the joiners that scripts and emoji need."""
 
 
 def show_controls(text: str) -> str:

@@ -1,9 +1,9 @@
-"""The one function that masks what leaves the process as an error, an event, a log line or a line of the terminal.
+"""Masks credentials in errors, events, log lines and terminal output.
 
-Parts of the product name their credentials (`remember_secrets`, `remember_address`) when they are given them; from then on
-`mask_credentials` replaces each of them, in every spelling in which clients and drivers repeat it. It also replaces what can be
-recognised as a credential without being known: user and password of an address, headers of authorization, and values that are
-named as a key or a password. The list is one of the process and holds the newest; nothing of it is stored or shown.
+Parts of the product name their credentials (`remember_secrets`, `remember_address`) when they receive them; from then
+on `mask_credentials` replaces each of them, in every spelling in which clients and drivers repeat it. It also
+recognises unknown credentials: user and password of an address, headers of authorization, and values that are named as
+a key or a password. The list belongs to the process and has only the newest; it is never stored or shown.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mnemosyne.core.masking.addresses import HIDDEN, mask_user_info, secrets_of
 E = TypeVar("E", bound=BaseException)
 
 LEAST_CHARS = 8
-"""A shorter secret is replaced only where the call that uses it names it: elsewhere it would hit harmless words."""
+"""Shorter secrets are replaced only if their call names them: elsewhere the replacement would hit harmless words."""
 
 _MOST_SPELLINGS = 4_096
 _LEAST_IN_CALL_CHARS = 3
@@ -46,7 +46,7 @@ _QUERY = re.compile(
 
 
 class _KnownSecrets:
-    """The spellings of the secrets that parts of this process were given, and one pattern of all of them."""
+    """Spellings of the secrets of this process, and one pattern of all of them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -72,20 +72,20 @@ _known = _KnownSecrets()
 
 
 def remember_secrets(*secrets: str | None) -> None:
-    """Have these values replaced in whatever `mask_credentials` is given, from now on in this process."""
+    """Replace these values in every text that `mask_credentials` gets from now on in this process."""
     _known.add(each for each in secrets if each)
 
 
 def remember_address(address: str | None) -> None:
-    """Have user, password, fragment and the values of the query of an address replaced from now on."""
+    """Replace user, password, fragment and the values of the query of an address from now on."""
     if address:
         _known.add(secrets_of(address))
 
 
 def mask_credentials(text: str, *secrets: str | None) -> str:
-    """Return a text without credentials: those that are known, those that can be recognised, and `secrets`.
+    """Return a text without credentials: the known ones, recognisable ones, and `secrets`.
 
-    `secrets` are those of the call that the text is about; they are replaced even if they are short.
+    `secrets` belong to the call that the text is about; they are replaced even if they are short.
     """
     text = _known.hide(text)
     given = {form for each in secrets if each for form in spellings(each) if len(form) >= _LEAST_IN_CALL_CHARS}

@@ -1,4 +1,6 @@
-"""Recognises a text that repeats another one, so that an error or a log line about a call does not show what was sent."""
+"""Recognises a text that repeats another one, so that an error or a log line about a call does not show the sent
+text.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ class SentTexts:
                 self._add([text])
             else:
                 self._add(_split(text, _BLOCK))
-            # Four Latin letters, which a Chinese text may hold too, are a part of too many words.
+            # Four Latin letters, which a Chinese text may contain too, are a part of too many words.
             if len(text) >= 2 * _BLOCK_CJK:
                 self._add(each for each in _split(text, _BLOCK_CJK) if 2 * len(_CJK.findall(each)) >= _BLOCK_CJK)
 
@@ -33,8 +35,8 @@ class SentTexts:
             self._blocks.setdefault(len(block), set()).add(block)
 
     def are_repeated_in(self, text: str) -> bool:
-        """Return whether a text holds a run of 24 characters of a sent one (8 in Chinese, Japanese and Korean), or all of a
-        shorter one.
+        """Return whether a text has a run of 24 characters of a sent one (8 in Chinese, Japanese and Korean), or all of
+        a shorter one.
         """
         flat = _flatten(text)
         return any(
