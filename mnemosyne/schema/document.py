@@ -1,8 +1,8 @@
-"""The session document 1.0 as values.
+"""Values of the session document 1.0.
 
-Values only. `extra` holds what a document carries beyond the schema, by JSON name, so that a round trip loses nothing;
-a field in a form without meaning here (a time that is not an ISO time) is kept there under its own name. Times are
-aware datetimes; None if the document leaves them out.
+`extra` has the fields of a document beyond the schema, by JSON name, so that a round trip loses nothing; a value of a
+form without meaning here (a time that is not an ISO time) is kept there under its own name. Times are aware datetimes;
+None if the document leaves them out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SCHEMA_VERSION = "1.0"
 
 
 class TaskStatus(StrEnum):
-    """How far a task has come."""
+    """Progress of a task."""
 
     PENDING = "pending"
     IN_PROGRESS = "in_progress"
@@ -31,7 +31,7 @@ class TaskStatus(StrEnum):
 
 
 class ToolCallStatus(StrEnum):
-    """How a call ended; RUNNING: it has not yet."""
+    """Outcome of a tool call; RUNNING: none yet."""
 
     SUCCESS = "success"
     TIMEOUT = "timeout"
@@ -50,7 +50,7 @@ class ProviderKind(StrEnum):
 
 
 class ToolType(StrEnum):
-    """What kind of capability was called."""
+    """Kind of a called capability."""
 
     TOOL = "tool"
     SKILL = "skill"
@@ -58,7 +58,7 @@ class ToolType(StrEnum):
 
 
 class ModelUsageStage(StrEnum):
-    """What a model was called for."""
+    """Purpose of a model call."""
 
     ROUTE = "route"
     PLAN = "plan"
@@ -69,7 +69,7 @@ class ModelUsageStage(StrEnum):
 
 
 class ModelUsageStatus(StrEnum):
-    """How a model call ended."""
+    """Outcome of a model call."""
 
     SUCCESS = "success"
     ERROR = "error"
@@ -77,7 +77,7 @@ class ModelUsageStatus(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MessageIndexRange:
-    """Messages `from_index`..`to_index` of the session, 1-based, inclusive (JSON names `from` and `to`); 0..0 is none."""
+    """Messages `from_index`..`to_index` of the session, 1-based, inclusive (JSON names `from` and `to`); 0..0: none."""
 
     from_index: int
     to_index: int
@@ -135,7 +135,7 @@ class ToolProvider:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolCall:
-    """One call of a tool, skill or function; `args_digest` holds redacted arguments, never secrets."""
+    """One call of a tool, skill or function; `args_digest` has redacted arguments, never secrets."""
 
     tool_call_id: str
     tool: str = ""
@@ -160,7 +160,7 @@ class ToolState:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelUsage:
-    """One model call with its cost. `first_token_latency_ms` is None where it was not measured."""
+    """One model call with its cost. `first_token_latency_ms` is None if it was not measured."""
 
     model_usage_id: str
     provider: str = ""
@@ -226,8 +226,8 @@ class Meta:
 class SessionDocument:
     """A whole session as one document. `evidences` by evidence id, in the order of the document.
 
-    `version` is that of the session in its store, for a write with `expected_version`; it is no part of the document's JSON and
-    of its equality.
+    `version` is the session's version in its store, for a write with `expected_version`; it is not part of the
+    document's JSON or of its equality.
     """
 
     schema_version: str = SCHEMA_VERSION

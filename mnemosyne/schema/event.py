@@ -1,6 +1,6 @@
-"""Events of a session, sent while it runs. Values only.
+"""Events of a running session.
 
-A payload holds names, counts, codes and times; it holds texts only if its sender was configured to capture content.
+A payload has names, counts, codes and times; it has texts only if its sender was configured to capture content.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class EventType(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Event:
-    """One event: the ids that it concerns, `tags` of the configuration (A/B, framework), and facts in `payload`."""
+    """One event."""
 
     event_type: EventType
     session_id: str
@@ -46,4 +46,6 @@ class Event:
     tool_call_id: str | None = None
     model_usage_id: str | None = None
     tags: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    """Tags of the configuration (A/B, framework)."""
     payload: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    """Facts of the event."""

@@ -1,6 +1,4 @@
-"""Evidence and context blocks of session document 1.0: how they are derived and rendered, and the
-trust in what they hold.
-"""
+"""Evidence and context blocks of session document 1.0, their derivation and rendering, and the trust in their texts."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from mnemosyne.schema.session import Ref
 
 
 class EvidenceType(StrEnum):
-    """What a piece of evidence is."""
+    """Kind of a piece of evidence."""
 
     RAG_DOC = "rag_doc"
     TOOL_RESULT = "tool_result"
@@ -26,7 +24,7 @@ class EvidenceType(StrEnum):
 
 
 class SourceKind(StrEnum):
-    """What kind of source evidence came from."""
+    """Kind of the source of evidence."""
 
     RAG = "rag"
     TOOL = "tool"
@@ -38,7 +36,7 @@ class SourceKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvidenceSource:
-    """Where evidence came from; `uri` resolves back to it."""
+    """Source of evidence; `uri` resolves back to it."""
 
     kind: SourceKind
     name: str = ""
@@ -48,59 +46,59 @@ class EvidenceSource:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvidenceLinks:
-    """Back links to the call that produced the evidence, and to the turn in which it was found.
-
-    `turn_id` is empty for evidence of the session itself; None does not say (evidence from outside of a turn, or of an older
-    release). `viewer`: the one that the turn was prepared for.
-    """
+    """Back links to the call that produced the evidence, and to the turn in which it was found."""
 
     model_usage_id: str | None = None
     tool_call_id: str | None = None
     turn_id: str | None = None
+    """Empty for evidence of the session itself; None if unknown (evidence from outside of a turn)."""
     viewer: str | None = None
+    """The viewer that the turn was prepared for."""
     extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Evidence:
-    """A citable piece of information; `confidence` is 0..1 or unknown.
-
-    `created_at` is the time of ingestion, `expires_at` the time after which it is not used (None: never). `content` is
-    empty if only the pointer is stored; `content_hash` is the digest of the content after redaction, since the hash of a
-    short text (a phone number) would give it away. It is the SHA-256 (hex) unless a host brings a hasher of its own.
-    """
+    """A citable piece of information."""
 
     evidence_id: str
     type: EvidenceType
     source: EvidenceSource
     content: str = ""
+    """Empty if only the pointer is stored."""
     confidence: float | None = None
+    """0..1, None if unknown."""
     trust: Trust = Trust.AUTHORED
     metadata: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
     links: EvidenceLinks = field(default_factory=EvidenceLinks)
     created_at: datetime | None = None
+    """Time of ingestion."""
     expires_at: datetime | None = None
+    """Time after which it is not used (None: never)."""
     content_hash: str = ""
+    """Digest of the content after redaction, since the hash of a short text (a phone number) would give it away;
+    SHA-256 (hex) unless a host brings a hasher of its own.
+    """
     extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
 
 
 def readers_of(evidence: Evidence) -> tuple[str, ...]:
-    """Return the viewers who may know an evidence item (empty: everyone): those that it is kept for, else the one whose turn
-    found it.
+    """Return the viewers who may know an evidence item (empty: everyone): its declared viewers, else the viewer of its
+    turn.
     """
     viewer = evidence.links.viewer
     return read_audience(evidence.metadata) or (() if viewer is None else (viewer,))
 
 
 def is_of_unknown_turn(evidence: Evidence) -> bool:
-    """Return whether evidence is the result of a call that does not say which turn made it, and so not who may know it: an older
-    release wrote it.
+    """Return whether evidence is the result of a call without the id of its turn, so that nobody knows who may know
+    it.
     """
     return evidence.links.tool_call_id is not None and evidence.links.turn_id is None
 
 
 class BlockType(StrEnum):
-    """What a block of context is made of."""
+    """Kind of a context block."""
 
     INSTRUCTION = "instruction"
     CONVERSATION = "conversation"
@@ -111,7 +109,7 @@ class BlockType(StrEnum):
 
 
 class Priority(StrEnum):
-    """How much a block matters when the budget is short; MUST blocks are never dropped."""
+    """Importance of a block when the budget is short; MUST blocks are never dropped."""
 
     MUST = "must"
     HIGH = "high"
@@ -133,7 +131,7 @@ class ContextBlock:
 
 
 class RefFault(StrEnum):
-    """Why a ref does not give the text that it was made for; also the code of the degradation that reports it."""
+    """Reason why a ref does not give its original text; also the code of the degradation that reports it."""
 
     SOURCE_CHANGED = "source_changed"
     EVIDENCE_NOT_FOUND = "evidence_not_found"
@@ -144,15 +142,14 @@ class RefFault(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResolvedRef:
-    """The text of a ref. With `fault` SOURCE_CHANGED it is the current text; with any other fault there is none.
-
-    `detail` is a sentence that begins with the fault's code.
-    """
+    """Text of a ref."""
 
     ref: Ref
     text: str = ""
+    """The current text for the fault SOURCE_CHANGED, empty for any other fault."""
     fault: RefFault | None = None
     detail: str = ""
+    """Sentence that begins with the fault's code."""
     evidence: Evidence | None = None
 
 
@@ -166,12 +163,12 @@ class RenderFormat(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RenderHints:
-    """How a block is to be rendered. `max_chars`: the most characters of one block (None: no
-    limit); `format`: a member of `RenderFormat`, or its value. ValueError for another format and for a limit below 1.
-    """
+    """Options for rendering a block; ValueError for an unknown format and for a limit below 1."""
 
     max_chars: int | None = None
+    """Maximum number of characters of one block (None: no limit)."""
     format: str = RenderFormat.TEXT
+    """A member of `RenderFormat`, or its value."""
 
     def __post_init__(self) -> None:
         if self.format not in tuple(RenderFormat):
@@ -195,21 +192,21 @@ class RenderedBlock:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeriveOptions:
-    """What a prompt is derived from: the conversation and its summary, the state with plan and
-    tasks, the evidence. `custom_instructions` are blocks of the host that are in every prompt.
-    """
+    """Sources to derive a prompt from."""
 
     include_conversation: bool = True
     include_state: bool = True
+    """Whether to include the state with plan and tasks."""
     include_evidences: bool = True
     custom_instructions: tuple[ContextBlock, ...] = ()
+    """Blocks of the host that are in every prompt."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "custom_instructions", tuple(self.custom_instructions or ()))
 
 
-# How far a text may be trusted, by where it came from. Ingestion, documents and prompts read trust by these rules
-# alone, so that a text has the same label in whatever way it comes.
+# Trust of a text by its source. Ingestion, documents and prompts use only these rules, so that a text has the same
+# label on every way.
 TRUST_ORDER = (Trust.AUTHORED, Trust.USER, Trust.TOOL, Trust.MODEL, Trust.WEB)
 """Trust labels from the most to the least trusted."""
 
@@ -230,8 +227,8 @@ _DEEPEST = 20
 def trust_of(source: EvidenceSource, kind: EvidenceType) -> Trust:
     """Return the trust label of a source.
 
-    It depends on the source's kind; whatever comes from a web address is `web`, even when a tool fetched it. Retrieved
-    text is `authored` only if it is the world's own lore, otherwise it has the label of the tool that found it.
+    It depends on the source's kind; a text from a web address is `web`, even when a tool fetched it. Retrieved text is
+    `authored` only if it is the world's own lore, otherwise it has the label of the tool that found it.
     """
     uri = source.uri.strip().lower()
     label = _TRUST.get(source.kind, Trust.TOOL)
@@ -264,7 +261,7 @@ def lowest_trust(labels: Iterable[Trust]) -> Trust:
 
 
 def names_web_address(args: Any, depth: int = 0) -> bool:
-    """Return whether the arguments of a call hold a web address: what the call returned may have come from there."""
+    """Return whether the arguments of a call contain a web address: its result may have come from there."""
     if isinstance(args, str):
         return args.strip().lower().startswith(_WEB)
     if depth > _DEEPEST:
@@ -275,7 +272,7 @@ def names_web_address(args: Any, depth: int = 0) -> bool:
 
 
 def trust_of_call(source: EvidenceSource, kind: EvidenceType, args: Mapping[str, Any] | None) -> Trust:
-    """Return the trust label of what a call with these arguments returned."""
+    """Return the trust label of the result of a call with these arguments."""
     label = trust_of(source, kind)
     is_fetched = source.kind in _FETCHING and names_web_address(args)
     return lowest_trust((label, Trust.WEB)) if is_fetched else label

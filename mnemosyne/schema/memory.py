@@ -1,4 +1,4 @@
-"""Values of cold memory: what the lore, narrative, event and history chains hold for recall."""
+"""Values of cold memory: entries of the lore, narrative, event and history chains, for recall."""
 
 from __future__ import annotations
 
@@ -14,42 +14,49 @@ EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 MACRO = "macro"
-"""The kind of a narrative over more than one turn; its `depth` is that of the last turn."""
+"""Kind of a narrative over more than one turn; its `depth` is the last turn's."""
 
 QUEST_UPDATE = "quest_update"
-"""The kind of an event that changed the status of a quest."""
+"""Kind of an event that changed the status of a quest."""
 
 
 THREAD = "thread"
-"""The kind of an event that left a promise, a debt or a question open (its tag). Its keys are the names and dates in it."""
+"""Kind of an event that left a promise, a debt or a question open (its tag). Its keys are the names and dates in it."""
 
 
 DOCUMENT = "document"
-"""The kind of a lore entry that is a passage of a document in a session's evidence. `metadata` has the id of that evidence
-(`document_id`), and the selector of the passage in it (`section_id`)."""
+"""Kind of a lore entry that is a passage of a document in a session's evidence. `metadata` has the id of that evidence
+(`document_id`), and the selector of the passage in it (`section_id`).
+"""
 
 VIEWERS = "viewers"
-"""The field of a message, a summary or a memory with the viewers that it is kept for; without it everyone may know it."""
+"""Field of a message, a summary or a memory with the viewers who may know it; without it everyone may."""
 NOBODY = ("\x00nobody",)
-"""The viewers of what no viewer may know."""
+"""Viewers of a memory that no viewer may know."""
 
 
 TAKES_FROM_RECALL = "takes_from_recall"
-"""In the metadata of an evidence item: ids of entries that recall leaves out because of it, as its text takes their place or they
-are pinned. In the metadata of an entry: one such id; nobody may know such an entry itself."""
+"""Key in the metadata of an evidence item: ids of entries that recall leaves out because this item replaces them or
+they are pinned. In the metadata of an entry: one such id; nobody may know such an entry itself.
+"""
 
 UNDONE_AT = "undone_at"
-"""In the metadata of an evidence item: when it was undone (ISO 8601). It has then no passages, and takes nothing from recall."""
+"""Key in the metadata of an evidence item: time when it was undone (ISO 8601). It then has no passages and hides no
+entry.
+"""
 
 COPIED_FROM = "copied_from"
-"""In the metadata of a memory, and in `extra` of a block, that came with another session's memories: its sources, the first one
-first, each with `session_id`, `memory_id`, `turn_id` and `depth`."""
+"""Key in the metadata of a memory, and in `extra` of a block, that was copied from another session: its sources, the
+first one first, each with `session_id`, `memory_id`, `turn_id` and `depth`.
+"""
 
 CONTINUED_IN = "continued_in"
-"""In the metadata of an evidence item: the session that took memories of this one along."""
+"""Key in the metadata of an evidence item: the session that copied the memories of this one."""
 
 PROPOSED = "proposed"
-"""In the metadata of an evidence item: what a model would remember, until a person decides. Nothing recalls or shows it."""
+"""Key in the metadata of an evidence item: a model's proposal of a memory, until a person decides. It is not recalled
+or shown.
+"""
 
 DOCUMENT_ID, SECTION_ID = "document_id", "section_id"
 
@@ -66,7 +73,9 @@ class Chain(StrEnum):
 
 
 class LoreCategory(StrEnum):
-    """How a lore entry reaches the prompt: always (axiom), by recall (agent, encyclopedia), at the input (directive)."""
+    """Way of a lore entry into the prompt: always (axiom), by recall (agent, encyclopedia), at the input
+    (directive).
+    """
 
     AXIOM = "axiom"
     AGENT = "agent"
@@ -75,7 +84,7 @@ class LoreCategory(StrEnum):
 
 
 class Trust(StrEnum):
-    """The origin of a text. It says how far a reader may trust the text; every text is escaped, whatever its label."""
+    """Origin of a text, which decides how far a reader may trust it; every text is escaped, whatever its label."""
 
     AUTHORED = "authored"
     USER = "user"
@@ -109,24 +118,21 @@ class Condition:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryEntry:
-    """One entry of memory.
-
-    `scope` is `world:<id>` for lore and `session:<id>` for entries of a session. `kind` refines the chain: a lore
-    category, `turn_summary` or `macro`, an event type, `quest`, or `message`. `branch_id` and `depth` place session
-    entries in the turn tree (None for lore). Empty `viewers` mean that everyone may know it. The conditions `when` must
-    hold on the state, otherwise the entry is not recalled.
-    """
+    """One entry of memory."""
 
     entry_id: str
     scope: str
+    """`world:<id>` for lore, `session:<id>` for entries of a session."""
     chain: Chain
     kind: str
+    """Kind within the chain: a lore category, `turn_summary` or `macro`, an event type, `quest`, or `message`."""
     text: str
     title: str = ""
     speaker: str | None = None
     at: datetime | None = None
     turn_id: str | None = None
     branch_id: str | None = None
+    """Place in the turn tree, with `depth` (None for lore)."""
     depth: int | None = None
     entities: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
@@ -134,13 +140,15 @@ class MemoryEntry:
     quest_id: str | None = None
     priority: int = 50
     viewers: tuple[str, ...] = ()
+    """Viewers who may know it (empty: everyone)."""
     when: tuple[Condition, ...] = ()
+    """Conditions that must hold on the state, otherwise the entry is not recalled."""
     trust: Trust = Trust.AUTHORED
     metadata: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
 
 
 def read_audience(extra: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the viewers that a message, a summary or a memory is kept for, by its further fields; empty means everyone."""
+    """Return the viewers who may know a message, a summary or a memory, by its further fields; empty means everyone."""
     told = extra.get(VIEWERS)
     return tuple(each for each in told if isinstance(each, str)) if isinstance(told, list | tuple) else ()
 
@@ -168,7 +176,7 @@ def session_scope(session_id: str) -> str:
 
 
 class FactKind(StrEnum):
-    """What a fact about a user is: the types of system and developer blocks of a context package."""
+    """Kind of a fact about a user: the types of system and developer blocks of a context package."""
 
     CORE_PROFILE = "core_profile"
     PREFERENCES = "preferences"
@@ -181,43 +189,46 @@ class FactKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UserFact:
-    """A fact about a user, in all of their sessions.
+    """A fact about a user, in all of their sessions. Times are aware.
 
-    It holds from `valid_from` (None: from when it was recorded) up to, not including, `valid_to` (None: until another replaces
-    it). Facts of one kind and `topic` exclude each other: a later one ends the earlier one, which is kept and names it in
-    `superseded_by`; a fact without a topic stands by itself. `source` says where it is known from (a session, a turn).
-    `fact_id`, `recorded_at` and `superseded_by` are set by the store, and `redacted` names the rules by which secrets were removed
-    from the text. Times are aware.
+    Facts of one kind and `topic` exclude each other: a later one ends the earlier one, which is kept. The store sets
+    `fact_id`, `recorded_at` and `superseded_by`.
     """
 
     text: str
     kind: FactKind = FactKind.CORE_PROFILE
     topic: str = ""
+    """Topic of which only one fact holds at a time; empty: the fact ends no other one."""
     valid_from: datetime | None = None
+    """Begin (None: when it was recorded)."""
     valid_to: datetime | None = None
+    """End, exclusive (None: until another fact replaces it)."""
     trust: Trust = Trust.USER
     source: str = ""
+    """Session or turn in which it was found."""
     fact_id: str = ""
     recorded_at: datetime | None = None
     superseded_by: str = ""
+    """Id of the fact that ended this one."""
     redacted: tuple[str, ...] = ()
+    """Names of the rules by which secrets were removed from the text."""
 
 
 _PROFILE = "user-profile-"
 
 
 def profile_session_id(user_id: str) -> str:
-    """Return the id of the session that holds the facts about a user; it does not name the user."""
+    """Return the id of the session that has the facts about a user; it does not name the user."""
     return f"{_PROFILE}{hashlib.sha256(user_id.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
 
 
 def world_session_id(world_id: str) -> str:
-    """Return the id of the session that holds what models proposed for the lore of a world."""
+    """Return the id of the session with the proposals of models for the lore of a world."""
     return profile_session_id(f"\0world {world_id}")
 
 
 def is_profile_session(session_id: str) -> bool:
-    """Return whether a session holds facts about a user, or proposals for a world, and no conversation."""
+    """Return whether a session has facts about a user, or proposals for a world, and no conversation."""
     return session_id.startswith(_PROFILE) and len(session_id) == len(_PROFILE) + 32
 
 
@@ -225,7 +236,9 @@ _OVERLAY = "overlay-"
 
 
 def overlay_scope(scope: str, token: str) -> str:
-    """Return the name under which an index keeps a scope of an overlay, in memory alone; no scope of a store has such a name."""
+    """Return the name under which an index keeps a scope of an overlay, only in memory; no scope of a store has such a
+    name.
+    """
     return f"{_OVERLAY}{token}:{scope}"
 
 
@@ -235,5 +248,5 @@ def is_overlay(scope: str) -> bool:
 
 
 def staged_scope(scope: str) -> str:
-    """Return the name under which an index keeps what is to replace a scope; no scope of a store has such a name."""
+    """Return the name under which an index keeps the replacement of a scope; no scope of a store has such a name."""
     return f"next:{scope}"

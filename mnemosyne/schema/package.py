@@ -1,7 +1,8 @@
 """ContextPackage 0.1: a view of one prepared turn for hosts that assemble by themselves.
 
-Texts are unescaped: whoever builds a prompt from them must escape them (`jacquard.pipeline.record.package.to_messages`
-does). Only the texts of system and developer blocks are prompt text already.
+Texts are unescaped: a program that builds a prompt from them must escape them
+(`jacquard.pipeline.record.package.to_messages` does). Only the texts of system and developer blocks are prompt text
+already.
 """
 
 from __future__ import annotations
@@ -38,24 +39,25 @@ class PackageMessage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvidenceItem:
-    """One selected memory: `score` is comparable within one recall; `source_uri` leads back to its
-    source.
-
-    `source` is `memory` or `resource`; `mode` one of MODES. `ref` may hold `document_id`, `section_id`, `turn_id` and
-    `memory_item_id`. `group` joins items that belong together (empty: none).
-    """
+    """One selected memory."""
 
     id: str
     source: str
+    """`memory` or `resource`."""
     source_uri: str
+    """Address of its source."""
     title: str
     snippet: str
     mode: str
+    """One of MODES."""
     score: float
+    """Comparable only within one recall."""
     signals: Mapping[str, float] = field(default_factory=lambda: EMPTY)
     provenance: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     ref: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    """May have `document_id`, `section_id`, `turn_id` and `memory_item_id`."""
     group: str = ""
+    """Joins items that belong together (empty: none)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

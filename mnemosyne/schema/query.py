@@ -1,4 +1,4 @@
-"""The values of recall: queries, filters, candidates with all their signals."""
+"""Values of recall: queries, filters, candidates with all their signals."""
 
 from __future__ import annotations
 
@@ -24,16 +24,14 @@ from mnemosyne.schema.session import BranchSpan
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IndexFilter:
-    """What a search may return: entries of one scope, only ancestors of the head, nothing that is excluded.
-
-    `lineage` is None for scopes without branches (lore). `exclude` holds ids of entries that are hidden from this
-    viewer or in this state; they are left out before ranking, never after.
-    """
+    """Filter of a search: entries of one scope, only ancestors of the head, without the excluded ones."""
 
     scope: str
     chains: frozenset[Chain]
     lineage: tuple[BranchSpan, ...] | None = None
+    """None for scopes without branches (lore)."""
     exclude: frozenset[str] = frozenset()
+    """Ids of entries hidden from this viewer or in this state; they are left out before ranking, never after."""
 
 
 PRIORITY_ORDER = (Priority.MUST, Priority.HIGH, Priority.MEDIUM, Priority.LOW)
@@ -41,34 +39,35 @@ PRIORITY_ORDER = (Priority.MUST, Priority.HIGH, Priority.MEDIUM, Priority.LOW)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvidenceFilter:
-    """Which evidence items to list; every given condition must hold.
-
-    `since` (inclusive) and `until` (exclusive) bound `created_at`, or the time of first writing of an item without one; both may be
-    ISO 8601 texts with a zone. `tags` are
-    key-value pairs of `metadata`, or of `metadata["tags"]` where that is a mapping. `without_memories` leaves out what turns
-    recalled (`is_memory`), which in a long session is most of its evidence. `limit` keeps the oldest, or with `newest` those
-    written last (still listed in the order of writing).
-
-    `turn_ids`: only what these turns found. `branch_id`: only what is known on a branch (empty: on the active one, or on that of
-    the turn that reads it): evidence of turns on the path to its head, of its pending turn, and of no turn that the session has.
-    Stores apply it. `known_to`: only what a turn for these viewers may know (none: a turn without a viewer).
-    """
+    """Filter of evidence items; every given condition must hold."""
 
     types: frozenset[EvidenceType] | None = None
     source_kinds: frozenset[SourceKind] | None = None
     since: datetime | None = None
+    """Inclusive; bounds `created_at`, or the time of first writing if there is none. May be ISO 8601 text with a
+    zone.
+    """
     until: datetime | None = None
+    """Exclusive; see `since`."""
     tags: Mapping[str, str] | None = None
+    """Key-value pairs of `metadata`, or of `metadata["tags"]` if that is a mapping."""
     limit: int | None = None
+    """Keeps the oldest items, or with `newest` the ones written last (still listed in the order of writing)."""
     newest: bool = False
     evidence_ids: frozenset[str] | None = None
     without_memories: bool = False
+    """Leaves out memories that turns recalled (`is_memory`), in a long session most of its evidence."""
     turn_ids: frozenset[str] | None = None
+    """Only evidence that these turns found."""
     branch_id: str | None = None
+    """Only evidence known on a branch (empty: on the active one, or on the reading turn's): of turns on the path to its
+    head, of its pending turn, and of no turn of the session. Stores apply it.
+    """
     known_to: frozenset[str] | None = None
+    """Only evidence that a turn for these viewers may know (empty: a turn without a viewer)."""
 
     def __post_init__(self) -> None:
-        """Read times that are ISO 8601 texts; ValueError for another text, and for a time without a zone."""
+        """Parse times that are ISO 8601 texts; ValueError for another text, and for a time without a zone."""
         for name in ("since", "until"):
             given: datetime | str | None = getattr(self, name)
             at = _read_time(name, given) if isinstance(given, str) else given
@@ -102,11 +101,11 @@ class EvidenceFilter:
         return all(tags.get(key) == value for key, value in (self.tags or {}).items())
 
     def on_branch(self, branch_id: str) -> EvidenceFilter:
-        """Return the filter for a branch, where it is one for the branch of a turn."""
+        """Return the filter with this branch in place of an empty `branch_id`."""
         return replace(self, branch_id=branch_id) if self.branch_id == "" else self
 
     def may_know(self, readers: Collection[str]) -> bool:
-        """Return whether what is kept for `readers` (none: everyone) passes `known_to`."""
+        """Return whether an item for `readers` (empty: everyone) passes `known_to`."""
         return self.known_to is None or not readers or not self.known_to.isdisjoint(readers)
 
 
@@ -121,15 +120,15 @@ def _read_time(name: str, text: str) -> datetime:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlockFilter:
-    """Which context blocks to list; `min_priority` admits this priority and all above it.
-    `without_prefixes` leaves out blocks whose ids begin with one of these.
-    """
+    """Filter of context blocks."""
 
     block_types: frozenset[BlockType] | None = None
     priorities: frozenset[Priority] | None = None
     min_priority: Priority | None = None
+    """Admits this priority and all above it."""
     limit: int | None = None
     without_prefixes: tuple[str, ...] = ()
+    """Leaves out blocks whose ids begin with one of these."""
 
     def admits(self, block: ContextBlock) -> bool:
         """Return whether a block passes, apart from `limit`."""
@@ -144,7 +143,7 @@ class BlockFilter:
 
 
 class EntryPlace(NamedTuple):
-    """The unique name of an entry: its scope and id, because a world and a session may use the same id."""
+    """Unique name of an entry: its scope and id, because a world and a session may use the same id."""
 
     scope: str
     chain: Chain
@@ -157,15 +156,15 @@ def place_of(entry: MemoryEntry) -> EntryPlace:
 
 
 class Hit(NamedTuple):
-    """One result of one arm. `score` is on the arm's own scale: BM25 >= 0, or cosine in -1..1.
-
-    `depth`: of its turn; `sequence`: its place in the order of writing.
-    """
+    """One result of one arm."""
 
     entry_id: str
     score: float
+    """On the arm's own scale: BM25 >= 0, or cosine in -1..1."""
     depth: int | None = None
+    """Depth of its turn."""
     sequence: int = 0
+    """Place in the order of writing."""
 
 
 class RatedEntry(NamedTuple):
@@ -177,48 +176,56 @@ class RatedEntry(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RetrievalQuery:
-    """One recall.
-
-    `weights` are the plan's domain weights by chain (0..1, need not sum to 1). `recent` holds the last few messages,
-    oldest first, for queries that refer to them. `exclude` holds ids of entries that are in the prompt already (the
-    history window) or hidden from `viewer`; `exclude_by_scope`, if given, has them by scope, so that the same id in
-    another scope is not left out. `entities` are ids of world entities found in the input. `quest_distances` counts the
-    steps on the quest graph from the focused quest (0) to each quest near it. `extra` are entries that are in no index,
-    such as finished quests derived from the state; they are recalled with the others and are only checked against the
-    exclusions. Messages, events and summaries of turns from depth `shown_from` on are in the prompt already and are not
-    recalled; nor are narratives of several turns, most of which are, and changes of the quests `shown_quests`, which the
-    prompt shows as they are now. `may_know` returns whether the viewer may know a fetched entry
-    (None: all of them), so that a restriction written during recall applies too. `patience_seconds`: how long recall may
-    wait for the query's vector; it does not wait for a model to be loaded (None: it waits as long as the retriever does, for that
-    too). `written`: up to which sequence each chain of a scope was written when the turn began, so that nothing has to be asked
-    again (None, or none for a chain: the source is asked). `rate` makes it an overview: entries are listed and not searched for,
-    and the best that it returns, spread over time, are the candidates, with their worth as score; it may add entities to entries.
-    """
+    """One recall."""
 
     text: str
     world_id: str
     session_id: str | None = None
     lineage: tuple[BranchSpan, ...] = ()
+    """Ancestors of the session's head."""
     depth: int = 0
     keywords: tuple[str, ...] = ()
     recent: tuple[str, ...] = ()
+    """The last few messages, oldest first, for queries that refer to them."""
     temporal: str = "now"
     weights: Mapping[Chain, float] = field(default_factory=dict)
+    """The plan's domain weights by chain (0..1, need not sum to 1)."""
     focus_quest_id: str | None = None
     exclude: frozenset[str] = frozenset()
+    """Ids of entries that are already in the prompt (the history window) or hidden from `viewer`."""
     limit: int = 50
     entities: tuple[str, ...] = ()
+    """Ids of world entities found in the input."""
     quest_distances: Mapping[str, int] = field(default_factory=dict)
+    """Steps on the quest graph from the focused quest (0) to each quest near it."""
     extra: tuple[MemoryEntry, ...] = ()
+    """Entries that are in no index, such as finished quests derived from the state; they are recalled with the others
+    and checked only against the exclusions.
+    """
     shown_from: int | None = None
+    """Depth from which turns are in the prompt: their messages, events and summaries are not recalled, nor are
+    narratives that mostly cover them.
+    """
     shown_quests: frozenset[str] = frozenset()
+    """Quests that the prompt shows in their present state: their changes are not recalled."""
     exclude_by_scope: Mapping[str, frozenset[str]] | None = None
+    """`exclude` by scope, so that the same id in another scope is not left out."""
     may_know: Callable[[MemoryEntry], bool] | None = field(default=None, compare=False, repr=False)
+    """Returns whether the viewer may know a fetched entry (None: all), so that a restriction written during recall
+    applies too.
+    """
     patience_seconds: float | None = None
+    """Maximum wait for the query's vector, without loading a model (None: as long as the retriever waits, loading
+    included).
+    """
     written: Mapping[tuple[str, Chain], int] | None = field(default=None, compare=False, repr=False)
+    """Newest sequence of each chain of a scope when the turn began; a missing chain is asked of the source."""
     rate: Callable[[Sequence[MemoryEntry]], Sequence[RatedEntry]] | None = field(
         default=None, compare=False, repr=False
     )
+    """Makes the recall an overview: entries are listed, not searched, and the best that it returns, spread over time,
+    are the candidates, with their worth as score. It may add entities to entries.
+    """
 
     def admits(self, entry: MemoryEntry) -> bool:
         """Return whether a fetched entry may be recalled: the viewer may know it, and its turn is not in the prompt."""
@@ -229,10 +236,12 @@ class RetrievalQuery:
         return self.exclude if self.exclude_by_scope is None else self.exclude_by_scope.get(scope, frozenset())
 
     def is_in_prompt(self, entry: MemoryEntry) -> bool:
-        """Return whether the prompt shows already what an entry tells: its turn, most of its turns, or its quest."""
+        """Return whether the prompt already shows the content of an entry: its turn, most of its turns, or its
+        quest.
+        """
         if entry.kind == QUEST_UPDATE and entry.quest_id in self.shown_quests:
             return True
-        # A document that a turn found is none of its messages.
+        # A document found by a turn is not one of its messages.
         if self.shown_from is None or entry.depth is None or entry.depth < self.shown_from or entry.chain is Chain.LORE:
             return False
         first = entry.metadata.get("from_turn") if entry.kind == MACRO else entry.depth
@@ -242,19 +251,20 @@ class RetrievalQuery:
 
 
 class TextSearch(NamedTuple):
-    """One search for words in an index; see `Index.search_text`. The entries of `beside` count with those of `where` for how
-    rare a word is and how long an entry usually is, as if they were one collection.
-    """
+    """One search for words in an index; see `Index.search_text`."""
 
     text: str | Mapping[str, float]
     where: IndexFilter
     limit: int
     beside: tuple[IndexFilter, ...] = ()
+    """Further entries that count, with those of `where`, for how rare a word is and how long an entry usually is, like
+    one collection.
+    """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Signals:
-    """All score parts of a candidate; None where that arm did not return it."""
+    """All score parts of a candidate; None if that arm did not return it."""
 
     vector: float | None = None
     fts: float | None = None
@@ -270,11 +280,7 @@ SIGNAL_NAMES = tuple(each.name for each in fields(Signals))
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Candidate:
-    """A recalled entry before selection; `preview` is at most 100 tokens, `score` is comparable within one recall only.
-
-    Entry ids are unique only within a scope: `alias` is the name of a candidate in a recall with another one of the
-    same id. `keys` are the words by which its author wants it to be found.
-    """
+    """A recalled entry before selection. Entry ids are unique only within a scope."""
 
     entry_id: str
     scope: str
@@ -282,7 +288,9 @@ class Candidate:
     kind: str
     title: str
     preview: str
+    """At most 100 tokens."""
     score: float
+    """Comparable only within one recall."""
     signals: Signals
     tags: tuple[str, ...] = ()
     entities: tuple[str, ...] = ()
@@ -290,21 +298,23 @@ class Candidate:
     turn_id: str | None = None
     trust: Trust = Trust.AUTHORED
     alias: str = ""
+    """Name of a candidate in a recall with another one of the same id."""
     keys: tuple[str, ...] = ()
+    """Words by which its author wants it to be found."""
 
     @property
     def name(self) -> str:
-        """Its unique name within the recall: its entry's id, or its alias."""
+        """Unique name within the recall: its entry's id, or its alias."""
         return self.alias or self.entry_id
 
     @property
     def place(self) -> EntryPlace:
-        """The unique name of its entry."""
+        """Unique name of its entry."""
         return EntryPlace(self.scope, self.chain, self.entry_id)
 
     @property
     def source(self) -> str:
-        """The seed's name of the chain: `rag_chain`, `narrative_chain`, `event_chain` or `history_chain`."""
+        """Public name of the chain: `rag_chain`, `narrative_chain`, `event_chain` or `history_chain`."""
         return "rag_chain" if self.chain is Chain.LORE else f"{self.chain.value}_chain"
 
 

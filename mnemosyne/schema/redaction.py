@@ -8,19 +8,20 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RedactionRules:
-    """What to remove from a text.
-
-    `dictionaries` names shipped rule sets (`pii`, `identity`, `secrets`, `internal_urls`); `patterns` are regular
-    expressions, bounded in time; `field_paths` are JSONPaths (`$.user.phone`, or `user.phone`) whose values are removed from
-    JSON content. `words` and `named_patterns` are dictionaries of the host: words (whole ones, in either case) and regular
-    expressions by class, which is named in the placeholder (`[redacted:own_<class>]`: lower-case letters and underscores).
-    """
+    """Rules for removing data from a text."""
 
     patterns: tuple[str, ...] = ()
+    """Regular expressions, bounded in time."""
     field_paths: tuple[str, ...] = ()
+    """JSONPaths (`$.user.phone`, or `user.phone`) whose values are removed from JSON content."""
     dictionaries: tuple[str, ...] = ("pii", "identity", "secrets")
+    """Shipped rule sets: `pii`, `identity`, `secrets`, `internal_urls`."""
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Words of the host by class (whole words, in either case). The placeholder names the class:
+    `[redacted:own_<class>]` (lower-case letters and underscores).
+    """
     named_patterns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Regular expressions of the host by class."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,29 +35,28 @@ class SensitiveSpan:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RedactResult:
-    """A text after redaction.
-
-    `applied_rules`: names of the rules that found something now, each once. `spans`: the placeholders in
-    `redacted_text`, in order, including those of an earlier redaction. `has_sensitive`: whether anything was found now.
-    """
+    """A text after redaction."""
 
     redacted_text: str
     applied_rules: tuple[str, ...] = ()
+    """Names of the rules that found something now, each once."""
     has_sensitive: bool = False
+    """Whether anything was found now."""
     spans: tuple[SensitiveSpan, ...] = ()
+    """The placeholders in `redacted_text`, in order, including those of an earlier redaction."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RedactionRecord:
-    """What redaction did to one evidence item: rules in order of first finding, and the number of changed fields
-    (content, metadata, …).
-
-    In a receipt `block_id` is the block of the prompt in which it stands, and `counts` says how many places of each class
-    (`phone`, `email`, …) are redacted there; `evidence_id` is empty for a block that is no evidence. No text is in it.
-    """
+    """Report of the redaction of one evidence item; it contains no text."""
 
     evidence_id: str
+    """Empty for a block that is not evidence."""
     rules_applied: tuple[str, ...] = ()
+    """Rules in order of first finding."""
     fields_redacted: int = 0
+    """Number of changed fields (content, metadata, …)."""
     block_id: str = ""
+    """In a receipt, the block of the prompt."""
     counts: Mapping[str, int] = field(default_factory=dict)
+    """In a receipt, the number of redacted places by class (`phone`, `email`, …)."""

@@ -1,7 +1,7 @@
 """Conversation values of session document 1.0.
 
-Values only: they know nothing of storage, codecs or prompts. `at` is an aware datetime everywhere; only readers and
-writers use ISO text.
+They know nothing of storage, codecs or prompts. `at` is an aware datetime everywhere; only readers and writers use ISO
+text.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mnemosyne.schema.memory import EMPTY
 
 
 class Role(StrEnum):
-    """Who speaks in a message."""
+    """Speaker of a message."""
 
     SYSTEM = "system"
     USER = "user"
@@ -25,7 +25,7 @@ class Role(StrEnum):
 
 
 class AuthorKind(StrEnum):
-    """What kind of party wrote a message."""
+    """Kind of the party that wrote a message."""
 
     USER = "user"
     AGENT = "agent"
@@ -35,7 +35,7 @@ class AuthorKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Author:
-    """The party that wrote a message; `id` is the name shown beside the message."""
+    """The party that wrote a message; `id` is the name shown with the message."""
 
     kind: AuthorKind
     id: str
@@ -44,16 +44,14 @@ class Author:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ref:
-    """A pointer to evidence, optionally narrowed by a selector.
-
-    `hash` is the SHA-256 (hex) of what the selector selected when the ref was made, so that a changed source is
-    noticed. A `remote` ref points to evidence that is stored elsewhere.
-    """
+    """A pointer to evidence, optionally narrowed by a selector."""
 
     evidence_id: str
     selector: str | None = None
     hash: str | None = None
+    """SHA-256 (hex) of the selected text when the ref was made, so that a changed source is noticed."""
     remote: bool = False
+    """Whether the evidence is stored elsewhere."""
     extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
 
 
@@ -71,7 +69,7 @@ class Message:
 
 
 class TurnKind(StrEnum):
-    """How a turn was processed: its triage."""
+    """Way in which a turn was processed: its triage."""
 
     NARRATIVE = "narrative"
     NUMERICAL = "numerical"
@@ -95,11 +93,10 @@ class BranchSpan:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionHead:
-    """The head of a session on one branch.
+    """Head of a session on one branch.
 
-    `lineage` describes all ancestors of the head, newest branch first: a committed turn is an ancestor exactly if, for
-    one span, its branch is `branch_id` and its depth is at most `upto_depth`. `depth` counts committed turns on the
-    path (0 = none yet). `version` grows by one with every write to the session.
+    A committed turn is an ancestor of the head exactly if, for one span of `lineage`, its branch is `branch_id` and its
+    depth is at most `upto_depth`.
     """
 
     session_id: str
@@ -107,8 +104,11 @@ class SessionHead:
     branch_id: str
     turn_id: str | None
     depth: int
+    """Number of committed turns on the path (0: none yet)."""
     lineage: tuple[BranchSpan, ...]
+    """All ancestors of the head, newest branch first."""
     version: int
+    """Grows by one with every write to the session."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

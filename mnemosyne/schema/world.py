@@ -1,4 +1,4 @@
-"""Values of a world pack: what an author writes, after it has been checked."""
+"""Values of a world pack, after it has been checked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BARE_DIGEST = "bare"
 
 RECALL, SILLYTAVERN = "recall", "sillytavern"
 ACTIVATIONS = (RECALL, SILLYTAVERN)
-"""By whose rules entries that came from world info reach a prompt: recall by relevance, or the rules of SillyTavern."""
+"""Rules by which entries from world info reach a prompt: recall by relevance, or the rules of SillyTavern."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,56 +28,57 @@ class Entity:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ActionNumber:
-    """A number in the input of an action: the named group of its patterns, with the values that it may have.
-
-    `default` is its value where the input has none (None: the least). `message` is the answer outside of the bounds;
-    empty: a sentence with the bounds.
-    """
+    """A number in the input of an action: the named group of its patterns, with its bounds."""
 
     name: str
     least: int = 1
     most: int = 999_999_999
     default: int | None = None
+    """Value if the input has none (None: the least)."""
     message: str = ""
+    """Answer outside of the bounds (empty: a sentence with the bounds)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NumericalAction:
-    """An action that changes numbers only.
-
-    `patterns` are regular expressions that must match the whole input (after trimming, without end punctuation); named
-    groups may be used by `reply`. `guards` must hold on the state; the message of the first that fails is the answer.
-    `ops` are in the flat-path spelling. `reply` is a sandboxed template over the state after the ops.
-    `numbers` are the groups that are numbers; values of ops and guards in braces are then calculated.
-    """
+    """An action that changes only numbers."""
 
     action_id: str
     patterns: tuple[str, ...]
+    """Regular expressions that must match the whole input (after trimming, without end punctuation); `reply` may use
+    their named groups.
+    """
     ops: tuple[tuple[Any, ...], ...]
+    """Ops in the flat-path spelling."""
     reply: str
+    """Sandboxed template over the state after the ops."""
     guards: tuple[Condition, ...] = ()
+    """Conditions on the state; the message of the first one that fails is the answer."""
     numbers: tuple[ActionNumber, ...] = ()
+    """Groups that are numbers; values of ops and guards in braces are then calculated."""
 
 
 INTENTS = ("fight", "recall", "overview")
-"""What the planner recognises in an input without words of the author: somebody fights, something of the past is asked for or
-called to mind, many facts at once are asked for.
+"""Intents that the planner recognises without words of the author: a fight, a question about the past, a request for
+many facts at once.
 """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TemplateRule:
-    """Choose `template_id` if all that is given holds: a keyword is in the input or it has one of the `intents` (INTENTS), its time
-    is one of `temporal_context` (past, now, future), and every condition holds. `description` tells a model what the template is
-    for.
-    """
+    """Choose `template_id` if all given conditions hold."""
 
     template_id: str
     keywords: tuple[str, ...] = ()
+    """One of them is in the input; an input with one of the `intents` passes too."""
     when: tuple[Condition, ...] = ()
+    """Every condition holds on the state."""
     intents: tuple[str, ...] = ()
+    """See INTENTS."""
     temporal_context: tuple[str, ...] = ()
+    """The input's time is one of these: past, now, future."""
     description: str = ""
+    """Purpose of the template, for a model."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,19 +98,21 @@ class PlannerRules:
 class Injection:
     """A text that is added to the prompt by a schedule, right before the input.
 
-    It is due in every `every`th turn of the path (counted from 1), or when the turn before caused one of the events
-    `on` (`quest_completed`, `quest_completed:q_temple`); with neither, in every turn. All conditions `when` must hold
-    as well. After it was shown it is not shown for `cooldown` turns, or never again (`once`).
+    With neither `every` nor `on` it is due in every turn. All conditions `when` must hold as well.
     """
 
     injection_id: str
     text: str
     title: str = ""
     every: int | None = None
+    """Due in every such turn of the path, counted from 1."""
     on: tuple[str, ...] = ()
+    """Due when the turn before caused one of these events (`quest_completed`, `quest_completed:q_temple`)."""
     when: tuple[Condition, ...] = ()
     cooldown: int = 0
+    """Turns for which it is not shown again."""
     once: bool = False
+    """Whether it is never shown again."""
     priority: int = 50
 
 
@@ -148,16 +151,7 @@ class PrologueNarrative:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorldPack:
-    """A whole world, checked.
-
-    `state` is the tree at the start of play (after the prologue): VWD pairs as `[value, description]`, quests under
-    `quests`, `$meta` where declared. `digest` changes when any file of the pack does. `templates` holds the texts of
-    the pack's own templates, manifests and layouts by their names below `templates/` (`combat/guidance.j2`), with line
-    feeds as line ends; None: they were not read and are in the folder `template_root`. A pack from a store has no
-    folder. `story_time` are paths of the state that tell the time of the story. `profile` is the kind of agent that its
-    prompts are for (empty: a game or a story). `activation` says by whose rules entries that came from world info reach a prompt
-    (ACTIVATIONS). `disabled` is lore that is switched off. `imported` is what the pack was imported from, for exports.
-    """
+    """A whole world, checked."""
 
     world_id: str
     title: str
@@ -165,6 +159,9 @@ class WorldPack:
     instruction: str
     persona: Mapping[str, Any]
     state: Mapping[str, Any]
+    """The tree at the start of play (after the prologue): VWD pairs as `[value, description]`, quests under `quests`,
+    `$meta` if declared.
+    """
     entities: tuple[Entity, ...]
     lore: tuple[MemoryEntry, ...]
     actions: tuple[NumericalAction, ...]
@@ -172,12 +169,22 @@ class WorldPack:
     prologue: tuple[PrologueTurn, ...]
     narratives: tuple[PrologueNarrative, ...]
     digest: str
+    """Changes when any file of the pack does."""
     template_root: str | None = None
+    """Folder of templates that were not read; a pack from a store has none."""
     user_name: str = ""
     injections: tuple[Injection, ...] = ()
     templates: Mapping[str, str] | None = None
+    """The pack's own templates, manifests and layouts by their names below `templates/` (`combat/guidance.j2`), with
+    line feeds as line ends; None: they were not read and are in the folder `template_root`.
+    """
     story_time: tuple[str, ...] = ()
+    """Paths of the state that have the time of the story."""
     profile: str = ""
+    """Kind of agent that its prompts are for (empty: a game or a story)."""
     activation: str = RECALL
+    """Rules by which entries from world info reach a prompt (ACTIVATIONS)."""
     disabled: tuple[MemoryEntry, ...] = ()
+    """Lore that is switched off."""
     imported: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    """Data that the pack was imported from, for exports."""
